@@ -1,1 +1,1 @@
-"""Throughput: every message and the figures of the broker, exported as Parquet, and the job that reads them."""
+"""Throughput: the export of all messages and the broker's metrics as Parquet, and the job that analyses it."""

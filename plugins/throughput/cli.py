@@ -1,4 +1,4 @@
-"""`warren analyze`: what brokers exported, as reports. Spark is imported only when it runs.
+"""The command `warren analyze`, which makes reports from an export. Spark is imported only when it runs.
 
 The same for spark-submit, which brings its own Spark and master: `spark-submit submit.py --input ... --output ...`.
 """
@@ -20,7 +20,11 @@ from .analysis.java_check import java_fault
 
 UNAVAILABLE, FAILED = 69, 70  # EX_UNAVAILABLE and EX_SOFTWARE of sysexits.h
 NEEDED = ("pyspark", "plotly")
-CHATTY = ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger")  # log what is raised and told as well
+CHATTY = (
+    "py4j",
+    "DataFrameQueryContextLogger",
+    "SQLQueryContextLogger",
+)  # log exceptions that are reported
 
 
 class Analyze(Command):
@@ -30,9 +34,9 @@ class Analyze(Command):
         parser.add_argument("--input", metavar="DIR", required=True, help="the folder of the export")
         parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make, with index.html in it")
         parser.add_argument("--master", metavar="URL", help="a Spark cluster; default: all cores of this machine")
-        about = "take what is new since the last run with the same output, and renew the reports"
+        about = "add the files that are new since the last run with the same output, and renew the reports"
         parser.add_argument("--stream", action="store_true", help=about)
-        about = "with --stream: go on until stopped, looking for more so often"
+        about = "with --stream: run until stopped, and look for new files at this interval"
         parser.add_argument("--every", metavar="SECONDS", type=float, help=about)
 
     def run(self, options: Namespace) -> int:
@@ -43,7 +47,7 @@ class Analyze(Command):
 
 
 def missing() -> str:
-    """One line that says what the job needs and does not find, or an empty one."""
+    """Return what the job needs and does not find, in one line, or an empty string."""
     lacking = [name for name in NEEDED if find_spec(name) is None]
     if lacking:
         return f"needs {' and '.join(lacking)}: in a clone of Warren, pip install '.[analytics]'"
@@ -51,12 +55,12 @@ def missing() -> str:
 
 
 def analyze(options: Namespace) -> int:
-    """Returns the exit status."""
+    """Run the job and return the exit status."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from .analysis import job, streaming
-    from .analysis.input_files import Damaged
+    from .analysis.input_files import DamagedFile
     from .analysis.spark_session import builder
 
     signal.signal(signal.SIGTERM, interrupted)
@@ -73,9 +77,9 @@ def analyze(options: Namespace) -> int:
                 job.batch(spark, options.input, options.output, progress)
         finally:
             spark.stop()
-    except job.Refused as refused:
+    except job.JobRefused as refused:
         return failed(str(refused), refused.status)
-    except (OSError, Damaged, Py4JError, PySparkException) as error:
+    except (OSError, DamagedFile, Py4JError, PySparkException) as error:
         return failed(job.one_line(error), FAILED)
     except KeyboardInterrupt:
         return failed("stopped", 128 + signal.SIGTERM)
@@ -84,7 +88,7 @@ def analyze(options: Namespace) -> int:
 
 
 def interrupted(signal_number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a run as ^C does: what was begun is removed."""
+    """Handle SIGTERM like ^C: end the run and remove what it began."""
     raise KeyboardInterrupt
 
 
@@ -94,7 +98,7 @@ def failed(text: str, status: int) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line without `warren analyze` in front."""
+    """Run the command with arguments that do not include `warren analyze`."""
     command = Analyze()
     parser = ArgumentParser(prog="analyze", description=command.about, allow_abbrev=False)
     command.add_options(parser)

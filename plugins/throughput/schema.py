@@ -1,58 +1,58 @@
-"""What is exported, column by column: the contract of the exporter and of the job. Plain Python, no library.
+"""The schema of the export, column by column: the contract between exporter and job. Plain Python, no library.
 
-Layout, append-only, below the folder of the export; a file is written as `.<name>.tmp` and renamed when it is whole:
+Layout below the folder of the export, append-only; a file is written as `.<name>.tmp` and renamed when complete:
 
     events/dt=2026-11-22/hour=05/part-<node>-<boot_id>-<sequence>.parquet
     metrics/..., queue_stats/...   the same
 
-`dt` and `hour` are UTC, of the first row. Several brokers may write into one folder. Each file has the key
-`warren.schema` in its key-value metadata, and each row the column `schema`, with the number of `SCHEMA`. A column that
-is null in all of a file may be missing from it.
+`dt` and `hour` are the UTC time of the first row. Several brokers may write into one folder. Each file has the key
+`warren.schema` in its key-value metadata, and each row the column `schema`, with the value of `SCHEMA`. A column that
+is null throughout a file may be missing from it.
 
-Identity. `boot_id` is one run of one broker. Within it `msg_seq` is one message, above 0: every row of that message
-has it, in all queues. It grows, with gaps. A message that a boot found on its disk gets one when it is first
-mentioned; numbers of another boot mean nothing. A dead letter is a new message, as is what a delayed or
-recent-history exchange brings out. `row` numbers the rows of `events` of a boot from 0 without a gap, in the order in
-which things happened, and counts also those that were dropped because the buffer was full: a gap is a record that is
-missing, whoever lost it. What sampling leaves out has no number. A sampled message has all its rows or none.
+Identity. `boot_id` identifies one run of one broker, and `msg_seq`, above 0, one message within it: every row of the
+message has it, in all queues. It increases, with gaps. A message that was on disk before the boot gets a number with
+its first event; numbers of different boots are unrelated. A dead letter is a new message, and so is a message that a
+delayed or recent-history exchange publishes. `row` numbers the rows of `events` of a boot from 0, in the order of the
+events, and also counts rows that were dropped because the buffer was full: a gap always means missing records. Events
+that sampling omits have no number. A sampled message has all its rows or none.
 
-What a row of `events` says, one row for one message:
+Events. Each row is one event of one message:
 
-    publish   a client's message reached an exchange. `routed`: how many `enqueue` rows it gets. Where that is 0,
-              `reason` is empty (unroutable), `refused` (by every queue it came to) or `held` (an exchange keeps or
-              changes it)
-    fed_in    the same for what a federation link brought: `upstream`, `link`, `identity`, `hops`. There is no `publish`
-              row beside it. What was taken from the upstream and goes into no queue has the reason: `max_hops`,
-              `seen`, `invalid`, `strange`; `held` by the exchange. What is `refused` by a queue comes again
-    return    unroutable and mandatory, given back. One that was not mandatory has only its `publish`
-    confirm   told to the publisher; `reason` is empty, or `nack`
-    enqueue   into one queue. `reason`: empty for publish and fed_in, else where it came from: dlx, held, ...
-    deliver   handed to a consumer or got with basic.get (`reason` get). With `no_ack` it leaves the queue thereby.
-              `link` where the consumer is that of a federation link
-    ack       settled; leaves the queue. fed_out: the same by the consumer of a federation link, `link`, `identity`
-    nack      what a consumer said; followed by `requeue`, `drop` or `dlx`. It moves nothing by itself
-    requeue   back in its queue: nack or reject, recover, or the end of the channel (`reason`)
-    expire    leaves the queue by its time to live, with no dead letter exchange
+    publish   a client's message reached an exchange. `routed` is the number of its `enqueue` rows; if it is 0, `reason`
+              is empty (unroutable), `refused` (by every queue of its route) or `held` (an exchange keeps or changes it)
+    fed_in    the same for a message from a federation link, in place of `publish`: `upstream`, `link`, `identity`,
+              `hops`. A message that enters no queue has a reason: `max_hops`, `seen`, `invalid`, `strange`, or `held`
+              by the exchange. One that is `refused` by a queue is brought again
+    return    basic.return of an unroutable mandatory message. If it was not mandatory, there is only its `publish`
+    confirm   the publisher's confirm; `reason` is empty, or `nack`
+    enqueue   entered one queue. `reason`: empty after publish and fed_in, else the source: dlx, held, ...
+    deliver   sent to a consumer, or got by basic.get (`reason` get). With `no_ack` it leaves the queue.
+              `link` is set if the consumer is a federation link
+    ack       settled; leaves the queue. fed_out: the same by a federation link, with `link` and `identity`
+    nack      rejected by a consumer; followed by `requeue`, `drop` or `dlx`, which move the message
+    requeue   back in its queue, after nack, reject, recover, or the closing of the channel (`reason`)
+    expire    leaves the queue by its time to live, without a dead letter exchange
     drop      leaves the queue for good. `reason`: maxlen, rejected, delivery_limit, purged, deleted (with the queue)
     dlx       leaves the queue for its dead letter exchange. `reason`: rejected, expired, maxlen, delivery_limit
 
-What a queue refuses (overflow reject-publish) never entered it: no `enqueue`, no `drop`, a `confirm` with reason nack.
+A message that a queue refuses (overflow reject-publish) never entered it: it has no `enqueue` and no `drop`, but a
+`confirm` with the reason nack.
 
-Conservation, of each queue of a boot, from one snapshot to another (`ready` and `unacked` of `queue_stats`; a queue
-that is not in a snapshot has none):
+Conservation, for each queue of a boot, from one snapshot to another (`ready` and `unacked` of `queue_stats`, which are
+0 for a queue that is not in the snapshot):
 
     ready + unacked before + enqueue = ack + fed_out + deliver(no_ack) + expire + drop + dlx + ready + unacked after
 
-What waits within a queue for its dead letter exchange has left: the `dlx` row is written when the queue gives it up.
+A message in a queue's dead letter outbox has left the queue: its `dlx` row is written when it enters the outbox.
 
-A snapshot is `queue_stats` rows with the same `snapshot` number: one for each queue, then one whose `queue` is null,
-which says that the snapshot is whole and how many `queues` it has. It is of one moment; `row` is the
-number that the next row of `events` will have, so what lies before it is exact. There is one when the export starts,
-before any event, one every 10 s, and one at the stop, after the last event. The counters in it grow from the start of
-the boot or the queue's declaration. With sampling these are whole while events are a part.
+A snapshot is the `queue_stats` rows with one `snapshot` number: a row for each queue, then a closing row whose `queue`
+is null and whose `queues` is their number; without it the snapshot is incomplete. It is of one moment: `row` is the
+number that the next row of `events` will have. There is a snapshot at the start of the export, before any event, one
+every 10 s, and one at the stop, after the last event. Its counters increase from the start of the boot or the
+declaration of the queue, and are not sampled.
 
-Links. `link` is the name of the queue at the upstream from which the link consumes, on both sides. `identity` is the
-same on both sides: the message_id, or a fingerprint of the content without what federation itself adds to its headers.
+Links. On both sides, `link` is the name of the upstream queue from which the link consumes, and `identity` is the
+message_id, or a fingerprint of the content without the headers that federation adds.
 """
 
 from typing import NamedTuple
@@ -80,10 +80,12 @@ SNAPSHOT_S = 10
 
 
 class Column(NamedTuple):
-    """`type`: timestamp (microseconds, UTC), int64, int32, int16, int8, float64, float32, bool, string, dictionary
+    """A column.
+
+    `type`: timestamp (microseconds, UTC), int64, int32, int16, int8, float64, float32, bool, string, dictionary
     (of strings), map (string to string), list (of int64). `optional`: may be null.
 
-    Numbers that never get negative are signed all the same: Spark has no other.
+    Numbers are signed even if they are never negative: Spark has no unsigned ones.
     """
 
     name: str
@@ -111,7 +113,7 @@ EVENT_COLUMNS = (
     Column("message_id", "string", True),
     Column("correlation", "string", True),
     Column("identity", "string", True),  # of fed_in and fed_out
-    Column("size", "int32", True),  # octets of the body; not of confirm
+    Column("size", "int32", True),  # bytes of the body; null for confirm
     Column("priority", "int8", True),
     Column("persistent", "bool", True),  # of publish and fed_in
     Column("redelivered", "bool"),  # of deliver
@@ -124,7 +126,7 @@ EVENT_COLUMNS = (
     Column("hops", "int8", True),  # of fed_in: entries of x-received-from
     Column("upstream", "dictionary", True),  # of fed_in: the name of the upstream
     Column("link", "dictionary", True),  # of fed_in and fed_out, and of deliver to a link
-    Column("lat_us", "int64", True),  # since this broker got the message; null where it does not know
+    Column("lat_us", "int64", True),  # since this broker received the message; null if unknown
     Column("reason", "dictionary", True),  # null is the same as ""
     Column("headers", "map", True),  # those of the allow-list
     Column("sample_rate", "float32"),  # 1.0: every message; 0.01: one in a hundred
@@ -135,8 +137,8 @@ QUEUE_STATS_COLUMNS = (
     Column("snapshot", "int64"),  # number within the boot, from 0 without a gap
     Column("kind", "dictionary"),
     Column("row", "int64"),
-    Column("lost_records", "int64"),  # so far in this boot
-    Column("queues", "int32", True),  # of the closing row alone
+    Column("lost_records", "int64"),  # in this boot so far
+    Column("queues", "int32", True),  # only in the closing row
     Column("vhost", "dictionary", True),
     Column("queue", "dictionary", True),  # null: the closing row
     Column("queue_type", "dictionary", True),
@@ -146,8 +148,8 @@ QUEUE_STATS_COLUMNS = (
     Column("ready_bytes", "int64", True),
     Column("unacked_bytes", "int64", True),
     Column("consumers", "int32", True),
-    Column("prefetch", "int32", True),  # of all its consumers together; null where one has no limit
-    Column("utilisation", "float32", True),  # share of time in which it could deliver at once, 0 to 1
+    Column("prefetch", "int32", True),  # the sum of its consumers' prefetches; null if one has no limit
+    Column("utilisation", "float32", True),  # share of time in which the queue could deliver at once, 0 to 1
     Column("published", "int64", True),  # counters: into the queue
     Column("delivered", "int64", True),  # with and without acknowledgement, basic.get too
     Column("redelivered", "int64", True),
@@ -166,7 +168,7 @@ METRIC_COLUMNS = (
 
 TABLES = {EVENTS: EVENT_COLUMNS, METRICS: METRIC_COLUMNS, QUEUE_STATS: QUEUE_STATS_COLUMNS}
 
-# Names of metrics that the job reads; more may be exported. Units stand last, counters grow from the start of the boot.
+# Names of metrics that the job reads; more may be exported. Units come last; counters start at 0 in each boot.
 CPU_S = "process_cpu_s"
 RESIDENT_BYTES = "process_resident_bytes"
 MEMORY_LIMIT_BYTES = "memory_limit_bytes"
@@ -184,6 +186,6 @@ LINK_FAILURES = "link_failures"  # likewise
 
 
 def file_name(node: str, boot_id: str, sequence: int) -> str:
-    """`node` and `boot_id` are made of letters, digits, `_`, `.` and `@`; other characters of a node become `_`."""
+    """Return a file's name. Characters of `node` other than letters, digits, `_`, `.` and `@` become `_`."""
     safe = "".join(letter if letter.isalnum() or letter in "_.@" else "_" for letter in node)
     return f"part-{safe}-{boot_id}-{sequence:06}.parquet"

@@ -1,4 +1,4 @@
-"""The service that exports what becomes of every message, where that is switched on."""
+"""The service that exports what happens to every message, if it is enabled."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ NEEDED = ("pyarrow", "numpy")
 
 
 class WriterEnded(Exception):
-    """The process that writes the files has ended by itself."""
+    """An error: the process that writes the files has ended by itself."""
 
 
 class ThroughputService(Service):
-    """Where `throughput.enabled` is false, nothing but this is even imported."""
+    """The service "throughput". If `throughput.enabled` is false, nothing else of the export is imported."""
 
-    around = True  # else a link might bring what is not logged here, though the upstream has logged that it was taken
+    around = True  # started before federation: a link must not bring messages that are not logged here
 
     def __init__(self) -> None:
         self._export: Export | None = None
         self._restarting: Child | None = None
 
     async def start(self, host: Host) -> None:
-        """Raises OSError, ValueError."""
+        """Begin the export, if it is enabled. Raises OSError, ValueError."""
         config = host.config.throughput
         if not config.enabled:
             return
@@ -40,7 +40,7 @@ class ThroughputService(Service):
         self._restarting = host.supervisor.keep("throughput_export", partial(self._restart, host))
 
     async def _begin(self, host: Host) -> Export:
-        """Raises OSError."""
+        """Begin an export. Raises OSError."""
         from .export.exporter import Export
 
         export = Export(host, host.config.throughput)
@@ -50,9 +50,9 @@ class ThroughputService(Service):
         return export
 
     async def _restart(self, host: Host) -> None:
-        """Begin another export, as after a restart of the broker, when the writer of this one has ended by itself.
+        """Wait until the writer ends by itself, and begin a new export when the supervisor calls again.
 
-        Raises WriterEnded, and OSError where no writer can be started, for the supervisor to try again later.
+        Raises WriterEnded, or OSError if no writer can be started; the supervisor then tries again later.
         """
         export = self._export
         assert export is not None
@@ -68,5 +68,5 @@ class ThroughputService(Service):
             await self._export.end()
 
     def status(self) -> object:
-        """None where it is off."""
+        """Return the status, or None if the export is disabled."""
         return self._export.status() if self._export is not None else None

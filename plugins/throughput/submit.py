@@ -1,4 +1,4 @@
-"""What spark-submit is given: `spark-submit --master URL .../plugins/throughput/submit.py --input DIR --output DIR`."""
+"""The script for spark-submit: `spark-submit --master URL .../throughput/submit.py --input DIR --output DIR`."""
 
 import sys
 

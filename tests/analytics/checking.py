@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 from warren.plugins.throughput import schema
 from warren.plugins.throughput.analysis.fact_store import ALL, Facts
 from warren.plugins.throughput.analysis.hadoop_fs import Folders
-from warren.plugins.throughput.analysis.input_files import look, read
+from warren.plugins.throughput.analysis.input_files import list_files, read
 from warren.plugins.throughput.analysis.message_paths import BALANCES, STAGES
 from warren.plugins.throughput.analysis.reports.run import Reporting
 
 
 def checked(spark: SparkSession, folder: Path, output: Path) -> dict[str, Any]:
     """What report.json would say of conservation."""
-    paths = {table: look(Folders(spark), str(folder), table).paths for table in schema.TABLES}
+    paths = {table: list_files(Folders(spark), str(folder), table).paths for table in schema.TABLES}
     tables = {table: read(spark, table, paths[table]) for table in schema.TABLES}
     none = {fact.name: fact.make(read(spark, fact.table, [])) for fact in (BALANCES, STAGES)}
     facts = {fact.name: fact.make(tables[fact.table]) for fact in ALL if fact.name not in none}

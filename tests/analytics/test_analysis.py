@@ -166,7 +166,7 @@ def test_the_output_is_a_page_a_report_and_tables(ran: Ran) -> None:
 
 
 def test_an_output_that_exists_is_refused(ran: Ran, spark: SparkSession) -> None:
-    with pytest.raises(job.Refused, match="exists already"):
+    with pytest.raises(job.JobRefused, match="exists already"):
         job.batch(spark, str(ran.input), str(ran.output), ran.said.append)
 
 
@@ -179,7 +179,7 @@ def test_a_stream_says_the_same_whatever_came_when(
     files = sorted(ran.input.rglob("*.parquet"), key=lambda path: path.name)
     for path in files[: len(files) // 2]:
         copied(path, folder / path.relative_to(ran.input))
-    streaming.take(spark, str(folder), str(tmp_path / "output.state"), ran.said.append)
+    streaming.process_new_files(spark, str(folder), str(tmp_path / "output.state"), ran.said.append)
     for path in files[len(files) // 2 :]:
         copied(path, folder / path.relative_to(ran.input))
     (tmp_path / "output.state" / "input").write_text(str(folder))
@@ -188,7 +188,7 @@ def test_a_stream_says_the_same_whatever_came_when(
     assert streamed["input"].pop("folder") == str(folder)
     batch = {**ran.report, "input": {k: v for k, v in ran.report["input"].items() if k != "folder"}}
     assert streamed == batch
-    with pytest.raises(job.Refused, match="was made of"):
+    with pytest.raises(job.JobRefused, match="was made of"):
         streaming.follow(spark, str(ran.input), str(output), None, ran.said.append)
 
 

@@ -165,11 +165,11 @@ def test_without_a_log_nothing_is_balanced() -> None:
 
 
 def test_a_folder_without_a_log_is_refused(tmp_path: Path, spark: SparkSession) -> None:
-    with pytest.raises(job.Refused, match="no such folder"):
+    with pytest.raises(job.JobRefused, match="no such folder"):
         job.batch(spark, str(tmp_path / "nowhere"), str(tmp_path / "output"), lambda what: None)
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "part-a-b-000000.parquet").write_text("nothing")
-    with pytest.raises(job.Refused, match="no export of a broker"):
+    with pytest.raises(job.JobRefused, match="no export of a broker"):
         job.batch(spark, str(tmp_path), str(tmp_path / "output"), lambda what: None)
     assert not (tmp_path / "output").exists()
 

@@ -178,7 +178,7 @@ def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
 ) -> None:
     said: list[dict[str, object]] = []
     monkeypatch.setattr(
-        "warren.plugins.throughput.export.writer.say", lambda event, **fields: said.append({"event": event} | fields)
+        "warren.plugins.throughput.export.writer.report", lambda event, **fields: said.append({"event": event} | fields)
     )
     writer = Writer(telling.task(tmp_path))
     (tmp_path / "events").write_text("no folder")

@@ -1,1 +1,1 @@
-"""The reading side: from the exported log to reports, with Spark."""
+"""The analysis: makes reports from the exported log, with Spark."""

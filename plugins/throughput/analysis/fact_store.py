@@ -1,7 +1,7 @@
-"""The facts on disk, between the log and the reports: a folder for each fact, in it one part for each batch of files.
+"""The store of facts on disk: a folder for each fact, with one part for each batch of files.
 
-A part is written under the number of its batch, in place of whatever an attempt before had left there, so that each
-batch counts once however often it is tried. The journeys that are still open are one part, that of the last batch.
+A part is named after its batch and overwrites the part of an earlier attempt, so that each batch counts once however
+often it is tried. Of the open journeys only the part of the last batch counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from .. import schema
 from . import facts
 from . import message_paths as journeys
-from .facts import Fact, merged
+from .facts import Fact, merge_parts
 from .hadoop_fs import Folders
 from .input_files import read
 
@@ -21,11 +21,11 @@ ALL = (
     *(facts.TRAFFIC, facts.LATENCIES, facts.ROUTES, facts.ROWS, facts.ATTEMPTS, facts.CROSSINGS),
     *(facts.STATS, facts.METRICS, journeys.JOURNEYS, journeys.BALANCES, journeys.STAGES),
 )
-PARTS = 32  # of one fact, beyond which they are merged into one
+PARTS = 32  # of one fact; more are merged into one
 
 
 class Facts(NamedTuple):
-    """All that reports are made of, merged; by the names of the facts."""
+    """All facts, merged, by name."""
 
     traffic: DataFrame
     latencies: DataFrame
@@ -41,9 +41,9 @@ class Facts(NamedTuple):
 
 
 class Store:
-    """The facts below one folder.
+    """The store of the facts below one folder.
 
-    `batch=<n>` is the part of one batch, `upto=<n>` those of all batches up to that one, which count no more beside it.
+    `batch=<n>` is the part of one batch; `upto=<n>` is a merge of the parts of all batches up to n, and replaces them.
     """
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
@@ -55,7 +55,7 @@ class Store:
         part.write.mode("overwrite").parquet(f"{self._place(fact)}/batch={batch}")
 
     def load(self, fact: Fact, before: int | None = None) -> DataFrame:
-        """All parts, or those of batches before that one, merged; of the journeys the last part alone."""
+        """Return the parts of a fact, or those of batches before `before`, merged; of journeys only the last part."""
         names = self._parts(fact, before)
         if fact is journeys.JOURNEYS:
             names = names[-1:]
@@ -63,19 +63,19 @@ class Store:
         if not names:
             return self.spark.createDataFrame([], columns)
         parts = self.spark.read.schema(columns).parquet(*[f"{self._place(fact)}/{name}" for name in names])
-        return merged(fact, parts) if len(names) > 1 else parts
+        return merge_parts(fact, parts) if len(names) > 1 else parts
 
     def facts(self) -> Facts:
         return Facts(**{fact.name: self.load(fact) for fact in ALL})
 
     def tidy(self) -> None:
-        """Merge what has become many parts, and remove what does not count any more. Not while a batch is under way."""
+        """Merge facts that have many parts, and remove replaced parts. Not to be called during a batch."""
         for table in schema.TABLES:
             self._tidy_names(table)
         for fact in ALL:
             names = self._parts(fact, None)
             if fact is not journeys.JOURNEYS and len(names) > PARTS:
-                last = numbered(names[-1])[0]
+                last = batch_number(names[-1])[0]
                 aside = f"{self._place(fact)}/_upto={last}"
                 self.load(fact).write.mode("overwrite").parquet(aside)
                 self.folders.move(aside, f"{self._place(fact)}/upto={last}")
@@ -87,11 +87,11 @@ class Store:
                     self.folders.remove(f"{self._place(fact)}/{name}")
 
     def note(self, table: str, batch: int, names: list[str]) -> None:
-        """The files that a batch has taken, by their names."""
+        """Store the names of the files of a batch."""
         self.folders.write(f"{self.folder}/names/{table}/{batch}", "\n".join(names))
 
     def names(self, table: str, before: int) -> list[str]:
-        """Of the files that were taken before that batch."""
+        """Return the names of the files of all batches before `before`."""
         place = f"{self.folder}/names/{table}"
         if not self.folders.exists(place):
             return []
@@ -109,16 +109,16 @@ class Store:
                     self.folders.remove(note.path)
 
     def _parts(self, fact: Fact, before: int | None) -> list[str]:
-        """The names of the parts that count, in order."""
+        """Return the names of the parts that are not replaced, in order."""
         names = [name for name in self.folders.folders(self._place(fact)) if not name.startswith("_")]
-        order = sorted((name for name in names if before is None or numbered(name)[0] < before), key=numbered)
-        whole = [index for index, name in enumerate(order) if name.startswith("upto=")]
-        return order[whole[-1] :] if whole else order
+        order = sorted((name for name in names if before is None or batch_number(name)[0] < before), key=batch_number)
+        merges = [index for index, name in enumerate(order) if name.startswith("upto=")]
+        return order[merges[-1] :] if merges else order
 
     def _place(self, fact: Fact) -> str:
         return f"{self.folder}/{fact.name}"
 
 
-def numbered(name: str) -> tuple[int, str]:
-    """5 of `batch=5`, and the name: what was merged comes after the batch that it goes up to."""
+def batch_number(name: str) -> tuple[int, str]:
+    """Return the sort key of a part: its batch, then its name, so that `upto=5` follows `batch=5`."""
     return int(name.partition("=")[2]), name

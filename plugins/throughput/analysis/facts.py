@@ -1,8 +1,8 @@
-"""What the rows of the log are reduced to before anything is reported: few, and such that parts can be merged.
+"""The facts: mergeable aggregates of the log's rows, from which all reports are made.
 
-Every fact has keys and columns that are summed, or of which the least or the greatest is kept. So it comes out the same
-whether it is made of all files at once, or of some after others, here or on a cluster: sums are of whole numbers, and
-quantiles are read off histograms with fixed bounds. Functions of DataFrames, without effect.
+Every fact has keys and aggregated columns (sums, minima, maxima). It is therefore the same whether it is made from all
+files at once or from successive batches, on one machine or on a cluster: sums are of integers, and quantiles are read
+from histograms with fixed bounds. Pure functions of DataFrames.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pyspark.sql import functions as F
 from .. import schema
 from ..schema import ACK, CONFIRM, DELIVER, ENQUEUE, FED_IN, FED_OUT, PUBLISH, REQUEUE, RETURN
 
-WEIGHT = 1000  # of a record that stands for one message; half the sampling rate, twice the weight
-FINENESS = 128  # bounds of histograms for each power of e: a quantile is off by 0.4 % at most
-BLOCK_BITS = 6  # 64 rows of the log are one block, and each a bit of it
+WEIGHT = 1000  # of a record that represents one message; at half the sampling rate it is twice that
+FINENESS = 128  # buckets of a histogram for each factor of e: a quantile is off by 0.4 % at most
+BLOCK_BITS = 6  # a block is 64 rows of the log, one bit for each
 UNROUTABLE = "unroutable"
 
 
 class Fact(NamedTuple):
-    """`merge` says of each column beside the keys how those of two parts become one: sum, min, max, bit_or."""
+    """A fact. `merge` has the aggregate that merges each column other than the keys: sum, min, max or bit_or."""
 
     name: str
     table: str
@@ -32,20 +32,20 @@ class Fact(NamedTuple):
     merge: Mapping[str, str]
 
 
-def merged(fact: Fact, parts: DataFrame) -> DataFrame:
-    """Parts of one fact, together."""
+def merge_parts(fact: Fact, parts: DataFrame) -> DataFrame:
+    """Merge parts of one fact."""
     if not fact.keys:
         return parts
     return parts.groupBy(*fact.keys).agg(*[F.expr(f"{how}({name})").alias(name) for name, how in fact.merge.items()])
 
 
 def bucket(microseconds: Column) -> Column:
-    """The bucket of a histogram for a time; below 0 counts as 0."""
+    """Return the histogram bucket of a time; negative times count as 0."""
     return F.floor(F.log(F.greatest(microseconds, F.lit(0)) + 1) * FINENESS).cast("int")
 
 
-def middle(bucket_number: Column) -> Column:
-    """Microseconds in the middle of a bucket, a whole number."""
+def bucket_middle(bucket_number: Column) -> Column:
+    """Return the middle of a bucket, in whole microseconds."""
     return F.round(F.exp((bucket_number + 0.5) / FINENESS) - 1).cast("long")
 
 
@@ -62,7 +62,7 @@ def is_event(*names: str) -> Column:
 
 
 def traffic(events: DataFrame) -> DataFrame:
-    """How many of what in which second."""
+    """Count events by queue, user, kind and second."""
     unrouted = is_event(PUBLISH, FED_IN) & (F.col("routed") == 0) & F.col("reason").isNull()
     return (
         events.withColumn("reason", F.nullif(F.col("reason"), F.lit("")))
@@ -87,7 +87,7 @@ STAGES = {ENQUEUE: "publish_enqueue", CONFIRM: "publish_confirm", DELIVER: "publ
 
 
 def latencies(events: DataFrame) -> DataFrame:
-    """Histograms of the time since a message was published; of deliveries the first ones alone."""
+    """Return histograms of the time since a message was published; only first deliveries count."""
     first = ~F.coalesce("redelivered", F.lit(False)) | ~is_event(DELIVER)
     stage = F.lit(None)
     for event, name in STAGES.items():
@@ -104,7 +104,7 @@ LATENCY_KEYS = ("node", "vhost", "queue", "stage", "bucket")
 
 
 def routes(events: DataFrame) -> DataFrame:
-    """What was published with which key, and what of it came back or went nowhere."""
+    """Count by exchange and routing key what was published, was returned, and was unroutable."""
     published = is_event(PUBLISH, FED_IN)
     nowhere = published & (F.col("routed") == 0) & (F.coalesce("reason", F.lit("")) == "")
     return (
@@ -120,7 +120,7 @@ def routes(events: DataFrame) -> DataFrame:
 
 
 def rows(events: DataFrame) -> DataFrame:
-    """Which numbers of the log are there, a bit each, and how the wall clock stood against the monotonic one."""
+    """Return the row numbers of the log as one bit each, and the offsets of the wall clock from the monotonic clock."""
     offset = F.unix_micros("ts_us") - F.floor(F.col("mono_ns") / 1000)
     return (
         events.select("node", "boot_id", "row", "ts_us", "sample_rate", offset.alias("offset"))
@@ -141,7 +141,7 @@ def rows(events: DataFrame) -> DataFrame:
 
 
 def attempts(events: DataFrame) -> DataFrame:
-    """Messages that went out more than once, or came back."""
+    """Return the messages that were redelivered or requeued."""
     again = is_event(DELIVER) & F.col("redelivered")
     return (
         events.where(again | is_event(REQUEUE))
@@ -156,7 +156,7 @@ def attempts(events: DataFrame) -> DataFrame:
 
 
 def crossings(events: DataFrame) -> DataFrame:
-    """What a link took from one broker and brought to another, by the identity of the message."""
+    """Return the messages that links took from one broker and brought to another, by identity."""
     came, discarded = is_event(FED_IN), F.coalesce("reason", F.lit("")) != ""
     published = F.unix_micros("ts_us") - F.col("lat_us")
     return (
@@ -178,19 +178,19 @@ def crossings(events: DataFrame) -> DataFrame:
     )
 
 
-LINK = ("link", "upstream_node")  # links from several brokers may have queues of the same name there
+LINK = ("link", "upstream_node")  # upstream queues at several brokers may have the same name
 
 
 def by_link(some_crossings: DataFrame) -> DataFrame:
-    """With `upstream_node` also of what the upstream has not told of, where the link took other messages from there."""
+    """Fill in `upstream_node` for messages that the upstream did not log, if it logged others of the same link."""
     sides = ("link", "node", "upstream")
     known = some_crossings.groupBy(*sides).agg(F.max("upstream_node").alias("known")).where(F.col("known").isNotNull())
     joined = some_crossings.join(F.broadcast(known), list(sides), "left")
     return joined.withColumn("upstream_node", F.coalesce("upstream_node", "known")).drop("known")
 
 
-def whole(table: DataFrame) -> DataFrame:
-    """Of what is small already: as it is."""
+def unchanged(table: DataFrame) -> DataFrame:
+    """Return a table that is small enough without aggregation."""
     return table
 
 
@@ -220,5 +220,5 @@ ROUTES = Fact("routes", schema.EVENTS, routes, ("node", "vhost", "exchange", "ro
 ROWS = Fact("rows", schema.EVENTS, rows, ("node", "boot_id", "block"), _ROWS)
 ATTEMPTS = Fact("attempts", schema.EVENTS, attempts, ("node", "boot_id", "vhost", "queue", "msg_seq"), _ATTEMPTS)
 CROSSINGS = Fact("crossings", schema.EVENTS, crossings, ("link", "identity"), _CROSSING)
-STATS = Fact("queue_stats", schema.QUEUE_STATS, whole, (), {})
-METRICS = Fact("metrics", schema.METRICS, whole, (), {})
+STATS = Fact("queue_stats", schema.QUEUE_STATS, unchanged, (), {})
+METRICS = Fact("metrics", schema.METRICS, unchanged, (), {})

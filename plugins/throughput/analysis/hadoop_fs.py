@@ -1,7 +1,7 @@
-"""Folders as Spark sees them: a path of this machine, or whatever else the installed Hadoop knows (s3a://, hdfs://).
+"""Files and folders as Spark sees them: paths of this machine, or of any file system of Hadoop (s3a://, hdfs://).
 
-Everything goes through the file system classes of Spark's own Java, so the job needs no second library that can reach
-where its executors write. Failures of these are raised as OSError with one line.
+All access uses the file system classes of Spark's own Java, so the job needs no second library for the places where its
+executors write. Java's exceptions are raised as OSError with a text of one line.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 
-class Found(NamedTuple):
-    """A file; `path` is whole and begins with the scheme."""
+class FileInfo(NamedTuple):
+    """A file. `path` is absolute and begins with the scheme."""
 
     path: str
     name: str
@@ -23,27 +23,27 @@ class Found(NamedTuple):
 
 
 class Footer(NamedTuple):
-    """What a Parquet file says of itself: its key-value metadata and its number of rows."""
+    """The footer of a Parquet file: its key-value metadata and its number of rows."""
 
     metadata: dict[str, str]
     records: int
 
 
 class NotParquet(Exception):
-    """The file has no footer that can be read."""
+    """A file without a readable Parquet footer."""
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _raise_os_error(path: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        said = str(error.java_exception.getMessage() or error.java_exception.getClass().getName())
-        raise OSError(f"{path}: {said.splitlines()[0]}") from error
+        text = str(error.java_exception.getMessage() or error.java_exception.getClass().getName())
+        raise OSError(f"{path}: {text.splitlines()[0]}") from error
 
 
 class Folders:
-    """Reads and changes folders with the configuration of one session."""
+    """Access to files and folders with the configuration of one Spark session."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._java: Any = spark._jvm
@@ -54,34 +54,34 @@ class Folders:
         return place.getFileSystem(self._configuration), place
 
     def exists(self, path: str) -> bool:
-        with _told(path):
+        with _raise_os_error(path):
             system, place = self._place(path)
             return bool(system.exists(place))
 
-    def files(self, path: str) -> list[Found]:
-        """All below, by path. Names that begin with `_` or `.`, and what lies in such folders, are left out."""
-        found = []
-        with _told(path):
+    def files(self, path: str) -> list[FileInfo]:
+        """Return all files below a folder, by path, without files and folders whose names begin with `_` or `.`."""
+        files = []
+        with _raise_os_error(path):
             system, place = self._place(path)
             top = system.makeQualified(place).toString()
             listing = system.listFiles(place, True)
             while listing.hasNext():
                 status = listing.next()
-                whole = status.getPath().toString()
-                if not any(part[:1] in ("_", ".") for part in whole.removeprefix(top).split("/")):
-                    found.append(Found(whole, status.getPath().getName(), int(status.getLen())))
-        return sorted(found)
+                absolute = status.getPath().toString()
+                if not any(part[:1] in ("_", ".") for part in absolute.removeprefix(top).split("/")):
+                    files.append(FileInfo(absolute, status.getPath().getName(), int(status.getLen())))
+        return sorted(files)
 
     def folders(self, path: str) -> list[str]:
-        """The names of those directly in it; none where it does not exist."""
-        with _told(path):
+        """Return the names of the folders directly in a folder, or none if it does not exist."""
+        with _raise_os_error(path):
             system, place = self._place(path)
             if not system.exists(place):
                 return []
             return sorted(s.getPath().getName() for s in system.listStatus(place) if s.isDirectory())
 
     def footer(self, path: str) -> Footer:
-        """Raises NotParquet."""
+        """Read the footer of a Parquet file. Raises NotParquet."""
         parquet = self._java.org.apache.parquet.hadoop
         try:
             place = self._java.org.apache.hadoop.fs.Path(path)
@@ -95,32 +95,32 @@ class Folders:
             reader.close()
 
     def write(self, path: str, text: str) -> None:
-        """A file of that text, in place of any that was there."""
-        with _told(path):
+        """Write a text file, replacing any existing one."""
+        with _raise_os_error(path):
             system, place = self._place(path)
-            system.setWriteChecksum(False)  # else a file `.name.crc` comes beside it
+            system.setWriteChecksum(False)  # otherwise it also writes a file `.name.crc`
             stream = system.create(place, True)
             stream.write(bytearray(text.encode("utf-8")))
             stream.close()
 
     def text(self, path: str) -> str:
-        """The text of a small file."""
-        with _told(path):
+        """Read a small text file."""
+        with _raise_os_error(path):
             system, place = self._place(path)
             stream = system.open(place)
-            octets = bytes(stream.readAllBytes())
+            content = bytes(stream.readAllBytes())
             stream.close()
-        return octets.decode("utf-8")
+        return content.decode("utf-8")
 
     def move(self, path: str, to: str) -> None:
-        """A folder to a place where nothing is."""
-        with _told(to):
+        """Rename a folder to a path that does not exist."""
+        with _raise_os_error(to):
             system, place = self._place(path)
             if not system.rename(place, self._java.org.apache.hadoop.fs.Path(to)):
                 raise OSError(f"{to}: cannot be made")
 
     def remove(self, path: str) -> None:
-        """With all that is in it, if it is there."""
-        with _told(path):
+        """Delete a folder and its content, if it exists."""
+        with _raise_os_error(path):
             system, place = self._place(path)
             system.delete(place, True)

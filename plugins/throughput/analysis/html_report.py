@@ -1,4 +1,4 @@
-"""One page for people: charts by plotly, which the page carries with it, and the lists of the report."""
+"""The report as one HTML page: charts by plotly, which is embedded in the page, and the lists of the report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TITLES = {
 
 
 def page(report: Values, flows: list[Values], depths: list[Values]) -> str:
-    """`flows`: messages by `start` and `flow`; `depths`: messages by `at` and `queue`."""
+    """Return the page. `flows` are messages by `start` and `flow`, `depths` messages by `at` and `queue`."""
     parts = [verdict(report["conservation"]), table([report["totals"]]), *charts(report, flows, depths)]
     for name, title in TITLES.items():
         rows = report.get(name, [])
@@ -57,25 +57,25 @@ def page(report: Values, flows: list[Values], depths: list[Values]) -> str:
 
 
 def verdict(conservation: Values) -> str:
-    """Whether anything is missing, and what."""
+    """Return the result of the conservation check as HTML."""
     kind = "balanced" if conservation["balanced"] else "not"
-    said = {
+    text = {
         "balanced": "Nothing is missing: what entered every queue left it, or is still there.",
         "imbalanced": f"It does not add up: {conservation['imbalance_count']} imbalances.",
         "incomplete": "The log is not complete, so this is not certain.",
         "sampled": "The log is a sample: all numbers are estimates.",
     }[conservation["status"]]
     reasons = "".join(f"<li>{html.escape(reason)}</li>" for reason in conservation["reasons"])
-    text = f'<div class="verdict {kind}"><strong>{said}</strong><ul>{reasons}</ul></div>'
+    section = f'<div class="verdict {kind}"><strong>{text}</strong><ul>{reasons}</ul></div>'
     if conservation["imbalances"]:
-        text += f"<h2>Imbalances</h2>{table(conservation['imbalances'], conservation['imbalance_count'])}"
+        section += f"<h2>Imbalances</h2>{table(conservation['imbalances'], conservation['imbalance_count'])}"
     if conservation["restarts"]:
-        text += f"<h2>Restarts</h2>{table(conservation['restarts'])}"
-    return text
+        section += f"<h2>Restarts</h2>{table(conservation['restarts'])}"
+    return section
 
 
 def charts(report: Values, flows: list[Values], depths: list[Values]) -> Iterable[str]:
-    """Each as a piece of HTML."""
+    """Yield each chart as HTML."""
     if flows:
         yield lines("Messages a second", flows, "start", "flow", "per_s")
     if depths:
@@ -85,11 +85,11 @@ def charts(report: Values, flows: list[Values], depths: list[Values]) -> Iterabl
         names = [f"{row['stage']} {row['queue'] or row['vhost'] or ''}" for row in worst]
         figures = [(name, [row[name] / 1000 for row in worst]) for name in ("p50_us", "p90_us", "p99_us", "p999_us")]
         bars = [go.Bar(name=name.removesuffix("_us"), x=list(map(html.escape, names)), y=y) for name, y in figures]
-        yield drawn(go.Figure(bars), "Latency, slowest first, in milliseconds", "log")
+        yield to_html(go.Figure(bars), "Latency, slowest first, in milliseconds", "log")
     if report["hot_keys"]:
         keys = report["hot_keys"][:BARS]
         names = [html.escape(f"{row['exchange'] or '(default)'} {row['routing_key'] or ''}") for row in keys]
-        yield drawn(go.Figure(go.Bar(x=names, y=[row["published"] for row in keys])), "Messages by routing key")
+        yield to_html(go.Figure(go.Bar(x=names, y=[row["published"] for row in keys])), "Messages by routing key")
 
 
 def lines(title: str, rows: list[Values], x: str, by: str, y: str) -> str:
@@ -97,10 +97,10 @@ def lines(title: str, rows: list[Values], x: str, by: str, y: str) -> str:
     for name in dict.fromkeys(row[by] for row in rows):
         across, up = zip(*[(row[x], row[y]) for row in rows if row[by] == name], strict=True)
         figure.add_scatter(name=html.escape(str(name)), x=across, y=up, mode="lines")
-    return drawn(figure, title)
+    return to_html(figure, title)
 
 
-def drawn(figure: Any, title: str, scale: str = "linear") -> str:
+def to_html(figure: Any, title: str, scale: str = "linear") -> str:
     figure.update_layout(title=title, template="plotly_white", height=380, margin={"t": 50, "b": 40, "l": 60, "r": 20})
     figure.update_yaxes(type=scale)
     text: str = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
@@ -108,11 +108,11 @@ def drawn(figure: Any, title: str, scale: str = "linear") -> str:
 
 
 def table(rows: list[Values], count: int | None = None) -> str:
-    """The first rows; `count` is how many there are in all."""
+    """Return the first rows as HTML; `count` is the number of all rows."""
     columns = list(dict.fromkeys(name for row in rows[:ROWS] for name in row))
     head = "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(shown(row.get(name)))}</td>" for name in columns) + "</tr>"
+        "<tr>" + "".join(f"<td>{html.escape(format_value(row.get(name)))}</td>" for name in columns) + "</tr>"
         for row in rows[:ROWS]
     )
     more = max(count or 0, len(rows)) - ROWS
@@ -120,7 +120,7 @@ def table(rows: list[Values], count: int | None = None) -> str:
     return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>{note}'
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -128,5 +128,5 @@ def shown(value: object) -> str:
     if isinstance(value, int | float):
         return f"{value:,}"
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {shown(each)}" for name, each in value.items())
+        return ", ".join(f"{name}: {format_value(each)}" for name, each in value.items())
     return str(value)

@@ -1,7 +1,7 @@
-"""What is read: which files count, and the tables as DataFrames with the columns of schema.py and no others.
+"""The input: which files are accepted, and the tables as DataFrames with exactly the columns of schema.py.
 
-A file is taken whole or not at all. What is no Parquet file, or was not written by this export, or has a schema that
-this job does not know, is skipped and counted; a file that appears twice, by its name, is taken once.
+A file is accepted or skipped as a whole. Files that are not Parquet, were not written by this export, have an unknown
+schema, or have the name of an accepted file are skipped and counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from .. import schema
-from .hadoop_fs import Folders, Found, NotParquet
+from .hadoop_fs import FileInfo, Folders, NotParquet
 
 READERS = 8  # footers read at once
 TRUNCATED, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
@@ -39,89 +39,89 @@ TYPES: dict[str, t.DataType] = {
 }
 
 
-class Damaged(Exception):
-    """A file has other rows than its footer says: one line that names it."""
+class DamagedFile(Exception):
+    """An error of one line, for a file whose number of rows differs from its footer."""
 
 
-class Taken(NamedTuple):
-    """A file that counts, and how many rows its footer promises."""
+class AcceptedFile(NamedTuple):
+    """An accepted file, with the number of rows in its footer."""
 
     path: str
     records: int
     lost_records: int
 
 
-class Skipped(NamedTuple):
+class SkippedFile(NamedTuple):
     path: str
     reason: str
 
 
-class Intake(NamedTuple):
-    """Of one table: what is read and what is not."""
+class TableFiles(NamedTuple):
+    """The files of one table."""
 
-    taken: list[Taken]
-    skipped: list[Skipped]
+    accepted: list[AcceptedFile]
+    skipped: list[SkippedFile]
 
     @property
     def paths(self) -> list[str]:
-        return [file.path for file in self.taken]
+        return [file.path for file in self.accepted]
 
     def reasons(self) -> dict[str, int]:
         return dict(sorted(Counter(file.reason for file in self.skipped).items()))
 
 
 def columns(table: str) -> t.StructType:
-    """Spark's own schema of a table. Nothing is inferred from files."""
+    """Return Spark's schema of a table. Nothing is inferred from files."""
     return t.StructType([t.StructField(name, TYPES[kind], True) for name, kind, _ in schema.TABLES[table]])
 
 
-def look(folders: Folders, folder: str, table: str) -> Intake:
-    """Reads the footer of every file of the table. Raises OSError where the folder cannot be read."""
+def list_files(folders: Folders, folder: str, table: str) -> TableFiles:
+    """Read the footers of all files of a table. Raises OSError if the folder cannot be read."""
     place = f"{folder.rstrip('/')}/{table}"
     if not folders.exists(place):
-        return Intake([], [])
+        return TableFiles([], [])
     files = folders.files(place)
     with ThreadPoolExecutor(READERS) as readers:
-        verdicts = list(readers.map(lambda file: verdict(folders, file), files))
-    taken: dict[str, Taken] = {}
+        verdicts = list(readers.map(lambda file: check_file(folders, file), files))
+    accepted: dict[str, AcceptedFile] = {}
     skipped = []
     for file, result in zip(files, verdicts, strict=True):
-        if isinstance(result, Skipped):
+        if isinstance(result, SkippedFile):
             skipped.append(result)
-        elif file.name in taken:
-            skipped.append(Skipped(file.path, DUPLICATE))
+        elif file.name in accepted:
+            skipped.append(SkippedFile(file.path, DUPLICATE))
         else:
-            taken[file.name] = result
-    return Intake(list(taken.values()), skipped)
+            accepted[file.name] = result
+    return TableFiles(list(accepted.values()), skipped)
 
 
-def verdict(folders: Folders, file: Found) -> Taken | Skipped:
-    """Whether the file is taken."""
+def check_file(folders: Folders, file: FileInfo) -> AcceptedFile | SkippedFile:
+    """Accept or skip a file, by its footer."""
     try:
         footer = folders.footer(file.path)
     except NotParquet:
-        return Skipped(file.path, TRUNCATED)
+        return SkippedFile(file.path, TRUNCATED)
     version = footer.metadata.get(schema.SCHEMA_KEY)
     if version is None or not NAME.fullmatch(file.name):
-        return Skipped(file.path, FOREIGN)
+        return SkippedFile(file.path, FOREIGN)
     if version != str(schema.SCHEMA):
-        return Skipped(file.path, UNKNOWN_SCHEMA)
-    return Taken(file.path, footer.records, int(footer.metadata.get(schema.LOST_KEY, "0")))
+        return SkippedFile(file.path, UNKNOWN_SCHEMA)
+    return AcceptedFile(file.path, footer.records, int(footer.metadata.get(schema.LOST_KEY, "0")))
 
 
 def read(spark: SparkSession, table: str, paths: list[str]) -> DataFrame:
-    """The rows of these files."""
-    reader = spark.read.schema(columns(table)).option("recursiveFileLookup", True)  # else folders become columns
+    """Return the rows of these files."""
+    reader = spark.read.schema(columns(table)).option("recursiveFileLookup", True)  # otherwise folders become columns
     return reader.parquet(*paths) if paths else spark.createDataFrame([], columns(table))
 
 
-def missing_hours(taken: Iterable[Taken]) -> list[str]:
-    """Hours, as `2026-11-22 05`, of which there is no file between the first that has one and the last."""
+def missing_hours(files: Iterable[AcceptedFile]) -> list[str]:
+    """Return the hours without a file, such as `2026-11-22 05`, between the first and the last hour with one."""
     from datetime import datetime, timedelta
 
-    there = sorted({datetime.fromisoformat(f"{m[1]}T{m[2]}") for f in taken if (m := HOUR.search(f.path))})
-    if not there:
+    covered = sorted({datetime.fromisoformat(f"{m[1]}T{m[2]}") for f in files if (m := HOUR.search(f.path))})
+    if not covered:
         return []
-    span = int((there[-1] - there[0]) / timedelta(hours=1))
-    hours = (there[0] + timedelta(hours=number) for number in range(span))
-    return [f"{hour:%Y-%m-%d %H}" for hour in hours if hour not in set(there)]
+    span = int((covered[-1] - covered[0]) / timedelta(hours=1))
+    hours = (covered[0] + timedelta(hours=number) for number in range(span))
+    return [f"{hour:%Y-%m-%d %H}" for hour in hours if hour not in set(covered)]

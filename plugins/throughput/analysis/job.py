@@ -1,4 +1,4 @@
-"""The run of the job: refuses or reads, reduces, reports, and shows what it made only when it is whole."""
+"""The batch job: checks the input, reduces it to facts, writes the reports, and publishes them when complete."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .. import schema
 from . import html_report
 from .fact_store import ALL, Store
 from .hadoop_fs import Folders
-from .input_files import Damaged, Intake, look, missing_hours, read
+from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read
 from .message_paths import BALANCES, STAGES
 from .reports import throughput
 from .reports.run import Reporting, Values, values
 
-POINTS = 1500  # of a line in a chart: the finest grain with no more is drawn
+POINTS = 1500  # of a line in a chart at most: the finest grain with no more is drawn
 LINES = 10  # queues in a chart
 
 
-class Refused(Exception):
-    """One line that says why there is nothing to be done; `status` is that of the process."""
+class JobRefused(Exception):
+    """An error of one line, for input or output that cannot be used; `status` is the exit status of the process."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -37,11 +37,11 @@ class Refused(Exception):
 NO_INPUT, NO_OUTPUT = 66, 73  # EX_NOINPUT and EX_CANTCREAT of sysexits.h
 
 
-Tell = Callable[[str], None]  # is told what is begun
+LogProgress = Callable[[str], None]  # logs the step that begins
 
 
 class Progress:
-    """Says on stderr what is done, with the seconds since the start."""
+    """A log of the job's steps on stderr, with the seconds since the start."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -50,68 +50,68 @@ class Progress:
         print(f"warren analyze: {time.monotonic() - self._started:6.1f} s  {what}", file=sys.stderr, flush=True)
 
 
-def taken_in(folders: Folders, folder: str) -> dict[str, Intake]:
-    """All three tables. Raises Refused where there is no log to read."""
+def find_input(folders: Folders, folder: str) -> dict[str, TableFiles]:
+    """Return the files of all three tables. Raises JobRefused if there is no log to read."""
     if not folders.exists(folder):
-        raise Refused(f"{folder}: no such folder", NO_INPUT)
-    intakes = {table: look(folders, folder, table) for table in schema.TABLES}
-    if not intakes[schema.EVENTS].taken and not intakes[schema.QUEUE_STATS].taken:
-        skipped = sum(len(intake.skipped) for intake in intakes.values())
-        raise Refused(f"{folder}: no export of a broker ({skipped} files that are none, or damaged)", NO_INPUT)
-    return intakes
+        raise JobRefused(f"{folder}: no such folder", NO_INPUT)
+    inputs = {table: list_files(folders, folder, table) for table in schema.TABLES}
+    if not inputs[schema.EVENTS].accepted and not inputs[schema.QUEUE_STATS].accepted:
+        skipped = sum(len(files.skipped) for files in inputs.values())
+        raise JobRefused(f"{folder}: no export of a broker ({skipped} files that are none, or damaged)", NO_INPUT)
+    return inputs
 
 
-def divide(spark: SparkSession, intakes: dict[str, Intake]) -> None:
-    """What is shuffled goes in parts of a size that a task handles in memory; adaptive execution joins small ones."""
-    records = sum(file.records for file in intakes[schema.EVENTS].taken)
+def set_partitions(spark: SparkSession, inputs: dict[str, TableFiles]) -> None:
+    """Set the number of shuffle partitions so that a task can hold one; adaptive execution coalesces small ones."""
+    records = sum(file.records for file in inputs[schema.EVENTS].accepted)
     spark.conf.set("spark.sql.shuffle.partitions", max(PARTITIONS, records // PARTITION_RECORDS))
 
 
-def described(folder: str, intakes: dict[str, Intake]) -> Values:
-    """What report.json says of the input."""
-    everything = [file for intake in intakes.values() for file in intake.taken]
+def describe_input(folder: str, inputs: dict[str, TableFiles]) -> Values:
+    """Return the section "input" of report.json."""
+    everything = [file for files in inputs.values() for file in files.accepted]
     reasons: dict[str, int] = {}
-    for intake in intakes.values():
-        for reason, count in intake.reasons().items():
+    for files in inputs.values():
+        for reason, count in files.reasons().items():
             reasons[reason] = reasons.get(reason, 0) + count
     return {
         "folder": folder,
         "files": len(everything),
-        "events": sum(file.records for file in intakes[schema.EVENTS].taken),
+        "events": sum(file.records for file in inputs[schema.EVENTS].accepted),
         "skipped": reasons,
-        "skipped_files": sorted(file.path for intake in intakes.values() for file in intake.skipped)[:100],
+        "skipped_files": sorted(file.path for files in inputs.values() for file in files.skipped)[:100],
         "missing_hours": missing_hours(everything),
     }
 
 
-def reduce_all(spark: SparkSession, intakes: dict[str, Intake], store: Store, tell: Tell) -> None:
-    """All facts, of all files, as one batch."""
+def reduce_all(spark: SparkSession, inputs: dict[str, TableFiles], store: Store, log: LogProgress) -> None:
+    """Make all facts from all files, as one batch."""
     for fact in ALL:
-        if fact not in (BALANCES, STAGES) and intakes[fact.table].paths:  # these are of closed journeys, and none is
-            tell(f"reduce {fact.name}")
-            store.write(fact, 0, fact.make(read(spark, fact.table, intakes[fact.table].paths)))
+        if fact not in (BALANCES, STAGES) and inputs[fact.table].paths:  # of closed journeys, which only streams have
+            log(f"reduce {fact.name}")
+            store.write(fact, 0, fact.make(read(spark, fact.table, inputs[fact.table].paths)))
 
 
-def report(store: Store, intakes: dict[str, Intake], folder: str, place: str, tell: Tell) -> Values:
-    """Everything that a person or program reads, below `place`."""
+def report(store: Store, inputs: dict[str, TableFiles], folder: str, place: str, log: LogProgress) -> Values:
+    """Write the tables, report.json and index.html below `place`. Returns the content of report.json."""
     facts, spark = store.facts(), store.spark
-    events = read(spark, schema.EVENTS, intakes[schema.EVENTS].paths)
-    made = Reporting(spark, facts, events, place, tell).run(described(folder, intakes))
+    events = read(spark, schema.EVENTS, inputs[schema.EVENTS].paths)
+    made = Reporting(spark, facts, events, place, log).run(describe_input(folder, inputs))
     jumped = [boot for boot in made["conservation"]["boots"] if boot["clock_moved_us"] > JUMP_US]
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
-    tell("page")
+    log("page")
     store.folders.write(f"{place}/report.json", json.dumps(made, indent=1, allow_nan=False) + "\n")
     store.folders.write(f"{place}/index.html", html_report.page(made, flows(spark, place), depths(facts.queue_stats)))
     return made
 
 
 CLOCK = ("node", "boot_id", "first", "last", "clock_moved_us")
-PARTITIONS, PARTITION_RECORDS = 8, 500_000  # at least so many, and of records of the log about so many in each
-JUMP_US = 1_000_000  # the wall clock may drift that far against the monotonic one before it is said to have jumped
+PARTITIONS, PARTITION_RECORDS = 8, 500_000  # the minimum of partitions, and about how many records each has
+JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
 
 
 def flows(spark: SparkSession, folder: str) -> list[Values]:
-    """Messages a second of all virtual hosts, in the finest grain that makes a legible line."""
+    """Return the messages per second of all virtual hosts, in the finest grain with no more than POINTS points."""
     for grain, grain_s in throughput.GRAINS_S.items():
         series = spark.read.parquet(f"{folder}/tables/throughput_{grain}").where(F.col("scope") == "vhost")
         summed = series.groupBy("start", "flow").agg(F.round(F.sum("messages") / grain_s, 3).alias("per_s"))
@@ -121,7 +121,7 @@ def flows(spark: SparkSession, folder: str) -> list[Values]:
 
 
 def depths(queue_stats: DataFrame) -> list[Values]:
-    """Ready and unacknowledged messages over time, of the queues that had most, in at most POINTS steps."""
+    """Return the lengths over time of the LINES longest queues, in at most POINTS steps."""
     rows = queue_stats.where(F.col("queue").isNotNull()).withColumn("messages", F.col("ready") + F.col("unacked"))
     queues = rows.groupBy("node", "vhost", "queue").agg(F.max("messages").alias("peak"))
     top = queues.orderBy(F.desc("peak"), "node", "vhost", "queue").limit(LINES)
@@ -137,8 +137,8 @@ def depths(queue_stats: DataFrame) -> list[Values]:
 
 
 @contextmanager
-def aside(folders: Folders, output: str) -> Iterator[str]:
-    """A folder beside the output in which it is made; what is left of it in the end is removed."""
+def temporary_folder(folders: Folders, output: str) -> Iterator[str]:
+    """Make a folder beside the output for its preparation, and remove what is left of it at the end."""
     place = f"{output.rstrip('/')}.partial-{os.getpid()}"
     folders.remove(place)
     try:
@@ -147,8 +147,8 @@ def aside(folders: Folders, output: str) -> Iterator[str]:
         folders.remove(place)
 
 
-def show(folders: Folders, made: str, output: str) -> None:
-    """What was made takes the place of what is there."""
+def publish(folders: Folders, made: str, output: str) -> None:
+    """Replace the output by what was made."""
     old = f"{made}-before"
     if folders.exists(output):
         folders.move(output, old)
@@ -156,28 +156,31 @@ def show(folders: Folders, made: str, output: str) -> None:
     folders.remove(old)
 
 
-def batch(spark: SparkSession, folder: str, output: str, tell: Tell) -> Values:
-    """All that is there, at once. Raises Refused, OSError, Damaged, or what Spark raises, and shows nothing then."""
+def batch(spark: SparkSession, folder: str, output: str, log: LogProgress) -> Values:
+    """Report on all files of the input.
+
+    Raises JobRefused, OSError, DamagedFile or an exception of Spark, and publishes nothing then.
+    """
     folders = Folders(spark)
     if folders.exists(output):
-        raise Refused(f"{output}: exists already", NO_OUTPUT)
-    intakes = taken_in(folders, folder)
-    divide(spark, intakes)
-    with aside(folders, output) as place:
+        raise JobRefused(f"{output}: exists already", NO_OUTPUT)
+    inputs = find_input(folders, folder)
+    set_partitions(spark, inputs)
+    with temporary_folder(folders, output) as place:
         store = Store(spark, f"{place}/_facts")
-        reduce_all(spark, intakes, store, tell)
-        made = report(store, intakes, folder, place, tell)
-        complete(made, intakes)
+        reduce_all(spark, inputs, store, log)
+        made = report(store, inputs, folder, place, log)
+        check_records(made, inputs)
         folders.remove(store.folder)
-        show(folders, place, output)
+        publish(folders, place, output)
     return made
 
 
-def complete(made: Values, intakes: dict[str, Intake]) -> None:
-    """Raises Damaged where other rows were read than the files said they have."""
-    promised, got = sum(file.records for file in intakes[schema.EVENTS].taken), made["totals"]["records"]
+def check_records(made: Values, inputs: dict[str, TableFiles]) -> None:
+    """Raise DamagedFile if the number of rows read differs from that in the files' footers."""
+    promised, got = sum(file.records for file in inputs[schema.EVENTS].accepted), made["totals"]["records"]
     if promised != got:
-        raise Damaged(f"the files of the log have {promised} records, and {got} were read")
+        raise DamagedFile(f"the files of the log have {promised} records, and {got} were read")
 
 
 def one_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Which message it was: what its publisher called it and where it went, looked up in the log."""
+"""The names of messages in reports: message_id, exchange and routing key, looked up in the log."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 MESSAGE = ["node", "boot_id", "msg_seq"]
-NAMED = 1000  # messages that are looked up at the most
+NAMED = 1000  # messages that are looked up at most
 
 
-def named(found: DataFrame, events: DataFrame) -> DataFrame:
-    """Rows about messages, with message_id, exchange and routing key, as far as the log has them."""
+def add_names(found: DataFrame, events: DataFrame) -> DataFrame:
+    """Add message_id, exchange and routing key, as far as the log has them, to rows about messages."""
     wanted = found.where(F.col("msg_seq").isNotNull()).select(*MESSAGE).distinct().limit(NAMED)
     names = (
         events.select(*MESSAGE, "message_id", "exchange", "routing_key")

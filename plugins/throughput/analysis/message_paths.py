@@ -1,7 +1,7 @@
-"""The way of each message through each queue: that it came, went out, and left. The finest fact, as large as the log.
+"""Journeys: how each message entered, was delivered from, and left each queue. A fact as large as the log.
 
-A way is closed when the message came once and left once. The stream folds closed ways into two small facts, `balances`
-and `stages`, and carries on only the others. Functions of DataFrames, without effect.
+A journey is closed when the message has entered once and left once. The stream reduces closed journeys to two small
+facts, `balances` and `stages`, and keeps only open ones. Pure functions of DataFrames.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OUT = ("delivered_without_ack", *WAYS_OUT)  # how a message leaves a queue
 
 
 def journeys(events: DataFrame) -> DataFrame:
-    """One row for each message in each queue. Times are monotonic, in nanoseconds of its boot."""
+    """Return one row for each message in each queue. Times are monotonic, in nanoseconds of the boot."""
     without_ack = is_event(DELIVER) & F.col("no_ack")
     leaves = is_event(*LEAVING) | without_ack
     number, time = F.col("row"), F.col("mono_ns")
@@ -58,19 +58,19 @@ JOURNEYS = Fact("journeys", EVENTS, journeys, (*QUEUE, "msg_seq"), _MERGE)
 
 
 def closed(journey_cut: Column, before: Column) -> Column:
-    """Whether nothing more is to come: it left once, below a row, and its last event is older than `before`."""
+    """Whether a journey is closed: the message left before the row `journey_cut`, and it is older than `before`."""
     once = (F.col("entered") == 1) & (F.col("left") == 1)
     shown = (F.col("acknowledged") + F.col("federated") == 0) | (F.col("delivered") > 0)
     return F.coalesce(once & shown & (F.col("leave_row") < journey_cut) & (F.col("last") < before), F.lit(False))
 
 
 def balances(closed_journeys: DataFrame) -> DataFrame:
-    """Closed ways, counted by queue."""
+    """Count closed journeys by queue."""
     return closed_journeys.groupBy(*QUEUE).agg(*[F.sum(name).alias(name) for name in ("entered", *OUT)])
 
 
 def stages(some_journeys: DataFrame) -> DataFrame:
-    """Histograms of the waits within a queue, in the form of `facts.latencies`."""
+    """Return histograms of the waits within queues, with the columns of `facts.latencies`."""
     waits = {
         "enqueue_deliver": F.col("deliver_ns") - F.col("enter_ns"),
         "deliver_ack": F.when(F.col("acknowledged") + F.col("federated") > 0, F.col("leave_ns"))

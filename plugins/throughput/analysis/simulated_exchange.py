@@ -33,7 +33,7 @@ class SimulatedExchange:
         self._bindings.append(binding)
 
     def remove(self, index: int) -> None:
-        """Unbind the queue at that place."""
+        """Unbind the queue at this index."""
         self.type.on_unbind(self._bindings.pop(index))
 
     def routes(self, keys: list[tuple[str]]) -> list[Destination]:

@@ -7,16 +7,16 @@ import os
 from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
-# In local mode the driver is all of Spark. These bound it to 4 GiB with what Java needs beside its heap.
+# In local mode the driver is all of Spark. These limits keep it below 4 GiB, memory outside Java's heap included.
 DRIVER_MEMORY = "1536m"
 DRIVER_OPTIONS = "-XX:+UseParallelGC -XX:MaxDirectMemorySize=512m"
-ALLOCATOR = ("MALLOC_ARENA_MAX", "2")  # glibc keeps a heap for each thread else, and Spark has many
-SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which then has chosen master and memory
+ALLOCATOR = ("MALLOC_ARENA_MAX", "2")  # otherwise glibc has a heap for each of Spark's many threads
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which sets master and memory itself
 CHOSEN_BY_SUBMIT = ("spark.driver.memory", "spark.driver.extraJavaOptions", "spark.ui.enabled")
 
 
 def builder(master: str | None) -> SparkSession.Builder:
-    """A session to be. `master` None: what spark-submit chose, else all cores of this machine."""
+    """Return the builder of the session. The default of `master` is spark-submit's, else all cores of this machine."""
     building = SparkSession.Builder().appName("warren analyze")
     if master is None and SUBMITTED not in os.environ:
         master = LOCAL
@@ -24,7 +24,7 @@ def builder(master: str | None) -> SparkSession.Builder:
         building = building.master(master)
         os.environ.setdefault(*ALLOCATOR)
         if master.startswith("local") or "127.0.0.1" in master:
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for an address, and warns
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark looks for an address, and warns
             building = building.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     settings: dict[str, str | int | bool] = {
         "spark.driver.memory": DRIVER_MEMORY,

@@ -1,5 +1,4 @@
-"""Records as Arrow columns, made of whole batches at once: nothing here is done for one record alone, but for the few
-that have details."""
+"""Records as Arrow columns, converted by batch: only the few records with details are handled one by one."""
 
 from __future__ import annotations
 
@@ -63,20 +62,22 @@ ARRIVING = (KINDS[schema.PUBLISH], KINDS[schema.FED_IN])
 
 
 def arrow_schema(table: str, without: Collection[str] = ()) -> pa.Schema:
-    """Of one of `schema.TABLES`, with the number of the schema in its metadata; `without` some columns."""
+    """Return the Arrow schema of a table, with the number of our schema in its metadata; `without` some columns."""
     columns = [column for column in schema.TABLES[table] if column.name not in without]
     fields = [pa.field(column.name, type_of(column), column.optional) for column in columns]
     return pa.schema(fields, {schema.SCHEMA_KEY: str(schema.SCHEMA)})
 
 
 def type_of(column: schema.Column) -> pa.DataType:
-    """Routing keys are in a dictionary while they are gathered; in the file they are text like any other."""
+    """Return the Arrow type of a column. Routing keys are a dictionary in memory, and strings in the file."""
     return TYPES["dictionary" if column.name == "routing_key" else column.type]
 
 
 class Boot(msgspec.Struct, frozen=True):
-    """One run of a broker: what all its records have in common. `begun_ns` is on its monotonic clock; `headers` are
-    those whose values are exported."""
+    """One run of a broker, with the values that all its records share.
+
+    `begun_ns` is on its monotonic clock; `headers` are the names of exported headers.
+    """
 
     node: str
     boot_id: str
@@ -86,7 +87,7 @@ class Boot(msgspec.Struct, frozen=True):
 
 
 class Batches:
-    """What came off the pipe and is not written yet. `lost` is what the broker said last."""
+    """The batches that were received and are not written yet. `lost` is the broker's latest count of lost records."""
 
     def __init__(self, boot: Boot) -> None:
         self.lost = 0
@@ -103,7 +104,7 @@ class Batches:
 
     @staticmethod
     def begins_anew(payload: bytes) -> bool:
-        """Whether the batch gives other codes than those before: what is here has to be taken first."""
+        """Whether the batch assigns new codes, so that earlier batches have to be taken first."""
         return bool(BATCH_HEAD.unpack_from(payload)[2])
 
     def add(self, payload: bytes) -> None:
@@ -124,8 +125,7 @@ class Batches:
         self.rows += int(counts.sum() + counts[segments["flags"] & ENQUEUED > 0].sum())
 
     def take(self) -> dict[str, pa.Array]:
-        """All of it as columns of `schema.EVENTS`, sorted by queue, and by time within one; without those that have
-        nothing in them, and may."""
+        """Take all batches as columns of `schema.EVENTS`, sorted by queue and time, without all-null columns."""
         anchors = np.repeat(np.array(self._anchors, np.int64), [len(segments) for segments in self._segments])
         seqs, sizes, routed, details = (b"".join(run) for run in self._runs)
         rows = Rows(np.concatenate(self._segments), anchors)
@@ -179,14 +179,14 @@ class Batches:
         return {name: dictionary(self._tables.values(table, name), codes, rows.counts) for name in names}
 
     def _vhosts(self, rows: Rows) -> pa.Array:
-        """Of the queue, or of who publishes."""
+        """Return the virtual host of the queue, or of the publisher if there is no queue."""
         of_queues, of_origins = self._tables.values(QUEUES, "vhost"), self._tables.values(ORIGINS, "vhost")
         queue = rows.segments["queue"]
         codes = np.where(queue > 0, queue, rows.segments["origin"] + len(of_queues))
         return dictionary([*of_queues, *of_origins], codes, rows.counts)
 
     def _links(self, rows: Rows, origin: Numbers, queue: Numbers) -> pa.Array:
-        """The queue at the upstream: its own name there, and what the link says at the downstream."""
+        """Return the upstream queue of the link: at the upstream the row's queue, downstream the link's."""
         of_queues, of_origins = self._tables.values(QUEUES, "queue"), self._tables.values(ORIGINS, "link")
         kind, flags = rows.segments["kind"], rows.segments["flags"]
         codes = np.where((kind == KINDS[schema.FED_OUT]) | (flags & LINKED > 0), queue, 0)
@@ -202,43 +202,43 @@ class Batches:
         values = rows.differing(ROUTED, rows.each(of["routed"].astype(np.int32)), routed)
         return rows.masked(values, ~np.isin(of["kind"], ARRIVING))
 
-    def _details(self, rows: Rows, octets: bytes) -> dict[str, pa.Array]:
-        """What only some records have."""
-        found: dict[str, list[Any]] = {}
+    def _details(self, rows: Rows, content: bytes) -> dict[str, pa.Array]:
+        """Return the columns of values that only some records have."""
+        columns: dict[str, list[Any]] = {}
         at = 0
-        places = rows.places() if octets else {}
-        while at < len(octets):
-            row, count, what, length = DETAIL.unpack_from(octets, at)
+        places = rows.places() if content else {}
+        while at < len(content):
+            row, count, what, length = DETAIL.unpack_from(content, at)
             at += DETAIL.size
-            for name, value in self._read(what, octets[at : at + length]):
-                column = found.setdefault(name, [None] * rows.total)
+            for name, value in self._read(what, content[at : at + length]):
+                column = columns.setdefault(name, [None] * rows.total)
                 for index in range(row, row + count):
                     column[places[index]] = value
             at += length
         types = {column.name: TYPES[column.type] for column in schema.EVENT_COLUMNS}
-        return {name: pa.array(column, types[name]) for name, column in found.items()}
+        return {name: pa.array(column, types[name]) for name, column in columns.items()}
 
-    def _read(self, what: int, octets: bytes) -> list[tuple[str, Any]]:
+    def _read(self, what: int, content: bytes) -> list[tuple[str, Any]]:
         if what == IDENTITY:
-            return [("identity", octets.decode())]
+            return [("identity", content.decode())]
         if what == HOPS:
-            return [("hops", octets[0])]
+            return [("hops", content[0])]
         assert what == PROPERTIES
-        given = Properties.decode(octets)
+        given = Properties.decode(content)
         values = [("message_id", given.message_id), ("correlation", given.correlation_id)]
-        found: list[tuple[str, Any]] = [(name, readable(value)) for name, value in values if value is not None]
+        fields: list[tuple[str, Any]] = [(name, readable(value)) for name, value in values if value is not None]
         if given.priority is not None:
-            found.append(("priority", min(given.priority, 127)))
+            fields.append(("priority", min(given.priority, 127)))
         if given.headers is not None and self._boot.headers:
             headers = given.headers
             there = [(name, readable(text_of(headers.get(name)))) for name in self._boot.headers if name in headers]
             if there:
-                found.append(("headers", there))
-        return found
+                fields.append(("headers", there))
+        return fields
 
 
 class Rows:
-    """Where the rows of segments stand once these are sorted by queue. `within` is the place of each in its segment."""
+    """The rows of segments, sorted by queue. `within` is the index of each row in its segment."""
 
     def __init__(self, segments: Numbers, anchors: Numbers) -> None:
         self._given = segments
@@ -250,18 +250,18 @@ class Rows:
         self.total = int(self.counts.sum())
         ends = np.cumsum(self.counts, dtype=np.int64)
         self.within = np.arange(self.total, dtype=np.int64) - np.repeat(ends - self.counts, self.counts)
-        self._source = source[order]  # where each segment came from
+        self._source = source[order]  # the index of each segment before sorting
 
     def each(self, values: Numbers) -> Numbers:
-        """What each segment has, for each of its rows."""
+        """Repeat the value of each segment for all its rows."""
         return np.repeat(values, self.counts)
 
     def masked(self, values: Numbers, unknown: Numbers) -> pa.Array:
-        """Values of rows, null in the segments where they are unknown."""
+        """Return values of rows as an array that is null in segments of unknown values."""
         return pa.array(values, mask=self.each(unknown) if unknown.any() else None)
 
     def differing(self, flag: int, values: Numbers, run: Numbers) -> Numbers:
-        """The values of rows, those in segments with this flag being in the run, in the order in which they came."""
+        """Replace the values of rows in segments with `flag` by those in `run`, which are in the original order."""
         flagged = self._given["flags"] & flag > 0
         if not flagged.any():
             return values
@@ -272,13 +272,13 @@ class Rows:
         return values
 
     def places(self) -> dict[int, int]:
-        """Where each row is, by its number."""
+        """Return the index of each row by its number."""
         numbers = self.each(self.segments["row"]) + self.within
         return dict(zip(numbers.tolist(), range(self.total), strict=True))
 
 
 def spread(segments: Numbers) -> tuple[Numbers, Numbers]:
-    """The segments with one more for each that is ENQUEUED as well, and which of those given each of them was."""
+    """Add a segment of enqueues for each one with ENQUEUED. Returns the original index of each, and the segments."""
     both = np.flatnonzero(segments["flags"] & ENQUEUED)
     everything = np.arange(len(segments))
     if not len(both):
@@ -293,5 +293,5 @@ def spread(segments: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def readable(text: str) -> str:
-    """Text that was no UTF-8 has escapes, as Parquet has no other."""
+    """Replace what is not UTF-8 by escapes, since Parquet has only UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -11,14 +11,14 @@ from warren.broker.plugin import Host, Service
 from .. import schema
 from .record_buffer import escape_text
 
-EMPTY_BUCKETS = [0] * 6  # the first class of Latencies ends at 64 microseconds: 2**6
+EMPTY_BUCKETS = [0] * 6  # the first bucket of LatencyHistogram ends at 64 microseconds: 2**6
 
 
 FEDERATION = "federation"  # the service whose links have metrics
 
 
 def rows(host: Host, links: dict[str, str]) -> list[dict[str, object]]:
-    """Of this moment. `links` are those of federation, the queue at the upstream by the name of the connection here."""
+    """Return the present metrics. `links` has the upstream queues of federation links by local connection name."""
     node, resources, churn = host.node, host.resources, host.node.churn
     counters: dict[str, float] = {
         schema.CPU_S: time.process_time(),
@@ -37,19 +37,19 @@ def rows(host: Host, links: dict[str, str]) -> list[dict[str, object]]:
         schema.CONNECTIONS: node.open_connections,
         schema.CHANNELS: churn.channel_created - churn.channel_closed,
     }
-    found = [row(name, schema.COUNTER, value) for name, value in counters.items()]
-    found += [row(name, schema.GAUGE, value) for name, value in gauges.items() if value is not None]
-    found += [histogram(schema.LOOP_LAG_US, host.turns.lag), histogram(schema.SYNC_US, node.commits)]
-    found += flaps(host.services.get(FEDERATION), links)
+    metrics = [row(name, schema.COUNTER, value) for name, value in counters.items()]
+    metrics += [row(name, schema.GAUGE, value) for name, value in gauges.items() if value is not None]
+    metrics += [histogram(schema.LOOP_LAG_US, host.turns.lag), histogram(schema.SYNC_US, node.commits)]
+    metrics += flaps(host.services.get(FEDERATION), links)
     moment = {"ts_us": time.time_ns() // 1000, "mono_ns": time.monotonic_ns()}
-    return [moment | one for one in found]
+    return [moment | one for one in metrics]
 
 
 def flaps(federation: Service | None, links: dict[str, str]) -> list[dict[str, object]]:
     """Return how often each running link was started, and how often it failed."""
-    there = federation.status() if federation is not None else []
-    found = []
-    for link in there if isinstance(there, list) else []:
+    links_status = federation.status() if federation is not None else []
+    metrics = []
+    for link in links_status if isinstance(links_status, list) else []:
         name = links.get(link["local_connection"])
         if name is not None:
             labels = [
@@ -57,9 +57,9 @@ def flaps(federation: Service | None, links: dict[str, str]) -> list[dict[str, o
                 ("upstream", escape_text(link["upstream"])),
                 ("link", escape_text(name)),
             ]
-            found.append(row(schema.LINK_STARTS, schema.COUNTER, link["reconnects"] + 1, labels))
-            found.append(row(schema.LINK_FAILURES, schema.COUNTER, link["reconnects"], labels))
-    return found
+            metrics.append(row(schema.LINK_STARTS, schema.COUNTER, link["reconnects"] + 1, labels))
+            metrics.append(row(schema.LINK_FAILURES, schema.COUNTER, link["reconnects"], labels))
+    return metrics
 
 
 def row(name: str, kind: str, value: float, labels: Sequence[tuple[str, str]] = ()) -> dict[str, object]:
@@ -67,5 +67,5 @@ def row(name: str, kind: str, value: float, labels: Sequence[tuple[str, str]] = 
 
 
 def histogram(name: str, taken: LatencyHistogram) -> dict[str, object]:
-    """Return the time since the start, in microseconds."""
+    """Return a histogram since the start, in microseconds."""
     return row(name, schema.HISTOGRAM, taken.total_s * 1_000_000) | {"buckets": EMPTY_BUCKETS + taken.counts}

@@ -21,7 +21,7 @@ class Tables:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all codes: they are given anew."""
+        """Forget all codes, which will be assigned anew."""
         self._values: dict[tuple[int, str], list[Any]] = {
             (table, field): [None] for table, fields in FIELDS.items() for field in fields
         }
@@ -41,15 +41,15 @@ def dictionary(values: list[str | None], codes: np.ndarray[Any, Any], counts: np
     if not codes.any() and values[0] is None:
         return pa.nulls(int(counts.sum()), pa.dictionary(pa.int32(), pa.string()))
     used, places = np.unique(codes, return_inverse=True)
-    found: dict[str, int] = {}
+    positions: dict[str, int] = {}
     indices = np.empty(len(used), np.int32)
     for place, code in enumerate(used.tolist()):
         value = values[code]
-        indices[place] = -1 if value is None else found.setdefault(value, len(found))
+        indices[place] = -1 if value is None else positions.setdefault(value, len(positions))
     each = indices[places]
     unknown = np.repeat(each < 0, counts) if (indices < 0).any() else None
     rows = pa.array(np.repeat(each, counts), mask=unknown)
-    return pa.DictionaryArray.from_arrays(rows, pa.array(list(found), pa.string()), safe=False)
+    return pa.DictionaryArray.from_arrays(rows, pa.array(list(positions), pa.string()), safe=False)
 
 
 def constant(value: str, count: int) -> pa.Array:

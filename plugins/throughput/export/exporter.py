@@ -23,8 +23,8 @@ from .record_buffer import RecordBuffer
 from .snapshots import SLICE, Changed, ChangeLog, Snapshot, Snapshots
 from .writer_process import Outlet
 
-FLUSH_S = 0.1  # how long what was told waits for the writer, where it is not much
-LOOK_S = 1.0  # how often queues are looked at for their utilisation
+FLUSH_S = 0.1  # the longest time before records are sent to the writer
+LOOK_S = 1.0  # between two samples of the queues' utilisation
 
 
 class Export(Observer):
@@ -38,7 +38,7 @@ class Export(Observer):
         self._buffer = RecordBuffer(config.buffer_bytes, self._soon)
         changed = Changed()
         self._recorder = MessageRecorder(self._buffer, config.sample_one_in, bool(config.headers), changed)
-        self._log: MessageLog = ChangeLog(changed)  # of each virtual host that is exported
+        self._log: MessageLog = ChangeLog(changed)  # the log of each exported virtual host
         self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate, changed)
         self._outlet = Outlet(host.report, host.supervisor, self._ended)
         self._tasks: list[Child] = []
@@ -76,7 +76,7 @@ class Export(Observer):
         self._attach_all()
         node.observers.add(self, self._snapshots)
         await self._prepare_snapshot()
-        # From here on nobody else has a turn: the first snapshot is of the very moment in which records begin.
+        # Nothing else runs between attaching the recorder and the first snapshot, so they agree exactly.
         self._log = self._recorder
         self._attach_all()
         task = {
@@ -141,7 +141,7 @@ class Export(Observer):
                 await asyncio.sleep(0)
             looks += 1
             behind = self._outlet.waiting_bytes > self._config.buffer_bytes
-            if looks % schema.SNAPSHOT_S == 0 and not behind:  # else what it has to write is enough
+            if looks % schema.SNAPSHOT_S == 0 and not behind:  # a writer that is behind gets no snapshots
                 await self._prepare_snapshot()
                 await self._send_snapshot(self._snapshots.take(schema.PERIODIC))
                 self._send_metrics()
@@ -177,7 +177,7 @@ class Export(Observer):
             self._flushing.cancel()
 
     def _ended(self, status: int) -> None:
-        """Stop recording: the writer has ended by itself, and records would only fill the memory."""
+        """Stop recording, since the writer has ended by itself and records would only fill the memory."""
         self._detach()
         reason = f"the writer ended with status {status}"
         self._host.report("throughput_ended", "error", {"reason": reason})
@@ -190,11 +190,11 @@ class Export(Observer):
         return self._failure.done()
 
     async def failed(self) -> str:
-        """Wait until the writer ends by itself; return how."""
+        """Wait until the writer ends by itself. Returns the reason."""
         return await asyncio.shield(self._failure)
 
     async def end(self) -> None:
-        """Wait until all that has happened so far is written."""
+        """End the export, and wait until all records are written."""
         if self._running:
             for task in self._tasks:
                 task.cancel()  # none may prepare another snapshot

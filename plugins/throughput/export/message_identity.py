@@ -1,4 +1,4 @@
-"""The identity and hops of a message; pure. Bodies are hashed here, and go no further."""
+"""The identity and hops of a message; pure. Of bodies only the hash is exported."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from warren.broker.amqp import properties
 from warren.broker.plugin import AMQPError, Message, Table
 
 RECEIVED_FROM = "x-received-from"
-# What federation writes into headers, or may take away, on the way from one broker to the next.
+# Headers that federation adds or may remove between one broker and the next.
 FEDERATED = (RECEIVED_FROM, "x-invalid-headers", "x-original-exchange", "x-original-routing-key", "x-original-cc", "CC")
 DIGEST_BYTES = 16
 
 
 def wanted(headers: bool) -> int:
     """Return the property flags of messages that the writer decodes; `headers`: with headers, if some are exported."""
-    found = properties.MESSAGE_ID | properties.CORRELATION_ID | properties.PRIORITY
-    return found | properties.HEADERS if headers else found
+    flags = properties.MESSAGE_ID | properties.CORRELATION_ID | properties.PRIORITY
+    return flags | properties.HEADERS if headers else flags
 
 
 def identity(message: Message) -> str:
     """Return what identifies a message on both sides of a link: its message_id, else a fingerprint of its content."""
     raw = message.property_bytes
     try:
-        message_id, raw = named(raw)
-    except (AMQPError, IndexError):  # what nobody could decode passes through links as it is
+        message_id, raw = message_id_of(raw)
+    except (AMQPError, IndexError):  # malformed properties pass through links unchanged
         message_id = ""
     return message_id or blake2b(message.body, digest_size=DIGEST_BYTES, key=blake2b(raw).digest()).hexdigest()
 
 
-def named(raw: bytes) -> tuple[str, bytes]:
-    """Return the message_id in properties, or else the properties as they are on both sides."""
+def message_id_of(raw: bytes) -> tuple[str, bytes]:
+    """Return the message_id or "", and the properties without what differs between the two sides of a link."""
     message_id = properties.text(raw, properties.MESSAGE_ID)
     if message_id:
         return message_id, raw
@@ -45,7 +45,7 @@ def hops(message: Message) -> int:
     """Return the number of federation links that the message has passed."""
     raw = message.property_bytes
     if RECEIVED_FROM.encode() not in raw:
-        return 0  # the usual answer, given without decoding
+        return 0  # the usual result, found without decoding
     try:
         value = (properties.headers(raw) or Table.EMPTY).get(RECEIVED_FROM)
     except (AMQPError, IndexError):

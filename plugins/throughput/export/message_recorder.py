@@ -1,8 +1,8 @@
-"""The message recorder: writes what happens to messages into the record buffer, as segments of equal records.
+"""The message recorder: writes the events of messages into the record buffer, as segments of equal records.
 
-No object is made for a record. Messages that are published together have consecutive numbers, so one segment describes
-them all, however many they are and however many queues they enter; for deliveries and acknowledgements, each message
-adds its number, and its size if sizes differ.
+No object is made for a record. Messages that are published together have consecutive numbers, so one segment is enough
+for any number of messages and queues; for deliveries and acknowledgements, each message adds its number, and its size
+if sizes differ.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PUBLISH, RETURN, CONFIRM, ENQUEUE, DELIVER, ACK, NACK, REQUEUE, EXPIRE, DROP, DE
 )
 
 NACKED = "nack"  # the reason of a negative confirm
-REFUSED, HELD = "refused", "held"  # the reasons of a publish that entered none of the queues it was routed to
+REFUSED, HELD = "refused", "held"  # the reasons of a routed publish that entered no queue
 GET = "get"  # the reason of a delivery without a consumer: basic.get
 NEVER_DEAD_LETTERED = ("deleted", "purged")
 # Prefixes: queues from which exchange links consume, and tags of the consumers of queue links.
@@ -53,7 +53,7 @@ persistence = attrgetter("persistent")
 
 
 class MessageRecorder(MessageLog):
-    """Records the life of messages. With `one_in` above 1, only one message in so many is recorded, all its life.
+    """The recorder of all events of messages. With `one_in` above 1, one in `one_in` messages is recorded, completely.
 
     The number of a message is the time at which the broker got it, in microseconds since `begun_ns`, so that its age
     needs no other field.
@@ -75,7 +75,7 @@ class MessageRecorder(MessageLog):
     ) -> None:
         self.buffer = buffer
         self._changed = changed
-        self.begun_ns = now_ns() - 1000  # so that no message has the number 0
+        self.begun_ns = now_ns() - 1000  # no message has the number 0
         self._one_in = one_in
         self._sampling = Sampling(one_in)
         self._wanted = wanted(headers)
@@ -96,7 +96,7 @@ class MessageRecorder(MessageLog):
     # Publishing
 
     def publishing(self, origin: Origin, messages: list[Message], alike: bool, number: int) -> None:
-        """HOT: the export, load A."""
+        """Record the event. HOT: the export, load A."""
         logged = messages
         if self._one_in > 1:
             self._runs = runs = self._sampling.runs(len(messages))
@@ -133,7 +133,7 @@ class MessageRecorder(MessageLog):
             self._add(RETURN, None, seqs, sizes, origin=names.origin(origin), address=address)
 
     def published(self, targets: tuple[RouteTarget, ...]) -> None:
-        """HOT: the export, load A."""
+        """Record the event. HOT: the export, load A."""
         origin, logged, entered = self._origin, self._logged, self._queues
         if self._messages is None or origin is None:
             return
@@ -143,7 +143,7 @@ class MessageRecorder(MessageLog):
         if self._alike and (entered or not targets):
             self._published(kind, origin, logged, row, first, entered)
         else:
-            # A message that entered none of its queues has a reason; if all entered, none has to be looked for.
+            # A message that entered none of its queues has a reason; no search is needed if all entered.
             why = "" if entered or not targets else HELD if all(isinstance(one, Sink) for one in targets) else REFUSED
             routes_of = self._routes_of
             for _, run in groupby(logged, (lambda one: (one.persistent, one.seq in routes_of)) if why else persistence):
@@ -221,7 +221,7 @@ class MessageRecorder(MessageLog):
             self._count_hops([message], row)
 
     def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
-        """HOT: the export, load D."""
+        """Record the event. HOT: the export, load D."""
         waiting = origin.unconfirmed
         while waiting and waiting[0][0] <= last:
             number, seq, there = waiting.popleft()
@@ -244,7 +244,7 @@ class MessageRecorder(MessageLog):
     # Queues
 
     def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
-        """HOT: the export, load A."""
+        """Record the event. HOT: the export, load A."""
         changed = self._changed.queues
         if changed is not None:
             changed.update(queues)
@@ -276,7 +276,7 @@ class MessageRecorder(MessageLog):
                     self._routes_of[seq] = self._routes_of.get(seq, 0) + 1
 
     def made(self, messages: list[Message]) -> None:
-        if self._one_in == 1:  # else a copy is sampled as a message of its own
+        if self._one_in == 1:  # otherwise a copy is sampled as a message of its own
             self._number(messages)
 
     def _number(self, messages: list[Message]) -> None:
@@ -300,7 +300,7 @@ class MessageRecorder(MessageLog):
         redelivered: bool,
         no_ack: bool,
     ) -> None:
-        """HOT: the export, load A."""
+        """Record the event. HOT: the export, load A."""
         changed = self._changed.queues
         if changed is not None:
             changed.add(queue)
@@ -317,7 +317,7 @@ class MessageRecorder(MessageLog):
         self._add(DELIVER, queue, seqs, sizes, flags, names.origin(origin), 0, names.word(tag), reason)
 
     def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
-        """HOT: the export, load D."""
+        """Record the event. HOT: the export, load D."""
         changed = self._changed.queues
         if changed is not None:
             changed.add(queue)
@@ -412,7 +412,7 @@ class MessageRecorder(MessageLog):
         )
 
     def _identify(self, messages: list[Message], row: int) -> None:
-        """Add the identities by which messages are known on the other side of the link."""
+        """Add the identities, by which messages are found on the other side of the link."""
         for index, message in enumerate(messages):
             self.buffer.add_detail(row + index, 1, IDENTITY, identity(message).encode("utf-8", "backslashreplace"))
 
@@ -422,5 +422,5 @@ class MessageRecorder(MessageLog):
 
 
 def is_link(tag: str, queue: Queue) -> bool:
-    """Whether the consumer with that tag is a link of federation. HOT: the export, load A."""
+    """Whether the consumer with this tag is a federation link. HOT: the export, load A."""
     return tag.startswith(LINK_TAG) or queue.name.startswith(LINK_QUEUE)

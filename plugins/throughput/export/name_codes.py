@@ -1,4 +1,4 @@
-"""Codes of values that occur in many records: connections, queues, addresses, words."""
+"""The codes of values that occur in many records: connections, queues, addresses, words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from warren.broker.plugin import Address
 
 from .pipe_format import ADDRESSES, ORIGINS, QUEUES, WORDS
 
-LIMIT = 65_536  # entries of one table, until all codes are given anew; some 200 octets each
+LIMIT = 65_536  # entries of one table, of some 200 bytes each, before all codes are assigned anew
 
 Entry = tuple[str | int, ...]
 
@@ -26,25 +26,25 @@ class Names:
 
     @property
     def full(self) -> bool:
-        """Whether a table is full, so that all codes have to be given anew."""
+        """Whether a table is full, so that all codes have to be assigned anew."""
         tables = (self._origins, self._queues, self._addresses, self._words)
         return any(len(table) > LIMIT for table in tables)
 
     def links(self) -> dict[str, str]:
-        """Return the upstream queue of each link that forwarded something, by the name of its connection here."""
+        """Return the upstream queue of each link that forwarded something, by its local connection name."""
         return {origin.connection: origin.link for origin in self._origins if origin.link}
 
     def origin(self, origin: Origin) -> int:
-        """HOT: the export, for each batch."""
+        """Return the code of a value, adding it if it is new. HOT: the export, for each batch."""
         code = self._origins.get(origin)
         if code is None:
             code = self._origins[origin] = len(self._origins) + 1
-            told = (origin.connection, origin.channel, origin.vhost, origin.user, origin.upstream, origin.link)
-            self.news.append((ORIGINS, told))
+            entry = (origin.connection, origin.channel, origin.vhost, origin.user, origin.upstream, origin.link)
+            self.news.append((ORIGINS, entry))
         return code
 
     def queue(self, vhost: str, name: str) -> int:
-        """HOT: the export, for each batch."""
+        """Return the code of a value, adding it if it is new. HOT: the export, for each batch."""
         code = self._queues.get((vhost, name))
         if code is None:
             code = self._queues[vhost, name] = len(self._queues) + 1
@@ -52,7 +52,7 @@ class Names:
         return code
 
     def address(self, address: Address) -> int:
-        """HOT: the export, for each batch."""
+        """Return the code of a value, adding it if it is new. HOT: the export, for each batch."""
         code = self._addresses.get(address.encoded)
         if code is None:
             code = self._addresses[address.encoded] = len(self._addresses) + 1

@@ -1,4 +1,4 @@
-"""One file of the export: written under a name that readers pass over, and renamed when it is whole."""
+"""One file of the export: written under a name that readers ignore, and renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 
 from .. import schema
 
-MODE = 0o640  # who may read what every message was, and when, is for the administrator to say
+MODE = 0o640  # the administrator decides by the group who may read the log of all messages
 LEVEL = 3  # of zstd
 WRITE_ROWS = 1 << 16  # of one column at a time
-# Numbers that grow from row to row: their differences take less room, and less time, than a dictionary of them.
+# Numbers that increase from row to row: their differences take less space and time than a dictionary.
 GROWING = ("ts_us", "mono_ns", "row", "msg_seq", "lat_us")
-CONSTANT = ("schema", "sample_rate")  # a dictionary would be one of a single number
+CONSTANT = ("schema", "sample_rate")  # a dictionary would have a single entry
 
 
 class Part:
-    """Open a file of one table. `first_us` is the time of its first row. Raises OSError."""
+    """An open file of one table. `first_us` is the time of its first row. Raises OSError."""
 
     def __init__(self, folder: Path, name: str, target: pa.Schema, first_us: int) -> None:
         first = datetime.fromtimestamp(first_us / 1_000_000, UTC)
@@ -31,12 +31,12 @@ class Part:
         self.rows = 0
         self._path = folder / f"dt={first:%Y-%m-%d}" / f"hour={first:%H}" / name
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._aside = self._path.with_name(f".{name}.tmp")
+        self._temporary = self._path.with_name(f".{name}.tmp")
         growing = [name for name in target.names if name in GROWING]
         plain = (*growing, *CONSTANT)
         self.names = frozenset(target.names)
         self._target = target
-        self._file = os.fdopen(os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb")
+        self._file = os.fdopen(os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb")
         self._writer = pq.ParquetWriter(
             self._file,
             target,
@@ -62,15 +62,15 @@ class Part:
         self.rows += count
 
     def finish(self, lost: int) -> None:
-        """Finish the file and give it the name that readers see. Raises OSError."""
+        """Finish the file and rename it, so that readers see it. Raises OSError."""
         self._writer.add_key_value_metadata({schema.LOST_KEY: str(lost)})
         self._writer.close()
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        self._aside.rename(self._path)
+        self._temporary.rename(self._path)
 
     def abandon(self) -> None:
-        """Delete the file: it could not be written."""
+        """Delete the file, which could not be written."""
         self._file.close()
-        self._aside.unlink(missing_ok=True)
+        self._temporary.unlink(missing_ok=True)

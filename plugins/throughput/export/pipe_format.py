@@ -1,7 +1,7 @@
 """The format of the pipe from the broker to the writer: batches of records, and rows of the small tables.
 
-The pipe has frames: a head, and a payload. A batch of records is a few parallel runs of bytes instead of an object for
-each record, so that ten thousand messages cost as much as their batches do.
+The pipe carries frames of a head and a payload. A batch of records is a few runs of bytes instead of an object for each
+record, so the cost depends on the number of batches more than on that of messages.
 
     names     the values of codes from here on, as JSON: pairs of a table and its next entry, coded from 1
     segments  SEGMENT each: `count` records with equal fields and consecutive rows and message numbers
@@ -15,22 +15,22 @@ from struct import Struct
 
 from .. import schema
 
-HEAD = Struct("<BI")  # type, bytes that follow
-BOOT, BATCH, ROWS = range(3)  # a JSON map, first of all; records; a JSON list of a table's name and its rows
+HEAD = Struct("<BI")  # type, length of the payload
+BOOT, BATCH, ROWS = range(3)  # a JSON map, sent first; records; a JSON list of a table's name and its rows
 
-# Nanoseconds from the monotonic clock to the wall clock, records lost so far in this boot, whether all codes are given
-# anew, and the lengths of the six runs.
+# Nanoseconds from the monotonic clock to the wall clock, records lost so far in this boot, whether all codes are
+# assigned anew, and the lengths of the six runs.
 BATCH_HEAD = Struct("<qqB6I")
 
 # kind (an index into EVENT_NAMES), flags, count, size, routed, codes of origin, queue, address, tag and reason (0 is
 # none), first row, time on the monotonic clock, first message
 SEGMENT = Struct("<BBxx8Iqqq")
 PERSISTENT, REDELIVERED, NO_ACK, SEQS, SIZES, ROUTED, ENQUEUED, LINKED = (1 << bit for bit in range(8))
-# ENQUEUED: of a publish, that as many rows follow that say that each message entered the queue. LINKED: of a delivery,
-# that a federation link gets it.
+# ENQUEUED: a publish is followed by as many rows for the messages' entering the queue. LINKED: a delivery to a
+# federation link.
 
-DETAIL = Struct("<qIBI")  # first row, how many rows have it, what it is, its bytes
-PROPERTIES, IDENTITY, HOPS = range(3)  # property bytes as on the wire; text; one octet
+DETAIL = Struct("<qIBI")  # first row, number of rows, what it is, length
+PROPERTIES, IDENTITY, HOPS = range(3)  # property bytes as on the wire; text; one byte
 
 ORIGINS, QUEUES, ADDRESSES, WORDS = range(4)  # tables of names
 ORIGIN = ("conn_id", "chan", "vhost", "user", "upstream", "link")
@@ -38,8 +38,8 @@ QUEUE = ("vhost", "queue")
 ADDRESS = ("exchange", "routing_key")
 WORD = ("word",)
 
-# A message's number is made of the microsecond in which the broker got it, from the start of the boot, and a turn
-# within it. Those that were there before, or whose number was lost on the disk, are numbered from UNTIMED on.
+# The number of a message is the microsecond since the start of the boot at which the broker received it, and a counter
+# within it. Older messages, and those whose number was lost on the disk, are numbered from UNTIMED on.
 SEQ_SHIFT = 12
 UNTIMED = 1 << 62
 

@@ -1,4 +1,4 @@
-"""Records that wait for the writer process, as packed byte arrays: no Python object for each record."""
+"""The buffer of records for the writer process, as packed byte arrays without a Python object for each record."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 from .name_codes import Names
 from .pipe_format import BATCH_HEAD, DETAIL, ENQUEUED, ROUTED, SEGMENT, SEQS, SIZES
 
-SOON_BYTES = 1 << 20  # from here on a batch is taken at once, not at its time
+SOON_BYTES = 1 << 20  # a larger batch is sent at once, not after FLUSH_S
 
 
 class RecordBuffer:
     """The records of the next batch.
 
-    `row` is the number of the next record; `lost` counts records for which there was no room; `waiting_bytes` is the
-    size of batches that were taken and are not written yet, which the owner sets. `soon` is called, once a batch, when
-    there is much to take.
+    `row` is the number of the next record; `lost` counts records that did not fit; `waiting_bytes`, which the owner
+    sets, is the size of batches that were taken and are not written yet. `soon` is called once a batch exceeds
+    SOON_BYTES.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class RecordBuffer:
         self._soon_at = self._step_bytes
 
     def take(self) -> list[bytes | bytearray]:
-        """Take the batch, in pieces to be joined; an empty list if there are no records."""
+        """Take the batch, in pieces to be joined, or an empty list if there are no records."""
         if not self._segments:
             return []
         news = [
@@ -80,7 +80,7 @@ class RecordBuffer:
         return [head, *runs]
 
     def _room(self) -> bool:
-        """Call `soon`, and return whether there is room for more."""
+        """Whether there is room for more; calls `soon` if the batch is large."""
         if self._held_bytes + self.waiting_bytes > self._limit_bytes:
             return False
         self._soon_at = self._held_bytes + self._step_bytes
@@ -134,7 +134,7 @@ class RecordBuffer:
         return True
 
     def add_detail(self, row: int, count: int, what: int, value: bytes) -> None:
-        """Add a value that `count` records from `row` on have, and others do not."""
+        """Add a value of `count` records from `row` on."""
         self._held_bytes += DETAIL.size + len(value)
         self._details += DETAIL.pack(row, count, what, len(value)) + value
 

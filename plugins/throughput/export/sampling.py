@@ -1,7 +1,7 @@
-"""Sampling: which messages are recorded if not all are.
+"""Sampling: the choice of messages to record if not all are.
 
-They are taken some next to each other, so that what comes together mostly has none of them, and costs nothing. Where
-they stand in their queues is noted, so that what is delivered need not be searched for them.
+TOGETHER consecutive messages are chosen at a time, so that most batches have none and cost nothing. Their positions in
+queues are remembered, so that deliveries need not be searched for them.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections import deque
 
 from warren.broker.plugin import Message, Queue
 
-TOGETHER = 8  # messages that are logged one after the other
+TOGETHER = 8  # consecutive messages that are recorded
 
 SEARCHED: deque[int] = deque()
 
 Run = tuple[int, int]
-"""Consecutive messages of a batch: the place of the first, and their number."""
+"""Consecutive messages of a batch: the index of the first, and their number."""
 
 
 class Sampling:
-    """Chooses one of `one_in` messages."""
+    """The choice of one in `one_in` messages."""
 
     __slots__ = ("one_in", "_cycle", "_phase", "_marks")
 
     def __init__(self, one_in: int) -> None:
         self.one_in = one_in
         self._cycle = TOGETHER * one_in
-        self._phase = 0  # of the next message; those below TOGETHER are logged
-        self._marks: dict[Queue, deque[int]] = {}  # positions, ascending; SEARCHED where nobody notes them
+        self._phase = 0  # of the next message; phases below TOGETHER are recorded
+        self._marks: dict[Queue, deque[int]] = {}  # ascending positions; SEARCHED if they are not known
 
     def runs(self, count: int) -> list[Run]:
-        """Return which of the next messages are recorded. HOT: the export, load A."""
+        """Return which of the next `count` messages are recorded. HOT: the export, load A."""
         runs = []
         phase = self._phase
         place = 0 if phase < TOGETHER else self._cycle - phase
@@ -41,22 +41,22 @@ class Sampling:
         self._phase = (phase + count) % self._cycle
         return runs
 
-    # Where they stand
+    # Positions
 
     def mark(self, queue: Queue, runs: list[Run]) -> None:
-        """Note which of the messages that the queue is about to get are recorded."""
+        """Remember which of the messages that the queue is about to get are recorded."""
         if queue.settings.max_priority:
-            self._marks[queue] = SEARCHED  # each priority is a line of its own
+            self._marks[queue] = SEARCHED  # each priority has positions of its own
             return
         tail = queue.ready_messages.default.tail
         marks = self._marks.setdefault(queue, deque())
         while marks and marks[-1] >= tail:
-            marks.pop()  # which it did not take
+            marks.pop()  # positions of messages that the queue did not accept
         for place, length in runs:
             marks.extend(range(tail + place, tail + place + length))
 
     def marked(self, queue: Queue, messages: list[Message], position: int) -> list[Message]:
-        """Of messages that were next to each other in the queue those that may be logged, and all that are.
+        """Return those of consecutive messages in the queue that may be recorded; it omits none that is.
 
         HOT: the export, load A.
         """
@@ -65,12 +65,12 @@ class Sampling:
             return messages if marks is SEARCHED else []
         if marks[0] >= position + len(messages):
             return []
-        found = []
+        recorded = []
         while marks and marks[0] < position + len(messages):
             place = marks.popleft() - position
-            if place >= 0:  # else it left the queue another way
-                found.append(messages[place])
-        return found
+            if place >= 0:  # otherwise it left the queue in another way
+                recorded.append(messages[place])
+        return recorded
 
     def forget(self, queue: Queue) -> None:
         """Forget a queue."""

@@ -1,7 +1,7 @@
-"""Snapshots: the length of each queue at one moment, in agreement with the records to the message.
+"""Snapshots: the lengths of all queues at one moment, in exact agreement with the records.
 
-Queues are read before that moment, in slices; in its own turn of the loop only those are read again that something
-happened to meanwhile.
+Queues are read in slices before that moment; in the snapshot's own turn of the loop, only those that have changed
+since are read again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from warren.broker.plugin import Message, Node, Queue
 
 from .record_buffer import RecordBuffer, escape_text
 
-SLICE = 500  # queues that are read, or of which rows are made, at once: some milliseconds
-PASSES = 5  # over queues that have changed since they were read, each much shorter than the one before
+SLICE = 500  # queues that are read or made into rows in one turn of the loop: some milliseconds
+PASSES = 5  # over queues that have changed since they were read, each much shorter than the previous one
 
 
 class Reading(NamedTuple):
-    """Of one queue."""
+    """The counts of one queue."""
 
     queue: Queue
     ready: int
@@ -35,7 +35,7 @@ class Reading(NamedTuple):
 
 
 class Changed:
-    """The queues that changed while a snapshot is prepared; `queues` is None at any other time."""
+    """The queues that changed during the preparation of a snapshot; `queues` is None at any other time."""
 
     __slots__ = ("queues",)
 
@@ -48,8 +48,10 @@ class Changed:
 
 
 class ChangeLog(MessageLog):
-    """A log of messages that records nothing but which queues have changed: the first snapshot is prepared before
-    there are records."""
+    """A log of messages that only notes which queues have changed.
+
+    It is attached before the recorder, while the first snapshot is prepared.
+    """
 
     __slots__ = ("_changed",)
 
@@ -93,10 +95,10 @@ class ChangeLog(MessageLog):
 
 
 class Utilisation:
-    """The share of looks at which a queue could deliver at once: its consumer utilisation."""
+    """The consumer utilisation of queues: the share of samples in which a queue could deliver at once."""
 
     def __init__(self) -> None:
-        self._looks: dict[Queue, tuple[int, int]] = {}  # all, and those in which it could
+        self._looks: dict[Queue, tuple[int, int]] = {}  # all samples, and those in which it could deliver
 
     def look(self, queues: Iterable[Queue]) -> None:
         for queue in queues:
@@ -105,7 +107,7 @@ class Utilisation:
                 self._looks[queue] = (looks + 1, ready + queue.consumers.any_ready())
 
     def take(self) -> dict[Queue, tuple[int, int]]:
-        """Looks since the last time, and those in which the queue could deliver; of queues that had consumers."""
+        """Take the counts of samples, and of those in which the queue could deliver, of queues with consumers."""
         looks, self._looks = self._looks, {}
         return looks
 
@@ -113,7 +115,7 @@ class Utilisation:
 class Snapshots(Observer):
     """Snapshots of the queues in the virtual hosts that are exported.
 
-    `prepare` and then `take` make one. Deleted queues of which consumers still have messages are in it too.
+    `prepare` and then `take` make one. It includes deleted queues whose consumers still have messages.
     """
 
     def __init__(self, node: Node, buffer: RecordBuffer, sample_rate: float, changed: Changed) -> None:
@@ -171,7 +173,7 @@ class Snapshots(Observer):
         self._changed.queues = None
         readings, self._readings = self._readings, {}
         self._deleted = [queue for queue in self._deleted if queue.unacked]
-        first: dict[tuple[str, str], Queue] = {}  # of those that had a name
+        first: dict[tuple[str, str], Queue] = {}  # the first of deleted queues with equal names
         for queue in self._deleted:
             name = queue.vhost, queue.name
             vhost = self._node.vhosts.get(queue.vhost)
@@ -179,7 +181,7 @@ class Snapshots(Observer):
             other = readings.get(namesake or first.setdefault(name, queue))
             if other is None:
                 readings[queue] = reading(queue)
-            else:  # another has its name by now
+            else:  # another queue has its name now
                 readings[other.queue] = with_unacked(other, queue)
         head: dict[str, object] = {
             "ts_us": time.time_ns() // 1000,
@@ -200,7 +202,7 @@ class Snapshots(Observer):
 
 
 class Snapshot:
-    """Readings of one moment, by queue; the rows of `schema.QUEUE_STATS` are made of them whenever there is time."""
+    """The readings of one moment by queue, from which the rows of `schema.QUEUE_STATS` are made later."""
 
     def __init__(
         self, head: dict[str, object], readings: dict[Queue, Reading], looks: dict[Queue, tuple[int, int]]
@@ -211,7 +213,7 @@ class Snapshot:
         self._count = len(readings)
 
     def slices(self) -> Iterator[list[dict[str, object]]]:
-        """All rows, some at a time, and last the one that says that all others are there. Readings are used up."""
+        """Yield all rows in slices, and finally the closing row. The readings are used up."""
         while self._readings:
             some = min(SLICE, len(self._readings))
             yield [self._row(self._readings.popitem()[1]) for _ in range(some)]
@@ -247,12 +249,12 @@ def reading(queue: Queue) -> Reading:
     )  # fmt: skip
 
 
-def with_unacked(one: Reading, gone: Queue) -> Reading:
-    """A queue, and what consumers have of one that had its name."""
-    return one._replace(unacked=one.unacked + gone.unacked, unacked_bytes=one.unacked_bytes + gone.unacked_bytes)
+def with_unacked(one: Reading, deleted: Queue) -> Reading:
+    """Add the unacknowledged messages of a deleted queue of the same name to a reading."""
+    return one._replace(unacked=one.unacked + deleted.unacked, unacked_bytes=one.unacked_bytes + deleted.unacked_bytes)
 
 
 def prefetch(queue: Queue) -> int | None:
-    """Of all its consumers together; None where one has no limit, or there is none."""
+    """Return the sum of its consumers' prefetches; None if one has no limit, or there is no consumer."""
     limits = [getattr(consumer, "prefetch", 0) for consumer in queue.consumers.all() if not consumer.no_ack]
     return sum(limits) if limits and all(limits) else None

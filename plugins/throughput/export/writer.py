@@ -1,8 +1,7 @@
 """The writer process: writes what it reads from the broker's pipe (`pipe_format`) to files, and ends with the pipe.
 
-It is a process of its own so that neither the broker's loop nor its memory knows of Parquet, and so that a broker that
-is killed leaves whole files: what it had told by then is written. What the writer has to say it says on its standard
-output, a line of JSON each, as for the broker's log.
+It is a process of its own so that Parquet burdens neither the broker's loop nor its memory, and so that the records of
+a killed broker still end in complete files. It reports to the broker's log on its standard output, in lines of JSON.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from .arrow_columns import Batches, Boot, arrow_schema
 from .parquet_file import Part
 from .pipe_format import BOOT, HEAD, ROWS
 
-GROUP_ROWS = 1 << 18  # rows that are sorted and written together: some 50 MB of memory while that is done
+GROUP_ROWS = 1 << 18  # rows that are sorted and written together, which takes some 50 MB of memory
 READ_BYTES = 1 << 20
-NICE = 10  # where processors are scarce the broker comes first, and its clients; what waits for us is in its buffer
-LOOK_S = 1.0  # how often files are looked at for their age
-STALE_S = 86_400  # after which a file that nobody finished is one that nobody will
+NICE = 10  # if processors are busy, the broker and its clients come first; its buffer holds the records meanwhile
+LOOK_S = 1.0  # between two checks of the files' age
+STALE_S = 86_400  # the age from which on an unfinished file is abandoned
 SMALL_TABLES = (schema.QUEUE_STATS, schema.METRICS)
 
 
@@ -45,7 +44,7 @@ class Task(Boot, frozen=True):
 
 
 class Writer:
-    """Writes tables to files, without OSError: rows that cannot be written are counted in `lost_rows` and reported."""
+    """The writer of tables to files. It raises no OSError: rows that cannot be written are counted and reported."""
 
     def __init__(self, task: Task, now_s: Any = time.time) -> None:
         self.lost_rows = 0
@@ -54,7 +53,7 @@ class Writer:
         self._folder = Path(task.directory)
         self._batches = Batches(task)
         self._part: Part | None = None
-        self._used: set[str] = set()  # columns of events that had something in them since the start
+        self._used: set[str] = set()  # columns of events that had a value since the start
         self._rows: dict[str, list[dict[str, Any]]] = {table: [] for table in SMALL_TABLES}
         self._rows_since_s = time.monotonic()
         self._sequences = dict.fromkeys(schema.TABLES, 0)
@@ -127,13 +126,13 @@ class Writer:
             self._failed(error, 0)
 
     def _failed(self, error: OSError, rows: int) -> None:
-        """Give up a file that cannot be written, for example as the disk is full; the next one may succeed."""
+        """Abandon a file that cannot be written, for example because the disk is full; the next one may succeed."""
         part, self._part = self._part, None
         if part is not None:
             rows += part.rows
             part.abandon()
         self.lost_rows += rows
-        say("throughput_not_written", reason=error.strerror or str(error), records=rows)
+        report("throughput_not_written", reason=error.strerror or str(error), records=rows)
 
     def _open(self, table: str, target: pa.Schema, first_us: int) -> Part:
         name = schema.file_name(self._task.node, self._task.boot_id, self._sequences[table])
@@ -148,19 +147,19 @@ class Writer:
             part = self._open(table, target, rows[0]["ts_us"])
             for row in rows:
                 if "labels" in row:
-                    row["labels"] = [tuple(pair) for pair in row["labels"]]  # JSON has lists alone
+                    row["labels"] = [tuple(pair) for pair in row["labels"]]  # JSON has only lists
             filled = pa.Table.from_pylist([node | row for row in rows], schema=target)
             part.write({name: filled[name] for name in target.names})
             part.finish(self._batches.lost + self.lost_rows)
         except OSError as error:
             if part is not None:
                 part.abandon()
-            say("throughput_not_written", reason=error.strerror or str(error), table=table, rows=len(rows))
+            report("throughput_not_written", reason=error.strerror or str(error), table=table, rows=len(rows))
 
     def _sweep(self, today: date) -> None:
-        """Delete this node's files of days that are old enough, and files that an earlier writer of it never finished.
+        """Delete this node's files of days beyond the retention, and files that an earlier writer did not finish.
 
-        Files of other nodes, which may share the folder, have retentions of their own.
+        Files of other nodes, which may share the folder, have their own retention.
         """
         name = schema.file_name(self._task.node, "*", 0).removesuffix("000000.parquet")
         days = self._task.retention_days
@@ -178,12 +177,12 @@ class Writer:
 
 
 def remove_day(folder: Path, prefix: str) -> None:
-    """Delete the files of a day that begin with this pattern, whole or not, and the folders that are empty then."""
+    """Delete the files of a day with this prefix, finished or not, and the folders that are then empty."""
     for pattern in (f"hour=*/{prefix}*.parquet", f"hour=*/.{prefix}*.tmp"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
     for emptied in (*folder.glob("hour=*"), folder):
-        with contextlib.suppress(OSError):  # somebody else's files are in it
+        with contextlib.suppress(OSError):  # it has files of other nodes
             emptied.rmdir()
 
 
@@ -195,16 +194,16 @@ def day_of(name: str) -> date | None:
         return None
 
 
-def say(event: str, **fields: object) -> None:
-    """Report to the broker, for its log."""
+def report(event: str, **fields: object) -> None:
+    """Report an event to the broker, for its log."""
     try:
         os.write(sys.stdout.fileno(), msgspec.json.encode({"event": event} | fields) + b"\n")
     except OSError:
-        pass  # it has gone
+        pass  # the broker has ended
 
 
 def frames(pipe: int) -> Iterator[tuple[int, bytes] | None]:
-    """Yield frames until the pipe ends; None whenever nothing was received for a while."""
+    """Yield frames until the pipe ends, and None whenever nothing is received for LOOK_S."""
     gathered = bytearray()
     while True:
         while len(gathered) >= HEAD.size:
@@ -218,14 +217,14 @@ def frames(pipe: int) -> Iterator[tuple[int, bytes] | None]:
         if not select.select([pipe], [], [], LOOK_S)[0]:
             yield None
             continue
-        octets = os.read(pipe, READ_BYTES)
-        if not octets:
-            return  # what is not whole was never told
-        gathered += octets
+        received = os.read(pipe, READ_BYTES)
+        if not received:
+            return  # an incomplete frame is dropped
+        gathered += received
 
 
 def main() -> None:
-    # Whoever stops the broker may mean its whole group; the pipe says when there is no more to write.
+    # A signal to the broker may go to its whole process group; the writer ends with the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(NICE)
@@ -235,7 +234,7 @@ def main() -> None:
         return
     assert first[0] == BOOT
     writer = Writer(msgspec.json.decode(first[1], type=Task))
-    say("ready")
+    report("ready")
     looked_s = time.monotonic()
     for frame in incoming:
         if frame is not None:

@@ -1,4 +1,4 @@
-"""The pipe to the writer, and the process at its other end."""
+"""The writer process and the pipe to it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .pipe_format import HEAD
 MODULE = "warren.plugins.throughput.export.writer"
 STOP_WAIT_S = 30.0  # for the writer to finish its files when the node stops
 
-PRINTED = "throughput_writer_printed"  # the event of a line that is none of the writer's messages
-SHOWN_BYTES = 1000  # of such a line
+PRINTED = "throughput_writer_printed"  # the event of a line that is not a report of the writer
+SHOWN_BYTES = 1000  # of such a line that are logged
 
 Report = Callable[[str, str, dict[str, object]], None]
 
 
 class Outlet:
-    """The writer process and its pipe. `ended` is called with the exit status if it ends without being asked to."""
+    """The writer process and its pipe. `ended` is called with the exit status if it ends by itself."""
 
     def __init__(self, report: Report, supervisor: Supervisor, ended: Callable[[int], None]) -> None:
         self._report = report
@@ -37,8 +37,8 @@ class Outlet:
         self._stopping = False
 
     async def start(self) -> None:
-        """Start the process; frames sent meanwhile wait. Raises OSError."""
-        # It finds the modules where this process has found them, whatever lies in the current folder.
+        """Start the process; frames that are sent meanwhile wait. Raises OSError."""
+        # The process imports the same modules as this one, whatever is in the current folder.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         arguments = ("-P", "-m", MODULE)
         self._process = await asyncio.create_subprocess_exec(
@@ -48,7 +48,7 @@ class Outlet:
         self._watching = self._supervisor.run("throughput_writer", self._watch(self._process))
 
     async def _watch(self, process: Process) -> None:
-        """Log what the writer prints until it ends, whatever that is: a line that is lost must not lose its end."""
+        """Log what the writer prints until it ends; no line, however long, prevents that its end is noticed."""
         assert process.stdout is not None
         while True:
             try:
@@ -86,7 +86,7 @@ class Outlet:
         self._pipe.write(b"".join([HEAD.pack(what, sum(map(len, given))), *given]))
 
     async def stop(self) -> None:
-        """Close the pipe and wait until the writer has written all, up to a time limit."""
+        """Close the pipe and wait until the writer has written everything, for STOP_WAIT_S at most."""
         self._stopping = True
         if self._pipe is not None:
             self._pipe.close()

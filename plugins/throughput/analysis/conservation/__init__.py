@@ -1,1 +1,1 @@
-"""The conservation check: what entered a queue left it or is still there, and what a link took has come."""
+"""The conservation check: all messages that entered a queue left it or are in it, and links lost none."""

@@ -1,4 +1,4 @@
-"""What part of each boot's log is checked: from one snapshot, with the numbers of its queues, to another."""
+"""The checked range of each boot's log: from one snapshot of the queues' lengths to another."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -9,7 +9,7 @@ BOOT = ["node", "boot_id"]
 
 
 def snapshots(queue_stats: DataFrame) -> DataFrame:
-    """Those that are whole: with the closing row, and as many queues as that says."""
+    """Return the complete snapshots: those with a closing row and as many queues as it states."""
     closing = F.col("queue").isNull()
     whole = queue_stats.groupBy(*BOOT, "snapshot").agg(
         F.sum((~closing).cast("int")).alias("has"),
@@ -20,13 +20,13 @@ def snapshots(queue_stats: DataFrame) -> DataFrame:
 
 
 def spans(queue_stats: DataFrame, rows: DataFrame) -> DataFrame:
-    """One row for each boot. `from_row` and `to_row` (exclusive) bound what is checked, by the snapshots taken there.
+    """Return one row for each boot, with its checked range: `from_row` to `to_row` (exclusive), each at a snapshot.
 
-    A snapshot counts as the end if the log reaches up to it; that of a stop always does, as everything was written
-    then. Without any the whole log is looked at, and `from_snapshot` and `to_snapshot` are null; so they are where the
-    log is a sample, which no snapshot can be compared with.
+    A snapshot can be the end if the log reaches up to it; the snapshot of a stop always can, since everything was
+    written by then. Without snapshots the range is the whole log, and `from_snapshot` and `to_snapshot` are null. They
+    are also null if the log is a sample, which cannot be compared with a snapshot.
 
-    `first_row` to `end_row` (exclusive) are the numbers that ought to be there; `last` is when the log ends.
+    `first_row` to `end_row` (exclusive) are the row numbers that the log should have; `last` is the time of its end.
     """
     whole = snapshots(queue_stats)
     bounded = bounds(whole, rows)
@@ -51,7 +51,7 @@ def spans(queue_stats: DataFrame, rows: DataFrame) -> DataFrame:
 
 
 def bounds(whole: DataFrame, rows: DataFrame) -> DataFrame:
-    """What is known of each boot by its log and its snapshots, before any of these is chosen."""
+    """Return one row for each boot, with the figures of its log and of all its snapshots."""
     logs = rows.groupBy(*BOOT).agg(
         F.min("first_row").alias("first_row"),
         (F.max("last_row") + 1).alias("end_row"),
@@ -68,7 +68,7 @@ def bounds(whole: DataFrame, rows: DataFrame) -> DataFrame:
         F.max("lost_records").alias("lost_records"),
         F.min("ts_us").alias("first_snapshot_at"),
         F.max("ts_us").alias("last_snapshot_at"),
-        F.min("sample_rate").alias("told_rate"),
+        F.min("sample_rate").alias("snapshot_rate"),
     )
     boots = logs.join(known, BOOT, "full_outer")
     first = F.when(F.col("starts") == 0, F.lit(0)).otherwise(F.coalesce("first_row", "starts"))
@@ -80,13 +80,13 @@ def bounds(whole: DataFrame, rows: DataFrame) -> DataFrame:
         F.coalesce("lost_records", F.lit(0)).alias("lost_records"),
         F.least("first", "first_snapshot_at").alias("first"),
         F.greatest("last", "last_snapshot_at").alias("last"),
-        F.least("sample_rate", "told_rate").alias("sample_rate"),
+        F.least("sample_rate", "snapshot_rate").alias("sample_rate"),
         *[F.coalesce(name, F.lit(0)).cast("long").alias(name) for name in ("records", "duplicated", "clock_moved_us")],
     )
 
 
 def counts_at(queue_stats: DataFrame, spans: DataFrame, which: str) -> DataFrame:
-    """What each queue had in the snapshot that the column `which` names."""
+    """Return the counts of each queue in the snapshot that the column `which` of `spans` names."""
     named = spans.select(*BOOT, F.col(which).alias("snapshot")).where(F.col("snapshot").isNotNull())
     return (
         queue_stats.where(F.col("queue").isNotNull())

@@ -1,4 +1,4 @@
-"""Numbers of the log that are missing: records that the broker dropped, or somebody removed."""
+"""The gaps in the row numbers of the log: records that the broker dropped or that were removed later."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -7,12 +7,12 @@ from ..facts import BLOCK_BITS
 from .checked_range import BOOT
 
 BLOCK = 1 << BLOCK_BITS
-REGION_BITS = 16  # rows that are looked at closely only where one of them is missing
+REGION_BITS = 16  # blocks of a region are examined only if the region lacks a row
 REGION = 1 << REGION_BITS
 
 
 def gaps(rows: DataFrame, spans: DataFrame) -> DataFrame:
-    """One row for each stretch of the log from which numbers are missing, between `first_row` and `end_row`."""
+    """Return one row for each gap: a range of the log, `first_row` to `last_row`, that lacks `records` rows."""
     order = Window.partitionBy(*BOOT).orderBy("first_row")
     begins = F.coalesce(F.col("first_row") != F.lag("last_row").over(order) + 1, F.lit(True))
     return (
@@ -31,7 +31,7 @@ def gaps(rows: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def lacking_blocks(rows: DataFrame, spans: DataFrame) -> DataFrame:
-    """One row for each block of the log in which a number is missing."""
+    """Return one row for each block of the log that lacks a row."""
     ought = spans.where(F.col("end_row") > F.col("first_row")).select(*BOOT, "first_row", "end_row")
     last = F.shiftright(F.col("end_row") - 1, REGION_BITS)
     regions = ought.withColumn("region", F.explode(F.sequence(F.shiftright("first_row", REGION_BITS), last)))
@@ -63,5 +63,5 @@ def lacking_blocks(rows: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def inside(number: Column, size: int) -> tuple[Column, Column]:
-    """The rows, from and to (exclusive), of a block or region of that size, as far as they ought to be there."""
+    """Return the first row and the end (exclusive) of a block or region of this size, within the rows of the boot."""
     return F.greatest(number * size, F.col("first_row")), F.least((number + 1) * size, F.col("end_row"))

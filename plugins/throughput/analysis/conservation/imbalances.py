@@ -1,4 +1,4 @@
-"""Whatever does not add up, one row for each message, stretch of the log, queue or link concerned."""
+"""The imbalances: one row for each message, gap of the log, queue or link that violates conservation."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ UNROUTED = "published to more queues than it entered, or to fewer"
 NOT_ARRIVED = "taken by the link and not arrived"
 
 
-def of(problem: str | Column, table: DataFrame, **columns: Column) -> DataFrame:
-    """Rows of that problem in the form of COLUMNS."""
+def problem_rows(problem: str | Column, table: DataFrame, **columns: Column) -> DataFrame:
+    """Return the rows of a table as rows of one problem, with the columns COLUMNS."""
     given = {"problem": F.lit(problem) if isinstance(problem, str) else problem, **columns}
     chosen = []
     for name, kind in COLUMNS.items():
@@ -40,26 +40,26 @@ def of(problem: str | Column, table: DataFrame, **columns: Column) -> DataFrame:
 def imbalances(
     impossible: DataFrame, gaps: DataFrame, queues: DataFrame, arrivals: DataFrame, unrouted: DataFrame
 ) -> DataFrame:
-    """All of them. `queues` is of `queues.balance`, `arrivals` of `arrivals`, `unrouted` of `unrouted`."""
+    """Return all imbalances; the arguments come from the functions of these names, `queues` from `balance`."""
     off = F.col("difference")
     more_in, more_acks = F.col("unlogged_in"), F.col("unlogged_acks")
     parts = [
-        of(F.col("problem"), impossible, records=F.lit(1), at=F.col("last")),
-        of(MISSING, gaps, at=F.col("near")),
-        of(UNEQUAL, queues.where(off != 0), records=F.abs(off)),
-        of(UNLOGGED_IN, queues.where((more_in > 0) & off.isNotNull()), records=more_in),
-        of(UNLOGGED_ACKS, queues.where((more_acks > 0) & off.isNotNull()), records=more_acks),
-        of(NOT_ARRIVED, arrivals.where(F.col("missing") > 0), records=F.col("missing")),
-        of(UNROUTED, unrouted, records=F.lit(1)),
+        problem_rows(F.col("problem"), impossible, records=F.lit(1), at=F.col("last")),
+        problem_rows(MISSING, gaps, at=F.col("near")),
+        problem_rows(UNEQUAL, queues.where(off != 0), records=F.abs(off)),
+        problem_rows(UNLOGGED_IN, queues.where((more_in > 0) & off.isNotNull()), records=more_in),
+        problem_rows(UNLOGGED_ACKS, queues.where((more_acks > 0) & off.isNotNull()), records=more_acks),
+        problem_rows(NOT_ARRIVED, arrivals.where(F.col("missing") > 0), records=F.col("missing")),
+        problem_rows(UNROUTED, unrouted, records=F.lit(1)),
     ]
     return reduce(DataFrame.unionByName, parts)
 
 
 def arrivals(crossings: DataFrame, spans: DataFrame) -> DataFrame:
-    """What each link took, message by message: whether it came, or may have come and not been written down (`pending`),
-    as the downstream's log does not reach so far yet, or was cut short there when the broker was killed.
+    """Return one row for each message that a link took, with how many copies are `missing` or `pending`.
 
-    Null, both, where the other broker's log has nothing of the link at all.
+    They are pending if they may have arrived unlogged: if the downstream's log does not reach that far yet, or was cut
+    short by a kill of the broker. Both columns are null if the other broker's log has no record of the link.
     """
     later = F.lead("first").over(Window.partitionBy("node").orderBy("first", "boot_id"))
     dark = F.struct(F.unix_micros("last").alias("since"), F.unix_micros("later").alias("until"))
@@ -76,19 +76,19 @@ def arrivals(crossings: DataFrame, spans: DataFrame) -> DataFrame:
     sides = crossings.groupBy(*LINK).agg(F.max("node").alias("downstream")).join(logs, "downstream", "left")
     short = F.greatest(F.col("taken") - F.col("came"), F.lit(0))
     unseen = F.exists("dark", lambda gap: F.col("left").between(gap["since"], gap["until"]))
-    told = (F.col("stopped") | (F.col("left") <= F.col("until"))) & ~unseen
+    logged = (F.col("stopped") | (F.col("left") <= F.col("until"))) & ~unseen
     return (
         crossings.select(*LINK, "identity", "taken", "came", "discarded", "left")
         .join(F.broadcast(sides), list(LINK), "left")
-        .withColumn("missing", F.when(told, short).when(F.col("until").isNotNull(), 0))
-        .withColumn("pending", F.when(told, 0).when(F.col("until").isNotNull(), short))
+        .withColumn("missing", F.when(logged, short).when(F.col("until").isNotNull(), 0))
+        .withColumn("pending", F.when(logged, 0).when(F.col("until").isNotNull(), short))
         .withColumn("node", F.col("upstream_node"))
         .withColumn("at", F.timestamp_micros("left"))
     )
 
 
 def unrouted_boots(traffic: DataFrame, spans: DataFrame) -> DataFrame:
-    """Boots, whole ones, that published to another number of queues than messages of publishers entered."""
+    """Return the completely logged boots in which published messages entered more or fewer queues than routed to."""
     entered = is_event(ENQUEUE) & (F.col("reason") == "")
     sums = traffic.groupBy(*BOOT).agg(
         F.sum(F.when(is_event(PUBLISH, FED_IN), F.col("routed")).otherwise(0)).alias("routed"),
@@ -99,7 +99,7 @@ def unrouted_boots(traffic: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def unrouted(events: DataFrame, boots: DataFrame) -> DataFrame:
-    """Their messages that were published to more queues than they entered, or to fewer."""
+    """Return the messages of these boots that entered more or fewer queues than they were routed to."""
     entered = is_event(ENQUEUE) & (F.coalesce("reason", F.lit("")) == "")
     return (
         events.where(is_event(PUBLISH, FED_IN) | entered)

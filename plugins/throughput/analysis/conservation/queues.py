@@ -1,4 +1,4 @@
-"""The equation for each queue, and the ways of messages through it that cannot be."""
+"""The conservation equation of each queue, and the journeys of messages through it that are impossible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VANISHED = "entered, and is neither gone nor there"
 
 
 def inside(journeys: DataFrame, spans: DataFrame) -> DataFrame:
-    """Journeys with what lies within the span of their boot: `came` and `went`, each 0 or more."""
+    """Add to journeys how often the message entered (`came`) and left (`went`) within the checked range of its boot."""
     bounds = F.broadcast(spans.select(*BOOT, "from_row", "to_row"))
     came = F.when(between("enter_row"), F.col("entered")).otherwise(0)
     went = F.when(between("leave_row"), F.col("left")).otherwise(0)
@@ -30,10 +30,10 @@ def between(row: str) -> Column:
 
 
 def balance(journeys: DataFrame, balances: DataFrame, queue_stats: DataFrame, spans: DataFrame) -> DataFrame:
-    """One row for each queue of each boot. `difference` is 0 where the equation holds, null where it cannot be made.
+    """Return one row for each queue of each boot. `difference` is 0 if the equation holds, null if figures are missing.
 
-    orphans  messages that left and had not come: at most as many as were there before
-    still    messages that came and did not leave: at most as many as are there after
+    orphans  messages that left without having entered: at most as many as were in the queue before
+    still    messages that entered and did not leave: at most as many as are in the queue after
     """
     open_ones = (
         inside(journeys, spans)
@@ -50,7 +50,8 @@ def balance(journeys: DataFrame, balances: DataFrame, queue_stats: DataFrame, sp
         .groupBy(*QUEUE)
         .agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*COUNTS, "orphans", "still")])
     )
-    before, after = (told(counts_at(queue_stats, spans, which), which) for which in ("from_snapshot", "to_snapshot"))
+    before = add_suffix(counts_at(queue_stats, spans, "from_snapshot"), "before")
+    after = add_suffix(counts_at(queue_stats, spans, "to_snapshot"), "after")
     known = F.col("to_snapshot").isNotNull()
     left_it = sum((F.col(name) for name in OUT), F.lit(0))
     return (
@@ -71,26 +72,26 @@ def balance(journeys: DataFrame, balances: DataFrame, queue_stats: DataFrame, sp
 
 
 def grown(counter: str) -> Column:
-    """By how much a counter of the broker's own grew between the snapshots; a queue that is new began at 0."""
+    """Return the increase of one of the broker's counters between the snapshots; that of a new queue began at 0."""
     return F.col(f"{counter}_after") - F.coalesce(f"{counter}_before", F.lit(0))
 
 
 def at(known: Column, name: str) -> Column:
-    """What a snapshot says; a queue that is not in it had nothing. Null without a snapshot."""
+    """Return a count of a snapshot: 0 for a queue that is not in it, null without a snapshot."""
     return F.when(known, F.coalesce(name, F.lit(0))).alias(name)
 
 
-def told(counts: DataFrame, which: str) -> DataFrame:
-    suffix = "before" if which == "from_snapshot" else "after"
+def add_suffix(counts: DataFrame, suffix: str) -> DataFrame:
     names = ("ready", "unacked", "published", "acked")
     return counts.select(*QUEUE, *[F.col(name).alias(f"{name}_{suffix}") for name in names])
 
 
 def impossible(journeys: DataFrame, queues: DataFrame, spans: DataFrame) -> DataFrame:
-    """Messages whose way cannot be, with the problem.
+    """Return the messages whose journey is impossible, with the problem.
 
-    What left without having come, or came and did not leave, is a fault only in queues that have more of these than
-    were there before, or are there after; all such messages of the queue are named then, the faulty ones among them.
+    To leave without having entered is a fault only in a queue with more such messages than it had before, and to enter
+    without leaving only in a queue with more such messages than it has after. Then all such messages of the queue are
+    returned, since the faulty ones cannot be distinguished.
     """
     limits = queues.select(
         *QUEUE,

@@ -1,4 +1,4 @@
-"""What queues had when a broker stopped, and when it was there again."""
+"""The lengths of queues before and after restarts of a broker."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -7,9 +7,9 @@ from .checked_range import BOOT, counts_at
 
 
 def restarts(queue_stats: DataFrame, spans: DataFrame) -> DataFrame:
-    """One row for each queue that had messages on either side. That of transient messages fewer are there is no fault.
+    """Return one row for each queue that had messages before or after a restart; transient messages may be fewer.
 
-    `told` is false where the boot before did not stop in order, so that its last moments are unknown.
+    `told` is false if the boot before was killed, so that the queue's last length is unknown.
     """
     order = Window.partitionBy("node").orderBy("first", "boot_id")
     pairs = spans.select(

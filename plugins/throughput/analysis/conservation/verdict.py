@@ -1,4 +1,4 @@
-"""Whether it balances, in one word and its reasons."""
+"""The verdict of the conservation check: a status and its reasons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BALANCED, IMBALANCED, INCOMPLETE, SAMPLED = "balanced", "imbalanced", "incomplet
 
 
 class Verdict(NamedTuple):
-    """`reasons` are why it is not simply balanced. What came after the last snapshot of a boot is not checked."""
+    """The verdict. `reasons` say why it is not "balanced". Rows after a boot's last snapshot are not checked."""
 
     status: str
     reasons: list[str]
@@ -27,8 +27,8 @@ class Verdict(NamedTuple):
         return self.status == BALANCED
 
 
-def certain(imbalances: DataFrame, spans: DataFrame) -> DataFrame:
-    """Those that no record explains that a broker dropped: of boots that dropped none, of links where none did."""
+def certain_imbalances(imbalances: DataFrame, spans: DataFrame) -> DataFrame:
+    """Return the imbalances that dropped records cannot explain: of boots without any; of links if no boot has any."""
     lossy = spans.where(F.col("lost_records") > 0).select(*BOOT)
     anywhere = lossy.limit(1).select(F.lit(None).cast("string").alias("boot_id"))
     of_boots = imbalances.join(F.broadcast(lossy), BOOT, "left_anti")
@@ -36,7 +36,7 @@ def certain(imbalances: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def verdict(spans: list[Row], imbalances: int, certain: int) -> Verdict:
-    """`spans` are rows of `span.spans` with `killed`; of the imbalances so many are certain."""
+    """Return the verdict, from rows of `checked_range.spans` with `killed` and the numbers of imbalances."""
     reasons = {
         "records were dropped by the broker, whose buffer was full": any(row["lost_records"] for row in spans),
         "records are in the log twice": any(row["duplicated"] for row in spans),
@@ -47,19 +47,19 @@ def verdict(spans: list[Row], imbalances: int, certain: int) -> Verdict:
         "there is no log": not spans,
     }
     sampled = any((row["sample_rate"] or 1) < 1 for row in spans)
-    found = [reason for reason, holds in reasons.items() if holds]
+    applying = [reason for reason, holds in reasons.items() if holds]
     if sampled:
-        found.append("the log is a sample: numbers are estimates, and queues cannot be compared with it")
+        applying.append("the log is a sample: numbers are estimates, and queues cannot be compared with it")
     if certain:
         status = IMBALANCED
-    elif imbalances or len(found) > sampled:
+    elif imbalances or len(applying) > sampled:
         status = INCOMPLETE
     else:
         status = SAMPLED if sampled else BALANCED
     checked = sum(row["to_row"] - row["from_row"] for row in spans if row["to_snapshot"] is not None)
     return Verdict(
         status,
-        found,
+        applying,
         checked,
         sum(row["end_row"] - row["first_row"] for row in spans) - checked,
         sum(row["lost_records"] for row in spans),
@@ -68,6 +68,6 @@ def verdict(spans: list[Row], imbalances: int, certain: int) -> Verdict:
 
 
 def with_killed(spans: DataFrame) -> DataFrame:
-    """`killed`: it did not stop in order, and the broker was started again since."""
+    """Add the column `killed`: the boot did not stop in order, and the broker was started again later."""
     later = F.lead("boot_id").over(Window.partitionBy("node").orderBy("first", "boot_id"))
     return spans.withColumn("killed", ~F.col("stopped") & later.isNotNull())

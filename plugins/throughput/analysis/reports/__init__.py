@@ -1,1 +1,1 @@
-"""The reports: functions that make tables of facts, and the list of them all."""
+"""The reports: functions that make tables from facts, and the list of all reports."""

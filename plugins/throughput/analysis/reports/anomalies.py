@@ -1,6 +1,7 @@
-"""Minutes that are unlike the others of their queue: in the same hour of the week, where enough weeks are known.
+"""Anomalies: minutes that differ from the other minutes of their queue in the same hour of the week.
 
-How far from the median is told in median absolute deviations, which a few wild minutes do not move.
+If fewer than WEEKS weeks are known, they are compared with all minutes. The distance from the median is measured in
+median absolute deviations, on which a few extreme minutes have no effect.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -10,16 +11,16 @@ from ... import schema
 from ..facts import WEIGHT, is_event
 
 KEY = ("node", "vhost", "queue", "flow")
-DEVIATIONS = 8  # beyond which a minute is odd
-FACTOR = 3  # and by which it has to be off as well
-MINUTES = 10  # of a queue, below which nothing is said
-WEEKS = 3  # of an hour of the week, below which all hours stand in for it
+DEVIATIONS = 8  # a minute is odd if it is farther than this from the median
+FACTOR = 3  # and differs from it by this factor
+MINUTES = 10  # the minimum of minutes of a queue
+WEEKS = 3  # the minimum of weeks to compare the same hour of the week
 HOUR_OF_WEEK = 168
 
 
 def anomalies(traffic: DataFrame) -> DataFrame:
-    """`kind` is silence (minutes without any), surge, slump or latency."""
-    minutes = filled(by_minute(traffic))
+    """Return the odd minutes. `kind` is silence (no messages), surge, slump or latency."""
+    minutes = fill_gaps(by_minute(traffic))
     season = (F.floor(F.col("minute") / 60) % HOUR_OF_WEEK).alias("season")
     seasonal = minutes.select("*", season, F.floor(F.col("minute") / 60 / HOUR_OF_WEEK).alias("week"))
     judged = judge(seasonal, "messages").unionByName(judge(seasonal.where(F.col("timed") > 0), "latency_us"))
@@ -46,8 +47,8 @@ def by_minute(traffic: DataFrame) -> DataFrame:
     )
 
 
-def filled(minutes: DataFrame) -> DataFrame:
-    """With a row for each minute between the first and the last of a queue."""
+def fill_gaps(minutes: DataFrame) -> DataFrame:
+    """Add rows for the minutes without messages between the first and the last of a queue."""
     span = minutes.groupBy(*KEY).agg(F.min("minute").alias("first"), F.max("minute").alias("last"))
     every = span.select(*KEY, F.explode(F.sequence("first", "last")).alias("minute"))
     return every.join(minutes, [F.equal_null(every[k], minutes[k]) for k in (*KEY, "minute")], "left").select(
@@ -59,7 +60,7 @@ def filled(minutes: DataFrame) -> DataFrame:
 
 
 def judge(minutes: DataFrame, measure: str) -> DataFrame:
-    """Odd minutes by one measure."""
+    """Return the minutes that are odd by one measure."""
     value = F.col(measure).cast("double")
     own, all_hours = Window.partitionBy(*KEY, "season"), Window.partitionBy(*KEY)
     weeks = F.size(F.collect_set("week").over(own)) >= WEEKS

@@ -1,11 +1,11 @@
-"""What waits in queues: how much, whether it grows, and when it will be gone."""
+"""The backlog of queues: length, growth, and the time until it is drained or doubled."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 
 def backlog(queue_stats: DataFrame) -> DataFrame:
-    """`slope_per_s` is that of a straight line through all snapshots; times are what follows if it goes on so."""
+    """Return the backlog by queue. `slope_per_s` is a linear regression over all snapshots; times extrapolate it."""
     depth, at = F.col("ready") + F.col("unacked"), F.unix_micros("ts_us") / 1e6
     grouped = (
         queue_stats.where(F.col("queue").isNotNull())

@@ -1,4 +1,4 @@
-"""What the broker's process spends, and how far it will carry."""
+"""The capacity of brokers: processor time per message, and the time until memory or disk reaches its limit."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pyspark.sql import functions as F
 from ... import schema
 from ..facts import WEIGHT, is_event
 
-ENDLESS = 2**62  # octets: what a broker says that has no such limit
+ENDLESS = 2**62  # bytes: exported by a broker without such a limit
 HISTOGRAMS = (schema.LOOP_LAG_US, schema.SYNC_US, schema.BATCH_RECORDS)
 
 
 def capacity(metrics: DataFrame, traffic: DataFrame) -> DataFrame:
-    """By node. `cpu_us_per_message` is the slope of processor time over what was published and delivered."""
+    """Return the capacity by node. `cpu_us_per_message` is the slope of processor time over messages in and out."""
     return (
-        spent(metrics, traffic)
-        .join(left(metrics, schema.DISK_FREE_BYTES, schema.DISK_LIMIT_BYTES, "disk", -1), "node", "full_outer")
-        .join(left(metrics, schema.RESIDENT_BYTES, schema.MEMORY_LIMIT_BYTES, "memory", 1), "node", "full_outer")
+        cpu_cost(metrics, traffic)
+        .join(hours_left(metrics, schema.DISK_FREE_BYTES, schema.DISK_LIMIT_BYTES, "disk", -1), "node", "full_outer")
+        .join(hours_left(metrics, schema.RESIDENT_BYTES, schema.MEMORY_LIMIT_BYTES, "memory", 1), "node", "full_outer")
         .join(waits(metrics), "node", "full_outer")
     )
 
 
-def spent(metrics: DataFrame, traffic: DataFrame) -> DataFrame:
-    """Processor time against messages, in the intervals between two readings."""
+def cpu_cost(metrics: DataFrame, traffic: DataFrame) -> DataFrame:
+    """Return processor time in relation to messages, from the intervals between two readings."""
     readings = metrics.where(F.col("name") == schema.CPU_S).withColumn("at", F.unix_seconds("ts_us"))
     order = Window.partitionBy("node", "boot_id").orderBy("mono_ns")
     intervals = (
@@ -53,8 +53,8 @@ def spent(metrics: DataFrame, traffic: DataFrame) -> DataFrame:
     )
 
 
-def left(metrics: DataFrame, name: str, limit: str, what: str, sign: int) -> DataFrame:
-    """A gauge that nears its limit from below (`sign` 1) or above (-1), and the hours until it gets there."""
+def hours_left(metrics: DataFrame, name: str, limit: str, what: str, sign: int) -> DataFrame:
+    """Return a gauge and the hours until it reaches its limit from below (`sign` 1) or above (-1)."""
     gauge, bound = F.when(F.col("name") == name, F.col("value")), F.when(F.col("name") == limit, F.col("value"))
     grouped = (
         metrics.where(F.col("name").isin(name, limit))
@@ -75,7 +75,7 @@ def left(metrics: DataFrame, name: str, limit: str, what: str, sign: int) -> Dat
 
 
 def waits(metrics: DataFrame) -> DataFrame:
-    """The 99th percentile of each histogram, as the upper bound of its bucket."""
+    """Return the 99th percentile of each histogram, as the upper bound of its bucket."""
     last = (
         metrics.where(F.col("name").isin(*HISTOGRAMS) & F.col("buckets").isNotNull())
         .groupBy("node", "boot_id", "name")

@@ -1,4 +1,4 @@
-"""What came and went: connections, channels, queues; and what only comes."""
+"""The churn of connections, channels and queues, and suspected leaks."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -9,11 +9,11 @@ COUNTED = (
     *(schema.CONNECTIONS_CREATED, schema.CONNECTIONS_CLOSED, schema.CHANNELS_CREATED, schema.CHANNELS_CLOSED),
     *(schema.QUEUES_CREATED, schema.QUEUES_DELETED),
 )
-LEAK = 50  # more of them than at the start, and twice as many, and growing
+LEAK = 50  # the minimum increase of a suspected leak, which also has doubled and still grows
 
 
 def churn(metrics: DataFrame) -> DataFrame:
-    """By node: how many came and went, how fast, how many there are, and whether they look as if they leak."""
+    """Return by node how many were opened and closed, the rate, the present number, and whether a leak is suspected."""
     hours = (F.unix_micros(F.max("ts_us")) - F.unix_micros(F.min("ts_us"))) / 3.6e9
     counted = (
         metrics.where(F.col("name").isin(*COUNTED))

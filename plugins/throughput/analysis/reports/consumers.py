@@ -1,4 +1,4 @@
-"""Whether consumers keep up, and what prefetch would suit them."""
+"""The consumers of queues: whether they keep up, and which prefetch is advised."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -9,14 +9,14 @@ from ..quantiles import quantiles
 from .throughput import messages
 
 QUEUE = ["node", "vhost", "queue"]
-BUSY = 0.95  # utilisation, from which on consumers are no limit
-FULL = 0.8  # of the prefetch
-QUICK_US = 5_000  # held for less than that, a message waits for the network rather than for the consumer
-AHEAD_S = 0.1  # how much work a consumer should have before it
+BUSY = 0.95  # the utilisation from which on consumers are not the bottleneck
+FULL = 0.8  # the share of the prefetch from which on it counts as used up
+QUICK_US = 5_000  # messages held for less wait for the network rather than for the consumer
+AHEAD_S = 0.1  # the work that a consumer should have prefetched
 
 
 def consumers(queue_stats: DataFrame, stages: DataFrame, traffic: DataFrame) -> DataFrame:
-    """Of queues that had consumers. `advised_prefetch` is for each: as much as it handles in a tenth of a second."""
+    """Return the queues that had consumers. `advised_prefetch` is what one consumer handles in AHEAD_S."""
     held = quantiles(stages.where(F.col("stage") == "deliver_ack"), *QUEUE)
     span = F.max("second") - F.min("second") + 1
     acknowledged = (

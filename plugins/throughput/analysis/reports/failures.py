@@ -1,4 +1,4 @@
-"""What went wrong with messages: unroutable, given up by queues, out more than once."""
+"""The failures of messages: unroutable, expired, dropped, dead-lettered, redelivered."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -10,7 +10,7 @@ from .throughput import messages
 
 
 def unroutable(routes: DataFrame) -> DataFrame:
-    """By exchange and key."""
+    """Return unroutable and returned messages by exchange and routing key."""
     lost = F.greatest("unroutable", "returned")
     return routes.where(lost > 0).select(
         *EXCHANGE,
@@ -20,7 +20,7 @@ def unroutable(routes: DataFrame) -> DataFrame:
 
 
 def given_up(traffic: DataFrame) -> DataFrame:
-    """What queues gave up, and why: expired, dropped, dead-lettered."""
+    """Return messages that queues expired, dropped or dead-lettered, with the reason."""
     return (
         traffic.where(is_event(schema.EXPIRE, schema.DROP, schema.DEAD_LETTER))
         .groupBy("node", "vhost", "queue", "event", "reason")
@@ -29,7 +29,7 @@ def given_up(traffic: DataFrame) -> DataFrame:
 
 
 def redelivered(traffic: DataFrame) -> DataFrame:
-    """Queues whose messages went out more than once."""
+    """Return the queues with redelivered or requeued messages."""
     out = is_event(schema.DELIVER)
     counts = traffic.groupBy("node", "vhost", "queue").agg(
         messages(F.when(out, F.col("weight"))).alias("delivered"),
@@ -41,5 +41,5 @@ def redelivered(traffic: DataFrame) -> DataFrame:
 
 
 def poison(attempts: DataFrame) -> DataFrame:
-    """Messages by how often they came back."""
+    """Return the messages that were redelivered or requeued more than once."""
     return attempts.where(F.greatest("redelivered", "requeued") > 1)

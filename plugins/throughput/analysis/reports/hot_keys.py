@@ -1,4 +1,4 @@
-"""Where messages are published to: which exchanges and keys, how unevenly, and what hashing would make of it."""
+"""Hot exchanges and routing keys, how uneven they are, and how hash exchanges would distribute them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ..facts import WEIGHT
 from ..simulated_exchange import HASH_TYPES, SimulatedExchange
 
 EXCHANGE = ("node", "vhost", "exchange")
-KEYS = 1000  # of one exchange, that are hashed one by one; what has less is taken to be spread evenly
-EXCHANGES = 20  # of which advice is given
+KEYS = 1000  # of one exchange that are hashed; the rest is assumed to be spread evenly
+EXCHANGES = 20  # for which advice is given
 QUEUES = (2, 4, 8, 16, 32)
-FAIR = 1.25  # as often as its share: what the busiest queue may get at the most
+FAIR = 1.25  # the most that the busiest queue may get, relative to an equal share
 
 
-def whole(weight: str) -> Column:
+def messages_column(weight: str) -> Column:
     return F.round(F.col(weight) / WEIGHT).cast("long").alias(weight)
 
 
 def hot_keys(routes: DataFrame) -> DataFrame:
-    """The keys with most messages, of each exchange."""
+    """Return the keys with most messages of each exchange."""
     by_exchange = Window.partitionBy(*EXCHANGE)
     place = F.row_number().over(by_exchange.orderBy(F.desc("published"), "routing_key"))
     return (
@@ -31,18 +31,18 @@ def hot_keys(routes: DataFrame) -> DataFrame:
         .where(F.col("place") <= KEYS)
         .join(routes.groupBy(*EXCHANGE).agg(F.sum("published").alias("all")), list(EXCHANGE))
         .withColumn("share", F.round(F.col("published") / F.col("all"), 6))
-        .select(*EXCHANGE, "routing_key", "place", whole("published"), whole("bytes"), "share")
+        .select(*EXCHANGE, "routing_key", "place", messages_column("published"), messages_column("bytes"), "share")
     )
 
 
 def hot_exchanges(routes: DataFrame) -> DataFrame:
-    """`gini` is 0 where all keys have the same number of messages, and near to 1 where one has all of them."""
+    """Return the exchanges. `gini` is 0 if all keys have equally many messages, and almost 1 if one key has all."""
     published = routes.where(F.col("published") > 0)
     counts = published.groupBy(*EXCHANGE, "published").agg(F.count("*").alias("keys"))
     order = Window.partitionBy(*EXCHANGE).orderBy("published")
     before = F.sum("keys").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow)) - F.col("keys")
     each, number = F.col("published").cast("double"), F.col("keys")
-    ranks = number * before + number * (number + 1) / 2  # the sum of the places of keys with the same count
+    ranks = number * before + number * (number + 1) / 2  # the sum of the ranks of keys with the same count
     total, keys = F.sum(each * number), F.sum(number)
     gini = 2 * F.sum(each * F.col("ranks")) / (keys * total) - (keys + 1) / keys
     uneven = (
@@ -57,7 +57,7 @@ def hot_exchanges(routes: DataFrame) -> DataFrame:
 
 
 def hash_advice(keys: list[Row], exchanges: list[Row]) -> Iterator[dict[str, object]]:
-    """What the busiest of so many queues would get, behind either hash exchange in place of this one.
+    """Yield the share of the busiest queue behind each type of hash exchange, for several numbers of queues.
 
     `keys` are rows of `hot_keys`, `exchanges` of `hot_exchanges`.
     """

@@ -1,4 +1,4 @@
-"""How long messages took, stage by stage."""
+"""The latency of messages by stage."""
 
 from pyspark.sql import DataFrame
 
@@ -6,5 +6,8 @@ from ..quantiles import quantiles
 
 
 def latency(latencies: DataFrame, stages: DataFrame) -> DataFrame:
-    """Since the publish for `publish_*`, within the queue for the others. Confirms are of virtual hosts."""
+    """Return quantiles by queue and stage; confirms are counted by virtual host.
+
+    The stages `publish_*` are times since the publish, the others are times within the queue.
+    """
     return quantiles(latencies.unionByName(stages), "node", "vhost", "queue", "stage")

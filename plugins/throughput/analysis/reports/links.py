@@ -1,4 +1,4 @@
-"""Federation links: what they took from one broker and brought to another."""
+"""Federation links: messages that they took from one broker and brought to another, lag, and failures."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -9,11 +9,15 @@ from ..quantiles import quantiles
 
 
 def links(crossings: DataFrame, metrics: DataFrame) -> DataFrame:
-    """One row for each link. Lag is from the publish at the upstream to the entry here, by the clocks of both brokers.
+    """Return one row for each link.
 
-    `came` is what the link brought, `discarded` what of that went no further (hops, duplicates it recognised),
-    `duplicates` what entered more often than it was taken, `missing` what was taken and did not come, null where the
-    broker on that side exported nothing of the link; `clocks_apart` counts lags below zero.
+    taken         messages that left the upstream queue
+    came          messages that arrived downstream
+    discarded     arrived messages that were dropped: by max-hops or as repeats
+    duplicates    messages that arrived more often than they were taken
+    missing       messages that were taken and did not arrive; null if the downstream exported nothing of the link
+    lag_*         from the publish at the upstream to the arrival, by the clocks of both brokers
+    clocks_apart  the number of negative lags
     """
     crossings = by_link(crossings)
     lag = F.col("entered") - F.col("published")
@@ -41,7 +45,7 @@ def links(crossings: DataFrame, metrics: DataFrame) -> DataFrame:
 
 
 def flaps(metrics: DataFrame) -> DataFrame:
-    """How often each link of each broker was started, and failed."""
+    """Return how often each link of each broker was started and how often it failed."""
     counted = (
         metrics.where(F.col("name").isin(schema.LINK_STARTS, schema.LINK_FAILURES))
         .groupBy("node", "boot_id", "name", F.col("labels")["link"].alias("link"))

@@ -1,4 +1,4 @@
-"""From facts to reports: the list of all reports, and the run that writes them to a folder."""
+"""The list of all reports, and the run that writes them to a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .. import message_paths
 from ..conservation import checked_range, gaps, imbalances, queues, restarts, verdict
 from ..fact_store import Facts
 from ..facts import LINK
-from ..message_names import named
+from ..message_names import add_names
 from . import (
     anomalies,
     backlog,
@@ -28,16 +28,17 @@ from . import (
     throughput,
 )
 
-AT_ONCE = 3  # reports that are made at once: most are too small to keep all cores busy
+AT_ONCE = 3  # reports that are made concurrently: most are too small to keep all cores busy
 SCHEMA = 1  # of report.json
-LISTED = 200  # rows of one list of report.json; the tables have them all
+LISTED = 200  # rows of one list of report.json; the tables have all rows
 Values = dict[str, Any]
 
 
 class Report(NamedTuple):
-    """`order` names columns, with a `-` in front where the greatest come first; empty: a table alone, no list.
+    """A report: a table, and its first rows as a list in report.json.
 
-    `messages`: its rows are of messages, and what is listed of them is named.
+    `order` has the columns by which the list is sorted, with `-` for descending order; without it there is no list.
+    `messages`: the rows are messages, whose names are looked up for the list.
     """
 
     name: str
@@ -48,11 +49,11 @@ class Report(NamedTuple):
 
 
 def waits(facts: Facts) -> DataFrame:
-    """The stages within queues, of journeys that are closed and of those that are not."""
+    """Return the stages within queues, of closed and of open journeys."""
     return facts.stages.unionByName(message_paths.stages(facts.journeys))
 
 
-def used(facts: Facts) -> DataFrame:
+def consumer_report(facts: Facts) -> DataFrame:
     return consumers.consumers(facts.queue_stats, waits(facts), facts.traffic)
 
 
@@ -86,7 +87,7 @@ REPORTS = (
         messages=True,
     ),
     Report("links", lambda facts: links.links(facts.crossings, facts.metrics), LINK),
-    Report("consumers", used, ("-mean_ready", *QUEUE)),
+    Report("consumers", consumer_report, ("-mean_ready", *QUEUE)),
     Report("churn", lambda facts: churn.churn(facts.metrics), ("node", "name")),
     Report("anomalies", lambda facts: anomalies.anomalies(facts.traffic), ("start", *QUEUE, "flow", "kind")),
     Report("capacity", lambda facts: capacity.capacity(facts.metrics, facts.traffic), ("node",)),
@@ -94,19 +95,19 @@ REPORTS = (
 
 
 class Reporting:
-    """Writes the tables of some facts below `folder`. `events` is the log, looked at again where something is wrong."""
+    """A run of all reports, written below `folder`. `events` is the log, read again for details of faults."""
 
     def __init__(
-        self, spark: SparkSession, facts: Facts, events: DataFrame, folder: str, tell: Callable[[str], None]
+        self, spark: SparkSession, facts: Facts, events: DataFrame, folder: str, log: Callable[[str], None]
     ) -> None:
         self._spark = spark
         self._facts = facts
         self._events = events
         self._folder = folder
-        self._tell = tell
+        self._log = log
 
     def run(self, read: Values) -> Values:
-        """What report.json is to say; `read` is what it says of the input."""
+        """Make all reports. Returns the content of report.json; `read` is its section "input"."""
         report: Values = {"schema": SCHEMA, "input": read}
         report["totals"] = values(throughput.totals(self._facts.traffic).collect()[0])
         report["conservation"] = self.conservation()
@@ -121,32 +122,32 @@ class Reporting:
         return report
 
     def _report(self, each: Report) -> tuple[int, list[Values]]:
-        """How many rows it has, and those that are listed."""
+        """Make one report. Returns the number of its rows and the listed ones."""
         table = self._table(each.name, each.make(self._facts))
         if not each.order:
             return 0, []
-        rows = listed(table, each.order, each.listed)
+        rows = first_rows(table, each.order, each.listed)
         count = len(rows) if len(rows) < each.listed else table.count()
         if each.messages and rows:
             first = table.orderBy(*sorting(each.order)).limit(each.listed)
-            rows = listed(named(first, self._events), each.order, each.listed)
+            rows = first_rows(add_names(first, self._events), each.order, each.listed)
         return count, rows
 
     def conservation(self) -> Values:
-        """Whether anything is missing, and what."""
+        """Make the tables of the conservation check. Returns its section of report.json."""
         facts = self._facts
         spans = self._table("boots", verdict.with_killed(checked_range.spans(facts.queue_stats, facts.rows)))
         balance = self._table("queues", queues.balance(facts.journeys, facts.balances, facts.queue_stats, spans))
         arrivals = self._table("arrivals", imbalances.arrivals(facts.crossings, spans))
         boots = imbalances.unrouted_boots(facts.traffic, spans)
         odd = imbalances.unrouted(self._events if boots.head(1) else self._events.limit(0), boots)
-        gone = gaps.gaps(facts.rows, spans)
-        found = imbalances.imbalances(queues.impossible(facts.journeys, balance, spans), gone, balance, arrivals, odd)
-        table = self._table("imbalances", found)
+        missing_rows = gaps.gaps(facts.rows, spans)
+        impossible = queues.impossible(facts.journeys, balance, spans)
+        table = self._table("imbalances", imbalances.imbalances(impossible, missing_rows, balance, arrivals, odd))
         count, found_ones = table.count(), table
         if count:
-            table = self._table("imbalances_named", named(table, self._events))
-        sure = verdict.certain(found_ones, spans).count() if count else 0
+            table = self._table("imbalances_named", add_names(table, self._events))
+        sure = verdict.certain_imbalances(found_ones, spans).count() if count else 0
         judged = verdict.verdict(spans.collect(), count, sure)
         missing = table.where(F.col("problem") == imbalances.MISSING).agg(F.sum("records")).collect()[0][0]
         crossed = arrivals.groupBy(*LINK).agg(
@@ -158,11 +159,11 @@ class Reporting:
             **judged._asdict(),
             "missing_records": missing or 0,
             "imbalance_count": count,
-            "imbalances": listed(table, ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "first_row")),
-            "queues": listed(balance, ("-entered", *QUEUE, "boot_id")),
-            "links": listed(crossed, LINK),
-            "boots": listed(spans, ("node", "first")),
-            "restarts": listed(back, (*QUEUE, "boot_id")),
+            "imbalances": first_rows(table, ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "first_row")),
+            "queues": first_rows(balance, ("-entered", *QUEUE, "boot_id")),
+            "links": first_rows(crossed, LINK),
+            "boots": first_rows(spans, ("node", "first")),
+            "restarts": first_rows(back, (*QUEUE, "boot_id")),
         }
 
     def _advice(self) -> list[Values]:
@@ -173,20 +174,20 @@ class Reporting:
         return list(hot_keys.hash_advice(keys.join(F.broadcast(top), joined, "left_semi").collect(), top.collect()))
 
     def _table(self, name: str, table: DataFrame) -> DataFrame:
-        """Written, and as it can be read again."""
-        self._tell(name)
+        """Write a table, and return it as read from its file."""
+        self._log(name)
         place = f"{self._folder}/tables/{name}"
         table.write.parquet(place)
         return self._spark.read.schema(table.schema).parquet(place)
 
 
-def listed(table: DataFrame, order: tuple[str, ...], limit: int = LISTED) -> list[Values]:
-    """The first rows in that order, as JSON has them."""
+def first_rows(table: DataFrame, order: tuple[str, ...], limit: int = LISTED) -> list[Values]:
+    """Return the first rows in this order, with values for JSON."""
     return [values(row) for row in table.orderBy(*sorting(order)).limit(limit).collect()]
 
 
 def sorting(order: tuple[str, ...]) -> list[Column]:
-    """`-` in front of a name: the greatest first."""
+    """Return sort columns; a name with `-` is sorted in descending order."""
     return [F.desc_nulls_last(name[1:]) if name.startswith("-") else F.asc_nulls_first(name) for name in order]
 
 
@@ -195,7 +196,7 @@ def values(row: Row) -> Values:
 
 
 def plain(value: Any) -> Any:
-    """Times as text in UTC; numbers that are none as null."""
+    """Return a value for JSON: times as text in UTC, NaN as null."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     if isinstance(value, float) and value != value:

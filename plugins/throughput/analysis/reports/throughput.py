@@ -1,4 +1,4 @@
-"""How many messages, and how fast: totals, and the throughput of queues, virtual hosts and users."""
+"""Throughput: totals, and the rates of queues, virtual hosts and users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ... import schema
 from ..facts import UNROUTABLE, WEIGHT, is_event
 
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
-SCOPED = ("scope", "node", "vhost", "name", "flow")  # what throughput is told of
+SCOPED = ("scope", "node", "vhost", "name", "flow")  # the keys of throughput
 FLOWS = {
     "published": (schema.PUBLISH, schema.FED_IN),
     "enqueued": (schema.ENQUEUE,),
@@ -21,12 +21,12 @@ FLOWS = {
 
 
 def messages(weight: Column) -> Column:
-    """A whole number of messages; of a sampled log an estimate."""
+    """Return the number of messages, which is an estimate if the log is a sample."""
     return F.coalesce(F.round(F.sum(weight) / WEIGHT), F.lit(0)).cast("long")
 
 
 def totals(traffic: DataFrame) -> DataFrame:
-    """One row: messages by what became of them. What links of federation take is in `federated_out` alone."""
+    """Return one row with the number of messages by event; deliveries to federation links are not in `delivered`."""
     nack = F.col("reason") == "nack"
     to_client = is_event(schema.DELIVER) & ~F.col("linked")
     conditions = {
@@ -54,7 +54,7 @@ def totals(traffic: DataFrame) -> DataFrame:
 
 
 def flows(traffic: DataFrame) -> DataFrame:
-    """Traffic told of queues, virtual hosts and users, by second."""
+    """Return the traffic of queues, virtual hosts and users by second."""
     flow = F.lit(None)
     for name, events in FLOWS.items():
         flow = F.when(is_event(*events), name).otherwise(flow)
@@ -73,16 +73,14 @@ SCOPES = ("queue", "vhost", "user")
 
 
 def series(traffic: DataFrame, grain_s: int) -> DataFrame:
-    """Messages and octets in windows of so many seconds; a window without any has no row."""
+    """Return messages and bytes in windows of `grain_s` seconds; an empty window has no row."""
     start = F.timestamp_seconds(F.col("second") - F.col("second") % grain_s).alias("start")
-    octets = F.round(F.sum("bytes") / WEIGHT).cast("long")
-    return (
-        flows(traffic).groupBy(*SCOPED, start).agg(messages(F.col("weight")).alias("messages"), octets.alias("bytes"))
-    )
+    size = F.round(F.sum("bytes") / WEIGHT).cast("long")
+    return flows(traffic).groupBy(*SCOPED, start).agg(messages(F.col("weight")).alias("messages"), size.alias("bytes"))
 
 
 def throughput(traffic: DataFrame) -> DataFrame:
-    """Rates by grain: the mean from the first second to the last, and the window with most messages."""
+    """Return rates by grain: the mean from the first second to the last, and the window with most messages."""
     seconds = flows(traffic).groupBy(*SCOPED).agg((F.max("second") - F.min("second") + 1).alias("span_s"))
     parts = []
     for grain, grain_s in GRAINS_S.items():
