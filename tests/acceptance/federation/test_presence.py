@@ -84,7 +84,7 @@ class Sites:
         presence = Presence(self.places[at].site.name, self.places[at].vhost, key)
         found = {}
         for number, place in enumerate(self.places):
-            ways = place.look(lambda vhost: vhost.exchanges[X].type.elsewhere.ways(presence))
+            ways = place.look(lambda vhost: vhost.exchanges[X].type.remote.paths(presence))
             for way, count in ways.items():
                 found[*["/".join(site) for site in reversed(way)], self.site(number)] = count
         return found
