@@ -85,7 +85,7 @@ def test_a_dial_that_is_given_up_leaves_nothing(run: Run, answers: bool) -> None
             await until_async(lambda: readers)
             if answers:
                 assert await readers[0].readexactly(8) == b"AMQP\x00\x00\x09\x01"
-            upstream_broker.cancel()
+            dialling.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await dialling
             await asyncio.wait_for(readers[0].read(), PATIENCE_S)  # to the end, which has come
@@ -99,10 +99,10 @@ def test_a_dial_from_within_that_is_given_up_leaves_nothing(run: Run) -> None:
             dialling = asyncio.ensure_future(site.dial(site.inside()))
             for _ in range(turns):
                 await asyncio.sleep(0)
-            if upstream_broker.done():
-                await upstream_broker.result().close(PATIENCE_S)
+            if dialling.done():
+                await dialling.result().close(PATIENCE_S)
                 continue
-            upstream_broker.cancel()
+            dialling.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await dialling
         await until_async(lambda: not site.server.connections)
