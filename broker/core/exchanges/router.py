@@ -39,9 +39,7 @@ class Route:
 
     def enqueues_as(self, other: Route) -> bool:
         """Whether messages of both routes can be enqueued together. HOT: bench K."""
-        return (
-            self.queues == other.queues and self.exchange is other.exchange and self.mandatory is other.mandatory
-        )
+        return self.queues == other.queues and self.exchange is other.exchange and self.mandatory is other.mandatory
 
     def needs_message(self, raw: bytes) -> bool:
         """Return whether the properties contain a marker, so that the message must be routed by itself."""

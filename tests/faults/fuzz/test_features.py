@@ -1,6 +1,7 @@
-"""Two clients do what they like to queues with every feature: the books balance after each step, and nothing is left.
+"""Two clients use queues with every feature at random: all counts agree after each step, and nothing is left at the
+end.
 
-The books are the journal, the memory budget, the counters of queues and consumers, and the confirms.
+The counts are those of the journal, the memory budget, queues and consumers, and the confirms.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ arguments = st.fixed_dictionaries(
 
 
 class Speaker:
-    """One client with one channel, which it opens anew when it was closed."""
+    """A client with one channel, which it opens again when it was closed."""
 
     def __init__(self, node: Any) -> None:
         self.node = node
@@ -66,7 +67,7 @@ class Speaker:
 
     @property
     def theirs(self) -> channels.Channel | None:
-        """The broker's side of the channel."""
+        """Return the broker's side of the channel."""
         return pipe_of(self.client).connection.channels.get(self.ch.number)
 
     def say(self, kind: Any, **fields: Any) -> None:
@@ -236,10 +237,10 @@ class FeaturesMachine(RuleBasedStateMachine):
         self.clock.advance(ms)
         self.hear()
 
-    # The books
+    # The counts
 
     def entries(self) -> list[Any]:
-        """What is out, of all queues, those that are gone too."""
+        """Return the unacknowledged deliveries of all queues, deleted ones included."""
         found: list[Any] = []
         for speaker in self.speakers:
             for each in pipe_of(speaker.client).connection.channels.values():
@@ -287,7 +288,7 @@ class FeaturesMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_stands_still(self) -> None:
-        """What a queue still has to do it will do in a moment; what it may not keep it does not."""
+        """Check that queues have no work left to do, and exceed no limit."""
         assert isinstance(self.clock, FakeClock)
         due = [timer for timer in self.clock._timers if not timer.cancelled]
         for queue in self.vhost.queues.values():
@@ -307,7 +308,7 @@ class FeaturesMachine(RuleBasedStateMachine):
                 continue
             assert not fifo.due(front, self.clock.now_ms())
             turns = queue.consumers.any_ready()
-            assert not turns, "who has room is served"
+            assert not turns, "a consumer with room is served"
 
     def teardown(self) -> None:
         try:
@@ -318,7 +319,7 @@ class FeaturesMachine(RuleBasedStateMachine):
             for queue in list(self.vhost.queues.values()):
                 self.vhost.delete_queue(queue)
             self.node.pump()
-            self.clock.advance(0)  # the last turn of what is done in slices
+            self.clock.advance(0)  # the last turn of jobs
             assert not self.journal.live and not self.journal.left and not self.journal.loose
             assert not self.node.budget.used_bytes and not self.node.pending
             assert not [timer for timer in self.clock._timers if not timer.cancelled], "a timer is left behind"

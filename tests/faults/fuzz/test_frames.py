@@ -1,4 +1,4 @@
-"""The reader: whatever comes, and however it is cut, the same events and the same documented error come out."""
+"""The frame reader returns the same events and the same documented error however its input is cut."""
 
 import tracemalloc
 from typing import Any
@@ -31,7 +31,7 @@ def frames_of(content: bytes) -> list[bytes]:
 
 
 def flat(event: Event) -> list[Seen]:
-    """One entry for each method, publish and tag, however many of them an event gathers."""
+    """Return one entry for each method, publish and tag, as an event may have several."""
     if isinstance(event, Method):
         return [("method", event.channel, event.index, event.payload)]
     if isinstance(event, Acks):
@@ -55,7 +55,7 @@ def flat(event: Event) -> list[Seen]:
 
 
 def read(pieces: list[bytes], frame_max: int = FRAME_MAX, body_max: int = BODY_MAX) -> tuple[list[Seen], Seen | None]:
-    """All events out of these pieces, and what ended them."""
+    """Return all events of these pieces, and the error that ended them."""
     reader = FrameReader(frame_max, body_max, OPEN)
     seen: list[Seen] = []
     for piece in pieces:
@@ -74,25 +74,25 @@ def cut(stream: bytes, places: list[int]) -> list[bytes]:
     return [stream[start:end] for start, end in zip(marks, marks[1:], strict=False)]
 
 
-# What a stream is made of. Names are few, so that publishes alike follow each other.
+# The parts of a stream. There are few names, so that equal publishes follow each other.
 
 channels = st.sampled_from((1, 1, 1, 2, 3, 0))
-property_octets = st.sampled_from(
+property_bytes = st.sampled_from(
     (b"\0\0", b"\0\0", b"\x10\0\x02", b"\x80\0\x04text", b"\x20\0\0\0\0\x03\x01aV", b"\0", b"\0\x01\0\0", b"\xff\xff")
 )
 
 
 @st.composite
 def publishes(draw: st.DrawFn) -> bytes:
-    """A publish, its body cut into frames as a client likes; now and then not of the announced length."""
+    """A publish with its body in any number of frames, sometimes not of the announced length."""
     channel = draw(channels)
     fields = {"exchange": draw(st.sampled_from(("", "e"))), "routing_key": "k", "mandatory": draw(st.booleans())}
-    octets = draw(st.binary(max_size=BODY_MAX + 6))
-    announced = max(len(octets) + draw(st.sampled_from((0, 0, 0, 0, 0, 1, -1, 1 << 62))), 0)
-    parts = cut(octets, draw(st.lists(st.integers(0, 100), max_size=3)))
+    data = draw(st.binary(max_size=BODY_MAX + 6))
+    announced = max(len(data) + draw(st.sampled_from((0, 0, 0, 0, 0, 1, -1, 1 << 62))), 0)
+    parts = cut(data, draw(st.lists(st.integers(0, 100), max_size=3)))
     return (
         codec.method_frame(channel, commands.Basic.Publish, fields)
-        + codec.header_frame(channel, announced, draw(property_octets))
+        + codec.header_frame(channel, announced, draw(property_bytes))
         + b"".join(codec.frame(codec.BODY, channel, part) for part in parts if part or draw(st.booleans()))
     )
 
@@ -126,7 +126,7 @@ repeated = st.tuples(sound, st.integers(1, 5), streams).map(lambda parts: parts[
 @examples(400)
 def test_how_a_stream_is_cut_makes_no_difference(stream: bytes, places: list[int]) -> None:
     whole = read([stream])
-    assert read([bytes((octet,)) for octet in stream]) == whole
+    assert read([bytes((byte,)) for byte in stream]) == whole
     assert read(cut(stream, places)) == whole
 
 
@@ -137,16 +137,16 @@ def test_a_damaged_stream_ends_the_same_way_however_it_is_cut(stream: bytes, dat
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(0, len(stream) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     stream = bytes(damaged)
-    assert read([bytes((octet,)) for octet in stream]) == read([stream])
+    assert read([bytes((byte,)) for byte in stream]) == read([stream])
 
 
 @given(st.binary(max_size=300), st.sampled_from((0, 50, FRAME_MAX)))
 @examples(200)
-def test_noise_gives_documented_errors_alone(noise: bytes, frame_max: int) -> None:
-    assert read([noise], frame_max) == read([bytes((octet,)) for octet in noise], frame_max)
+def test_noise_gives_documented_errors_only(noise: bytes, frame_max: int) -> None:
+    assert read([noise], frame_max) == read([bytes((byte,)) for byte in noise], frame_max)
 
 
-# pamqp as the reference
+# Comparison with pamqp
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 fields = st.fixed_dictionaries(
@@ -166,21 +166,21 @@ names = st.text("abc.-_:", max_size=30)
 sent = st.tuples(st.sampled_from((1, 2)), names, names, st.booleans(), fields, st.binary(max_size=300))
 
 
-def encoded(channel: int, exchange: str, key: str, mandatory: bool, given: dict[str, Any], octets: bytes) -> bytes:
+def encoded(channel: int, exchange: str, key: str, mandatory: bool, given: dict[str, Any], data: bytes) -> bytes:
     method = commands.Basic.Publish(exchange=exchange, routing_key=key, mandatory=mandatory)
-    head = header.ContentHeader(0, len(octets), commands.Basic.Properties(**given))
-    parts = [octets[at : at + 100] for at in range(0, len(octets), 100)]
+    head = header.ContentHeader(0, len(data), commands.Basic.Properties(**given))
+    parts = [data[at : at + 100] for at in range(0, len(data), 100)]
     return frame.marshal(method, channel) + frame.marshal(head, channel) + b"".join(
         frame.marshal(body.ContentBody(part), channel) for part in parts
     )  # fmt: skip
 
 
 def decoded(stream: bytes) -> list[Seen]:
-    """What pamqp reads there."""
+    """Return what pamqp decodes."""
     found: list[list[Any]] = []
     while stream:
-        octets, channel, part = frame.unmarshal(stream)
-        stream = stream[octets:]
+        length, channel, part = frame.unmarshal(stream)
+        stream = stream[length:]
         if isinstance(part, commands.Basic.Publish):
             found.append([channel, part.exchange, part.routing_key, part.mandatory, None, b""])
         elif isinstance(part, header.ContentHeader):
@@ -193,7 +193,7 @@ def decoded(stream: bytes) -> list[Seen]:
 
 
 def understood(event: Seen) -> Seen:
-    """The same out of one of our events."""
+    """Return one of the reader's events in the same form."""
     _, channel, payload, content = event
     method = commands.Basic.Publish()
     method.unmarshal(payload[4:-1])
@@ -215,19 +215,19 @@ def understood(event: Seen) -> Seen:
 def test_both_ways_read_what_pamqp_reads(publishes: list[Any], again: bool) -> None:
     stream = b"".join(encoded(*publish) for publish in publishes) * (1 + again)
     expected = decoded(stream)
-    for pieces in ([stream], [bytes((octet,)) for octet in stream]):
+    for pieces in ([stream], [bytes((byte,)) for byte in stream]):
         events, error = read(pieces, 4096, 4096)
         assert error is None
         assert [understood(event) for event in events] == expected
 
 
-# What the reader keeps
+# Memory of the reader
 
 PUBLISH = {"exchange": "e", "routing_key": "k"}
 
 
 def kept_by(pieces: list[bytes], channel_count: int = 1) -> int:
-    """Octets that the reader holds on to after these pieces."""
+    """Return the number of bytes that the reader keeps after these pieces."""
     tracemalloc.start()
     try:
         reader = FrameReader(131_072, 1 << 24, range(1, channel_count + 1))
@@ -258,7 +258,7 @@ def test_a_body_in_tiny_frames_takes_little_more_than_what_was_sent() -> None:
 
 
 @pytest.mark.parametrize("claimed", [131_073, 1 << 31, (1 << 32) - 1])
-def test_a_frame_over_the_limit_is_refused_by_its_first_octets(claimed: int) -> None:
+def test_a_frame_over_the_limit_is_refused_by_its_first_bytes(claimed: int) -> None:
     reader = FrameReader(131_072, 1 << 24, OPEN)
     reader.feed(b"\x01\0\0" + claimed.to_bytes(4, "big"))
     with pytest.raises(FrameError, match=f"frame_too_large,{claimed}"):

@@ -1,4 +1,4 @@
-"""Method payloads: any octets give a method or a documented error that names it, and never anything else."""
+"""Method payloads: any bytes give a method or a documented error that names it, and nothing else."""
 
 import pytest
 from hypothesis import given
@@ -13,13 +13,13 @@ from warren.broker.amqp.field_table import Table, check
 from warren.broker.wire import method_decoder, sasl
 
 INDICES = sorted(commands.INDEX_MAPPING)
-OLD = 0x001E000A  # access.request of AMQP 0-8, which pamqp does not know and nobody reads
+OLD = 0x001E000A  # access.request of AMQP 0-8, which pamqp does not know and the broker ignores
 letters = st.sampled_from(tuple(b"tbBsuIilLfdDSxATFVUz"))
 
 
 @st.composite
 def tables(draw: st.DrawFn, depth: int = 0) -> bytes:
-    """The inside of a field table, sound or nearly so."""
+    """The contents of a field table, valid or nearly so."""
     out = b""
     for _ in range(draw(st.integers(0, 3))):
         letter = draw(letters)
@@ -41,9 +41,9 @@ arguments = st.one_of(
 
 @given(st.one_of(st.sampled_from(INDICES), st.integers(0, (1 << 32) - 1).filter(lambda n: n != OLD)), arguments)
 @examples(400)
-def test_any_payload_is_a_method_or_a_documented_error(index: int, octets: bytes) -> None:
+def test_any_payload_is_a_method_or_a_documented_error(index: int, payload: bytes) -> None:
     try:
-        method, table = method_decoder.decode(index, index.to_bytes(4, "big") + octets)
+        method, table = method_decoder.decode(index, index.to_bytes(4, "big") + payload)
     except AMQPError as error:
         assert isinstance(error, SyntaxFault | CommandInvalid | FrameError)
         assert (error.class_id, error.method_id) == (index >> 16, index & 0xFFFF)
@@ -55,7 +55,7 @@ def test_any_payload_is_a_method_or_a_documented_error(index: int, octets: bytes
 
 @given(st.sampled_from(INDICES), st.data())
 @examples(200)
-def test_a_sound_payload_that_lost_or_gained_octets_is_refused(index: int, data: st.DataObject) -> None:
+def test_a_valid_payload_that_lost_or_gained_bytes_is_refused(index: int, data: st.DataObject) -> None:
     payload = codec.method_payload(commands.INDEX_MAPPING[index], {})
     method_decoder.decode(index, payload)
     place = data.draw(st.integers(4, len(payload)))
@@ -68,21 +68,21 @@ def test_a_sound_payload_that_lost_or_gained_octets_is_refused(index: int, data:
 
 @given(tables())
 @examples(300)
-def test_a_table_that_passes_the_door_answers_every_question(raw: bytes) -> None:
+def test_an_accepted_table_can_be_read_in_every_way(raw: bytes) -> None:
     try:
         check(raw)
     except SyntaxFault:
         return
     table = Table(raw)
     assert len(table) == len(table.items())
-    assert Table.encode_items(table.items()) == raw or b"t" in raw  # a bool may be any octet
+    assert Table.encode_items(table.items()) == raw or b"t" in raw  # a bool may be any byte
     table.key()
     repr(table)
 
 
 @given(st.one_of(st.binary(max_size=40), st.tuples(st.binary(max_size=4), tables()).map(b"".join)))
 @examples(300)
-def test_properties_that_pass_the_door_decode(raw: bytes) -> None:
+def test_accepted_properties_can_be_decoded(raw: bytes) -> None:
     try:
         mode = properties.check(raw)
     except SyntaxFault:

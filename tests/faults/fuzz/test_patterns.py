@@ -1,4 +1,4 @@
-"""Regular expressions: whatever is accepted compiles and searches within its bound of processor time and memory."""
+"""Regular expressions: every accepted one compiles and searches within its bounds of processor time and memory."""
 
 import resource
 import time
@@ -10,9 +10,9 @@ from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.errors import Invalid
 from warren.broker.core.metadata.patterns import Pattern, query_pattern
 
-BOUND_S = 1.0  # of processor time, for what takes a fifth of that at the worst
+BOUND_S = 1.0  # of processor time; the worst cases take a fifth of it
 QUERY_BOUND_S = 0.2
-BOUND_BYTES = 64 << 20  # by which all examples together may make the process grow
+BOUND_BYTES = 64 << 20  # the growth of the process that all examples together may cause
 NAMES = ("", "a" * 255, "ab" * 127, "a" * 254 + "!", "0" * 255, "é" * 127)
 
 atoms = st.sampled_from(
@@ -44,7 +44,7 @@ def groups(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 @st.composite
 def nests(draw: st.DrawFn) -> str:
-    """One group in another, each repeated."""
+    """A group in a group, each repeated."""
     depth = draw(st.integers(1, 40))
     text = draw(atoms)
     for _ in range(depth):
@@ -75,7 +75,7 @@ def spent_s(text: str, query: bool) -> float:
 @given(patterns)
 @examples(400)
 def test_a_pattern_is_refused_or_takes_a_bounded_time_and_memory(text: str) -> None:
-    spent_s("a", False)  # which loads the library
+    spent_s("a", False)  # load the library first
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert spent_s(text, True) < QUERY_BOUND_S
     assert spent_s(text, False) < BOUND_S

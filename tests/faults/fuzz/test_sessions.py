@@ -1,4 +1,4 @@
-"""Whole sessions, damaged: nothing but frames comes out, the end is a documented one, and nobody else notices."""
+"""Damaged sessions: the broker sends valid frames only, ends them with a documented error, and serves other clients."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,9 +26,9 @@ def said(kind: type[base.Frame], channel: int = 0, **fields: Any) -> bytes:
     return codec.method_frame(channel, kind, fields)
 
 
-def publish(channel: int, exchange: str, key: str, octets: bytes, given: Any = None, **flags: bool) -> list[bytes]:
+def publish(channel: int, exchange: str, key: str, body: bytes, given: Any = None, **flags: bool) -> list[bytes]:
     method = said(Basic.Publish, channel, exchange=exchange, routing_key=key, **flags)
-    return [method, codec.header_frame(channel, len(octets), given), *[codec.frame(3, channel, octets)] * bool(octets)]
+    return [method, codec.header_frame(channel, len(body), given), *[codec.frame(3, channel, body)] * bool(body)]
 
 
 def greeting() -> list[bytes]:
@@ -43,7 +43,7 @@ def greeting() -> list[bytes]:
 
 
 def consuming() -> list[bytes]:
-    """Declarations, publishes and settlements on one channel, with confirms."""
+    """Return declarations, publishes and settlements on one channel, with confirms."""
     fields = {"queue": "q", "exchange": "x", "routing_key": "a.#"}
     return [
         said(Channel.Open, 1),
@@ -75,7 +75,7 @@ def consuming() -> list[bytes]:
 
 
 def transacting() -> list[bytes]:
-    """A transaction, direct reply-to, and goodbyes on another channel."""
+    """Return a transaction, direct reply-to, and the closing of another channel and of the connection."""
     return [
         said(Channel.Open, 2),
         said(Tx.Select, 2),
@@ -133,7 +133,7 @@ def damaged(draw: st.DrawFn) -> list[bytes]:
 
 
 class Witness:
-    """Somebody else on the same node, who must be able to work on."""
+    """Another client of the same node, which must be able to work on."""
 
     def __init__(self, node: Node) -> None:
         self.client = connected(node)
@@ -147,10 +147,10 @@ class Witness:
 
 
 def check_output(data: bytes) -> None:
-    """All that was sent is whole frames that can be read, each content complete, and each error a documented one."""
+    """Check that the output is whole and readable frames, that each content is complete, and each error documented."""
     if data == PROTOCOL_HEADER:
         return  # the answer to a wrong header
-    missing: dict[int, int] = {}  # octets of body still to come, by channel; -1 before the header
+    missing: dict[int, int] = {}  # bytes of body still to come, by channel; -1 before the header
     while data:
         kind, channel, size = data[0], int.from_bytes(data[1:3], "big"), int.from_bytes(data[3:7], "big")
         payload, end, data = data[7 : 7 + size], data[7 + size : 8 + size], data[8 + size :]
@@ -158,7 +158,7 @@ def check_output(data: bytes) -> None:
         if kind == codec.METHOD:
             assert channel not in missing
             if int.from_bytes(payload[:4], "big") in WITH_CONTENT:
-                missing[channel] = -1  # not decoded: a routing key goes out in the octets it came in, UTF-8 or not
+                missing[channel] = -1  # not decoded: a routing key is delivered in the bytes it had, UTF-8 or not
                 continue
             method: Any = codec.decode_method(payload)
             if isinstance(method, Connection.Close | Channel.Close):
@@ -183,7 +183,7 @@ def check_queues(node: Node) -> None:
 
 
 def check_gone(node: Node, journal: SlowJournal) -> None:
-    """The connection has left nothing behind that only it could use."""
+    """Check that the closed connection has left nothing that only it could use."""
     vhost = node.vhosts["/"]
     check_queues(node)
     assert node.open_connections == 1 and not vhost.volatile and not node.pending
@@ -206,7 +206,7 @@ def run(pieces: list[bytes], after_each: Callable[[SlowJournal], None]) -> None:
         pipe.connection.receive(piece)
         check_queues(node)
         after_each(journal)
-        while pipe.link.asked:  # what waited for the journal goes on
+        while pipe.link.asked:  # replies that waited for the journal
             sent += taken(pipe)
             check_queues(node)
             after_each(journal)
@@ -234,11 +234,11 @@ def at_once(journal: SlowJournal) -> None:
 
 
 def never(journal: SlowJournal) -> None:
-    """Nothing is ever safe."""
+    """Nothing ever becomes durable."""
 
 
 def late(journal: SlowJournal) -> None:
-    """What was done before this is safe."""
+    """Everything up to now becomes durable."""
     journal.commit(journal.sealed)
     journal.seal()
 
@@ -266,7 +266,7 @@ def test_a_damaged_session_hurts_nobody_else(
 
 @given(damaged(), st.integers(1, 200))
 @examples(40)
-def test_nor_does_one_that_is_cut_anywhere(frames: list[bytes], size: int) -> None:
+def test_a_session_that_is_cut_anywhere_hurts_nobody_else(frames: list[bytes], size: int) -> None:
     stream = b"".join(frames)
     run([stream[at : at + size] for at in range(0, len(stream), size)], at_once)
 

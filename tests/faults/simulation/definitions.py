@@ -1,4 +1,4 @@
-"""Definitions that outlive the process once `apply` returns, and a power cut once `sync` does."""
+"""Definitions that survive a killed process once `apply` has returned, and a power cut once `sync` has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Records = dict[tuple[str, ...], Record]
 class MemoryDefinitions:
     def __init__(self) -> None:
         self._records: Records = {}
-        self._since: list[Records] = []  # what they were, from the last sync on
+        self._since: list[Records] = []  # their states since the last sync
 
     def apply(self, changes: list[Change]) -> None:
         self._since.append(dict(self._records))
@@ -41,7 +41,7 @@ class MemoryDefinitions:
         self._since = []
 
     def power_loss(self, random: Random) -> None:
-        """Any of the last transactions are gone, and all that came after them."""
+        """Lose any number of the last transactions."""
         self._records = random.choice([*self._since, self._records])
         self._since = []
 

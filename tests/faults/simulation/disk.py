@@ -1,12 +1,12 @@
-"""A disk that can lose its power.
+"""A simulated disk that can lose power.
 
-A file is 512-byte sectors, each either synced or not. `power_loss` keeps any subset of those that are not: of sectors,
-of sizes, and of names that were created, renamed or removed since the folder was synced. What a file gained in length
-without its sectors is zeros or rubbish. `crash` is a killed process: all that was written stays, synced or not.
+A file consists of 512-byte sectors, each either synced or not. `power_loss` keeps any subset of unsynced changes: of
+sectors, of sizes, and of names that were created, renamed or removed since the folder was synced. If a file grew and
+its new sectors are lost, these are zeros or random. `crash` is a killed process: all that was written is kept, synced
+or not.
 
-Before each call of a file or of the folder, `before` is asked; it may raise an OSError, raise Stopped, or let others
-have their turn. After Stopped every call raises it again, until `crash` or `power_loss` makes the disk of the next
-process.
+`before` is called before each call of a file or of the folder; it may raise an OSError, raise Stopped, or run other
+code. After Stopped every call raises it again, until `crash` or `power_loss` makes the disk of the next process.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ SECTOR = 512
 
 
 class Stopped(BaseException):
-    """The process has ended in the middle of this call."""
+    """The process ends in the middle of this call."""
 
 
 class Inode:
-    """What a file holds: now, and for certain after a power cut."""
+    """The contents of a file: now, and those that are certain after a power cut."""
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.synced = bytearray()
         self.dirty: set[int] = set()  # sectors written since the last sync
-        self.sizes = [0]  # that the file has had since then
+        self.sizes = [0]  # of the file since then
 
     def append(self, data: bytes) -> None:
         if data:
@@ -104,7 +104,7 @@ class SimulatedFile(File):
         except Stopped:
             inode.append(data[: disk.random.randrange(len(data) + 1)])
             raise
-        assert start == len(inode.data), f"{self._name} is written through two files that do not know of each other"
+        assert start == len(inode.data), f"{self._name} is written through two file objects"
         room = disk.free_bytes()
         if len(data) > room:
             inode.append(data[:room])
@@ -127,7 +127,7 @@ class SimulatedFile(File):
         self.size = size
 
     def close(self) -> None:
-        """Whether that fails or not, it is closed, as with Linux."""
+        """Close the file, which also happens if this call fails, as with Linux."""
         assert not self._closed or self._disk.stopped, f"{self._name} is closed twice"
         try:
             self._call("close")
@@ -136,7 +136,7 @@ class SimulatedFile(File):
 
 
 class SimulatedDisk(Disk):
-    """`limit_bytes` is how much all files together may hold; None is without end."""
+    """A simulated disk. `limit_bytes` is the total size that all files may have; None for no limit."""
 
     def __init__(self, random: Random, limit_bytes: int | None = None) -> None:
         self.random = random
@@ -144,7 +144,7 @@ class SimulatedDisk(Disk):
         self.before: Callable[[str, str], None] | None = None
         self.stopped = False
         self._inodes: dict[str, Inode] = {}
-        # By name, what it has meant since the folder was synced; first what it means for certain.
+        # By name, its inodes since the folder was synced, first the certain one.
         self._meant: dict[str, list[Inode | None]] = {}
 
     def call(self, what: str, name: str) -> None:
@@ -157,7 +157,7 @@ class SimulatedDisk(Disk):
                 self.stopped = True
                 raise
             except OSError as error:
-                if what in ("sync", "sync_folder") and error.errno in FULL:  # as a real disk's files say it
+                if what in ("sync", "sync_folder") and error.errno in FULL:  # like the files of a real disk
                     raise OSError(EIO, "not synced", name) from error
                 raise
 
@@ -213,14 +213,14 @@ class SimulatedDisk(Disk):
         return bytes(self._inodes[name].data)
 
     def put(self, name: str, data: bytes) -> None:
-        """Damage: from now on this is, for certain, what the file holds, also where it is open."""
+        """Set the contents of a file, durably, also where it is open."""
         inode = self._inodes.setdefault(name, Inode())
         inode.data, inode.synced = bytearray(data), bytearray(data)
         inode.dirty, inode.sizes = set(), [len(data)]
         self._meant.pop(name, None)
 
     def crash(self) -> SimulatedDisk:
-        """The disk as the next process finds it after this one was killed."""
+        """Return the disk of the next process after this one was killed."""
         other = SimulatedDisk(self.random)
         copies = {id(inode): inode.copy() for inode in self._inodes.values()}
         for meant in self._meant.values():
@@ -230,13 +230,13 @@ class SimulatedDisk(Disk):
         return other
 
     def damage(self, name: str, offset: int) -> None:
-        """Change a byte of a file, as a medium does that grows old."""
+        """Change a byte of a file, as an ageing medium may."""
         inode = self._inodes[name]
         inode.data[offset] ^= 0xFF
         inode.dirty.add(offset // SECTOR)
 
     def power_loss(self, random: Random) -> SimulatedDisk:
-        """The disk as the next process finds it after the power went and came back."""
+        """Return the disk of the next process after a power cut."""
         other = SimulatedDisk(self.random)
         for name in sorted(self._inodes.keys() | self._meant.keys()):
             inode = random.choice(self._meant[name]) if name in self._meant else self._inodes[name]

@@ -1,7 +1,7 @@
-"""Two threads stepped through every order of their calls to the disk, one at a time, each order once.
+"""Two threads run through every order of their calls to the disk, one thread at a time, each order once.
 
-A thread stops before each call and after each `open`; a schedule says which of the two goes on. `orders` runs a
-scenario again and again, each time with the next schedule in depth-first order, until there is none left.
+A thread stops before each call and after each `open`; a schedule says which of the two continues. `orders` runs a
+scenario again and again, each time with the next schedule in depth-first order, until all were tried.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from collections.abc import Callable, Iterator
 from tests.faults.simulation.disk import SimulatedDisk
 from warren.broker.storage.disk import Disk, File
 
-WAIT_S = 60.0  # until a thread that was let go must have stopped again; only a deadlock takes that long
+WAIT_S = 60.0  # until a running thread must have stopped again; only a deadlock takes that long
 
 
 class Stepper:
-    """Runs functions in threads, of which one moves at any time. `choices` are indexes into those that can move."""
+    """Runs functions in threads, one at a time. `choices` are indexes into the threads that can run."""
 
     def __init__(self, choices: list[int]) -> None:
         self.choices = choices
-        self.options: list[int] = []  # how many could have moved, at each step
+        self.options: list[int] = []  # the number of threads that could run, at each step
         self._turns: dict[threading.Thread, threading.Semaphore] = {}
         self._stopped = threading.Semaphore(0)
         self._failures: list[BaseException] = []
 
     def point(self) -> None:
-        """A thread of ours stops here until it is chosen."""
+        """Stop the calling thread here until it is chosen."""
         turn = self._turns.get(threading.current_thread())
         if turn is not None:
             self._stopped.release()
             assert turn.acquire(timeout=WAIT_S), "the schedule has come to a stop"
 
     def run(self, *functions: Callable[[], object]) -> None:
-        """Run all to their ends. Raises what the first that failed has raised."""
+        """Run all functions to their ends. Raises the exception of the first that failed."""
         for function in functions:
             thread = threading.Thread(target=self._thread, args=(function,), daemon=True)
             self._turns[thread] = threading.Semaphore(0)
@@ -64,7 +64,7 @@ class Stepper:
 
 
 class SteppedDisk(Disk):
-    """A simulated disk whose calls are the points at which another thread may go on."""
+    """A simulated disk whose calls are the points at which another thread may continue."""
 
     def __init__(self, disk: SimulatedDisk, stepper: Stepper) -> None:
         self.disk = disk
@@ -96,7 +96,7 @@ class SteppedDisk(Disk):
 
 
 def orders() -> Iterator[Stepper]:
-    """A stepper for each order that there is; which these are follows from the steppers before."""
+    """Yield a stepper for each order. The next order follows from the steppers before."""
     choices: list[int] = []
     while True:
         stepper = Stepper(choices)

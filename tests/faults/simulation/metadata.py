@@ -1,4 +1,4 @@
-"""Metadata that outlives the process once `apply` returns, and a power cut once `sync` does."""
+"""Metadata that survives a killed process once `apply` has returned, and a power cut once `sync` has."""
 
 from random import Random
 
@@ -6,11 +6,11 @@ from warren.broker.core.metadata.records import Change, StoredQueue
 
 
 class MemoryMetadata:
-    """`queues` are the numbers of those that there are."""
+    """The numbers of the queues that exist."""
 
     def __init__(self) -> None:
         self.queues: set[int] = set()
-        self._since: list[set[int]] = []  # what they were, from the last sync on
+        self._since: list[set[int]] = []  # their states since the last sync
 
     def apply(self, changes: list[Change]) -> None:
         self._since.append(set(self.queues))
@@ -25,6 +25,6 @@ class MemoryMetadata:
         self._since = []
 
     def power_loss(self, random: Random) -> None:
-        """Any of the last transactions are gone, and all that came after them."""
+        """Lose any number of the last transactions."""
         self.queues = random.choice([*self._since, self.queues])
         self._since = []

@@ -1,8 +1,8 @@
-"""What a journal has promised: which messages must be there after a restart, which must not, and in what order.
+"""The promises of a journal: messages that must exist after a restart, messages that must not, and their order.
 
-A message is promised to be there once the batch it was appended in is durable, and promised to be gone once the batch
-it was settled in is. In between a restart may find it or not. So it is with the attempts that were counted for it. What
-a restart has found is what there is from then on: a broker has shown it to consumers.
+A message must exist once the batch that appended it is durable, and must not exist once the batch that settled it is.
+Between the two a restart may find it or not. The same holds for counted delivery attempts. What a restart has found is
+certain from then on, as a broker has shown it to consumers.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import MessageState
 
 ALWAYS = 0  # a ticket that is durable from the start
-NEVER = 1 << 62  # one that no batch has
+NEVER = 1 << 62  # a ticket that no batch has
 
 
 class Entry:
-    """One message in one queue. `number` is its content's, `appended` and `settled` are tickets.
+    """A message in one queue. `number` identifies its content; `appended` and `settled` are tickets.
 
-    `with_delivery_count` are tickets, and how many attempts were told then.
+    `attempts_recorded` has (ticket, attempts) of each record of delivery attempts.
     """
 
-    __slots__ = ("number", "appended", "settled", "id", "location", "message", "with_delivery_count")
+    __slots__ = ("number", "appended", "settled", "id", "location", "message", "attempts_recorded")
 
     def __init__(self, number: int, appended: int, id_: int, place: int, message: Message | None) -> None:
         self.number = number
@@ -28,21 +28,21 @@ class Entry:
         self.settled: int | None = None
         self.id = id_
         self.location = place
-        self.message = message  # while it is in memory
-        self.with_delivery_count: list[tuple[int, int]] = []
+        self.message = message  # if it is in memory
+        self.attempts_recorded: list[tuple[int, int]] = []
 
     @property
     def attempts(self) -> int:
-        return self.with_delivery_count[-1][1] if self.with_delivery_count else 0
+        return self.attempts_recorded[-1][1] if self.attempts_recorded else 0
 
     @property
     def page(self) -> tuple[int, int]:
-        """As the journal knows it now: what is in memory is shared by all queues, what was read back is not."""
+        """Its id and location: shared by all queues for messages in memory, its own for those that were read back."""
         return (self.message.id, self.message.location) if self.message is not None else (self.id, self.location)
 
 
 class Queue:
-    """`entries` are all that were ever appended in this life, in order."""
+    """A queue. `entries` are all messages appended in this process, in order."""
 
     __slots__ = ("number", "entries", "declared", "deleted")
 
@@ -61,9 +61,9 @@ Content = tuple[str, str, bytes, int, int, int, bool, int, int, bool]
 
 
 def content(message: Message) -> Content:
-    """All that a message is to a consumer."""
+    """Return all that a consumer sees of a message, and its state."""
     address = message.address
-    life = message.state or MessageState()
+    state = message.state or MessageState()
     return (
         address.exchange,
         address.routing_key,
@@ -72,9 +72,9 @@ def content(message: Message) -> Content:
         message.body_bytes,
         message.largest_frame,
         message.persistent,
-        life.level,
-        life.deadline_ms,
-        life.dead_lettered,
+        state.level,
+        state.deadline_ms,
+        state.dead_lettered,
     )
 
 
@@ -83,17 +83,17 @@ def attempts_of(message: Message) -> int:
 
 
 def check_attempts(entry: Entry, found: int, durable: int) -> None:
-    """Whether it may be found with so many attempts: no fewer than were durable, no more than were told."""
-    least = max([0, *[attempts for ticket, attempts in entry.with_delivery_count if ticket <= durable]])
-    assert least <= found <= entry.attempts, f"message {entry.number}: {found} attempts of {entry.counted}"
+    """Check recovered attempts: no fewer than are durable, no more than were recorded."""
+    least = max([0, *[attempts for ticket, attempts in entry.attempts_recorded if ticket <= durable]])
+    assert least <= found <= entry.attempts, f"message {entry.number}: {found} attempts of {entry.attempts_recorded}"
 
 
 def check(queue: Queue, found: list[int], durable: int) -> None:
-    """Whether these messages, by number, are what may be in the queue after a stop when `durable` was reached."""
+    """Check that these messages, by number, may be in the queue after a stop when `durable` was reached."""
     place = {entry.number: index for index, entry in enumerate(queue.entries)}
     name = f"queue {queue.number}"
     unknown = [number for number in found if number not in place]
-    assert not unknown, f"{name}: messages {unknown} were never there, or were settled before the last restart"
+    assert not unknown, f"{name}: messages {unknown} never existed, or were settled before the last restart"
     assert len(set(found)) == len(found), f"{name}: twice in {found}"
     order = [place[number] for number in found]
     assert order == sorted(order), f"{name}: out of order: {found} of {[entry.number for entry in queue.entries]}"

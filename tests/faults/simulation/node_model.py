@@ -1,4 +1,4 @@
-"""What clients of a simulated node were promised: each message that a queue took, and what became of it."""
+"""The promises to the clients of a simulated node: each message that a queue accepted, and its fate."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from warren.broker.core.messages.ports import Journal
 
 
 class Entry:
-    """One message in one queue, or in that queue's dead letters.
+    """A message in one queue, or in that queue's dead letters.
 
-    `ticket` is the journal's when the message was taken, `settled` that of its end. `moves` says that the journal
-    stores it anew on its way, so that a crash in the middle may leave both copies. A message that is not `certain` may
-    be there or not. `removed` says that a purge or deletion of it is not answered yet.
+    `ticket` is the journal's when the message was accepted, `settled` when it was settled. `moves` messages are stored
+    anew on their way, so that a crash may leave both copies. A message that is not `certain` may exist or not.
+    `removed` messages belong to a purge or deletion that is not answered yet.
     """
 
     __slots__ = (
@@ -27,13 +27,13 @@ class Entry:
         self.moves = moves
         self.due_ms = due_ms
         self.certain = True
-        self.delivered = False  # so often that the next time is a redelivery
-        self.out = False  # with a consumer
+        self.delivered = False  # the next delivery is a redelivery
+        self.out = False  # unacknowledged
         self.settled = 0
         self.removed = False
 
     def survives(self, durable: int, crashed: bool) -> bool:
-        """Whether it may be there after a stop; from then on it is known what is certain."""
+        """Return whether it may exist after a stop, which makes its fate certain."""
         if not self.persistent:
             return False
         if self.settled and self.settled <= durable and not (self.moves and crashed):
@@ -47,16 +47,16 @@ class Entry:
 
 
 class Model:
-    """`entries` by queue and number; dead letters count as in the queue that they were published to."""
+    """The entries by queue and number. Dead letters count as in the queue that they were published to."""
 
     def __init__(self) -> None:
         self.entries: dict[str, dict[int, Entry]] = {}
         self.bodies: list[bytes] = []
-        # What deduplication has taken in this life, by exchange, key and the header's value.
-        # With the time at which it is forgotten.
+        # The deduplication caches of this process, by exchange, key and the header's value.
+        # With the time of expiry.
         self.seen: dict[tuple[str, str, int], tuple[list[Entry], float]] = {}
         self.crashed = False
-        self.refused = False  # the disk has refused a read in this life
+        self.refused = False  # a read has failed in this process
         self._arrivals = 0
 
     def take(self, queue: str, number: int, journal: Journal, persistent: bool, moves: bool, due_ms: int) -> Entry:
@@ -73,12 +73,12 @@ class Model:
             self.entries[queue] = {n: each for n, each in entries.items() if each.survives(durable, self.crashed)}
 
     def deliver(self, queue: str, number: int, body: bytes, redelivered: bool, now_ms: int) -> Entry:
-        """A consumer has got this message."""
+        """Check and record that a consumer has got this message."""
         name = f"message {number} of {queue}"
         entry = self.entries.get(queue, {}).get(number)
-        assert entry is not None, f"{name} was never taken, refused, rolled back, or settled for good"
+        assert entry is not None, f"{name} was never enqueued, was rolled back, or was settled"
         assert body == self.bodies[number], f"{name} has another body"
-        assert now_ms >= entry.due_ms, f"{name} comes too early"
+        assert now_ms >= entry.due_ms, f"{name} is delivered too early"
         if not (entry.moves and self.crashed):
             assert not entry.out and not entry.settled and not entry.removed, f"{name} is delivered twice"
             assert entry.moves or redelivered == entry.delivered, f"{name}: redelivered is {redelivered}"

@@ -1,4 +1,4 @@
-"""The simulated disk loses what it may lose, and only that."""
+"""The simulated disk loses what a real one may lose, and nothing else."""
 
 import errno
 from random import Random
@@ -9,7 +9,7 @@ from tests.faults.simulation.disk import SECTOR, SimulatedDisk, Stopped
 
 
 def outcomes(disk: SimulatedDisk, name: str = "x") -> set[bytes | None]:
-    """What the file may be after a power loss."""
+    """Return the possible contents of the file after a power loss."""
     found: set[bytes | None] = set()
     for seed in range(300):
         after = disk.power_loss(Random(seed))
@@ -18,7 +18,7 @@ def outcomes(disk: SimulatedDisk, name: str = "x") -> set[bytes | None]:
 
 
 def made(*pieces: bytes) -> SimulatedDisk:
-    """A disk with one file, synced with its name."""
+    """Return a disk with one file, synced with its name."""
     disk = SimulatedDisk(Random(1))
     file = disk.open("x", True)
     disk.sync_folder()

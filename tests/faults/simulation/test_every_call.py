@@ -1,4 +1,4 @@
-"""Each call to the disk fails, one in each run, with EIO and with ENOSPC: nothing that was promised is lost."""
+"""Each call to the disk fails, one per run, with EIO and with ENOSPC: no promise is broken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
-from tests.faults.simulation.node_life import NodeLife, World, set_small_sizes
+from tests.faults.simulation.node_process import NodeProcess, World, set_small_sizes
 from tests.faults.simulation.test_interleavings import message
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import FULL
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from warren.broker.storage.metadata_store import Metadata
 
 ERRORS = (errno.EIO, errno.ENOSPC)
-ELSEWHERE = {"salt", "free_bytes"}  # no call of a file; only the committer calls it (tests/unit/runtime)
+ELSEWHERE = {"salt", "free_bytes"}  # not calls of a file; tested in tests/unit/runtime
 METHODS = {
     name for kind in (Disk, File) for name, each in vars(kind).items() if callable(each) and not name.startswith("_")
 } - ELSEWHERE
@@ -44,16 +44,16 @@ class Ended(Exception):
 
 
 def tear(disk: SimulatedDisk) -> None:
-    """The process was killed in the middle of a write."""
+    """Kill the process in the middle of a write."""
     name = max((name for name in disk.names() if name.endswith(".log")), default="")
     if name:
         disk.put(name, disk.content(name) + TORN)
 
 
 class Scene:
-    """Lives of a journal on a disk whose call with this number, from 0 on, fails.
+    """Processes with a journal on a disk whose call number `fails_at`, from 0 on, fails.
 
-    `there` are messages that have to be there, `unsure` the bodies of those that may be.
+    `there` are messages that must exist, `unsure` the bodies of those that may.
     """
 
     def __init__(self, error: int, fails_at: int) -> None:
@@ -83,7 +83,7 @@ class Scene:
             raise OSError(self._error, os.strerror(self._error), name)
 
     def _start(self) -> Journal:
-        """One that fails is repeated."""
+        """Open and recover the journal; repeat it if that fails."""
         while True:
             self.disk = self.disk.crash()
             self.disk.before = self._before
@@ -94,7 +94,7 @@ class Scene:
             except OSError as error:
                 assert error.errno in ERRORS
         read = [each for each in journal.read_all(pages) if each is not None]
-        assert len(read) == len(pages), "one failure, and yet a message is not given"
+        assert len(read) == len(pages), "one failure, and yet a message is unreadable"
         found = [each.body for each in read]
         expected = [each.body for each in self.there]
         assert [body for body in found if body not in self.unsure] == expected, "not what was promised"
@@ -103,7 +103,7 @@ class Scene:
         return journal
 
     def _work(self, journal: Journal) -> None:
-        """Store two messages and settle one: most segments die or are compacted."""
+        """Store two messages and settle one, so that most segments become empty or are compacted."""
         made = [message(b"%03d" % (self.stored + each) + b"x" * 60) for each in range(2)]
         self.stored += 2
         journal.append([1], made)
@@ -125,10 +125,10 @@ class Scene:
         pages = [(each.id, each.location) for each in self.there]
         read = journal.read_all(pages)
         self.there = [each for each in read if each is not None]
-        assert len(self.there) == len(pages), "one failure, and yet a message is not given"
+        assert len(self.there) == len(pages), "one failure, and yet a message is unreadable"
 
     def _try(self, commit: Callable[[], None]) -> None:
-        """As the committer does: again where the disk is full, once at most."""
+        """Commit like the committer, which tries again if the disk is full, here once at most."""
         for _ in range(2):
             try:
                 commit()
@@ -140,7 +140,7 @@ class Scene:
         raise AssertionError("one failure, and yet the second attempt fails as well")
 
     def _tear(self, journal: Journal) -> None:
-        """The process is killed in the middle of a write."""
+        """Kill the process in the middle of a write."""
         self.disk.before = None
         tear(self.disk)
         raise Ended
@@ -171,7 +171,7 @@ def test_a_journal_keeps_its_promises_whichever_call_fails(error: int) -> None:
 
 
 def fail(disk: SimulatedDisk, method: str, number: int, error: int) -> list[str]:
-    """Have the call of this method with this number fail; its file is noted in what is returned."""
+    """Make the call of this method with this number fail; return the list to which its file is added."""
     before, failed, calls = disk.before, [], 0
 
     def count(what: str, name: str) -> None:
@@ -187,8 +187,8 @@ def fail(disk: SimulatedDisk, method: str, number: int, error: int) -> list[str]
     return failed
 
 
-def lives(world: World, method: str, number: int, error: int) -> int:
-    """Lives of a node on one disk; in how many of them, starts included, such a call has failed."""
+def run_processes(world: World, method: str, number: int, error: int) -> int:
+    """Run processes of a node on one disk; return the number of those, starts included, in which such a call failed."""
     hits = 0
     for start in (False, True, False):
         failed = []
@@ -196,29 +196,29 @@ def lives(world: World, method: str, number: int, error: int) -> int:
             world.disk.before = None
             if start:
                 failed = fail(world.disk, method, (number + 1) // 2, error)
-            life = NodeLife(world)
+            process = NodeProcess(world)
         except OSError as raised:
-            assert raised.errno in ERRORS and failed, "a start that nothing kept from succeeding"
+            assert raised.errno in ERRORS and failed, "a start fails without a cause"
             world.disk = world.disk.crash()
-            life = NodeLife(world)
+            process = NodeProcess(world)
         if not start:
             failed = fail(world.disk, method, number, error)
         try:
             for _ in range(STEPS):
-                life.commit() if world.random.random() < 0.5 else life.work()
-            life.receive()
-            life.check_counters()
+                process.commit() if world.random.random() < 0.5 else process.work()
+            process.receive()
+            process.check_counters()
         except OSError as raised:
             assert raised.errno == errno.EIO and failed, "only a disk that has failed ends a node"
         hits += len(failed)
         world.disk = world.disk.power_loss(world.random)
         tear(world.disk)
         world.metadata.power_loss(world.random)
-        world.now_ms = life.clock.now_ms()
-        world.model.restart(life.journal.durable, True)
-        world.vhosts.durable, world.vhosts.synced = life.journal.durable, life.synced
+        world.now_ms = process.clock.now_ms()
+        world.model.restart(process.journal.durable, True)
+        world.vhosts.durable, world.vhosts.synced = process.journal.durable, process.synced
     world.disk.limit_bytes = None
-    NodeLife(world).drain()
+    NodeProcess(world).drain()
     return hits
 
 
@@ -231,7 +231,7 @@ def test_a_node_keeps_its_promises_whichever_call_fails(method: str, error: int)
         world.budget_bytes = 0
         world.segment_bytes = 600
         try:
-            hits += lives(world, method, 1 + seed % (2 if method in SELDOM else 8), error)
+            hits += run_processes(world, method, 1 + seed % (2 if method in SELDOM else 8), error)
         except BaseException as failure:
             lines = "\n".join(world.trace[-40:])
             raise AssertionError(f"{lines}\nseed {seed}: {type(failure).__name__}: {failure}") from failure

@@ -1,4 +1,4 @@
-"""A system without a descriptor to spare, at any call to the disk: the batch is tried again, and nothing is lost."""
+"""A system without a spare descriptor, at any call to the disk: the batch is tried again, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDS = 12
 
 
 class Shortage:
-    """Fails one call of the worker, that with this number from 0 on; `calls` is how many there were."""
+    """Fails call number `fails_at` of the worker, from 0 on. `calls` counts them."""
 
     def __init__(self, disk: SimulatedDisk, fails_at: int, error: int) -> None:
         self.calls = 0
@@ -27,7 +27,7 @@ class Shortage:
         self._error = error
 
     def commit(self, journal: Journal) -> None:
-        """As the committer does: a batch for which there was no descriptor is committed again."""
+        """Commit like the committer, which commits a batch again after a lack of descriptors."""
         batch = journal.seal()
         if batch is None:
             return
@@ -44,7 +44,7 @@ class Shortage:
         journal.committed(batch.number)
 
     def _before(self, what: str, name: str) -> None:
-        if what == "sync":  # of a file that is open; whatever its failure, it is final
+        if what == "sync":  # a sync of an open file; any failure of it is final
             return
         self.calls += 1
         if self.calls - 1 == self._fails_at:
@@ -52,7 +52,7 @@ class Shortage:
 
 
 def work(disk: SimulatedDisk, shortage: Shortage) -> None:
-    """Several segments, of which the first are removed. After each batch the power may go."""
+    """Fill several segments, of which the first are removed. The power may fail after each batch."""
     journal, _ = opened(disk, SEGMENT_BYTES)
     stored: list[Message] = []
     for each in range(ROUNDS):

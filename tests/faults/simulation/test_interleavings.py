@@ -1,4 +1,4 @@
-"""The loop reads while the worker commits: whatever the order of their calls to the disk, nothing is lost."""
+"""The loop reads while the worker commits: nothing is lost in any order of their calls to the disk."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def bodies(journal: Journal, pages: list[tuple[int, int]]) -> list[bytes]:
 
 
 def stopped_with(*stored: bytes, segment_bytes: int = SEGMENT_BYTES) -> SimulatedDisk:
-    """The disk of a killed broker that had stored these in one batch each."""
+    """Return the disk of a killed broker that had stored each of these in a batch of its own."""
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk, segment_bytes)
     for body in stored:
@@ -82,7 +82,7 @@ def test_a_recovered_backlog_is_read_while_the_first_batch_is_committed() -> Non
     assert tried >= 10, "too few orders: the disk was hardly asked"
 
 
-def test_likewise_where_the_first_batch_begins_a_segment() -> None:
+def test_a_recovered_backlog_is_read_while_the_first_batch_begins_a_segment() -> None:
     tried = 0
     for stepper in orders():
         first_read_and_first_commit(stepper, 100, b"one")

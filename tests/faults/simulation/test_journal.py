@@ -1,7 +1,8 @@
-"""Nothing that was durable is lost and nothing that was durably settled comes back, whenever the machine stops.
+"""Durable messages are not lost and durably settled ones do not return, whenever the machine stops.
 
-Each seed is a few lives of a journal, with kills, power cuts, failing and full disks in between, in recoveries too.
-`make sim` runs 10,000 seeds. A failing seed is printed; WARREN_SIM_SEED=n runs that one alone and prints all it did.
+Each seed is a few processes with a journal, with kills, power cuts, failing and full disks in between, in recoveries
+too. `make sim` runs 10,000 seeds. A failing seed is printed; WARREN_SIM_SEED=n runs only that one and prints all its
+steps.
 """
 
 from __future__ import annotations
@@ -14,42 +15,42 @@ from contextlib import contextmanager
 import pytest
 
 from tests.faults.simulation.disk import Stopped
-from tests.faults.simulation.life import Life, World, stop_after
+from tests.faults.simulation.journal_process import JournalProcess, World, stop_after
 from warren.broker.storage import compaction, segment_reader
 
 SEEDS = int(os.environ.get("WARREN_SIM_SEEDS", "300"))
 FIRST = int(os.environ.get("WARREN_SIM_FIRST", "1"))
 ONLY = os.environ.get("WARREN_SIM_SEED")
 BLOCK = 25  # seeds in one test
-TRACE_LINES = 60  # of what happened before a failure
+TRACE_LINES = 60  # before a failure
 
-# How a life ends, and how often.
+# The ends of processes, and their weights.
 ENDS = {"kill": 1, "power": 1, "stopped": 2, "stopped without power": 4, "failing disk": 2, "full disk": 2, "close": 1}
 FAILURES = {"failing disk": errno.EIO, "full disk": errno.ENOSPC}
 
 
 @pytest.fixture(autouse=True)
 def sizes() -> Iterator[None]:
-    """The simulation makes slices small; afterwards they are what they were."""
+    """Restore the slice sizes, which the simulation makes small."""
     before = compaction.SLICE_BYTES, segment_reader.READ_BYTES
     yield
     compaction.SLICE_BYTES, segment_reader.READ_BYTES = before
 
 
 def cut(world: World, power: bool) -> None:
-    """The process is gone; the disk is what the next one finds."""
-    world.trace.append("the power goes" if power else "killed")
+    """End the process; the disk becomes that of the next one."""
+    world.trace.append("power cut" if power else "killed")
     world.disk = world.disk.power_loss(world.random) if power else world.disk.crash()
     if power:
         world.metadata.power_loss(world.random)
 
 
 def interrupted_start(world: World) -> None:
-    """A recovery that does not come to its end, or fails; if it did, nobody has seen it."""
+    """Interrupt a recovery, or make it fail; its result is not used."""
     stop_after(world.disk, world.random.choice((errno.EIO, errno.ENOSPC, None, None, None)))
     world.trace.append("a recovery is interrupted")
     try:
-        Life(world).journal.recover(set(world.metadata.queues))
+        JournalProcess(world).journal.recover(set(world.metadata.queues))
     except Stopped:
         pass
     except OSError as error:
@@ -58,26 +59,26 @@ def interrupted_start(world: World) -> None:
 
 
 def live(world: World, durable: int, end: str) -> int:
-    """One life; what was durable at its end."""
+    """Run one process; return the batch that was durable at its end."""
     random = world.random
-    life = Life(world)
-    life.start(durable)
+    process = JournalProcess(world)
+    process.start(durable)
     failure = FAILURES.get(end)
     try:
         if failure is not None or end.startswith("stopped"):
             stop_after(world.disk, failure)
-        life.run(random.choice((0, 5, 40, 150)))
+        process.run(random.choice((0, 5, 40, 150)))
         if end == "close":
-            life.finish()
+            process.finish()
     except Stopped:
         assert end.startswith("stopped")
     except OSError as error:
         assert error.errno == errno.EIO and failure is not None, "only a failed write or sync ends a node"
-    durable = life.journal.durable
+    durable = process.journal.durable
     power = end in ("power", "stopped without power", "close") or failure is not None and random.random() < 0.5
-    world.trace.append(f"end by {end}, {durable} durable, {life.synced} synced")
+    world.trace.append(f"end by {end}, {durable} durable, {process.synced} synced")
     cut(world, power)
-    life.forget_unsynced(power)
+    process.forget_unsynced(power)
     return durable
 
 
@@ -87,20 +88,20 @@ def simulate(world: World) -> None:
         while world.random.random() < 0.15:
             interrupted_start(world)
         durable = live(world, durable, world.random.choices(list(ENDS), list(ENDS.values()))[0])
-    life = Life(world)
-    life.start(durable)
-    life.finish()
+    process = JournalProcess(world)
+    process.start(durable)
+    process.finish()
     cut(world, True)
-    last = Life(world)
-    last.start(life.journal.durable)
-    # A hole in what was never synced cannot be told from damage: it is reported at each start until its segment goes.
-    news = [line for line in last.journal.report if line not in life.journal.report]
+    last = JournalProcess(world)
+    last.start(process.journal.durable)
+    # A hole in unsynced data looks like damage: it is reported at each start until its segment is removed.
+    news = [line for line in last.journal.report if line not in process.journal.report]
     assert not news, f"after a clean stop: {news}"
 
 
 @contextmanager
-def told(world: World, seed: int) -> Iterator[None]:
-    """A failure comes with its seed and what happened before it."""
+def traced(world: World, seed: int) -> Iterator[None]:
+    """Report a failure with its seed and the steps before it."""
     try:
         yield
     except BaseException as failure:
@@ -112,5 +113,5 @@ def told(world: World, seed: int) -> Iterator[None]:
 def test_stops_at_any_moment(first: int) -> None:
     for seed in range(first, first + 1 if ONLY else min(first + BLOCK, FIRST + SEEDS)):
         world = World(seed)
-        with told(world, seed):
+        with traced(world, seed):
             simulate(world)

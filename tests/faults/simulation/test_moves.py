@@ -1,4 +1,4 @@
-"""A message that goes from one queue to another is in one of them, whatever a power cut keeps of the batch."""
+"""A message that moves from one queue to another is in one of them, whatever a power cut keeps of the batch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from warren.broker.storage.segment import OFFSET_MASK
 if TYPE_CHECKING:
     from warren.broker.storage.metadata_store import Metadata
 
-BODY = b"x" * 2000  # of several sectors, of which any may be kept
+BODY = b"x" * 2000  # several sectors, of which any may be kept
 
 
 def moved(disk: SimulatedDisk) -> Journal:
-    """The journal after a message of queue 1 was moved to queue 2, which is not committed yet."""
+    """Return a journal in which a message of queue 1 was moved to queue 2; the batch is not committed yet."""
     journal, _ = opened(disk)
     first, copy = message(BODY), message(BODY)
     journal.append([1], [first])
@@ -31,7 +31,7 @@ def moved(disk: SimulatedDisk) -> Journal:
 
 
 def stopped_in_move() -> SimulatedDisk:
-    """The disk on which a message of queue 1 was to be moved to queue 2, and nothing of that is synced."""
+    """Return a disk on which a message of queue 1 was being moved to queue 2, and nothing of that is synced."""
     disk = SimulatedDisk(Random(1))
     batch = moved(disk).seal()
     assert batch is not None
@@ -48,7 +48,7 @@ def stopped_in_move() -> SimulatedDisk:
 
 
 def recovered(disk: SimulatedDisk) -> dict[int, int]:
-    """How many messages each queue has."""
+    """Return the number of messages in each queue."""
     found = Journal(disk, cast("Metadata", MemoryMetadata())).recover()
     return {queue: len(pages) for queue, pages in found.items() if len(pages)}
 
@@ -60,7 +60,7 @@ def test_a_power_cut_in_a_move_leaves_the_message_or_its_copy() -> None:
     assert {2: 1} in outcomes and {1: 1} in outcomes, "the disk has kept nothing, or all, each time"
 
 
-def test_a_crash_after_the_write_leaves_the_copy_alone() -> None:
+def test_a_crash_after_the_write_leaves_only_the_copy() -> None:
     assert recovered(stopped_in_move().crash()) == {2: 1}
 
 
@@ -87,5 +87,5 @@ def test_the_message_is_settled_in_one_batch_with_its_copy() -> None:
     disk = SimulatedDisk(Random(1))
     journal = moved(disk)
     commit(journal)
-    assert journal.seal() is None, "nothing is left to say"
+    assert journal.seal() is None, "nothing is left to write"
     assert recovered(disk.crash()) == {2: 1}

@@ -1,7 +1,7 @@
-"""A whole node keeps what it promised, whenever it stops: confirmed messages are there once, refused ones are not.
+"""A whole node keeps its promises, whenever it stops: confirmed messages exist once, rejected ones do not.
 
-Each seed is a few lives of a node with its clients, as those of the journal alone are (test_journal.py).
-A failing seed is printed; WARREN_SIM_SEED=n runs that one alone and prints all it did.
+Each seed is a few processes of a node with its clients, like those of the journal alone (test_journal.py). A failing
+seed is printed; WARREN_SIM_SEED=n runs only that one and prints all its steps.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import errno
 import pytest
 
 from tests.faults.simulation.disk import Stopped
-from tests.faults.simulation.life import stop_after
-from tests.faults.simulation.node_life import NodeLife, SimulatedStore, World, set_small_sizes
+from tests.faults.simulation.journal_process import stop_after
+from tests.faults.simulation.node_process import NodeProcess, SimulatedStore, World, set_small_sizes
 from tests.faults.simulation.test_journal import BLOCK, FAILURES, FIRST, ONLY, SEEDS, TRACE_LINES
 
-NODE_SEEDS = SEEDS // 5  # a life of a node takes as long as many of a journal
+NODE_SEEDS = SEEDS // 5  # a process with a node takes as long as many with a journal
 ENDS = {"kill": 2, "power": 2, "stopped": 3, "failing disk": 2, "full disk": 2, "close": 1}
 
 
@@ -25,7 +25,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def interrupted_start(world: World) -> None:
-    """A recovery that does not come to its end, or fails; if it did, nobody has seen it."""
+    """Interrupt a recovery, or make it fail; its result is not used."""
     world.disk.limit_bytes, world.disk.before = None, None
     stop_after(world.disk, world.random.choice((errno.EIO, errno.ENOSPC, None)))
     world.trace.append("a recovery is interrupted")
@@ -41,30 +41,30 @@ def interrupted_start(world: World) -> None:
 def live(world: World, end: str) -> None:
     random = world.random
     world.disk.limit_bytes, world.disk.before = None, None
-    life = NodeLife(world)
+    process = NodeProcess(world)
     try:
         if end == "stopped" or end in FAILURES:
             stop_after(world.disk, FAILURES.get(end))
         for _ in range(random.choice((5, 30, 90))):
-            life.commit() if random.random() < 0.3 else life.work()
-        life.receive()
-        life.check_counters()
+            process.commit() if random.random() < 0.3 else process.work()
+        process.receive()
+        process.check_counters()
         if end == "close":
-            life.stop()
+            process.stop()
     except Stopped:
         assert end == "stopped"
     except OSError as error:
         assert error.errno == errno.EIO and end in FAILURES
-    durable = life.journal.durable
+    durable = process.journal.durable
     power = end in ("power", "close") or random.random() < 0.5
     world.trace.append(f"end by {end}{' and power cut' if power else ''}, {durable} durable")
     world.disk = world.disk.power_loss(random) if power else world.disk.crash()
     if power:
         world.metadata.power_loss(random)
-    world.now_ms = life.clock.now_ms() + random.choice((0, 100, 5000))
+    world.now_ms = process.clock.now_ms() + random.choice((0, 100, 5000))
     world.model.restart(durable, end != "close")
     world.vhosts.durable = durable
-    world.vhosts.synced = life.synced if power and end != "close" else durable
+    world.vhosts.synced = process.synced if power and end != "close" else durable
 
 
 def simulate(world: World) -> None:
@@ -73,7 +73,7 @@ def simulate(world: World) -> None:
             interrupted_start(world)
         live(world, world.random.choices(list(ENDS), list(ENDS.values()))[0])
     world.disk.limit_bytes, world.disk.before = None, None
-    NodeLife(world).drain()
+    NodeProcess(world).drain()
 
 
 @pytest.mark.parametrize("first", [int(ONLY)] if ONLY else range(FIRST, FIRST + NODE_SEEDS, BLOCK))

@@ -17,9 +17,7 @@ QUEUES = ("one", "two", "three")
 
 
 def frames(exchange: str, key: str, body: bytes = b"body", mandatory: bool = False, fields: object = None) -> bytes:
-    method = codec.method_frame(
-        1, Basic.Publish, {"exchange": exchange, "routing_key": key, "mandatory": mandatory}
-    )
+    method = codec.method_frame(1, Basic.Publish, {"exchange": exchange, "routing_key": key, "mandatory": mandatory})
     return method + codec.header_frame(1, len(body), fields) + codec.body_frames(1, body, 131072)
 
 

@@ -1,4 +1,4 @@
-"""Hashes of passwords, RabbitMQ's and ours."""
+"""Password hashes of RabbitMQ's algorithms and of argon2id."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_what_is_no_hash_of_its_algorithm_is_refused(password_hash: bytes, algor
         check_hash(password_hash, algorithm)
 
 
-def test_no_hash_at_all_and_a_hash_of_ours_are_fine() -> None:
+def test_an_empty_hash_and_an_argon2id_hash_are_accepted() -> None:
     check_hash(b"", SHA256)
     check_hash(NOBODY, ARGON2ID)
 

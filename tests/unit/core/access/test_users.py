@@ -1,4 +1,4 @@
-"""Who is who, and who may do what."""
+"""Users: login, permissions, and notification of observers."""
 
 from functools import partial
 
@@ -15,8 +15,8 @@ from warren.broker.core.metadata.records import Change, Definitions, StoredPermi
 from warren.broker.core.vhost.observer import Observer
 
 
-class Told(Observer):
-    """What the observers of a node are told, in short."""
+class ChangeLog(Observer):
+    """An observer that records changes in short."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[bool, str]] = []
@@ -45,7 +45,7 @@ def users(*names: str, loopback_only: frozenset[str] = frozenset(), hashing: Fak
 
 
 def login(known: Users, name: str, password: bytes, loopback: bool = True) -> User | None:
-    """The answer, which must come at once."""
+    """Log in; the answer must be immediate."""
     answers: list[User | None] = []
     known.authenticate(name, password, loopback, answers.append)
     (answer,) = answers
@@ -116,7 +116,7 @@ def test_the_hash_of_rabbitmq_becomes_argon2id_at_the_first_login() -> None:
     assert (user.hashing_algorithm, user.password_hash) == (ARGON2ID, fake_hash(b"guest's"))
 
 
-def test_a_hash_is_left_alone_where_that_is_wanted_or_it_has_changed_meanwhile() -> None:
+def test_a_hash_is_kept_if_so_configured_or_if_it_has_changed_meanwhile() -> None:
     hashing = FakeHashing()
     as_rabbitmq = Users(frozenset(), hashing, algorithm=SHA256)
     as_rabbitmq.add("guest", hash_password("guest", b"salt"))
@@ -140,7 +140,7 @@ def test_a_plain_password_is_hashed_as_new_ones_are_if_the_rules_allow_it() -> N
         known.hash_password("sml", lambda password_hash, algorithm: None)
 
 
-def test_what_was_stored_is_restored_without_a_word_and_what_cannot_be_is_named() -> None:
+def test_restoring_notifies_no_observer_and_reports_what_cannot_be_restored() -> None:
     node = new_node()
     definitions = Definitions()
     definitions.users.append(StoredUser("u", b"hash", ("b", "a"), "argon2id", {"max-channels": 3}))
@@ -164,16 +164,16 @@ def test_what_was_stored_is_restored_without_a_word_and_what_cannot_be_is_named(
     ]
 
 
-def test_every_change_is_told() -> None:
+def test_observers_are_notified_of_every_change() -> None:
     node = new_node()
-    told = Told()
-    node.observers.add(told)
+    log = ChangeLog()
+    node.observers.add(log)
     known = node.users
     known.add("u", b"", ("administrator", "mine", "mine"))
     known.change_password("u", fake_hash(b"x"), ARGON2ID)
     known.clear_password("u")
     known.set_tags("u", ("monitoring",))
-    assert told.take() == [
+    assert log.take() == [
         (True, f"u {SHA256} administrator,mine"),
         (True, f"u {ARGON2ID} administrator,mine"),
         (True, f"u {ARGON2ID} administrator,mine"),
@@ -187,7 +187,7 @@ def test_every_change_is_told() -> None:
     known.clear_topic_permission("u", "/")
     known.clear_permission("u", "/")
     known.clear_permission("u", "/")
-    assert told.take() == [
+    assert log.take() == [
         (True, "u / c w r"),
         (True, "u / amq.topic w r"),
         (True, "u / other w r"),
@@ -197,7 +197,7 @@ def test_every_change_is_told() -> None:
     ]
 
 
-def test_a_user_goes_with_all_permissions_and_a_vhost_with_those_in_it() -> None:
+def test_deleting_a_user_or_a_vhost_deletes_its_permissions() -> None:
     node = new_node()
     node.add_vhost("other")
     for user in ("u", "v"):
@@ -205,12 +205,12 @@ def test_a_user_goes_with_all_permissions_and_a_vhost_with_those_in_it() -> None
         for vhost in ("/", "other"):
             node.users.set_permission(user, vhost, "c", "w", "r")
             node.users.set_topic_permission(user, vhost, "amq.topic", "w", "r")
-    told = Told()
-    node.observers.add(told)
+    log = ChangeLog()
+    node.observers.add(log)
     node.vhosts["/"].routes |= {"u": {}, "v": {}}
     node.users.delete("u")
     assert node.users.get("u") is None and list(node.vhosts["/"].routes) == ["v"]
-    assert sorted(told.take()) == [
+    assert sorted(log.take()) == [
         (False, "u / amq.topic w r"),
         (False, "u / c w r"),
         (False, "u other amq.topic w r"),
@@ -218,15 +218,15 @@ def test_a_user_goes_with_all_permissions_and_a_vhost_with_those_in_it() -> None
         (False, f"u {SHA256} "),
     ]
     node.users.drop_vhost("other")
-    assert told.take() == [(False, "v other amq.topic w r"), (False, "v other c w r")]
+    assert log.take() == [(False, "v other amq.topic w r"), (False, "v other c w r")]
     assert list(node.users.find("v").permissions) == ["/"]
 
 
 def test_what_is_wrong_is_refused_and_changes_nothing() -> None:
     node = new_node()
     known = node.users
-    told = Told()
-    node.observers.add(told)
+    log = ChangeLog()
+    node.observers.add(log)
     for unknown in (
         lambda: known.delete("nobody"),
         lambda: known.change_password("nobody", b""),
@@ -252,14 +252,14 @@ def test_what_is_wrong_is_refused_and_changes_nothing() -> None:
         lambda: known.set_permission("guest", "/", ".*", "(", ".*"),
         lambda: known.set_topic_permission("guest", "/", "amq.topic", "", "["),
         lambda: known.set_topic_permission("guest", "/", "x" * 256, "", ""),
-        lambda: known.set_topic_permission("guest", "/", "\ud800", "", ""),  # half a character, which JSON can name
+        lambda: known.set_topic_permission("guest", "/", "\ud800", "", ""),  # a lone surrogate, which JSON can have
         lambda: known.set_topic_permission("guest", "/", "x", "\ud800", ""),
         lambda: known.set_permission("guest", "/", "", "", "\ud800"),
         lambda: known.set_tags("guest", ["\ud800"]),
     ):
         with pytest.raises(Invalid):
             invalid()
-    assert not told.changes and [user.name for user in known.all()] == ["guest"]
+    assert not log.changes and [user.name for user in known.all()] == ["guest"]
     assert known.find("guest").permissions["/"].write == ".*" and not known.find("guest").topic_permissions
 
 

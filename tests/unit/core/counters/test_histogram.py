@@ -1,4 +1,4 @@
-"""Latencies: which class a duration falls in."""
+"""Histograms of latencies: the class of a duration."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_a_duration_counts_below_the_first_bound_that_it_does_not_reach(index: i
     assert latencies.counts[index + 1] == 1
 
 
-def test_what_takes_longer_than_all_bounds_and_what_a_clock_takes_back_is_counted_too() -> None:
+def test_durations_beyond_all_bounds_and_negative_ones_are_counted() -> None:
     latencies = LatencyHistogram()
     latencies.count(3600.0)
     latencies.count(0.0)

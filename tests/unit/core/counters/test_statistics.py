@@ -9,7 +9,7 @@ from warren.broker.core.counters.statistics import (
 from warren.broker.core.metadata.queue_types import CLASSIC, QUORUM
 
 
-def test_what_goes_out_either_way_is_deliver_get() -> None:
+def test_deliver_get_counts_deliveries_and_gets() -> None:
     delivering = DeliveryCounters()
     delivering.delivered(1, no_ack=False, redelivered=True)
     delivering.delivered(10, no_ack=True, redelivered=False)

@@ -1,4 +1,4 @@
-"""What is exported: RabbitMQ's keys, and nothing that another broker could not have."""
+"""Export of definitions: RabbitMQ's keys, and only objects that another broker can have."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ def test_operator_policies_and_limits_are_among_the_parameters_and_policies_are_
     assert section(node, "policies") == WHOLE["policies"]
 
 
-def test_what_is_this_brokers_own_is_no_definition(node: Node) -> None:
+def test_parameters_specific_to_this_broker_are_not_exported(node: Node) -> None:
     node.parameters.set_global(CLUSTER_ID, "x")
     node.parameters.set_global(IMPORTED_HASH, "y")
     assert names(node, "global_parameters") == ["cluster_name", "mqtt_port"]
@@ -118,7 +118,7 @@ def test_internal_exchanges_of_users_are_exported(node: Node) -> None:
     assert names(node, "exchanges") == ["h", "inside", "t"]
 
 
-def test_what_is_not_durable_is_exported_too(node: Node) -> None:
+def test_transient_objects_are_exported(node: Node) -> None:
     node.vhosts["v"].declare_queue("fleeting", auto_delete=True)
     assert section(node, "queues")[0] == {
         "vhost": "v",
@@ -147,7 +147,7 @@ def test_one_vhost_is_exported_without_its_name_and_without_users(node: Node) ->
         assert section(node, name, "v") == [{key: item[key] for key in item if key != "vhost"} for item in whole]
 
 
-def test_a_vhost_that_there_is_not_has_no_definitions(node: Node) -> None:
+def test_an_unknown_vhost_has_no_definitions(node: Node) -> None:
     with pytest.raises(Unknown) as raised:
         export_definitions(node, "x")
     assert raised.value.text == 'Virtual host "x" does not exist'

@@ -1,4 +1,4 @@
-"""Definitions in files and folders of files."""
+"""Definitions in files and folders."""
 
 import json
 from pathlib import Path
@@ -36,13 +36,13 @@ def test_a_file_is_loaded(node: Node, tmp_path: Path) -> None:
     assert "q" in node.vhosts["v"].queues
 
 
-def test_a_byte_order_mark_is_no_matter(node: Node, tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_accepted(node: Node, tmp_path: Path) -> None:
     file = tmp_path / "all.json"
     file.write_bytes(b"\xef\xbb\xbf" + json.dumps(WHOLE).encode())
     assert load(node, file) == []
 
 
-def test_of_a_folder_each_json_is_loaded_by_name(node: Node, tmp_path: Path) -> None:
+def test_the_json_files_of_a_folder_are_loaded_by_name(node: Node, tmp_path: Path) -> None:
     write(tmp_path / "20-queues.json", QUEUE)
     write(tmp_path / "10-vhosts.json", VHOST)
     (tmp_path / "readme.txt").write_text("no JSON")
@@ -54,7 +54,7 @@ def test_an_empty_folder_is_fine(node: Node, tmp_path: Path) -> None:
     assert load(node, tmp_path) == []
 
 
-def test_what_is_left_out_is_said(node: Node, tmp_path: Path) -> None:
+def test_skipped_entries_are_reported(node: Node, tmp_path: Path) -> None:
     queue = {"vhost": "v", "name": "amq.gen"}
     lines = load(node, write(tmp_path / "all.json", VHOST | {"queues": [queue]}))
     assert lines == ["queue 'amq.gen' in vhost 'v' is left out: its name is reserved"]
@@ -79,11 +79,11 @@ def test_what_is_no_json_is_refused(node: Node, tmp_path: Path, text: bytes) -> 
     assert refusal(node, file).startswith(f"{file}: failed to parse JSON: ")
 
 
-def test_names_that_are_no_utf_8_come_back() -> None:
+def test_names_that_are_not_utf_8_survive() -> None:
     assert parse_json(json.dumps({"name": "a\udcff"}).encode()) == {"name": "a\udcff"}
 
 
-def test_what_has_not_changed_is_skipped_where_that_is_wanted(node: Node, tmp_path: Path) -> None:
+def test_unchanged_files_are_skipped_if_so_configured(node: Node, tmp_path: Path) -> None:
     file = write(tmp_path / "all.json", VHOST)
     assert load(node, file, True) == []
     node.delete_vhost("v")

@@ -25,7 +25,7 @@ def test_a_plan_does_one_item_at_each_step() -> None:
     assert len(list(plan.carry_out())) == 6
 
 
-def test_what_was_deleted_meanwhile_fails_alone_and_is_named() -> None:
+def test_only_entries_of_deleted_objects_fail_and_are_reported() -> None:
     node = new_node()
     plan = DefinitionsImport(node, DOCUMENT)
     list(plan.check())
@@ -39,7 +39,7 @@ def test_what_was_deleted_meanwhile_fails_alone_and_is_named() -> None:
         plan.check_failures()
 
 
-def test_what_was_declared_meanwhile_stays_as_it_is() -> None:
+def test_objects_declared_meanwhile_stay_as_they_are() -> None:
     node = new_node()
     node.add_vhost("v")
     plan = DefinitionsImport(node, DOCUMENT | {"exchanges": [{"vhost": "v", "name": "x", "type": "fanout"}]})
@@ -51,7 +51,7 @@ def test_what_was_declared_meanwhile_stays_as_it_is() -> None:
     assert not node.vhosts["v"].queues["a"].durable and node.vhosts["v"].exchanges["x"].type_name == "direct"
 
 
-def test_an_export_is_of_the_moment_when_it_was_asked_for() -> None:
+def test_an_export_is_of_the_moment_when_it_began() -> None:
     node = new_node()
     import_definitions(node, DOCUMENT)
     node.users.add("alice", b"", ())

@@ -1,4 +1,4 @@
-"""A document of which anything is wrong changes nothing, and the error says what and where."""
+"""A document with any error changes nothing, and the error names the entry."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from warren.broker.core.definitions.exporter import export_definitions
 from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.node.node import Node
 
-REFUSED: list[tuple[str, dict[str, Any], str]] = [  # section, an item behind good ones, what is said of it
+REFUSED: list[tuple[str, dict[str, Any], str]] = [  # section, an entry after valid ones, the error
     ("users", {"name": "u", "password_hash": "a"}, 'invalid password hash: not base64 (user: "u")'),
     (
         "users",
@@ -165,14 +165,14 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [  # section, an item behind go
 
 
 def with_item(section: str, item: object) -> dict[str, Any]:
-    """All of a document, and this behind the good items."""
+    """Return a whole document, with this entry after the valid ones."""
     document = whole()
     document[section].append(item)
     return document
 
 
 def refusal(node: Node, document: object, vhost: str | None = None) -> str:
-    """What is said of it; nobody is told of any change, and there is none."""
+    """Return the error; nothing has changed and no observer was notified."""
     watcher = RecordingObserver()
     node.observers.add(watcher)
     before = export_definitions(node)
@@ -183,7 +183,7 @@ def refusal(node: Node, document: object, vhost: str | None = None) -> str:
 
 
 @pytest.mark.parametrize(("section", "item", "text"), REFUSED, ids=[f"{line[0]}-{n}" for n, line in enumerate(REFUSED)])
-def test_one_wrong_item_keeps_back_the_whole_document(section: str, item: dict[str, Any], text: str) -> None:
+def test_one_invalid_entry_refuses_the_whole_document(section: str, item: dict[str, Any], text: str) -> None:
     assert refusal(new_node(), with_item(section, item)) == text
 
 
@@ -202,13 +202,13 @@ def test_what_is_no_document_is_refused(document: object, text: str) -> None:
     assert refusal(new_node(), document) == text
 
 
-def test_there_is_no_import_into_a_vhost_that_there_is_not() -> None:
+def test_an_import_into_an_unknown_vhost_is_refused() -> None:
     with pytest.raises(Unknown) as raised:
         import_definitions(new_node(), {}, "x")
     assert raised.value.text == 'Virtual host "x" does not exist'
 
 
-def test_queues_beyond_the_limit_of_their_vhost_keep_back_a_document_that_sets_no_other() -> None:
+def test_a_document_with_more_queues_than_its_vhost_may_have_is_refused_unless_it_sets_the_limit() -> None:
     node = new_node()
     import_definitions(node, whole())
     document = {"queues": [{"vhost": "v", "name": f"n{number}"} for number in range(9)]}
@@ -227,7 +227,7 @@ def test_limits_of_the_node_count_what_the_document_adds() -> None:
     assert refusal(node, whole()) == "cannot create vhost 'v': vhost limit of 1 is reached (vhost: \"v\")"
     node.limits.vhosts, node.limits.queues = None, 1
     assert refusal(node, whole()).startswith("cannot declare queue 'quorum': queue limit in cluster (1) is reached")
-    node.limits.queues, node.limits.exchanges = 2, 16  # 7 in each virtual host, and that for events
+    node.limits.queues, node.limits.exchanges = 2, 16  # 7 in each virtual host, and the event exchange
     assert refusal(node, whole()).startswith("cannot declare exchange 'h' in vhost 'v': exchange limit of 16")
     node.limits.exchanges, node.parameters.limits["federation-upstream"] = 17, 1
     more = {"vhost": "v", "component": "federation-upstream", "name": "up2", "value": {"uri": "amqp://c"}}

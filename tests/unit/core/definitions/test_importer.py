@@ -1,4 +1,4 @@
-"""What an import makes of a document: defaults, what is left alone, what is put in the place of what is there."""
+"""Import of definitions: defaults, objects that are left alone, and objects that are replaced."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ MD5 = "rabbit_password_hashing_md5"
 
 @pytest.fixture
 def node() -> Node:
-    """With a virtual host `v`, and a user `alice`."""
+    """A node with a virtual host `v` and a user `alice`."""
     made = new_node()
     made.add_vhost("v")
     made.users.add("alice")
@@ -31,7 +31,7 @@ def item(**fields: Any) -> dict[str, Any]:
     return {"vhost": "v", **fields}
 
 
-def test_all_of_a_document_is_there_afterwards() -> None:
+def test_a_whole_document_is_imported() -> None:
     node = new_node()
     assert import_definitions(node, WHOLE) == []
     vhost = node.vhosts["v"]
@@ -55,12 +55,12 @@ def test_every_section_is_optional(node: Node) -> None:
     assert export_definitions(node) == before
 
 
-def test_observers_are_told_of_what_is_new_and_of_no_parameter_or_user_that_is_the_same() -> None:
+def test_observers_are_notified_of_new_objects_but_not_of_unchanged_users_and_parameters() -> None:
     node, watcher = new_node(), RecordingObserver()
     node.observers.add(watcher)
     import_definitions(node, WHOLE)
-    told = watcher.take_changes()
-    assert {"+user alice", "+vhost v", "+permission v alice", "+parameter v policy ttl"} <= set(told)
+    notifications = watcher.take_changes()
+    assert {"+user alice", "+vhost v", "+permission v alice", "+parameter v policy ttl"} <= set(notifications)
     import_definitions(node, WHOLE)
     assert {line.split()[0] for line in watcher.take_changes()} == {"+vhost", "+permission", "+topicpermission"}
 
@@ -68,14 +68,14 @@ def test_observers_are_told_of_what_is_new_and_of_no_parameter_or_user_that_is_t
 # Exchanges and queues
 
 
-def test_what_is_not_said_of_an_exchange_or_a_queue_is_what_rabbitmq_takes_it_for(node: Node) -> None:
+def test_missing_fields_of_exchanges_and_queues_have_the_defaults_of_rabbitmq(node: Node) -> None:
     import_definitions(node, {"exchanges": [item(name="x", type="fanout")], "queues": [item(name="q")]})
     exchange, queue = node.vhosts["v"].exchange("x"), node.vhosts["v"].queue("q")
     assert (exchange.durable, exchange.auto_delete, exchange.internal) == (True, False, False)
     assert (queue.durable, queue.auto_delete, queue.settings.type, queue.number) == (True, False, "classic", 1)
 
 
-def test_exchanges_and_queues_that_are_there_are_left_as_they_are(node: Node) -> None:
+def test_existing_exchanges_and_queues_stay_as_they_are(node: Node) -> None:
     vhost = node.vhosts["v"]
     exchange = vhost.declare_exchange("x", "topic")
     queue = vhost.declare_queue("q")
@@ -92,7 +92,7 @@ def test_exchanges_and_queues_that_are_there_are_left_as_they_are(node: Node) ->
     assert len(queue.incoming) == 1
 
 
-def test_of_what_a_document_has_twice_the_first_is_made(node: Node) -> None:
+def test_the_first_of_two_entries_with_the_same_name_is_imported(node: Node) -> None:
     twice = [item(name="q", arguments={"n": number}) for number in (1, 2)]
     binding = item(source="amq.topic", destination="q", destination_type="queue", routing_key="k")
     import_definitions(node, {"queues": twice, "bindings": [binding, binding]})
@@ -100,7 +100,7 @@ def test_of_what_a_document_has_twice_the_first_is_made(node: Node) -> None:
     assert queue.arguments.integer("n") == 1 and len(queue.incoming) == 1
 
 
-def test_what_every_broker_names_by_itself_is_left_out_with_a_word_about_it(node: Node) -> None:
+def test_reserved_names_are_skipped_with_a_warning(node: Node) -> None:
     document = {
         "exchanges": [
             item(name="amq.direct", type="direct"),
@@ -157,8 +157,8 @@ def test_tags_are_a_list_or_a_text_with_commas(node: Node, tags: object) -> None
     assert node.users.find("alice").tags == ("management", "own")
 
 
-def test_a_user_without_password_and_hash_is_one_whom_no_password_lets_in_as_in_rabbitmq(node: Node) -> None:
-    """RabbitMQ 4.0.5 takes the password away from a user who was there; an export has the hash of each."""
+def test_a_user_without_password_and_hash_cannot_log_in_as_in_rabbitmq(node: Node) -> None:
+    """RabbitMQ 4.0.5 clears the password of an existing user; exports have the hash of each."""
     made = hash_password("secret", b"salt").decode()
     import_definitions(node, {"users": [{"name": "bob", "password_hash": made, "tags": "administrator"}]})
     import_definitions(node, {"users": [{"name": "bob", "tags": "management"}, {"name": "eve", "tags": ""}]})
@@ -184,7 +184,9 @@ def test_a_user_with_both_password_and_hash_is_refused(node: Node, hash_: str) -
         ({"rabbit_version": "unknown"}, SHA256),
     ],
 )
-def test_a_hash_without_an_algorithm_is_what_that_version_made(node: Node, version: Any, algorithm: str) -> None:
+def test_a_hash_without_an_algorithm_has_the_default_of_the_exporting_version(
+    node: Node, version: Any, algorithm: str
+) -> None:
     made = hash_password("secret", b"salt", algorithm).decode()
     import_definitions(node, {**version, "users": [{"name": "bob", "password_hash": made, "tags": ""}]})
     assert node.users.find("bob").hashing_algorithm == algorithm
@@ -199,7 +201,7 @@ def test_lavinmqs_names_of_algorithms_become_rabbitmqs(node: Node, short: str) -
     assert (node.users.find("bob").hashing_algorithm, node.users.find("bob").password_hash) == (full, made)
 
 
-def test_our_own_hashes_come_back(node: Node) -> None:
+def test_argon2id_hashes_survive_export_and_import(node: Node) -> None:
     made = b"$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHRzYWx0$" + b"A" * 20
     node.users.put(node.users.add("bob", made, hashing_algorithm=ARGON2ID).stored())
     other = new_node()
@@ -213,7 +215,7 @@ def test_a_password_in_plain_text_is_hashed(node: Node) -> None:
     assert verify_password(bob.password_hash, b"plain", bob.hashing_algorithm)
 
 
-def test_a_user_that_is_there_becomes_what_the_document_says_and_keeps_permissions(node: Node) -> None:
+def test_an_existing_user_is_replaced_and_keeps_permissions(node: Node) -> None:
     alice = node.users.find("alice")
     node.users.set_permission("alice", "v", "a", "b", "c")
     node.limits.set_user("alice", {"max-channels": 3})
@@ -227,7 +229,7 @@ def test_a_user_that_is_there_becomes_what_the_document_says_and_keeps_permissio
     assert alice.permissions["v"].write == "b"
 
 
-def test_permissions_and_parameters_are_put_in_the_place_of_what_is_there(node: Node) -> None:
+def test_permissions_and_parameters_are_replaced(node: Node) -> None:
     node.users.set_permission("alice", "v", "a", "b", "c")
     node.policies.set("v", "p", "^q", {"max-length": 1})
     import_definitions(
@@ -246,7 +248,7 @@ def test_permissions_and_parameters_are_put_in_the_place_of_what_is_there(node: 
 # Virtual hosts
 
 
-def test_a_vhost_that_is_there_is_changed_in_what_is_said_of_it(node: Node) -> None:
+def test_only_the_given_metadata_of_an_existing_vhost_is_changed(node: Node) -> None:
     node.update_vhost("v", "old", ("a",), "quorum", True)
     import_definitions(node, {"vhosts": [{"name": "v"}]})
     kept = node.vhosts["v"].metadata

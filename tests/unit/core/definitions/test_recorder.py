@@ -1,4 +1,4 @@
-"""Which part of the topology is recorded, and that a restart makes just that again."""
+"""Recording of the durable topology and its restoring at a restart."""
 
 import json
 from pathlib import Path
@@ -38,8 +38,8 @@ from warren.broker.storage.metadata_store import Metadata
 HEADERS = Table.of({"x-match": "any", "colour": "red"})
 
 
-class Noting(MemoryJournal):
-    """Keeps what changed, as it was told."""
+class RecordingJournal(MemoryJournal):
+    """A journal that keeps changes in the order in which they were recorded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,14 +48,14 @@ class Noting(MemoryJournal):
     def change(self, change: Change) -> None:
         self.changes.append(change)
 
-    def told(self) -> list[tuple[object, ...]]:
-        """What has been told since the last time."""
+    def take(self) -> list[tuple[object, ...]]:
+        """Return the changes since the last call."""
         changes, self.changes = self.changes, []
         return [("+" if change.put else "-", *shown(change.record)) for change in changes]
 
 
 class Presence(FanoutExchange):
-    """Says who came, and refuses one."""
+    """An exchange type that publishes new bindings, and refuses one of them."""
 
     __slots__ = ()
 
@@ -65,13 +65,13 @@ class Presence(FanoutExchange):
 
 
 def shown(record: Record) -> tuple[object, ...]:
-    """Kind and names, as in `exchange, /, e`."""
+    """Return kind and names, as in `exchange, /, e`."""
     names = [value for value in (getattr(record, slot) for slot in record.__slots__) if isinstance(value, (str, int))]
     return (type(record).__name__.removeprefix("Stored").lower(), *names)
 
 
-def empty_node() -> tuple[Node, Noting]:
-    journal = Noting()
+def empty_node() -> tuple[Node, RecordingJournal]:
+    journal = RecordingJournal()
     return Node("n", "n", FakeClock(), journal, Users(frozenset())), journal
 
 
@@ -89,8 +89,8 @@ def vhost(node: Node) -> VHost:
 
 
 @pytest.fixture
-def journal(node: Node) -> Noting:
-    assert isinstance(node.journal, Noting)
+def journal(node: Node) -> RecordingJournal:
+    assert isinstance(node.journal, RecordingJournal)
     return node.journal
 
 
@@ -109,7 +109,7 @@ def bind(vhost: VHost, source: str, queue: str, key: str = "", arguments: Table 
 # Recording
 
 
-def test_durable_things_are_recorded_once_and_others_never(vhost: VHost, journal: Noting) -> None:
+def test_durable_objects_are_recorded_once_and_others_never(vhost: VHost, journal: RecordingJournal) -> None:
     for _ in range(2):
         exchange(vhost, "e")
         exchange(vhost, "passing", durable=False)
@@ -117,7 +117,7 @@ def test_durable_things_are_recorded_once_and_others_never(vhost: VHost, journal
         declare(vhost, "passing", durable=False)
         bind(vhost, "e", "q", "k")
     declare(vhost, "mine", exclusive=True)
-    assert journal.told() == [
+    assert journal.take() == [
         ("+", "exchange", "/", "e", "fanout", True, False, False, 0),
         ("+", "queue", "/", "q", 1, False),
         ("+", "binding", "/", "e", "queue", "q", "k"),
@@ -129,33 +129,33 @@ def test_durable_things_are_recorded_once_and_others_never(vhost: VHost, journal
     vhost.delete_exchange("e")
     vhost.delete_exchange("passing")
     vhost.delete_exchange("missing")
-    assert journal.told() == [
+    assert journal.take() == [
         ("-", "binding", "/", "e", "queue", "q", "k"),
         ("-", "queue", "/", "q", 1, False),
         ("-", "exchange", "/", "e", "fanout", True, False, False, 0),
     ]
 
 
-def test_a_binding_is_durable_where_both_its_ends_are(vhost: VHost, journal: Noting) -> None:
+def test_a_binding_is_durable_where_both_its_ends_are(vhost: VHost, journal: RecordingJournal) -> None:
     declare(vhost, "kept")
     declare(vhost, "passing", durable=False)
     declare(vhost, "mine", exclusive=True)
     exchange(vhost, "kept")
     exchange(vhost, "passing", durable=False)
-    journal.told()
+    journal.take()
     for source in ("kept", "passing", "amq.topic"):
         for queue in ("kept", "passing", "mine"):
             bind(vhost, source, queue)
         for destination in ("kept", "passing", "amq.fanout"):
             vhost.bind(source, vhost.exchanges[destination], "", Table.EMPTY)
-    assert journal.told() == [
+    assert journal.take() == [
         ("+", "binding", "/", source, kind, destination, "")
         for source in ("kept", "amq.topic")
         for kind, destination in (("queue", "kept"), ("exchange", "kept"), ("exchange", "amq.fanout"))
     ]
 
 
-def test_the_end_of_a_queue_or_exchange_is_that_of_its_bindings(vhost: VHost, journal: Noting) -> None:
+def test_deleting_a_queue_or_exchange_deletes_its_bindings(vhost: VHost, journal: RecordingJournal) -> None:
     for name in ("q", "other"):
         declare(vhost, name)
     exchange(vhost, "auto", auto_delete=True)
@@ -164,16 +164,16 @@ def test_the_end_of_a_queue_or_exchange_is_that_of_its_bindings(vhost: VHost, jo
     bind(vhost, "e", "q", "b")
     bind(vhost, "e", "other", "c")
     vhost.bind("amq.topic", vhost.exchanges["e"], "d", Table.EMPTY)
-    journal.told()
+    journal.take()
     vhost.delete_queue(vhost.queues["q"])
-    assert journal.told() == [
+    assert journal.take() == [
         ("-", "binding", "/", "auto", "queue", "q", "a"),
         ("-", "binding", "/", "e", "queue", "q", "b"),
         ("-", "exchange", "/", "auto", "fanout", True, True, False, 0),
         ("-", "queue", "/", "q", 1, False),
     ]
     vhost.delete_exchange("e")
-    assert journal.told() == [
+    assert journal.take() == [
         ("-", "binding", "/", "e", "queue", "other", "c"),
         ("-", "binding", "/", "amq.topic", "exchange", "e", "d"),
         ("-", "exchange", "/", "e", "fanout", True, False, False, 0),
@@ -187,7 +187,7 @@ Topology = set[tuple[object, ...]]
 
 
 def topology(node: Node, durable_only: bool) -> Topology:
-    """All there is but the predeclared exchanges."""
+    """Return all objects, except for predeclared exchanges."""
     found: Topology = set()
     predeclared = {EVENT, *(name for name, _, _ in PREDECLARED)}
     for vhost in node.vhosts.values():
@@ -208,7 +208,7 @@ def topology(node: Node, durable_only: bool) -> Topology:
 
 
 class Deeds:
-    """Random changes of a topology, durable and not."""
+    """Random changes of a topology, durable and transient."""
 
     def __init__(self, node: Node, random: Random) -> None:
         self.node = node
@@ -251,7 +251,7 @@ class Deeds:
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_what_is_durable_is_there_after_each_restart_and_nothing_else_is(seed: int, tmp_path: Path) -> None:
+def test_durable_objects_exist_after_each_restart_and_no_others(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
     metadata = Metadata(tmp_path / "meta.sqlite", False)
     metadata.apply(first_definitions("/", [StoredUser("guest", b"hash", ("administrator", "a"))]).changes())
@@ -261,7 +261,7 @@ def test_what_is_durable_is_there_after_each_restart_and_nothing_else_is(seed: i
     for _ in range(3):
         node, journal = empty_node()
         restored = restore(node, metadata.load())
-        assert not restored.lost and not restored.orphans and not journal.told()
+        assert not restored.lost and not restored.orphans and not journal.take()
         assert topology(node, False) == expected
         assert {queue.number for queue in restored.queues} == {part[2] for part in expected if len(part) == 6}
         assert list(node.vhosts) == ["/", "other\udcff"] and node.numbering.next == highest
@@ -291,7 +291,7 @@ def test_a_restored_binding_routes_and_a_restored_user_may_do_what_was_allowed()
 
 
 def broken() -> Definitions:
-    """Something of each kind that cannot be restored, and something that can."""
+    """Return definitions of each kind that cannot be restored, and some that can."""
     definitions = first_definitions("/", [StoredUser("guest", b"hash", ())])
     definitions.permissions += [
         StoredPermission("nobody", "/", "", "", ""),
@@ -308,12 +308,12 @@ def broken() -> Definitions:
     return definitions
 
 
-def restored_broken() -> tuple[Node, Noting, Restored]:
+def restored_broken() -> tuple[Node, RecordingJournal, Restored]:
     node, journal = empty_node()
     return node, journal, restore(node, broken())
 
 
-def test_what_cannot_be_restored_is_told_and_keeps_back_nothing_else() -> None:
+def test_definitions_that_cannot_be_restored_are_reported_and_all_others_restored() -> None:
     node, journal, restored = restored_broken()
     vhost = node.vhosts["/"]
     assert [loss.text.partition(":")[0] for loss in restored.lost] == [
@@ -330,11 +330,11 @@ def test_what_cannot_be_restored_is_told_and_keeps_back_nothing_else() -> None:
     assert list(vhost.queues) == ["kept"] and vhost.queues["kept"].number == 3
     assert [queue.name for queue in restored.queues] == ["kept"]
     assert len(vhost.queues["kept"].incoming) == 2 and "kept" in vhost.exchanges
-    assert not journal.told(), "what is lost now may be found at another start"
+    assert not journal.take(), "a lost definition may be restorable at another start"
 
 
 def operator_policy(pattern: str) -> Definitions:
-    """An operator policy as it was stored, and a queue for which it holds."""
+    """Return a stored operator policy, and a queue to which it applies."""
     definitions = first_definitions("/", [StoredUser("guest", b"hash", ())])
     value = {"pattern": pattern, "definition": {"max-length": 5}, "priority": 0, "apply-to": "queues"}
     definitions.parameters.append(StoredParameter("/", OPERATOR_POLICY, "short", json.dumps(value)))
@@ -343,7 +343,7 @@ def operator_policy(pattern: str) -> Definitions:
 
 
 @pytest.mark.parametrize("pattern", ["(?x) ^tenant\\. # of tenants", "^tenant(?#of tenants)\\.", "(?a)^tenant\\.+"])
-def test_a_limit_holds_whose_pattern_an_earlier_version_took_and_this_one_refuses(pattern: str) -> None:
+def test_a_stored_operator_policy_applies_although_its_pattern_is_not_accepted_any_more(pattern: str) -> None:
     node, _ = empty_node()
     assert not restore(node, operator_policy(pattern)).lost
     vhost = node.vhosts["/"]
@@ -356,7 +356,7 @@ def test_a_limit_holds_whose_pattern_an_earlier_version_took_and_this_one_refuse
     assert vhost.queues["tenant.q"].settings.max_length == 6
 
 
-def test_what_could_not_be_restored_is_named_until_it_is_there_again() -> None:
+def test_losses_are_reported_until_the_object_exists_again() -> None:
     node, _ = empty_node()
     restore(node, operator_policy("(?x)(?:(?:(?:ab){200}) {200}) {200}"))
     (line,) = node.not_restored()
@@ -370,16 +370,16 @@ def test_what_could_not_be_restored_is_named_until_it_is_there_again() -> None:
     declare(vhost, "new")
 
 
-def test_a_vhost_made_anew_knows_nothing_of_policies_of_the_one_before() -> None:
+def test_a_recreated_vhost_has_no_lost_policies() -> None:
     node, _ = empty_node()
     restore(node, operator_policy("(?x)(?:(?:(?:ab){200}) {200}) {200}"))
     node.delete_vhost("/")
     declare(node.add_vhost("/"), "new")
 
 
-def test_each_kind_of_loss_ends_when_it_is_made_anew() -> None:
+def test_each_kind_of_loss_ends_when_the_object_is_created_again() -> None:
     node, _, restored = restored_broken()
-    assert len(restored.lost) == 8 and len(node.not_restored()) == 5, "three are of a user and a vhost that are gone"
+    assert len(restored.lost) == 8 and len(node.not_restored()) == 5, "three need a deleted user or vhost"
     vhost = node.vhosts["/"]
     exchange(vhost, "lost")
     declare(vhost, "bad")
@@ -387,13 +387,13 @@ def test_each_kind_of_loss_ends_when_it_is_made_anew() -> None:
     assert not node.not_restored()
 
 
-def test_what_takes_the_name_of_something_lost_does_not_get_its_bindings() -> None:
+def test_an_object_with_the_name_of_a_lost_one_does_not_get_its_bindings() -> None:
     node, journal, restored = restored_broken()
     node.observers.add(Recorder(node, restored.orphans))
     vhost = node.vhosts["/"]
     exchange(vhost, "lost")
     declare(vhost, "bad")
-    assert journal.told() == [
+    assert journal.take() == [
         ("-", "binding", "/", "lost", "queue", "kept", "k"),
         ("+", "exchange", "/", "lost", "fanout", True, False, False, 0),
         ("-", "binding", "/", "kept", "queue", "bad", "k"),
@@ -402,20 +402,20 @@ def test_what_takes_the_name_of_something_lost_does_not_get_its_bindings() -> No
     bind(vhost, "lost", "kept", "k")
     vhost.delete_exchange("lost")
     exchange(vhost, "lost")
-    assert [told[:2] for told in journal.told()] == [
+    assert [change[:2] for change in journal.take()] == [
         ("+", "binding"), ("-", "binding"), ("-", "exchange"), ("+", "exchange"),
     ]  # fmt: skip
 
 
-def test_a_binding_of_something_lost_ends_with_its_other_end() -> None:
+def test_a_binding_of_a_lost_object_is_deleted_with_its_other_end() -> None:
     node, journal, restored = restored_broken()
     node.observers.add(Recorder(node, restored.orphans))
     vhost = node.vhosts["/"]
     vhost.delete_queue(vhost.queues["kept"])
-    assert ("-", "binding", "/", "lost", "queue", "kept", "k") in journal.told()
+    assert ("-", "binding", "/", "lost", "queue", "kept", "k") in journal.take()
 
 
-def test_nobody_is_told_of_what_is_restored() -> None:
+def test_restoring_notifies_no_observer() -> None:
     node, journal = empty_node()
     node.registry.register("x-presence", Presence)
     definitions = first_definitions("/", [])
@@ -423,5 +423,5 @@ def test_nobody_is_told_of_what_is_restored() -> None:
     definitions.queues.append(StoredQueue("/", "q", 1, False, b""))
     definitions.bindings.append(StoredBinding("/", "here", "queue", "q", "", b""))
     assert not restore(node, definitions).lost
-    assert not node.vhosts["/"].queues["q"].ready and not journal.told()
+    assert not node.vhosts["/"].queues["q"].ready and not journal.take()
     assert len(node.vhosts["/"].queues["q"].incoming) == 1

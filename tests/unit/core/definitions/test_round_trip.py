@@ -1,4 +1,4 @@
-"""Any topology, exported and imported by a broker that has nothing, is exported the same."""
+"""Any topology that is exported and imported by an empty broker is exported the same."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ STEPS = st.one_of(
 
 
 def build(node: Node, vhost: str, step: Any) -> None:
-    """Do one of the things that clients and operators do, in this virtual host."""
+    """Take one step of clients or operators in this virtual host."""
     kind, *given = step
     there = node.vhosts[vhost]
     if kind == "queue":
@@ -82,7 +82,7 @@ def build(node: Node, vhost: str, step: Any) -> None:
 
 @examples(150)
 @given(st.lists(st.tuples(st.sampled_from(VHOSTS), STEPS), max_size=40))
-def test_what_is_imported_is_what_was_exported(steps: list[tuple[str, Any]]) -> None:
+def test_imported_definitions_are_exported_the_same(steps: list[tuple[str, Any]]) -> None:
     node = new_node()
     for vhost in VHOSTS:
         node.add_vhost(vhost)
@@ -90,12 +90,12 @@ def test_what_is_imported_is_what_was_exported(steps: list[tuple[str, Any]]) -> 
         try:
             build(node, vhost, step)
         except AMQPError:
-            pass  # as a client would have been told
+            pass  # as a client would be refused
     text = as_text(node)
     other = new_node()
     assert import_definitions(other, parse_json(text.encode())) == []
     assert as_text(other) == text
-    assert import_definitions(other, parse_json(text.encode())) == []  # once more, and nothing is another
+    assert import_definitions(other, parse_json(text.encode())) == []  # again, which changes nothing
     assert as_text(other) == text
     single = new_node()
     single.add_vhost("v")

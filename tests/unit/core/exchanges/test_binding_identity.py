@@ -5,7 +5,7 @@ from warren.broker.core.exchanges.exchange import binding_key
 from warren.broker.core.messages.binding import Destination
 
 
-def test_names_with_any_octets_do_not_run_into_each_other() -> None:
+def test_names_with_any_bytes_do_not_collide() -> None:
     one = binding_key("source", Destination("a"), "b\0c", Table.EMPTY)
     other = binding_key("source", Destination("a\0b"), "c", Table.EMPTY)
     assert one != other

@@ -1,4 +1,4 @@
-"""Duplicates: which values are the same and for how long, how many are remembered, what becomes of a duplicate."""
+"""Deduplication: equal values, their expiry and number, and the fate of duplicates."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def message(**headers: object) -> Message:
 
 
 def taken(deduplication: Deduplication, *values: object, now_ms: int = 1000) -> list[object]:
-    """Those that were no duplicates."""
+    """Return the values that were no duplicates."""
     passed = []
     for value in values:
         each = message(x_deduplication_header=value)
@@ -64,19 +64,19 @@ def test_the_argument_names_the_header() -> None:
     assert not deduplication.is_duplicate(message(x_deduplication_header="a"), 1)
 
 
-def test_the_first_that_was_seen_is_forgotten_first() -> None:
+def test_the_oldest_value_is_forgotten_first() -> None:
     deduplication = Deduplication(Table.of({"x-cache-size": 3}))
     assert taken(deduplication, "a", "b", "c", "a", "d", "b", "a") == ["a", "b", "c", "d", "a"]
 
 
-def test_128_values_are_remembered_where_nothing_is_said() -> None:
+def test_128_values_are_remembered_by_default() -> None:
     deduplication = Deduplication(Table.EMPTY)
     numbers = list(range(128))
     assert taken(deduplication, *numbers, *numbers) == numbers
     assert taken(deduplication, 128, 1, 0) == [128, 0]
 
 
-def test_what_was_seen_is_forgotten_after_its_time() -> None:
+def test_values_are_forgotten_after_their_ttl() -> None:
     deduplication = Deduplication(Table.of({"x-cache-ttl": 100}))
     assert taken(deduplication, "a", now_ms=1000) == ["a"]
     assert taken(deduplication, "a", now_ms=1099) == []
@@ -84,7 +84,7 @@ def test_what_was_seen_is_forgotten_after_its_time() -> None:
     assert taken(deduplication, "a", now_ms=1199) == []
 
 
-def test_a_message_may_say_for_how_long_it_is_remembered() -> None:
+def test_a_message_may_set_the_ttl_of_its_value() -> None:
     deduplication = Deduplication(Table.of({"x-cache-ttl": 100}))
     deduplication.add(message(x_deduplication_header="a", x_cache_ttl=500), 1000)
     assert deduplication.is_duplicate(message(x_deduplication_header="a"), 1499)
@@ -120,7 +120,7 @@ def test_a_queue_drops_duplicates_and_they_are_confirmed(node: Node, channel: Ch
     assert queue.deduplication is not None and queue.deduplication.duplicates == 2
 
 
-def test_each_queue_knows_what_it_has_seen_itself(channel: Channel) -> None:
+def test_each_queue_has_a_cache_of_its_own(channel: Channel) -> None:
     for queue in ("one", "two", "plain"):
         channel.declare(queue, arguments=ON if queue != "plain" else {})
         channel.bind(queue, "amq.fanout")
@@ -131,7 +131,7 @@ def test_each_queue_knows_what_it_has_seen_itself(channel: Channel) -> None:
     assert channel.drain("plain") == [b"0", b"1"]
 
 
-def test_what_a_full_queue_refuses_was_not_seen(channel: Channel) -> None:
+def test_a_message_that_a_full_queue_rejects_is_not_remembered(channel: Channel) -> None:
     channel.declare("q", arguments=ON | {"x-max-length": 1, "x-overflow": "reject-publish"})
     channel.confirm()
     send(channel, "", "q", "a", "b")
@@ -142,7 +142,7 @@ def test_what_a_full_queue_refuses_was_not_seen(channel: Channel) -> None:
     assert channel.drain("q") == [b"0"]
 
 
-def test_what_a_consumer_gives_back_is_no_duplicate(channel: Channel) -> None:
+def test_a_requeued_message_is_no_duplicate(channel: Channel) -> None:
     channel.declare("q", arguments=ON)
     send(channel, "", "q", "a")
     got = channel.get("q", no_ack=False)
@@ -173,7 +173,7 @@ def test_a_duplicate_is_not_returned_and_goes_to_no_alternate_exchange(channel: 
     channel.nothing()
 
 
-def test_what_no_binding_takes_was_not_seen(channel: Channel) -> None:
+def test_an_unroutable_message_is_not_remembered(channel: Channel) -> None:
     channel.exchange("x", "direct", arguments=ON)
     send(channel, "x", "k", "a", "a", mandatory=True)
     for body in (b"0", b"1"):
@@ -186,7 +186,7 @@ def test_what_no_binding_takes_was_not_seen(channel: Channel) -> None:
 
 
 @pytest.mark.parametrize("other", [None, "amq.fanout", "outer"])
-def test_what_a_queue_refused_was_not_seen_by_the_exchange(channel: Channel, other: str | None) -> None:
+def test_a_message_that_a_queue_rejects_is_not_remembered_by_the_exchange(channel: Channel, other: str | None) -> None:
     channel.exchange("x", "fanout", arguments=ON)
     channel.declare("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     channel.declare("plain")
@@ -205,7 +205,7 @@ def test_what_a_queue_refused_was_not_seen_by_the_exchange(channel: Channel, oth
     assert (channel.drain("full"), channel.drain("plain")) == ([b"0"], [b"0", b"1", b"0"])
 
 
-def test_what_was_rolled_back_was_not_seen_and_a_commit_takes_one_of_two(node: Node, channel: Channel) -> None:
+def test_a_rolled_back_message_is_not_remembered_and_a_commit_takes_one_of_two(node: Node, channel: Channel) -> None:
     channel.exchange("x", "fanout", arguments=ON)
     channel.declare("q")
     channel.bind("q", "x")
@@ -244,14 +244,14 @@ def test_time_passes_by_the_clock_of_the_broker(node: Node, channel: Channel) ->
         ("x-deduplication-header", 1),
     ],
 )
-def test_arguments_that_cannot_be_are_refused(node: Node, key: str, value: object) -> None:
+def test_invalid_arguments_are_refused(node: Node, key: str, value: object) -> None:
     arguments = {**ON, key: value}
     client = connected(node)
     client.channel().refused(406, Queue.Declare, queue="q", arguments=arguments)
     client.channel().refused(406, Exchange.Declare, exchange="x", exchange_type="fanout", arguments=arguments)
 
 
-def test_another_declaration_has_to_agree(node: Node) -> None:
+def test_a_redeclaration_must_have_the_same_arguments(node: Node) -> None:
     client = connected(node)
     channel = client.channel()
     channel.exchange("x", "fanout", arguments=ON | {"x-cache-size": 5})

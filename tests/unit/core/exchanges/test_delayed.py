@@ -1,4 +1,4 @@
-"""What waits in an exchange: what is held and for how long, in which order it goes, what the journal keeps of it."""
+"""Delayed messages: which are delayed and for how long, their order, and their storage in the journal."""
 
 import errno
 from dataclasses import replace
@@ -32,7 +32,7 @@ LONGEST_MS = (1 << 32) - 1
 
 
 class PromptJournal(SlowJournal):
-    """Has everything on the disk as soon as anybody asks."""
+    """A journal that is durable as soon as it is asked."""
 
     def ticket(self) -> int:
         self.seal()
@@ -70,7 +70,7 @@ def held(node: Node) -> int:
     return type_.messages_delayed
 
 
-def test_a_message_comes_when_it_is_due_and_no_earlier(node: Node, channel: Channel) -> None:
+def test_a_message_is_delivered_when_it_is_due_and_no_earlier(node: Node, channel: Channel) -> None:
     send(channel, 1000, b"later")
     channel.nothing("q")
     pass_ms(node, 999)
@@ -82,7 +82,7 @@ def test_a_message_comes_when_it_is_due_and_no_earlier(node: Node, channel: Chan
 @pytest.mark.parametrize(
     "delay", [None, 0, -5, "", "soon", "-5", 1.5, True, [100], LONGEST_MS + 1, str(LONGEST_MS + 1)]
 )
-def test_what_has_no_delay_goes_at_once_as_it_is(channel: Channel, delay: object) -> None:
+def test_a_message_without_a_delay_is_routed_at_once_and_unchanged(channel: Channel, delay: object) -> None:
     send(channel, delay, b"now", headers={"other": "x"})
     got = channel.get("q")
     assert got is not None and got.headers.get("x-delay") == delay
@@ -110,12 +110,14 @@ def test_the_delay_may_be_of_any_type_of_integer_or_text_and_is_negated(kind: st
 
 
 def publish(vhost: VHost, message: Message) -> bool:
-    """Whether it is to be confirmed only when something is on the disk."""
+    """Publish, and return whether the confirm waits for the journal."""
     queues = vhost.route(vhost.exchanges["x"], (message.address.routing_key,), message)[0]
     return vhost.enqueue([message], message.body_bytes, message.persistent, queues).stored
 
 
-def test_they_go_by_their_time_and_those_of_one_time_as_they_came(node: Node, channel: Channel) -> None:
+def test_messages_are_released_by_deadline_and_those_with_the_same_deadline_in_order(
+    node: Node, channel: Channel
+) -> None:
     for delay, body in ((300, b"d"), (100, b"a"), (200, b"b"), (300, b"e"), (200, b"c")):
         send(channel, delay, body)
     channel.sync()
@@ -126,7 +128,7 @@ def test_they_go_by_their_time_and_those_of_one_time_as_they_came(node: Node, ch
     assert channel.drain("q") == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
-def test_thousands_of_one_time_go_in_order_and_in_slices(node: Node, channel: Channel) -> None:
+def test_thousands_with_the_same_deadline_are_released_in_order_and_in_slices(node: Node, channel: Channel) -> None:
     bodies = [b"%d" % number for number in range(1800)]
     for body in bodies:
         send(channel, 100, body)
@@ -135,7 +137,7 @@ def test_thousands_of_one_time_go_in_order_and_in_slices(node: Node, channel: Ch
     assert channel.drain("q") == bodies
 
 
-def test_the_bindings_are_those_of_the_time_when_it_is_due(node: Node, channel: Channel) -> None:
+def test_a_due_message_is_routed_by_the_bindings_at_that_time(node: Node, channel: Channel) -> None:
     channel.declare("late")
     send(channel, 100, b"x", key="new")
     send(channel, 100, b"y", key="k")
@@ -147,7 +149,7 @@ def test_the_bindings_are_those_of_the_time_when_it_is_due(node: Node, channel: 
     assert channel.drain("q") == []
 
 
-def test_cc_counts_when_it_is_due(node: Node, channel: Channel) -> None:
+def test_cc_applies_to_a_due_message(node: Node, channel: Channel) -> None:
     channel.declare("copy")
     channel.bind("copy", "x", "cc")
     send(channel, 100, b"x", key="k", headers={"CC": ["cc"]})
@@ -156,7 +158,7 @@ def test_cc_counts_when_it_is_due(node: Node, channel: Channel) -> None:
     assert channel.drain("q") == channel.drain("copy") == [b"x"]
 
 
-def test_what_goes_nowhere_when_it_is_due_goes_to_the_alternate_exchange_or_is_gone(node: Node) -> None:
+def test_an_unroutable_due_message_goes_to_the_alternate_exchange_or_is_dropped(node: Node) -> None:
     channel = connected(node).channel()
     channel.declare("rest")
     channel.bind("rest", "amq.fanout")
@@ -169,7 +171,7 @@ def test_what_goes_nowhere_when_it_is_due_goes_to_the_alternate_exchange_or_is_g
     assert channel.drain("rest") == [b"saved"]
 
 
-def test_it_goes_on_through_exchanges_and_is_held_once(node: Node, channel: Channel) -> None:
+def test_a_due_message_is_routed_through_exchanges_and_delayed_once(node: Node, channel: Channel) -> None:
     channel.exchange("y", "fanout", arguments=ON)
     channel.call(Exchange.Bind, source="x", destination="y", routing_key="k")
     channel.call(Exchange.Bind, source="y", destination="x", routing_key="k")
@@ -181,7 +183,7 @@ def test_it_goes_on_through_exchanges_and_is_held_once(node: Node, channel: Chan
     assert channel.drain("q") == channel.drain("end") == [b"x"]
 
 
-def test_a_message_that_comes_by_another_exchange_is_held_too(node: Node, channel: Channel) -> None:
+def test_a_message_from_another_exchange_is_delayed(node: Node, channel: Channel) -> None:
     channel.call(Exchange.Bind, source="amq.fanout", destination="x")
     channel.declare("at once")
     channel.bind("at once", "amq.fanout")
@@ -214,7 +216,7 @@ def test_the_time_to_live_begins_when_it_is_due(node: Node, channel: Channel) ->
     assert channel.count("q") == 0
 
 
-def test_a_duplicate_is_dropped_when_it_comes_and_the_first_is_not_when_it_is_due(node: Node) -> None:
+def test_a_duplicate_is_dropped_when_it_is_published_and_the_original_is_not_when_it_is_due(node: Node) -> None:
     channel = connected(node).channel()
     channel.exchange("x", "fanout", arguments={**ON, "x-message-deduplication": True})
     channel.declare("q")
@@ -226,7 +228,7 @@ def test_a_duplicate_is_dropped_when_it_comes_and_the_first_is_not_when_it_is_du
     assert channel.drain("q") == [b"first"]
 
 
-def test_another_declaration_has_to_agree(node: Node, channel: Channel) -> None:
+def test_a_redeclaration_must_have_the_same_arguments(node: Node, channel: Channel) -> None:
     channel.exchange("x", "direct", arguments=ON)
     connected(node).channel().refused(406, Exchange.Declare, exchange="x", exchange_type="direct", arguments={})
     connected(node).channel().refused(
@@ -262,7 +264,7 @@ def test_a_persistent_message_is_confirmed_when_it_is_stored_and_a_transient_one
     assert channel.confirms([2]) == ({2}, set())
 
 
-def test_when_it_is_due_the_queue_has_it_in_the_journal_in_place_of_the_exchange(journal: SlowJournal) -> None:
+def test_a_due_message_is_stored_for_the_queue_in_place_of_the_exchange(journal: SlowJournal) -> None:
     node, channel = durable(journal)
     number = node.vhosts["/"].exchanges["x"].number
     for mode in (1, 2):
@@ -277,7 +279,7 @@ def test_when_it_is_due_the_queue_has_it_in_the_journal_in_place_of_the_exchange
 
 
 @pytest.mark.parametrize("slice_", [1, 10])
-def test_an_exchange_that_is_deleted_leaves_nothing_and_no_timer(
+def test_a_deleted_exchange_leaves_no_message_and_no_timer(
     journal: SlowJournal, slice_: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("warren.broker.core.exchanges.delayed.DROP_SLICE", slice_)
@@ -332,7 +334,7 @@ class Restarting:
             self.journal.committed(batch.number)
 
     def due(self, ms: int) -> list[bytes]:
-        """What has come after that time, taken."""
+        """Return the messages that arrived after this time."""
         self.clock.advance(ms)
         bodies = []
         while (got := self.queue.get(True)) is not None:
@@ -341,7 +343,7 @@ class Restarting:
         return bodies
 
 
-def test_a_restart_brings_back_what_was_persistent_with_its_time_and_order() -> None:
+def test_a_restart_restores_persistent_messages_with_deadline_and_order() -> None:
     broker = Restarting()
     for body, delay_ms in ((b"c", 3000), (b"a", 1000), (b"b", 1000), (b"d", 3000)):
         broker.send(body, delay_ms)
@@ -357,7 +359,7 @@ def test_a_restart_brings_back_what_was_persistent_with_its_time_and_order() -> 
     assert broker.due(10_000) == []
 
 
-def test_what_was_due_while_the_broker_was_down_goes_at_once() -> None:
+def test_messages_that_were_due_while_the_broker_was_down_are_released_at_once() -> None:
     broker = Restarting()
     broker.send(b"x", 1000)
     broker.commit()
@@ -367,7 +369,7 @@ def test_what_was_due_while_the_broker_was_down_goes_at_once() -> None:
 
 
 def compacted(broker: Restarting) -> list[bytes]:
-    """Have compaction move what waits for ten seconds, of 400 messages; the bodies of that."""
+    """Have compaction move those of 400 messages that wait for ten seconds; return their bodies."""
     dice = Random(7)
     kept = []
     for number in range(400):
@@ -385,7 +387,7 @@ def compacted(broker: Restarting) -> list[bytes]:
     return kept
 
 
-def test_messages_that_compaction_has_moved_are_found_and_keep_their_turn() -> None:
+def test_messages_that_compaction_has_moved_keep_their_order() -> None:
     broker = Restarting()
     kept = compacted(broker)
     broker.send(b"last", 10_000 - 250)
@@ -394,7 +396,7 @@ def test_messages_that_compaction_has_moved_are_found_and_keep_their_turn() -> N
     assert broker.due(10_000) == [*kept, b"last"]
 
 
-def test_a_damaged_message_keeps_back_no_other() -> None:
+def test_a_damaged_message_delays_no_other() -> None:
     broker = Restarting()
     for body in (b"a", b"c", b"b"):
         broker.send(body, 1000)
@@ -406,10 +408,10 @@ def test_a_damaged_message_keeps_back_no_other() -> None:
 
 
 class Refusal(Exception):
-    """Count the records of one message in a queue or a route."""
+    """The exception of a failing release."""
 
 
-def test_a_message_whose_release_fails_keeps_back_no_other_and_is_tried_again() -> None:
+def test_a_message_whose_release_fails_delays_no_other_and_is_tried_again() -> None:
     broker = Restarting()
     for body in (b"a", b"poison", b"b"):
         broker.send(body, 1000)
@@ -460,7 +462,7 @@ def test_messages_that_were_moved_and_whose_release_fails_are_dropped_with_their
     assert sum(segment.live for segment in segments.values()) == broker.queue.ready == 100
 
 
-def test_messages_that_the_disk_does_not_give_are_tried_again_and_keep_back_no_other() -> None:
+def test_unreadable_messages_are_tried_again_and_delay_no_other() -> None:
     broker = Restarting()
     for body in (b"a", b"b", b"c"):
         broker.send(body, 1000)

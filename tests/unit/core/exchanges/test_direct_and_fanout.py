@@ -51,7 +51,7 @@ def test_direct_gives_a_queue_that_is_bound_twice_once(direct):
     assert routed(direct, "a") == ["q1"]
 
 
-def test_direct_keeps_a_queue_until_its_last_binding_goes(direct):
+def test_direct_keeps_a_queue_until_its_last_binding_is_deleted(direct):
     direct.on_bind(binding(Q1, "a"))
     direct.on_bind(binding(Q1, "a", n=1))
     direct.on_bind(binding(Q1, "b"))
@@ -62,7 +62,7 @@ def test_direct_keeps_a_queue_until_its_last_binding_goes(direct):
     assert routed(direct, "b") == ["q1"]
 
 
-def test_direct_tells_a_queue_from_one_of_the_same_name(direct):
+def test_direct_distinguishes_queues_of_the_same_name(direct):
     gone = Destination("q1")
     direct.on_bind(binding(gone, "a"))
     direct.on_unbind(binding(gone, "a"))
@@ -76,7 +76,7 @@ def test_fanout_follows_every_binding_whatever_the_keys(fanout):
     assert routed(fanout, "c") == routed(fanout, "c", "d") == ["q1", "q2"]
 
 
-def test_fanout_keeps_a_queue_until_its_last_binding_goes(fanout):
+def test_fanout_keeps_a_queue_until_its_last_binding_is_deleted(fanout):
     fanout.on_bind(binding(Q1, "a"))
     fanout.on_bind(binding(Q1, "b"))
     assert routed(fanout, "") == ["q1"]

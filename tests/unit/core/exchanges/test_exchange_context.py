@@ -1,4 +1,4 @@
-"""What a virtual host asks of an exchange type, and what it does for one."""
+"""The calls between a virtual host and an exchange type."""
 
 from collections.abc import Iterable
 
@@ -25,11 +25,11 @@ from warren.broker.core.vhost.vhost import VHost
 MESSAGE = framed(Address("x", "k"), Properties(), b"body")
 
 
-class Told(ExchangeType):
-    """Notes what it is told."""
+class RecordingExchange(ExchangeType):
+    """An exchange type that records its calls."""
 
     fixed_arguments = ("colour",)
-    by_name: dict[str, "Told"] = {}  # noqa: RUF012  the last one made of each name
+    by_name: dict[str, "RecordingExchange"] = {}  # noqa: RUF012  the last one made of each name
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
@@ -64,7 +64,7 @@ class Told(ExchangeType):
 
 
 class Counting(Sink):
-    """Swallows what comes to it."""
+    """A sink that counts messages."""
 
     count = 0
 
@@ -74,7 +74,7 @@ class Counting(Sink):
 
 
 class Swallowing(FanoutExchange):
-    """Sends messages to what is bound, and to a sink."""
+    """An exchange type that routes messages to all bound destinations and to a sink."""
 
     def on_created(self, context: ExchangeContext) -> None:
         self.sink = Counting(context)
@@ -86,7 +86,7 @@ class Swallowing(FanoutExchange):
 @pytest.fixture
 def node() -> Node:
     node = new_node()
-    node.registry.register("x-told", Told)
+    node.registry.register("x-recording", RecordingExchange)
     node.registry.register("x-swallowing", Swallowing)
     return node
 
@@ -96,9 +96,9 @@ def vhost(node: Node) -> VHost:
     return node.vhosts["/"]
 
 
-def told(vhost: VHost, **arguments: object) -> Told:
-    vhost.declare_exchange("x", "x-told", durable=True, arguments=Table.of(arguments))
-    return Told.by_name["x"]
+def recording(vhost: VHost, **arguments: object) -> RecordingExchange:
+    vhost.declare_exchange("x", "x-recording", durable=True, arguments=Table.of(arguments))
+    return RecordingExchange.by_name["x"]
 
 
 def queue(vhost: VHost, name: str = "q", **arguments: object) -> Queue:
@@ -106,8 +106,8 @@ def queue(vhost: VHost, name: str = "q", **arguments: object) -> Queue:
     return vhost.declare_queue(name, durable=True, arguments=Table.of(named))
 
 
-def test_a_type_hears_of_its_exchange_from_beginning_to_end(vhost: VHost) -> None:
-    made, destination = told(vhost), queue(vhost)
+def test_a_type_is_called_from_the_creation_to_the_deletion_of_its_exchange(vhost: VHost) -> None:
+    made, destination = recording(vhost), queue(vhost)
     vhost.bind("x", destination, "k", Table.EMPTY)
     vhost.unbind("x", destination, "k", Table.EMPTY)
     vhost.bind("x", destination, "k", Table.EMPTY)
@@ -116,8 +116,8 @@ def test_a_type_hears_of_its_exchange_from_beginning_to_end(vhost: VHost) -> Non
     assert made.log == ["attached, durable True", checked, "unbound", checked, "deleted"]
 
 
-def test_a_type_is_told_what_a_binding_would_lead_to_before_it_exists(vhost: VHost) -> None:
-    made = told(vhost, refuses="quorum")
+def test_a_type_validates_a_binding_with_the_type_of_its_destination(vhost: VHost) -> None:
+    made = recording(vhost, refuses="quorum")
     vhost.bind("x", vhost.exchanges["amq.fanout"], "k", Table.EMPTY)
     with pytest.raises(PreconditionFailed, match="no quorum for k"):
         vhost.bind("x", queue(vhost, x_queue_type="quorum"), "k", Table.EMPTY)
@@ -130,7 +130,7 @@ def test_an_import_is_refused_as_a_whole_where_a_type_refuses_a_binding(node: No
     if there:
         queue(vhost, x_queue_type="quorum")
     document = {
-        "exchanges": [{"vhost": "/", "name": "x", "type": "x-told", "arguments": {"refuses": "quorum"}}],
+        "exchanges": [{"vhost": "/", "name": "x", "type": "x-recording", "arguments": {"refuses": "quorum"}}],
         "queues": [{"vhost": "/", "name": "q", "arguments": {"x-queue-type": "quorum"}}],
         "bindings": [{"vhost": "/", "source": "x", "destination": "q", "destination_type": "queue"}],
     }
@@ -139,24 +139,24 @@ def test_an_import_is_refused_as_a_whole_where_a_type_refuses_a_binding(node: No
     assert "x" not in vhost.exchanges
 
 
-def test_what_a_type_is_made_of_has_to_be_there(node: Node, vhost: VHost) -> None:
+def test_the_inner_type_must_exist(node: Node, vhost: VHost) -> None:
     with pytest.raises(PreconditionFailed, match="unknown exchange type 'x-none'"):
-        told(vhost, inner="x-none")
-    document = {"exchanges": [{"vhost": "/", "name": "x", "type": "x-told", "arguments": {"inner": "x-none"}}]}
+        recording(vhost, inner="x-none")
+    document = {"exchanges": [{"vhost": "/", "name": "x", "type": "x-recording", "arguments": {"inner": "x-none"}}]}
     with pytest.raises(Invalid, match="unknown exchange type 'x-none'"):
         import_definitions(node, document)
     assert "x" not in vhost.exchanges
-    told(vhost, inner="direct")
+    recording(vhost, inner="direct")
 
 
 def test_the_arguments_that_a_type_fixes_must_be_given_again(vhost: VHost) -> None:
-    told(vhost, colour="red", size=1)
-    told(vhost, colour="red", size=2)
+    recording(vhost, colour="red", size=1)
+    recording(vhost, colour="red", size=2)
     with pytest.raises(PreconditionFailed, match="inequivalent arg 'colour' for exchange 'x' in vhost '/'"):
-        told(vhost, colour="blue")
+        recording(vhost, colour="blue")
 
 
-def test_what_comes_to_a_sink_is_routed_and_what_else_is_bound_gets_it_too(vhost: VHost) -> None:
+def test_a_message_to_a_sink_counts_as_routed_and_other_destinations_get_it(vhost: VHost) -> None:
     exchange = vhost.declare_exchange("x", "x-swallowing")
     found, stable = vhost.route(exchange, ("k",), None)
     assert len(found) == 1 and stable
@@ -168,8 +168,8 @@ def test_what_comes_to_a_sink_is_routed_and_what_else_is_bound_gets_it_too(vhost
     assert (exchange.type.sink.count, destination.ready) == (3, 1)
 
 
-def test_what_is_delivered_at_a_time_reaches_consumers_at_once(vhost: VHost) -> None:
-    context, destination = told(vhost).context, queue(vhost)
+def test_messages_delivered_by_a_timer_reach_consumers_at_once(vhost: VHost) -> None:
+    context, destination = recording(vhost).context, queue(vhost)
     came: list[tuple[str, int, Message, bool]] = []
     destination.add_consumer(Taker("c", destination, came, True, 0, 10))
     context.call_at(context.clock.now_ms() + 10, lambda: context.deliver([destination], [MESSAGE, MESSAGE]) and None)
@@ -179,9 +179,9 @@ def test_what_is_delivered_at_a_time_reaches_consumers_at_once(vhost: VHost) -> 
     assert [message.body for _, _, message, _ in came] == [b"body", b"body"]
 
 
-def test_what_is_delivered_stays_the_givers(vhost: VHost) -> None:
-    """A queue notes deadlines and places in the message; the same message must be good for another queue later."""
-    context = told(vhost).context
+def test_delivered_messages_remain_the_callers(vhost: VHost) -> None:
+    """A queue changes the state of a message it gets; the same message must be usable for another queue later."""
+    context = recording(vhost).context
     hasty, patient = queue(vhost, "hasty", x_message_ttl=1000), queue(vhost, "patient")
     context.deliver([hasty], [MESSAGE])
     context.deliver([hasty, patient], [MESSAGE])
@@ -191,8 +191,8 @@ def test_what_is_delivered_stays_the_givers(vhost: VHost) -> None:
     assert (hasty.ready, patient.ready) == (0, 1)
 
 
-def test_a_queue_that_is_gone_gets_nothing(vhost: VHost) -> None:
-    context, destination = told(vhost).context, queue(vhost)
+def test_a_deleted_queue_gets_nothing(vhost: VHost) -> None:
+    context, destination = recording(vhost).context, queue(vhost)
     vhost.delete_queue(destination)
     assert not context.deliver([destination], [MESSAGE]).stored
     assert destination.ready == 0

@@ -19,7 +19,7 @@ def message(headers: dict[str, object] | None) -> Message:
 
 
 def bound(**queues: dict[str, object]) -> HeadersExchange:
-    """An exchange with one queue per name, bound with these arguments (`_` in a name is `-`)."""
+    """Return an exchange with one queue per name, bound with these arguments (`_` in a name is `-`)."""
     exchange = HeadersExchange("x", Table.EMPTY)
     for name, arguments in queues.items():
         binding = Binding("x", Destination(name.replace("_", "-")), "", Table.of(arguments))
@@ -54,7 +54,7 @@ def test_headers_that_start_with_x_count_only_with_x():
 
 
 @pytest.mark.parametrize("asked", [{}, {"x-other": 1}])
-def test_nothing_asked_is_met_by_all_and_not_by_any(asked):
+def test_a_binding_without_headers_matches_with_all_and_not_with_any(asked):
     exchange = bound(all={**asked, "x-match": "all"}, any={**asked, "x-match": "any"})
     assert routed(exchange, {"h": 1}) == routed(exchange, None) == ["all"]
 
@@ -88,7 +88,7 @@ def test_a_wrong_x_match_is_refused(mode, text):
     assert caught.value.text == text
 
 
-def test_a_queue_stays_until_its_last_binding_goes():
+def test_a_queue_is_kept_until_its_last_binding_is_deleted():
     exchange = HeadersExchange("x", Table.EMPTY)
     queue = Destination("q")
     bindings = [
@@ -113,7 +113,7 @@ def test_a_binding_is_found_again_with_its_arguments_in_another_order():
 
 
 class Counting:
-    """Counts how many bindings are compared with a message."""
+    """Counts the bindings that are compared with a message."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.compared = 0

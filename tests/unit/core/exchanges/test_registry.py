@@ -15,7 +15,7 @@ class EchoExchange(ExchangeType):
 
 
 class TwiceExchange(ExchangeType):
-    """Routes by another type."""
+    """An exchange type that delegates to another."""
 
     def compose(self, registry: Registry) -> None:
         self.inner = registry.create(self.arguments.text("inner") or "", self.name, self.arguments)
@@ -39,13 +39,13 @@ def test_each_exchange_gets_a_state_of_its_own(registry):
     assert registry.create("direct", "x", arguments) is not made
 
 
-def test_a_plugin_enters_by_the_same_door(registry):
+def test_a_plugin_registers_its_type_like_a_built_in_one(registry):
     registry.register("x-echo", EchoExchange)
     assert type(registry.create("x-echo", "x", Table.EMPTY)) is EchoExchange
     assert "x-echo" not in Registry().names()
 
 
-def test_it_tells_which_distribution_a_type_came_in(registry):
+def test_the_registry_lists_the_distribution_of_each_type(registry):
     registry.register("x-echo", EchoExchange, "echoes 1.0")
     assert registry.listed() == [
         ("direct", ""),
@@ -73,7 +73,7 @@ def test_an_unknown_type_is_refused(registry, type_name, text):
     assert caught.value.text == text
 
 
-def test_a_type_needs_a_name_that_nobody_can_mistake(registry):
+def test_a_type_needs_a_valid_and_unused_name(registry):
     for name in ("", "x" * 256):
         with pytest.raises(ValueError, match="1 to 255 octets"):
             registry.register(name, EchoExchange)

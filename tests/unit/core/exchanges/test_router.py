@@ -1,4 +1,4 @@
-"""From exchanges to queues, through other exchanges and past them."""
+"""Routes from exchanges to queues, through other exchanges and alternate exchanges."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ from warren.broker.storage.memory_journal import MemoryJournal
 
 
 class Map:
-    """Exchanges and queues, made as they are named."""
+    """Exchanges and queues, created when they are named."""
 
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = {}
@@ -74,7 +74,7 @@ def test_a_queue_gets_one_copy_however_many_ways_lead_to_it(map_: Map) -> None:
 
 
 @pytest.mark.parametrize("ring", ["a", "ab", "abc"])
-def test_a_ring_of_exchanges_is_gone_round_once(map_: Map, ring: str) -> None:
+def test_a_cycle_of_exchanges_is_followed_once(map_: Map, ring: str) -> None:
     for name in ring:
         map_.exchange(name)
     for source, destination in zip(ring, ring[1:] + ring[0], strict=True):
@@ -95,7 +95,7 @@ def test_every_exchange_on_the_way_sees_the_same_keys(map_: Map) -> None:
     assert map_.routed("a", "other", "one.key") == ["q"]
 
 
-def test_the_alternate_is_asked_where_an_exchange_itself_finds_nothing(map_: Map) -> None:
+def test_the_alternate_exchange_gets_messages_that_match_no_binding(map_: Map) -> None:
     map_.exchange("d", "direct", "spare")
     map_.exchange("spare")
     map_.bind("d", "p", "known")
@@ -133,7 +133,7 @@ def test_a_binding_to_an_exchange_is_found_even_if_that_leads_nowhere(map_: Map)
 
 
 def test_an_alternate_that_is_missing_or_the_default_one(map_: Map) -> None:
-    map_.exchange("a", "direct", "gone")
+    map_.exchange("a", "direct", "missing")
     map_.exchange("b", "direct", "")
     assert map_.routed("a", "q") == []
     assert map_.routed("b", "q", "p", "nowhere") == ["p", "q"]

@@ -16,7 +16,7 @@ MESSAGE = framed(Address("x", "k"), Properties(), b"")
 
 
 def exchange_with(*binding_keys: str) -> TopicExchange:
-    """An exchange with one destination per binding key, of the key's name."""
+    """Return an exchange with one destination per binding key, named like the key."""
     exchange = TopicExchange("x", Table.EMPTY)
     for key in binding_keys:
         exchange.on_bind(Binding("x", Destination(key), key, Table.EMPTY))
@@ -28,7 +28,7 @@ def routed(exchange: TopicExchange, *keys: str) -> list[str]:
 
 
 def matches(binding_key: list[str], key: list[str]) -> bool:
-    """The definition of matching, word by word."""
+    """Match word by word, by the definition."""
     if not binding_key:
         return not key
     if binding_key[0] == "#":
@@ -78,7 +78,7 @@ def test_a_route_agrees_with_the_definition(keys, routing_key):
 
 
 @given(st.lists(binding_keys, max_size=8), st.lists(binding_keys, max_size=8), routing_keys)
-def test_bindings_that_are_gone_leave_no_trace(kept, gone, routing_key):
+def test_deleted_bindings_leave_no_nodes(kept, gone, routing_key):
     exchange = exchange_with(*kept)
     untouched = exchange_with(*kept)
     bindings = [Binding("x", Destination("gone"), key, Table.EMPTY) for key in gone]
@@ -87,20 +87,20 @@ def test_bindings_that_are_gone_leave_no_trace(kept, gone, routing_key):
     for binding in bindings:
         exchange.on_unbind(binding)
     assert routed(exchange, routing_key) == routed(untouched, routing_key)
-    assert places(exchange) == places(untouched)
+    assert count_nodes(exchange) == count_nodes(untouched)
 
 
-def places(exchange: TopicExchange) -> int:
-    """How many places the trie has."""
+def count_nodes(exchange: TopicExchange) -> int:
+    """Return the number of nodes of the trie."""
     waiting, count = [exchange._root], 0
     while waiting:
-        place = waiting.pop()
+        node = waiting.pop()
         count += 1
-        waiting += [after for after in (*place.words.values(), place.one, place.any) if after is not None]
+        waiting += [after for after in (*node.words.values(), node.one, node.any) if after is not None]
     return count
 
 
-def test_a_queue_stays_until_its_last_binding_goes():
+def test_a_queue_is_kept_until_its_last_binding_is_deleted():
     exchange = TopicExchange("x", Table.EMPTY)
     queue = Destination("q")
     bindings = [

@@ -1,4 +1,4 @@
-"""Regular expressions of operators: searched for as PCRE would, within bounds."""
+"""Operators' regular expressions: searched as by PCRE, within limits."""
 
 import threading
 
@@ -123,7 +123,7 @@ def test_what_would_be_too_large_once_its_repetitions_are_unrolled_is_refused(te
 )
 def test_syntax_that_changes_how_the_rest_is_read_or_has_no_bound_is_refused(text: str) -> None:
     if text == "\\N{BULLET":
-        assert Pattern(text).matches("x{BULLET")  # any character but a newline, then what it says
+        assert Pattern(text).matches("x{BULLET")  # any character but a newline, then the literal text
         return
     with pytest.raises(Invalid, match="regular expression"):
         Pattern(text)
@@ -157,7 +157,7 @@ def test_a_pattern_of_a_request_is_a_small_one() -> None:
             query_pattern(text)
 
 
-def test_the_library_keeps_nothing_of_what_was_asked() -> None:
+def test_the_library_caches_no_pattern() -> None:
     kept = len(regex._main._cache)  # type: ignore[attr-defined]
     for number in range(20):
         query_pattern(f"^only-once-{number}$").matches("x")
@@ -197,7 +197,7 @@ def test_no_name_of_amqp_is_longer_than_what_is_searched() -> None:
     assert Pattern(".*").search("a" * 8000) is True
 
 
-def test_variables_stand_for_their_values_and_nothing_more() -> None:
+def test_variables_are_literal_text() -> None:
     pattern = Pattern("^{username}\\.{vhost}\\.{client_id}$", {"username": "a.c{vhost}", "vhost": "(.*"})
     assert pattern.matches("a.c{vhost}.(.*.{client_id}")
     assert not pattern.matches("abc{vhost}.(.*.{client_id}") and not pattern.matches("a.c(.*.(.*.x")

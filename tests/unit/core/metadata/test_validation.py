@@ -1,4 +1,4 @@
-"""What is said of values that have another shape than they should."""
+"""Errors in the shape of values."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_each_rule_says_what_the_value_should_be() -> None:
     assert one_of("a")("k", ["a"]) == 'k should be one of [<<"a">>], actually was [<<"a">>]'
 
 
-def test_all_that_is_wrong_is_told_and_nothing_of_what_is_right() -> None:
+def test_all_errors_are_reported_and_nothing_else() -> None:
     rules = {"uri": text, "n": integer, "b": boolean}
     assert shape_errors("up", {"uri": "x", "n": 1}, rules, ("uri",)) == []
     assert shape_errors("up", {"n": "1", "b": True, "z": 1, "a": []}, rules, ("uri",)) == [

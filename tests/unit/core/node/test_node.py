@@ -1,4 +1,4 @@
-"""The node: what all queues share."""
+"""The node: the pumping of all queues, and its limits."""
 
 import pytest
 
@@ -27,7 +27,7 @@ from warren.broker.storage.memory_journal import MemoryJournal
 
 
 class Greedy(Consumer):
-    """Takes everything; fails when told to."""
+    """A consumer that takes everything, and fails if set to."""
 
     taken = 0
     fails = False
@@ -61,7 +61,7 @@ def publish(node: Node, name: str) -> None:
     node.vhosts["/"].queues[name].push([framed(Address("", name), Properties(), b"body")], 4)
 
 
-def test_a_delivery_that_fails_is_reported_with_its_queue_and_keeps_back_no_other() -> None:
+def test_a_delivery_that_fails_is_reported_with_its_queue_and_delays_no_other() -> None:
     node, _, consumers, log = two_queues()
     consumers[0].fails = True
     publish(node, "one")
@@ -82,7 +82,7 @@ def test_a_queue_that_failed_is_pumped_again_after_a_while_and_not_at_each_publi
     assert len(log) == 1
     consumers[0].fails = False
     clock.advance(RETRY_MS)
-    assert consumers[0].taken == 4  # what the failing delivery had taken is out
+    assert consumers[0].taken == 4  # the messages of the failed delivery are unacknowledged
     publish(node, "one")
     node.pump()
     assert consumers[0].taken == 5 and len(log) == 1
@@ -112,7 +112,7 @@ def test_where_nothing_is_stored_nothing_is_paged(monkeypatch: pytest.MonkeyPatc
         assert queue.get(True) is not None
 
 
-def test_limits_hold_for_what_is_new_not_for_what_a_restart_brings_back() -> None:
+def test_limits_apply_to_new_objects_and_not_to_restored_ones() -> None:
     config = Config(memory=True, cluster_queue_limit=1, cluster_exchange_limit=1, vhost_max=1)
     store = Store(config)
     stored = store.definitions = first_definitions("/", [StoredUser("guest", b"", ())])

@@ -28,7 +28,7 @@ from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.metadata_store import Metadata
 
 MANY = 5 * TURN_COST // OBJECT_COST
-MOST = 2 * TURN_COST // OBJECT_COST  # in one turn, rather more than there should be
+MOST = 2 * TURN_COST // OBJECT_COST  # in one turn, with some tolerance
 
 
 def declared(vhost: VHost, count: int, **arguments: object) -> None:
@@ -38,7 +38,7 @@ def declared(vhost: VHost, count: int, **arguments: object) -> None:
 
 
 def turns(node: Node, left: Callable[[], int], ms: int = 0) -> list[int]:
-    """Let time pass until nothing is left; how many each turn did."""
+    """Let time pass until nothing is left; return the number of objects that each turn processed."""
     assert isinstance(node.clock, FakeClock)
     before = left()
     done: list[int] = []
@@ -55,7 +55,7 @@ def turns(node: Node, left: Callable[[], int], ms: int = 0) -> list[int]:
     return done
 
 
-def test_a_policy_comes_to_very_many_queues_in_slices() -> None:
+def test_a_policy_is_applied_to_very_many_queues_in_slices() -> None:
     node = new_node()
     vhost = node.vhosts["/"]
     count = 2_000
@@ -75,7 +75,7 @@ def test_a_policy_comes_to_very_many_queues_in_slices() -> None:
     turns(node, left)
 
 
-def test_a_virtual_host_is_gone_at_once_and_what_was_in_it_in_slices() -> None:
+def test_a_virtual_host_disappears_at_once_and_its_objects_in_slices() -> None:
     node = new_node(SureJournal())
     vhost = node.add_vhost("v")
     declared(vhost, MANY)
@@ -92,7 +92,7 @@ def test_a_virtual_host_made_again_meanwhile_keeps_what_is_declared_in_it() -> N
     declared(vhost, MANY)
     node.delete_vhost("v")
     again = node.add_vhost("v")
-    assert not vhost.queues, "its end is not to be taken for that of the new one"
+    assert not vhost.queues, "its deletion must not be taken for that of the new one"
     declared(again, 1)
     assert isinstance(node.clock, FakeClock)
     node.clock.advance(1000)
@@ -114,7 +114,7 @@ def test_a_virtual_host_made_again_meanwhile_waits_for_no_other_job() -> None:
     node.delete_vhost("v")
     done = len(steps)
     vhost = node.add_vhost("v")
-    assert not old.queues, "observers, who know queues by their names, are told of their end before"
+    assert not old.queues, "observers, which know queues by name, are notified of their deletion before"
     declared(vhost, 3)
     assert len(steps) == done
     assert isinstance(node.clock, FakeClock)
@@ -158,7 +158,7 @@ def test_a_connection_that_closes_ends_very_many_channels_and_queues_in_slices_b
     channels = list(connection.channels.values())
     client.send(ConnectionMethods.Close, 0, reply_code=200, reply_text="", class_id=0, method_id=0)
     assert channel.closing and vhost.queues
-    assert pipe_of(client).link.closing is None, "close-ok comes when all is done"
+    assert pipe_of(client).link.closing is None, "close-ok is sent when all is done"
 
     def left() -> int:
         return len(vhost.queues) + sum(not each.closing for each in channels)
@@ -179,7 +179,7 @@ def test_a_consumer_of_a_connection_that_is_ending_gets_nothing_more() -> None:
     last.consume("queue")
     pipe_of(client).connection.lost("gone")
     queue = vhost.queues["queue"]
-    assert len(queue.consumers) == 1, "its turn has not come yet"
+    assert len(queue.consumers) == 1, "it has not been removed yet"
     publisher = connected(node).channel(1)
     publisher.fill("queue", b"body")
     assert queue.ready == 1 and not queue.unacked

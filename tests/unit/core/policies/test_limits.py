@@ -1,4 +1,4 @@
-"""How many there may be, of what, and what is said of one too many."""
+"""Limits on queues, exchanges, virtual hosts, connections and channels, and their errors."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def exchange(vhost: VHost, name: str) -> None:
     vhost.declare_exchange(name, "fanout")
 
 
-def test_where_nothing_is_said_there_is_no_limit(limits: Limits) -> None:
+def test_there_are_no_limits_by_default(limits: Limits) -> None:
     assert limits.vhost_connections("/") is limits.vhost_queues("/") is limits.vhost_connections("none") is None
     assert limits.user_connections("u") is limits.user_channels("u") is limits.user_channels("none") is None
 

@@ -1,4 +1,4 @@
-"""Runtime parameters: the doors, the components behind them, and what is told of a change."""
+"""Runtime parameters: setting and clearing, components, and notification of observers."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from warren.broker.storage.memory_journal import MemoryJournal
 
 
 class Colours(Component):
-    """Takes texts, and notes what holds."""
+    """A component that takes texts, and records the values that apply."""
 
     def __init__(self) -> None:
         super().__init__("colour")
@@ -55,7 +55,7 @@ def reason(error: pytest.ExceptionInfo[OperatorError]) -> str:
     return error.value.text
 
 
-def test_a_parameter_is_kept_worked_by_and_told(
+def test_a_parameter_is_stored_applied_and_reported(
     parameters: Parameters, colours: Colours, watcher: RecordingObserver
 ) -> None:
     assert parameters.set("/", "colour", "a", "red")
@@ -67,7 +67,7 @@ def test_a_parameter_is_kept_worked_by_and_told(
     assert watcher.take_changes() == ["-parameter / colour a"]
 
 
-def test_the_same_value_again_tells_nobody(
+def test_setting_the_same_value_again_notifies_nobody(
     parameters: Parameters, colours: Colours, watcher: RecordingObserver
 ) -> None:
     parameters.set("/", "colour", "a", [{"x": 1, "y": True}])
@@ -89,22 +89,20 @@ def test_what_the_caller_does_with_the_value_afterwards_changes_nothing(paramete
     assert parameters.get("/", "colour", "a") == ["red"]
 
 
-def test_all_lines_of_a_refusal_are_told_and_nothing_is_kept(
-    parameters: Parameters, watcher: RecordingObserver
-) -> None:
+def test_all_errors_are_reported_and_nothing_is_stored(parameters: Parameters, watcher: RecordingObserver) -> None:
     with pytest.raises(Invalid) as raised:
         parameters.set("/", "colour", "a", 5)
     assert reason(raised) == "Validation failed\n\na is no colour\nnor is it anything else\n"
     assert not parameters.all() and not watcher.take_changes()
 
 
-def test_a_component_that_nobody_knows_is_refused(parameters: Parameters) -> None:
+def test_an_unknown_component_is_refused(parameters: Parameters) -> None:
     with pytest.raises(Invalid) as raised:
         parameters.set("/", "shovel", "a", {})
     assert reason(raised) == "Validation failed\n\ncomponent shovel not found\n"
 
 
-def test_policies_have_another_door(parameters: Parameters) -> None:
+def test_policies_are_set_by_another_method(parameters: Parameters) -> None:
     with pytest.raises(Invalid) as raised:
         parameters.set("/", "policy", "a", {})
     assert reason(raised) == "policies may not be set using this method"
@@ -125,7 +123,7 @@ def test_what_is_not_there_cannot_be_cleared(parameters: Parameters) -> None:
 
 
 @pytest.mark.parametrize("value", [{1, 2}, float("nan"), b"x"])
-def test_what_json_cannot_say_is_refused(parameters: Parameters, value: object) -> None:
+def test_values_that_json_cannot_represent_are_refused(parameters: Parameters, value: object) -> None:
     with pytest.raises(Invalid):
         parameters.set_global("a", value)
 

@@ -1,4 +1,4 @@
-"""Which policies hold, for what, from when to when; what one may say."""
+"""Policies: which apply to an object, their changes, and their validation."""
 
 from typing import Any
 
@@ -59,10 +59,10 @@ def name_of(target: Queue | Exchange) -> str | None:
     return target.policy.name if target.policy is not None else None
 
 
-# Which one holds
+# Which policy applies
 
 
-def test_a_policy_holds_for_what_is_there_and_what_comes(vhost: VHost, policies: Policies) -> None:
+def test_a_policy_applies_to_existing_and_new_objects(vhost: VHost, policies: Policies) -> None:
     before = queue(vhost, "some.before")
     assert policies.set("/", "p", "^some", LENGTH)
     after, other = queue(vhost, "some.after"), queue(vhost, "other some")
@@ -71,7 +71,7 @@ def test_a_policy_holds_for_what_is_there_and_what_comes(vhost: VHost, policies:
     assert before.settings.max_length == 5
 
 
-def test_what_held_before_holds_again_once_it_is_cleared(
+def test_the_policy_of_lower_priority_applies_again_once_it_is_cleared(
     vhost: VHost, policies: Policies, watcher: RecordingObserver
 ) -> None:
     it = queue(vhost, "q")
@@ -94,7 +94,7 @@ def test_of_equal_priorities_the_lower_name_wins_whatever_came_first(vhost: VHos
     assert name_of(it) == "c"
 
 
-def test_only_one_policy_holds_and_none_of_it_is_mixed_with_others(vhost: VHost, policies: Policies) -> None:
+def test_only_one_policy_applies_and_policies_are_not_merged(vhost: VHost, policies: Policies) -> None:
     policies.set("/", "a", "q", {"max-length": 5}, 1)
     policies.set("/", "b", "q", {"message-ttl": 5}, 2)
     assert queue(vhost, "q").effective == {"message-ttl": 5}
@@ -107,7 +107,7 @@ def test_patterns_are_searched_for_and_an_empty_one_is_found_everywhere(vhost: V
         assert sorted(name for name, each in made.items() if each.policy) == found
 
 
-def test_it_is_of_one_vhost(node: Node, vhost: VHost, policies: Policies) -> None:
+def test_a_policy_applies_in_one_vhost(node: Node, vhost: VHost, policies: Policies) -> None:
     other = node.add_vhost("other")
     policies.set("other", "p", ".*", LENGTH)
     assert queue(vhost, "q").policy is None and queue(other, "q").policy is not None
@@ -124,7 +124,9 @@ def test_it_is_of_one_vhost(node: Node, vhost: VHost, policies: Policies) -> Non
         ("exchanges", ["exchange"]),
     ],
 )
-def test_it_applies_to_what_it_says(vhost: VHost, policies: Policies, apply_to: str, expected: list[str]) -> None:
+def test_a_policy_applies_to_the_kinds_of_its_apply_to(
+    vhost: VHost, policies: Policies, apply_to: str, expected: list[str]
+) -> None:
     old: list[Queue | Exchange] = [queue(vhost, "x-classic"), queue(vhost, "x-quorum", x_queue_type="quorum")]
     old.append(exchange(vhost, "x-exchange"))
     policies.set("/", "p", "^x-", LENGTH, 0, apply_to)
@@ -134,7 +136,9 @@ def test_it_applies_to_what_it_says(vhost: VHost, policies: Policies, apply_to: 
     assert sorted(each.name.removeprefix("x-new-") for each in new if each.policy) == expected
 
 
-def test_one_that_says_what_a_type_does_not_know_does_not_hold_for_it(vhost: VHost, policies: Policies) -> None:
+def test_a_policy_with_a_key_that_a_queue_type_does_not_support_does_not_apply_to_it(
+    vhost: VHost, policies: Policies
+) -> None:
     classic, quorum = queue(vhost, "classic"), queue(vhost, "quorum", x_queue_type="quorum")
     policies.set("/", "p", ".", {"delivery-limit": 3, "max-length": 5})
     assert classic.policy is None and quorum.settings.delivery_limit == 3
@@ -144,7 +148,7 @@ def test_one_that_says_what_a_type_does_not_know_does_not_hold_for_it(vhost: VHo
     assert name_of(quorum) == "next" and name_of(classic) == "p"
 
 
-def test_all_that_could_hold_are_told_best_first(vhost: VHost, policies: Policies) -> None:
+def test_all_matching_policies_are_listed_best_first(vhost: VHost, policies: Policies) -> None:
     it = queue(vhost, "q")
     for name, priority in (("a", 0), ("b", 2), ("c", 1)):
         policies.set("/", name, "q" if name != "c" else "z", LENGTH, priority)
@@ -194,12 +198,14 @@ def test_the_two_kinds_do_not_know_each_others_names(vhost: VHost, policies: Pol
         ({"queue-mode": "lazy"}, {"expires": 5}, {"queue-mode": "lazy", "expires": 5}),
     ],
 )
-def test_what_both_say_is_merged(user: dict[str, object], operator: dict[str, object], both: dict[str, object]) -> None:
+def test_a_policy_and_an_operator_policy_are_merged(
+    user: dict[str, object], operator: dict[str, object], both: dict[str, object]
+) -> None:
     given = dict(user)
     assert merge_definitions(user, operator) == both and user == given
 
 
-def test_an_operator_policy_may_come_by_the_door_of_parameters(node: Node, policies: Policies) -> None:
+def test_an_operator_policy_may_be_set_as_a_parameter(node: Node, policies: Policies) -> None:
     value: dict[str, object] = {"pattern": "q", "definition": LENGTH, "priority": 4, "apply-to": "queues"}
     node.parameters.set("/", "operator_policy", "p", value)
     assert policies.all("/", True)[0].priority == 4
@@ -211,7 +217,7 @@ def test_an_operator_policy_may_come_by_the_door_of_parameters(node: Node, polic
 # Changes
 
 
-def test_only_what_is_touched_is_told(vhost: VHost, policies: Policies, watcher: RecordingObserver) -> None:
+def test_only_changed_objects_are_reported(vhost: VHost, policies: Policies, watcher: RecordingObserver) -> None:
     for name in ("a1", "a2", "b"):
         queue(vhost, name)
     exchange(vhost, "a-exchange")
@@ -250,7 +256,7 @@ def test_predeclared_exchanges_have_policies_too(vhost: VHost, policies: Policie
     assert all(name_of(each) == "p" for each in vhost.exchanges.values())
 
 
-# What one may say
+# Definitions
 
 WRONG: list[tuple[dict[str, object], str]] = [
     ({"max-length": -1}, "-1 is not a valid maximum length"),
@@ -314,11 +320,11 @@ def test_a_definition_that_is_wrong_is_refused_with_the_reason(
         {"federation-upstream-pattern": "^up", "max-length": 4},
     ],
 )
-def test_what_can_be_said_is_taken(policies: Policies, definition: dict[str, object]) -> None:
+def test_valid_definitions_are_accepted(policies: Policies, definition: dict[str, object]) -> None:
     assert policies.set("/", "p", "x", definition) and policies.all()[0].definition == definition
 
 
-def test_operators_may_say_less() -> None:
+def test_operator_policies_accept_fewer_keys() -> None:
     assert set(KEYS) >= OPERATOR_KEYS and len(OPERATOR_KEYS) == 10
     for key in ("alternate-exchange", "federation-upstream", "dead-letter-exchange", "queue-mode"):
         assert definition_lines({key: "x"}, True) == [f'[{{<<"{key}">>,<<"x">>}}] are not recognised policy settings']
@@ -339,7 +345,7 @@ def test_queues_with_the_same_arguments_and_policies_share_their_rules(vhost: VH
     assert one.settings is other.settings and (one.settings.max_length, another.settings.max_length) == (-1, 3)
 
 
-def test_the_rest_of_a_policy_is_looked_at_too(policies: Policies) -> None:
+def test_each_field_of_a_policy_is_validated(policies: Policies) -> None:
     names = "'queues', 'classic_queues', 'quorum_queues', 'streams', 'exchanges', or 'all'"
     for given, line in (
         (("(", LENGTH, 0, "all"), "pattern should be regular expression but is invalid: "),

@@ -1,4 +1,4 @@
-"""What an upstream and a set of upstreams may say."""
+"""Parameters of federation: the values of upstreams and of upstream sets."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def node() -> Node:
 
 
 def lines(node: Node, component: str, value: object, name: str = "up") -> list[str]:
-    """What is wrong with it."""
+    """Return the errors in a value."""
     try:
         node.parameters.set("/", component, name, value)
     except Invalid as error:
@@ -30,7 +30,7 @@ def lines(node: Node, component: str, value: object, name: str = "up") -> list[s
     return []
 
 
-def test_an_upstream_may_say_all_that_there_is(node: Node) -> None:
+def test_an_upstream_may_have_all_options(node: Node) -> None:
     value = {
         "uri": [URI, "amqps://other"],
         "exchange": "e",
@@ -49,11 +49,11 @@ def test_an_upstream_may_say_all_that_there_is(node: Node) -> None:
         "channel-use-mode": "single",
     }
     assert lines(node, "federation-upstream", value) == []
-    assert node.parameters.get("/", "federation-upstream", "up") == value, "it is kept as it was given"
+    assert node.parameters.get("/", "federation-upstream", "up") == value, "it is stored as it was given"
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "errors"),
     [
         ({}, ['Key "uri" not found in up']),
         ([], ["Unrecognised terms [] in up"]),
@@ -77,8 +77,8 @@ def test_an_upstream_may_say_all_that_there_is(node: Node) -> None:
         ),
     ],
 )
-def test_all_that_is_wrong_with_an_upstream_is_told(node: Node, value: object, told: list[str]) -> None:
-    assert lines(node, "federation-upstream", value) == told
+def test_all_errors_of_an_upstream_are_reported(node: Node, value: object, errors: list[str]) -> None:
+    assert lines(node, "federation-upstream", value) == errors
     assert node.parameters.get("/", "federation-upstream", "up") is None
 
 
@@ -115,7 +115,7 @@ def test_a_set_is_a_list_of_upstreams_with_options_of_its_own(node: Node) -> Non
     ]
 
 
-def test_the_component_of_old_takes_nothing(node: Node) -> None:
+def test_the_legacy_component_accepts_nothing(node: Node) -> None:
     assert lines(node, "federation", {}) == ["name not recognised"]
 
 
@@ -152,7 +152,7 @@ def test_these_are_uris_of_upstreams(uri: str) -> None:
 
 
 @pytest.mark.parametrize("uri", BAD)
-def test_these_are_not(uri: str) -> None:
+def test_these_are_no_uris_of_upstreams(uri: str) -> None:
     assert uri_fault(uri) == BAD[uri]
 
 

@@ -1,4 +1,4 @@
-"""Arguments of queue.declare: the texts are those of a live RabbitMQ."""
+"""Arguments of queue.declare. The errors are those of a live RabbitMQ."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_a_number_may_be_of_no_other_type(value: object) -> None:
         ("unknown", [0, -1, "text", None, [], {}], []),
     ],
 )
-def test_which_values_each_argument_takes(key: str, good: list[object], bad: list[object]) -> None:
+def test_which_values_each_argument_accepts(key: str, good: list[object], bad: list[object]) -> None:
     assert [value for value in good + bad if accepted(key, value)] == good
 
 

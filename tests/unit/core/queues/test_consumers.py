@@ -1,11 +1,11 @@
-"""Whose turn it is."""
+"""The order in which consumers are served."""
 
 import pytest
 
 from warren.broker.core.queues.consumers import Consumer, Consumers, SingleActiveConsumers
 
 
-class Guest(Consumer):
+class FakeConsumer(Consumer):
     def __init__(
         self, tag: str, credit: int = 100, priority: int = 0, exclusive: bool = False, shares: bool = False
     ) -> None:
@@ -24,39 +24,39 @@ def turn(consumers: Consumers, wanted: int) -> tuple[str, int]:
     return "".join(taker.tag for taker in takers), room
 
 
-def party(*guests: Guest) -> Consumers:
+def consumers_of(*members: FakeConsumer) -> Consumers:
     consumers = Consumers()
-    for guest in guests:
-        consumers.add(guest)
+    for consumer in members:
+        consumers.add(consumer)
     return consumers
 
 
 def test_the_turn_goes_round() -> None:
-    consumers = party(Guest("a"), Guest("b"), Guest("c"))
+    consumers = consumers_of(FakeConsumer("a"), FakeConsumer("b"), FakeConsumer("c"))
     assert [turn(consumers, 2)[0] for _ in range(3)] == ["ab", "ca", "bc"]
 
 
 def test_nobody_can_take_more_than_the_one_with_the_least_room() -> None:
-    assert turn(party(Guest("a", 5), Guest("b", 3), Guest("c", 9)), 100) == ("abc", 3)
+    assert turn(consumers_of(FakeConsumer("a", 5), FakeConsumer("b", 3), FakeConsumer("c", 9)), 100) == ("abc", 3)
 
 
 def test_the_one_after_the_last_served_is_first() -> None:
-    consumers = party(Guest("a"), Guest("b"), Guest("c"))
+    consumers = consumers_of(FakeConsumer("a"), FakeConsumer("b"), FakeConsumer("c"))
     takers, _ = consumers.take_turn(100, 0)
     consumers.rotate(takers, 7)
     assert turn(consumers, 3)[0] == "bca"
 
 
-def test_who_was_left_out_comes_before_those_who_were_not_asked() -> None:
-    consumers = party(Guest("a"), Guest("b"), Guest("c"), Guest("d"))
+def test_takers_that_got_nothing_come_before_consumers_that_were_not_asked() -> None:
+    consumers = consumers_of(FakeConsumer("a"), FakeConsumer("b"), FakeConsumer("c"), FakeConsumer("d"))
     takers, _ = consumers.take_turn(3, 0)
     consumers.rotate(takers, 1)
     assert turn(consumers, 4)[0] == "bcda"
 
 
-def test_who_has_no_room_is_not_asked_again_before_it_wakes() -> None:
-    full = Guest("a", 0)
-    consumers = party(full, Guest("b"))
+def test_a_consumer_without_room_is_not_asked_again_before_it_wakes() -> None:
+    full = FakeConsumer("a", 0)
+    consumers = consumers_of(full, FakeConsumer("b"))
     for _ in range(3):
         assert turn(consumers, 1)[0] == "b"
     assert full.waiting and full.asked == 1
@@ -65,16 +65,16 @@ def test_who_has_no_room_is_not_asked_again_before_it_wakes() -> None:
     assert turn(consumers, 2) == ("ba", 1)
 
 
-def test_waking_who_does_not_wait_gives_no_second_turn() -> None:
-    guest = Guest("a")
-    consumers = party(guest)
-    consumers.wake(guest)
+def test_waking_a_consumer_that_does_not_wait_gives_no_second_turn() -> None:
+    consumer = FakeConsumer("a")
+    consumers = consumers_of(consumer)
+    consumers.wake(consumer)
     assert turn(consumers, 5)[0] == "a"
 
 
 def test_the_highest_priority_with_room_is_served_alone() -> None:
-    high, low = Guest("h", 1, priority=9), Guest("l", priority=-1)
-    consumers = party(low, high, Guest("n"))
+    high, low = FakeConsumer("h", 1, priority=9), FakeConsumer("l", priority=-1)
+    consumers = consumers_of(low, high, FakeConsumer("n"))
     assert turn(consumers, 5) == ("h", 1)
     high.credit = 0
     assert turn(consumers, 5)[0] == "n"
@@ -84,26 +84,28 @@ def test_the_highest_priority_with_room_is_served_alone() -> None:
     assert turn(consumers, 5) == ("h", 2)
 
 
-def test_who_shares_its_room_is_taken_alone() -> None:
-    consumers = party(Guest("a"), Guest("b", shares=True), Guest("c", shares=True), Guest("d"))
+def test_a_consumer_that_shares_its_room_is_taken_alone() -> None:
+    consumers = consumers_of(
+        FakeConsumer("a"), FakeConsumer("b", shares=True), FakeConsumer("c", shares=True), FakeConsumer("d")
+    )
     assert [turn(consumers, 9)[0] for _ in range(4)] == ["a", "b", "c", "da"]
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_who_is_removed_is_gone_from_its_turn(waits: bool) -> None:
-    guest = Guest("a", 0 if waits else 1, priority=3)
-    consumers = party(guest, Guest("b"))
+def test_a_removed_consumer_leaves_the_turn(waits: bool) -> None:
+    consumer = FakeConsumer("a", 0 if waits else 1, priority=3)
+    consumers = consumers_of(consumer, FakeConsumer("b"))
     turn(consumers, 1)
-    assert guest.waiting == waits
-    assert consumers.remove(guest) and not consumers.remove(guest)
-    consumers.wake(guest)
-    assert not guest.waiting and len(consumers) == 1
+    assert consumer.waiting == waits
+    assert consumers.remove(consumer) and not consumers.remove(consumer)
+    consumers.wake(consumer)
+    assert not consumer.waiting and len(consumers) == 1
     assert turn(consumers, 2)[0] == "b"
 
 
-def test_a_priority_goes_with_its_last_consumer_and_comes_back() -> None:
-    first, second = Guest("a", priority=7), Guest("b", priority=7)
-    consumers = party(first, second)
+def test_a_priority_is_removed_with_its_last_consumer_and_added_again() -> None:
+    first, second = FakeConsumer("a", priority=7), FakeConsumer("b", priority=7)
+    consumers = consumers_of(first, second)
     consumers.remove(first)
     assert turn(consumers, 1)[0] == "b"
     consumers.remove(second)
@@ -112,23 +114,23 @@ def test_a_priority_goes_with_its_last_consumer_and_comes_back() -> None:
     assert turn(consumers, 1)[0] == "a"
 
 
-def test_an_exclusive_consumer_is_one_until_it_goes() -> None:
-    guest = Guest("a", exclusive=True)
-    consumers = party(guest)
+def test_the_consumers_are_exclusive_until_the_exclusive_one_is_removed() -> None:
+    consumer = FakeConsumer("a", exclusive=True)
+    consumers = consumers_of(consumer)
     assert consumers.exclusive
-    consumers.remove(guest)
+    consumers.remove(consumer)
     assert not consumers.exclusive and consumers.all() == []
 
 
-def single(*guests: Guest, preempts: bool = False) -> SingleActiveConsumers:
+def single(*members: FakeConsumer, preempts: bool = False) -> SingleActiveConsumers:
     consumers = SingleActiveConsumers(preempts)
-    for guest in guests:
-        consumers.add(guest)
+    for consumer in members:
+        consumers.add(consumer)
     return consumers
 
 
-def test_a_single_active_consumer_is_served_until_it_goes() -> None:
-    first, second = Guest("a"), Guest("b")
+def test_a_single_active_consumer_is_served_until_it_is_removed() -> None:
+    first, second = FakeConsumer("a"), FakeConsumer("b")
     consumers = single(first, second)
     assert [turn(consumers, 5) for _ in range(2)] == [("a", 100)] * 2
     consumers.remove(first)
@@ -138,16 +140,16 @@ def test_a_single_active_consumer_is_served_until_it_goes() -> None:
 
 
 def test_the_next_active_consumer_has_the_highest_priority_and_came_first() -> None:
-    first = Guest("a")
-    consumers = single(first, Guest("b"), Guest("c", priority=1), Guest("d", priority=1))
+    first = FakeConsumer("a")
+    consumers = single(first, FakeConsumer("b"), FakeConsumer("c", priority=1), FakeConsumer("d", priority=1))
     assert turn(consumers, 1)[0] == "a", "a higher priority alone does not make active"
     consumers.remove(first)
     assert turn(consumers, 1)[0] == "c"
 
 
 def test_while_the_active_consumer_is_full_nobody_is_served() -> None:
-    first = Guest("a", credit=0)
-    consumers = single(first, Guest("b"))
+    first = FakeConsumer("a", credit=0)
+    consumers = single(first, FakeConsumer("b"))
     assert turn(consumers, 1) == ("", 0) and first.waiting and not consumers.any_ready()
     first.credit = 2
     consumers.wake(first)
@@ -155,9 +157,9 @@ def test_while_the_active_consumer_is_full_nobody_is_served() -> None:
 
 
 def test_where_priorities_preempt_the_active_consumer_first_settles_what_it_has() -> None:
-    first = Guest("a")
+    first = FakeConsumer("a")
     first.unacked = 1
-    consumers = single(first, Guest("b"), Guest("c", priority=1), preempts=True)
+    consumers = single(first, FakeConsumer("b"), FakeConsumer("c", priority=1), preempts=True)
     assert turn(consumers, 1) == ("", 0)
     first.unacked = 0
     consumers.wake(first)
@@ -166,8 +168,8 @@ def test_where_priorities_preempt_the_active_consumer_first_settles_what_it_has(
     assert turn(consumers, 1)[0] == "c"
 
 
-def test_who_gave_way_to_one_that_left_again_is_served_as_before() -> None:
-    first, second = Guest("a"), Guest("b", priority=1)
+def test_a_consumer_preempted_by_one_that_left_again_is_served_as_before() -> None:
+    first, second = FakeConsumer("a"), FakeConsumer("b", priority=1)
     first.unacked = 1
     consumers = single(first, second, preempts=True)
     assert turn(consumers, 1) == ("", 0)

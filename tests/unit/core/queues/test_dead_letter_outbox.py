@@ -1,4 +1,4 @@
-"""What a queue gives up goes a slice at a time, one after the other, and is never lost on the way."""
+"""Dead letters are published in slices, in order, and are never lost on the way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DURABLE = {"delivery_mode": 2}
 
 
 class House:
-    """A queue whose messages may go to another one, on a journal that looks at each settlement."""
+    """A queue with or without a dead letter exchange, on a journal that checks each settlement."""
 
     def __init__(self, dead_letters: bool = True, **arguments: Any) -> None:
         self.journal = SureJournal()
@@ -37,13 +37,13 @@ class House:
         return self.node.clock
 
     def kept(self, name: str) -> int:
-        """Of a queue, by the journal."""
+        """Return the number of messages of a queue in the journal."""
         number = self.node.vhosts["/"].queues[name].number
         return sum(1 for kept, _ in self.journal.live if kept == number)
 
 
 def chain(length: int, **arguments: Any) -> Channel:
-    """Queues named by numbers, each the dead letter queue of the one before; the last one keeps what it gets."""
+    """Declare queues named by numbers, each the dead letter queue of the one before. The last has none."""
     ch: Channel = connected(new_node(SlowJournal())).channel()
     for number in range(length):
         given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
@@ -54,13 +54,13 @@ def chain(length: int, **arguments: Any) -> Channel:
 
 
 @pytest.mark.parametrize("dead_letters", [False, True])
-def test_many_that_expire_at_once_go_a_slice_at_a_time(dead_letters: bool) -> None:
+def test_many_messages_that_expire_at_once_are_dead_lettered_in_slices(dead_letters: bool) -> None:
     house = House(dead_letters, message_ttl=1000)
     house.ch.fill("queue", *[b"x"] * MANY, **DURABLE)
     left = [house.queue.ready]
 
     def look() -> None:
-        if house.queue.ready != left[-1]:  # a timer that found no room for the job left in its turn changes nothing
+        if house.queue.ready != left[-1]:  # a timer changes nothing if the turn's budget is spent
             left.append(house.queue.ready)
 
     house.clock.after_each = look
@@ -71,7 +71,7 @@ def test_many_that_expire_at_once_go_a_slice_at_a_time(dead_letters: bool) -> No
 
 
 @pytest.mark.parametrize("dead_letters", [False, True])
-def test_so_do_many_that_a_new_limit_has_no_room_for(dead_letters: bool) -> None:
+def test_many_messages_beyond_a_new_limit_are_dead_lettered_in_slices(dead_letters: bool) -> None:
     house = House(dead_letters)
     house.ch.fill("queue", *[b"x"] * MANY, **DURABLE)
     house.node.policies.set("/", "limit", "^queue$", {"max-length": 10})
@@ -81,19 +81,19 @@ def test_so_do_many_that_a_new_limit_has_no_room_for(dead_letters: bool) -> None
     assert house.ch.count("letters") == house.kept("letters") == (MANY - 10 if dead_letters else 0)
 
 
-def test_so_do_many_that_are_refused_at_once() -> None:
+def test_many_messages_rejected_at_once_are_dead_lettered_in_slices() -> None:
     house = House()
     house.ch.fill("queue", *[b"x"] * SOME, **DURABLE)
     house.ch.consume("queue")
     house.ch.deliveries(SOME)
     house.ch.nack(0, multiple=True, requeue=False)
     assert house.ch.count("letters") == dead_lettering.SLICE
-    assert house.kept("queue") == SOME - dead_lettering.SLICE, "those that wait are not forgotten"
+    assert house.kept("queue") == SOME - dead_lettering.SLICE, "messages in the outbox stay in the journal"
     house.clock.advance(1)
     assert house.ch.count("letters") == SOME and house.kept("queue") == 0
 
 
-def test_none_that_is_due_is_had_while_others_that_are_due_wait() -> None:
+def test_no_due_message_is_delivered_while_other_due_messages_wait() -> None:
     house = House(False, message_ttl=1000)
     house.ch.fill("queue", *[b"x"] * MANY)
     seen: list[object] = []
@@ -102,13 +102,13 @@ def test_none_that_is_due_is_had_while_others_that_are_due_wait() -> None:
     assert seen and not any(seen)
 
 
-def test_a_flow_that_is_too_much_is_dropped_as_it_comes() -> None:
+def test_messages_beyond_the_limit_are_dropped_as_fast_as_they_are_published() -> None:
     house = House(max_length=10)
     house.ch.fill("queue", *[b"x"] * SOME)
     assert (house.ch.count("queue"), house.ch.count("letters")) == (10, SOME - 10)
 
 
-def test_who_refuses_without_end_gets_no_more_until_it_is_buried() -> None:
+def test_a_consumer_that_rejects_everything_gets_no_more_until_the_outbox_has_drained() -> None:
     house = House()
     given_up = 2 * dead_lettering.MANY
     house.ch.fill("queue", *[b"x"] * given_up)
@@ -127,12 +127,12 @@ def test_who_refuses_without_end_gets_no_more_until_it_is_buried() -> None:
     house.clock.after_each = turned
     house.clock.advance(1)
     assert len(seen) > 2
-    assert all(ready for many, ready in seen if many), "nothing is delivered while many wait"
+    assert all(ready for many, ready in seen if many), "nothing is delivered while the outbox has too many"
     assert house.ch.delivery().body == b"next"
     assert house.ch.count("letters") == given_up
 
 
-def test_what_waits_is_dead_lettered_although_its_queue_is_deleted() -> None:
+def test_the_outbox_of_a_deleted_queue_is_dead_lettered() -> None:
     house = House()
     house.ch.fill("queue", *[b"x"] * SOME, **DURABLE)
     house.ch.consume("queue")
@@ -145,7 +145,7 @@ def test_what_waits_is_dead_lettered_although_its_queue_is_deleted() -> None:
     assert house.ch.count("letters") == SOME
 
 
-def test_what_waits_goes_before_the_node_stops() -> None:
+def test_outboxes_are_published_before_the_node_stops() -> None:
     house = House()
     house.ch.fill("queue", *[b"x"] * SOME, **DURABLE)
     house.ch.consume("queue")
@@ -156,13 +156,13 @@ def test_what_waits_goes_before_the_node_stops() -> None:
     assert house.kept("letters") == SOME and not house.kept("queue")
 
 
-def test_a_long_chain_of_queues_that_refuse_passes_a_message_on_to_its_end() -> None:
+def test_a_long_chain_of_queues_that_reject_publishes_passes_a_message_on_to_its_end() -> None:
     ch = chain(300, max_length=0, overflow="reject-publish-dlx")
     ch.publish("", "0", b"message")
     assert ch.count("300") == 1
 
 
-def test_so_does_one_of_queues_in_which_nothing_may_wait() -> None:
+def test_a_long_chain_of_queues_in_which_messages_expire_at_once_passes_a_message_on_to_its_end() -> None:
     ch = chain(100, message_ttl=0)
     ch.fill("0", *[b"%d" % number for number in range(50)])
     assert ch.drain("100") == [b"%d" % number for number in range(50)]

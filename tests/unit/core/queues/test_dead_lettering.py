@@ -1,4 +1,4 @@
-"""The copy that goes to the dead letter exchange."""
+"""The copy of a message for the dead letter exchange."""
 
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.amqp.properties import EXPIRATION, Properties
@@ -27,7 +27,7 @@ def deaths(message: Message) -> list[dict[str, Value]]:
 
 
 def trail(message: Message) -> list[tuple[str, str, int]]:
-    """Queue, reason and count of each entry."""
+    """Return queue, reason and count of each entry."""
     table = message.headers.get("x-death")
     assert table is not None and isinstance(table[1], list)
     return [(e.text("queue") or "", e.text("reason") or "", e.integer("count") or 0) for _, e in table[1]]
@@ -37,7 +37,7 @@ def strings(*texts: str) -> list[Value]:
     return [("S", text.encode()) for text in texts]
 
 
-def test_the_first_death_is_told_with_the_types_of_rabbitmq() -> None:
+def test_the_first_death_is_recorded_with_the_types_of_rabbitmq() -> None:
     copy = die(new(headers=Table.of({"mine": 1}), delivery_mode=2, priority=3), "q")
     assert deaths(copy) == [
         {
@@ -64,7 +64,7 @@ def test_the_copy_has_the_address_of_the_dead_letter_exchange() -> None:
     assert (configured.address.exchange, configured.address.routing_key) == ("dlx", "new")
 
 
-def test_the_expiration_is_gone_and_remembered_where_it_was() -> None:
+def test_the_expiration_is_removed_and_recorded_in_the_entry() -> None:
     once = die(new(expiration="500", message_id="m"), "q")
     twice = die(once, "r")
     assert once.properties.expiration is None and once.properties.message_id == "m"
@@ -119,7 +119,7 @@ def test_any_value_that_a_client_calls_x_death_is_replaced() -> None:
         assert trail(die(new(headers=Table.of({"x-death": value})), "q")) == [("q", "expired", 1)]
 
 
-def test_what_a_queue_counted_is_not_taken_along() -> None:
+def test_the_delivery_count_of_the_queue_is_removed() -> None:
     copy = die(new(headers=Table.of({"x-delivery-count": 3, "mine": 1})), "q", "delivery_limit")
     assert "x-delivery-count" not in copy.headers and "mine" in copy.headers
 
@@ -165,7 +165,7 @@ def test_a_rejection_before_the_cycle_does_not_count() -> None:
 
 
 def test_a_rejection_at_the_queue_itself_allows_it_again() -> None:
-    """The entry through which the cycle closes counts too."""
+    """The entry that closes the cycle counts too."""
     message = die(die(new(), "q", "rejected"), "r", "expired")
     assert not cycles(message, "q")
 

@@ -1,4 +1,4 @@
-"""Publishes whose queues are of different kinds, and lists of messages of different kinds."""
+"""Publishes to queues of different kinds, and of messages of different kinds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_queue_with_a_time_to_live_makes_the_others_store_nothing_anew() -> No
     timed = declared(vhost, "timed", message_ttl=1000)
     receipt = vhost.enqueue(persistent(100), 400, True, (*plain[:5], timed, *plain[5:]))
     assert receipt.stored and not receipt.refused
-    assert journal.stored == 200  # once for all that are plain, once for the other
+    assert journal.stored == 200  # once for all plain queues, once for the other
     assert [queue.ready for queue in (*plain, timed)] == [100] * 11
     assert all(message.state is None for message in plain[0].ready_messages.default.fresh)
     assert isinstance(vhost.clock, FakeClock)
@@ -42,7 +42,7 @@ def test_a_queue_with_a_time_to_live_makes_the_others_store_nothing_anew() -> No
     assert [queue.ready for queue in (*plain, timed)] == [100] * 10 + [0]
 
 
-def test_what_one_queue_of_a_route_refuses_the_others_take() -> None:
+def test_a_message_that_one_queue_of_a_route_rejects_reaches_the_others() -> None:
     vhost = vhost_with(SlowJournal())
     plain = declared(vhost, "plain")
     full = declared(vhost, "full", max_length=1, overflow="reject-publish")
@@ -51,7 +51,7 @@ def test_what_one_queue_of_a_route_refuses_the_others_take() -> None:
     assert (plain.ready, full.ready) == (3, 1)
 
 
-def test_of_messages_that_are_delivered_together_each_has_its_own_life() -> None:
+def test_messages_that_are_delivered_together_expire_each_by_its_own_time() -> None:
     vhost = vhost_with(SlowJournal())
     queue = declared(vhost, "q")
     messages = persistent(4)

@@ -1,4 +1,4 @@
-"""What is on the disk of a queue, and how it comes back: in order, once, and as it was."""
+"""Paging: messages on the disk return in order, once, and unchanged."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ from warren.broker.core.queues.paged_tail import PagedTail
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reply_queue import ReplyQueue
 
-PAGE_ABOVE, UNPAGE = 10, 4  # as the tests have it
+PAGE_ABOVE, UNPAGE = 10, 4  # in these tests
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 # The parts
 
 
-def test_a_budget_is_spent_above_its_limit() -> None:
+def test_a_budget_is_exceeded_above_its_limit() -> None:
     budget = MemoryBudget(1000)
     budget.add(1, 1000 - MemoryBudget.OVERHEAD)
     assert not budget.exceeded
@@ -54,7 +54,7 @@ def test_a_backlog_is_first_in_first_out(steps: list[str | int]) -> None:
         assert len(backlog) == len(model)
 
 
-def test_a_backlog_lets_go_of_what_was_taken() -> None:
+def test_a_backlog_frees_the_memory_of_taken_pages() -> None:
     backlog = PagedTail()
     for number in range(1000):
         backlog.append(number, number)
@@ -67,7 +67,7 @@ def test_a_backlog_lets_go_of_what_was_taken() -> None:
 
 
 def numbered(first: int, count: int, persistent: bool | None = None) -> list[Message]:
-    """Messages whose frames are their numbers; every other one is persistent unless told."""
+    """Return messages whose frames are their numbers. By default every other one is persistent."""
     return [
         message(10, bool(number % 2) if persistent is None else persistent, b"%d" % number)
         for number in range(first, first + count)
@@ -75,7 +75,7 @@ def numbered(first: int, count: int, persistent: bool | None = None) -> list[Mes
 
 
 def full_queue(count: int, number: int = 1, persistent: bool | None = None) -> Queue:
-    """A queue whose node had no memory from the beginning. It has PAGE_ABOVE + 1 messages in memory."""
+    """Return a queue on a node without memory from the beginning. It has PAGE_ABOVE + 1 messages in memory."""
     queue = new_queue(number=number, budget=MemoryBudget(0))
     for first in range(count):
         enqueue(numbered(first, 1, persistent), queue)
@@ -88,7 +88,7 @@ def bodies(log: list[Delivery]) -> list[int]:
 
 
 def recovered(pages: list[tuple[int, int]], body_bytes: int = 0) -> RecoveredQueue:
-    """State that a journal has found at a start."""
+    """Return the state that a journal has recovered."""
     found = RecoveredQueue()
     found.body_bytes = body_bytes
     for page in pages:
@@ -126,7 +126,7 @@ def test_a_queue_pages_out_and_back_in_order(number: int, persistent: bool | Non
     assert not journal.live and not queue.unacked
 
 
-def test_what_the_journal_has_for_the_queue_is_not_stored_again() -> None:
+def test_messages_that_the_journal_has_for_the_queue_are_not_stored_again() -> None:
     queue = full_queue(50)
     journal = journal_of(queue)
     persistent = sum(number % 2 for number in range(50))
@@ -134,7 +134,7 @@ def test_what_the_journal_has_for_the_queue_is_not_stored_again() -> None:
     assert (len(journal.live), len(journal.loose), journal.stored) == (persistent, loose, persistent + loose)
 
 
-def test_little_is_kept_in_memory_even_when_there_is_no_memory_left() -> None:
+def test_some_messages_stay_in_memory_even_if_the_budget_is_exceeded() -> None:
     queue = full_queue(PAGE_ABOVE + 1)
     assert not len(queue.ready_messages.default.backlog) and journal_of(queue).stored == (PAGE_ABOVE + 1) // 2
 
@@ -145,7 +145,7 @@ def test_as_long_as_there_is_memory_nothing_is_paged() -> None:
     assert not len(queue.ready_messages.default.backlog) and journal_of(queue).stored == 0
 
 
-def test_what_comes_while_there_is_a_backlog_goes_behind_it() -> None:
+def test_messages_published_during_a_backlog_follow_it() -> None:
     queue, log = full_queue(20), []
     queue.host.budget.limit_bytes = 1 << 30
     enqueue(numbered(20, 5), queue)
@@ -154,10 +154,10 @@ def test_what_comes_while_there_is_a_backlog_goes_behind_it() -> None:
     queue.pump()
     assert bodies(log) == list(range(25))
     enqueue(numbered(25, 3 * PAGE_ABOVE), queue)
-    assert not len(queue.ready_messages.default.backlog), "it is over with the backlog"
+    assert not len(queue.ready_messages.default.backlog), "the backlog is empty"
 
 
-def test_what_comes_back_goes_in_front_of_all() -> None:
+def test_requeued_messages_precede_all_others() -> None:
     queue, log = full_queue(30), []
     taker = Taker("1", queue, log, False, 0, 15)
     queue.add_consumer(taker)
@@ -186,7 +186,7 @@ def test_get_reads_the_backlog_too(no_ack: bool) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["transient", "durable"])
-def test_a_purge_takes_the_backlog_along(number: int) -> None:
+def test_a_purge_includes_the_backlog(number: int) -> None:
     queue, log = full_queue(40, number), []
     queue.add_consumer(Taker("1", queue, log, False, 0, 3))
     queue.pump()
@@ -201,7 +201,7 @@ def test_a_purge_takes_the_backlog_along(number: int) -> None:
     assert found is not None and int(found[1].frames) == 40 and found[0] > position
 
 
-def test_a_backlog_is_not_read_while_nobody_takes_it() -> None:
+def test_a_backlog_is_not_read_while_no_consumer_has_room() -> None:
     queue, log = full_queue(30), []
     queue.add_consumer(Taker("1", queue, log, True, 0, PAGE_ABOVE))
     queue.pump()
@@ -219,11 +219,11 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
     queue.add_consumer(Taker("1", queue, log, True, 0, 100))
     queue.pump()
     assert bodies(log) == list(range(32)) and not journal.live
-    assert [redelivered for *_, redelivered in log] == [True] * 30 + [False] * 2, "nobody knows of those before"
+    assert [redelivered for *_, redelivered in log] == [True] * 30 + [False] * 2, "earlier deliveries are not known"
     emptied(queue)
 
 
-def test_after_a_purge_of_what_was_restored_all_is_fresh() -> None:
+def test_after_a_purge_of_restored_messages_new_ones_are_not_redelivered() -> None:
     journal = journal_of(full_queue(30, persistent=True))
     queue = new_queue(journal=journal, budget=MemoryBudget(0))
     queue.restore(recovered([(each.id, each.location) for each in journal.live.values()], 300))
@@ -233,7 +233,7 @@ def test_after_a_purge_of_what_was_restored_all_is_fresh() -> None:
     assert found is not None and not found[2]
 
 
-def test_a_reply_queue_keeps_to_its_limit_where_memory_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_queue_keeps_to_its_limit_if_the_budget_is_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplyQueue, "LIMIT", 3 * PAGE_ABOVE)
     queue = new_queue(ReplyQueue, 0, budget=MemoryBudget(0))
     for first in range(0, 5 * PAGE_ABOVE, 5):
@@ -252,7 +252,7 @@ def test_a_message_of_two_queues_is_paged_by_both(numbers: tuple[int, int]) -> N
         enqueue(numbered(first, 2), *queues)
     durable = sum(number > 0 for number in numbers)
     assert len(journal.live) == 20 * durable
-    assert len({id_ for _, id_ in journal.live}) == 20, "stored once for all"
+    assert len({id_ for _, id_ in journal.live}) == 20, "stored once for both queues"
     for queue, other in (queues, queues[::-1]):
         log: list[Delivery] = []
         queue.add_consumer(Taker("1", queue, log, False, 0, 100))
@@ -291,7 +291,7 @@ def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
 
 
 class PagingMachine(RuleBasedStateMachine):
-    """A durable queue on a node with room for a few messages, whatever happens to it."""
+    """A durable queue on a node with room for a few messages, with random actions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -326,7 +326,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     @rule(credit=st.integers(1, 30), no_ack=st.booleans())
     def consume(self, credit: int, no_ack: bool) -> None:
-        """For a while."""
+        """Add a consumer for a while."""
         log: list[Delivery] = []
         taker = Taker("1", self.queue, log, no_ack, 0, credit)
         self.queue.add_consumer(taker)

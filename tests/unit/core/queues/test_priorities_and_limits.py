@@ -1,4 +1,4 @@
-"""A queue with priorities, deadlines and limits against a list that is looked through each time."""
+"""A queue with priorities, deadlines and limits, compared with a list."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -17,7 +17,7 @@ HIGHEST = 3
 
 
 class Entry:
-    """What the model knows of one message. Entries compare by their place in the queue."""
+    """A message in the model. Entries compare by their positions in the queue."""
 
     def __init__(self, number: int, level: int, deadline_ms: int, instant: bool) -> None:
         self.number = number
@@ -102,14 +102,14 @@ class RulesMachine(RuleBasedStateMachine):
         self.log.clear()
 
     def fronts(self) -> list[Entry]:
-        """The first of each priority: only these expire."""
+        """Return the first message of each priority; only these expire."""
         seen: dict[int, Entry] = {}
         for entry in self.ready:
             seen.setdefault(entry.location[0], entry)
         return list(seen.values())
 
     def model_pump(self, fresh: Entry | None = None) -> None:
-        """Expire, deliver, drop: what the queue did just now. `fresh` is handed over even if it may not wait."""
+        """Expire, deliver and drop as the queue just did. `fresh` is delivered even if its TTL is 0."""
         now_ms = self.clock.now_ms()
         taken = iter(list(self.log))
         self.log.clear()
@@ -141,9 +141,9 @@ class RulesMachine(RuleBasedStateMachine):
             return
         assert self.queue.ready == len(self.ready) and self.queue.unacked == len(self.out)
         assert self.queue.ready_bytes == 8 * len(self.ready)
-        assert not (self.taker.credit and self.ready), "who has room is served"
+        assert not (self.taker.credit and self.ready), "a consumer with room is served"
         dead = [(int.from_bytes(message.body, "big"), reason) for message, reason in self.host.dead]
-        # What may not wait and is too much at once goes for either reason.
+        # A message with a TTL of 0 that is also beyond the limit is dropped for either reason.
         zero = {number for number, entry in self.known.items() if self.limit and entry.instant}
         assert sorted((number, reason)[: 1 if number in zero else 2] for number, reason in dead) == sorted(
             (number, reason)[: 1 if number in zero else 2] for number, reason in self.dead

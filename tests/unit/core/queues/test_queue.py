@@ -1,4 +1,4 @@
-"""The queue against a model of it: a sorted list, and consumers asked one after the other for each message."""
+"""A queue compared with a model: a sorted list, and consumers asked in turn for each message."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from warren.broker.core.queues.reply_queue import ReplyQueue
 
 
 class Model:
-    """What a queue does, said as plainly as possible."""
+    """A queue in the plainest form."""
 
     def __init__(self) -> None:
         self.ready: list[tuple[int, Message, bool]] = []
@@ -49,7 +49,7 @@ class Model:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Each rule does one thing to the queue and to the model, and then both deliver what they can."""
+    """Each rule takes one step in the queue and in the model; then both deliver all they can."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.out)
     @rule(data=st.data(), how=st.sampled_from(("ack", "requeue", "requeue", "reject")))
     def settle(self, data: st.DataObject, how: str) -> None:
-        """Some deliveries at once, in any order. Their consumers have room again afterwards."""
+        """Settle some deliveries at once, in any order. Their consumers have room again afterwards."""
         picked = data.draw(st.permutations(self.out))[: data.draw(st.integers(1, 4))]
         for name, position, each in picked:
             self.out.remove((name, position, each))
@@ -144,7 +144,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def grant(self, data: st.DataObject) -> None:
-        """A consumer has room for another reason."""
+        """Give a consumer room for another reason."""
         assume(self.takers)
         self.free(data.draw(st.sampled_from(sorted(self.takers))))
         self.pump()
@@ -189,7 +189,7 @@ def test_two_consumers_are_served_in_turn() -> None:
     assert [tag for tag, *_ in log] == ["1", "2", "1", "2"]
 
 
-def test_consumers_of_their_own_lines_get_every_other_message() -> None:
+def test_consumers_with_outputs_of_their_own_get_every_other_message() -> None:
     queue = filled(5)
     logs: dict[str, list[Delivery]] = {"1": [], "2": []}
     for name, log in logs.items():
@@ -208,7 +208,7 @@ def test_the_lower_priority_gets_what_the_higher_has_no_room_for() -> None:
     assert (positions(log, "high"), positions(log, "low")) == ([1, 2], [3, 4, 5])
 
 
-def test_several_that_come_back_are_delivered_in_the_order_they_were_published() -> None:
+def test_requeued_messages_are_delivered_in_the_order_of_publishing() -> None:
     queue, log = filled(6), []
     taker = Taker("1", queue, log, False, 0, 4)
     queue.add_consumer(taker)
@@ -222,7 +222,7 @@ def test_several_that_come_back_are_delivered_in_the_order_they_were_published()
     assert [(position, redelivered) for _, position, _, redelivered in log[4:]] == expected
 
 
-def test_what_ends_after_its_queue_was_deleted_is_accepted_silently() -> None:
+def test_settlements_after_the_deletion_of_the_queue_are_accepted() -> None:
     queue, log = filled(3), []
     queue.add_consumer(Taker("1", queue, log, False, 0, 3))
     queue.pump()
@@ -235,7 +235,7 @@ def test_what_ends_after_its_queue_was_deleted_is_accepted_silently() -> None:
 
 
 class Publisher:
-    """Notes when it may go on."""
+    """A publisher that records when it may continue."""
 
     def __init__(self) -> None:
         self.drained_by: list[Any] = []
@@ -280,7 +280,7 @@ def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit() -> 
     assert queue.ready_bytes == 10 * ReplyQueue.LIMIT
 
 
-def test_so_it_does_with_replies_that_expire() -> None:
+def test_a_reply_queue_keeps_to_its_limit_with_replies_that_expire() -> None:
     queue = new_queue(ReplyQueue, 0)
     messages = [message() for _ in range(ReplyQueue.LIMIT + 5)]
     for each in messages:

@@ -1,4 +1,4 @@
-"""A purge and the end of a queue take messages out at once for everybody, and release them in slices."""
+"""Purges and deletions remove messages at once, and release them in slices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANY = 4 * TURN_COST
 
 
 class House:
-    """A durable queue with MANY messages, and a clock that notes how much of them each turn releases."""
+    """A durable queue with MANY messages, and a clock that records how many each turn releases."""
 
     def __init__(self) -> None:
         self.journal = SlowJournal()
@@ -43,7 +43,7 @@ class House:
         vhost.enqueue(messages, 4 * count, True, (vhost.queues["q"],))
 
     def kept(self) -> int:
-        """Read the first messages from the journal."""
+        """Return how many of the first MANY messages are still in the journal."""
         return sum(1 for _, id_ in [*self.journal.live, *self.journal.left] if id_ <= MANY)
 
     def _turned(self) -> None:
@@ -52,21 +52,21 @@ class House:
         self._left = left
 
     def check_slices(self) -> None:
-        """Let time pass, and see that all goes, in several turns, none of which is long."""
-        self._turned()  # what was done at once
+        """Let time pass, and check that all are released, in several short turns."""
+        self._turned()  # released at once
         self.clock.advance(0)
         assert not self._left and sum(self.released) == MANY
         assert max(self.released) < TURN_COST + SLICE
 
 
 def take(ch: Channel, count: int) -> None:
-    """Get messages by basic.get, to be settled."""
+    """Get messages by basic.get, without settling them."""
     for _ in range(count):
         assert ch.get("q", no_ack=False) is not None
 
 
 def replies(client: Client) -> list[object]:
-    """Return what has come to the client by now."""
+    """Return the replies that the client has received."""
     try:
         return [client.next(1)]
     except Silence:
@@ -83,7 +83,7 @@ def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ho
     return house
 
 
-def test_a_purge_is_over_for_everybody_before_it_is_released(house: House) -> None:
+def test_a_purge_takes_effect_before_the_messages_are_released(house: House) -> None:
     finished: list[int] = []
     assert house.queue.purge(finished=lambda: finished.append(house.kept())) == MANY
     assert house.queue.ready == house.queue.ready_bytes == house.queue.journal.count == 0
@@ -124,7 +124,7 @@ def test_jobs_take_turns() -> None:
     assert ends == ["first", "second"] and turns > 2
 
 
-def test_a_job_that_fails_is_reported_and_keeps_back_no_other() -> None:
+def test_a_job_that_fails_is_reported_and_delays_no_other() -> None:
     house = House()
     log: list[tuple[str, str, dict[str, object]]] = []
     house.node.scheduler.report = lambda *line: log.append(line)
@@ -140,14 +140,14 @@ def test_a_job_that_fails_is_reported_and_keeps_back_no_other() -> None:
     assert [(event, fields["job"]) for event, _, fields in log] == [("job_failed", "failing")]
 
 
-def test_what_is_released_when_the_node_stops_is_released_before_its_end() -> None:
+def test_releases_are_finished_before_the_node_stops() -> None:
     house = House()
     house.queue.purge()
     house.node.finish()
     assert not house.kept() and not len(house.node.scheduler)
 
 
-def test_purge_ok_comes_when_the_journal_has_it() -> None:
+def test_purge_ok_is_sent_when_the_journal_has_the_purge() -> None:
     house = House()
     client = connected(house.node)
     ch = client.channel(1)
@@ -160,7 +160,7 @@ def test_purge_ok_comes_when_the_journal_has_it() -> None:
     assert ok.message_count == MANY
 
 
-def test_what_waits_to_be_dead_lettered_still_counts_after_a_purge() -> None:
+def test_messages_in_the_outbox_still_count_after_a_purge() -> None:
     journal = SureJournal()
     node = new_node(journal)
     ch = connected(node).channel()
@@ -179,7 +179,7 @@ def test_what_waits_to_be_dead_lettered_still_counts_after_a_purge() -> None:
     assert ch.count("letters") == 500
 
 
-def test_a_deleted_queue_still_dead_letters_what_it_had_given_up() -> None:
+def test_a_deleted_queue_still_dead_letters_its_outbox() -> None:
     node = new_node(SureJournal())
     ch = connected(node).channel()
     ch.declare("letters", durable=True)

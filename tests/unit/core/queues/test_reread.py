@@ -1,4 +1,4 @@
-"""Messages that the disk does not give: nothing is lost in memory, the rest is served, and they come when it does."""
+"""Unreadable messages: none is lost, the others are delivered, and they follow once they can be read."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FailingJournal(SlowJournal):
-    """`unreadable` are the numbers of messages, from 1 on in the order in which they were stored.
+    """A journal whose reads fail.
 
-    `exhausted` says that the system has no descriptor for a read, `broken` that a read raises; `longest` is how many
-    messages were asked for in one read.
+    unreadable  numbers of messages, from 1 on in the order of storing
+    exhausted   the system has no descriptor for a read
+    broken      a read raises
+    longest     the largest number of messages in one read
     """
 
     def __init__(self) -> None:
@@ -56,7 +58,7 @@ class FailingJournal(SlowJournal):
 
 
 def paged(count: int, *unreadable: int, number: int = 1) -> tuple[Queue, FailingJournal]:
-    """A queue of so many messages, whose frames are their numbers; the first few of them are in memory."""
+    """Return a queue of `count` messages, whose frames are their numbers; the first few of them are in memory."""
     journal = FailingJournal()
     journal.unreadable = set(unreadable)
     queue = new_queue(number=number, journal=journal, budget=MemoryBudget(0))
@@ -77,11 +79,11 @@ def pass_ms(queue: Queue, ms: int) -> None:
     queue.host.clock.advance(ms)
 
 
-def test_what_cannot_be_read_keeps_back_no_other_and_comes_once_it_can() -> None:
+def test_unreadable_messages_delay_no_others_and_are_delivered_once_readable() -> None:
     queue, journal = paged(20, 4, 5, 11, 20)
     assert drained(queue) == [each for each in range(1, 21) if each not in journal.unreadable]
     assert (queue.ready, queue.ready_bytes) == (0, 0)
-    assert len(journal.live) == 20, "the journal keeps what nobody has"
+    assert len(journal.live) == 20, "the journal keeps unread messages"
     journal.unreadable = {11}
     pass_ms(queue, REREAD_MS)
     assert (queue.ready, queue.ready_bytes) == (3, 4 + 5 + 20)
@@ -92,7 +94,7 @@ def test_what_cannot_be_read_keeps_back_no_other_and_comes_once_it_can() -> None
     assert not queue.ready_messages.unread_count and not queue.host.budget.used_bytes
 
 
-def test_a_disk_that_gives_nothing_for_a_while_loses_nothing() -> None:
+def test_a_disk_that_is_unreadable_for_a_while_loses_nothing() -> None:
     queue, journal = paged(20, *range(1, 21))
     log: list[Delivery] = []
     queue.add_consumer(Taker("1", queue, log, False, 0, 100))
@@ -122,7 +124,7 @@ def test_what_is_requeued_goes_in_front_of_what_could_not_be_read_before_it() ->
     assert drained(queue) == [2, 3, 4, 5, 6]
 
 
-def test_bytes_are_right_again_when_what_is_ready_is_in_memory() -> None:
+def test_the_bytes_are_exact_again_when_all_ready_messages_are_in_memory() -> None:
     queue, _ = paged(12, 5, 6)
     for _ in range(6):
         queue.get(False)
@@ -132,7 +134,7 @@ def test_bytes_are_right_again_when_what_is_ready_is_in_memory() -> None:
     assert queue.ready_bytes == sum(each.body_bytes for each in queue.ready_messages.resident())
 
 
-def test_a_purge_settles_what_could_not_be_read_as_well() -> None:
+def test_a_purge_settles_unread_messages() -> None:
     queue, journal = paged(12, 5, 6)
     for _ in range(6):
         queue.get(True)
@@ -142,7 +144,7 @@ def test_a_purge_settles_what_could_not_be_read_as_well() -> None:
     assert queue.ready == 0
 
 
-def test_a_deleted_queue_is_not_asked_again() -> None:
+def test_a_deleted_queue_is_not_read_again() -> None:
     queue, journal = paged(12, 5, 6)
     drained(queue)
     queue.purge()
@@ -152,27 +154,27 @@ def test_a_deleted_queue_is_not_asked_again() -> None:
     assert journal.reads == reads
 
 
-def test_very_many_that_cannot_be_read_are_passed_over_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_unreadable_messages_are_set_aside_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_module, "UNREAD_LIMIT", 2 * UNPAGE)
     queue, journal = paged(100, *range(4, 91))
     log: list[Delivery] = []
     queue.add_consumer(Taker("1", queue, log, False, 0, 1000))
     reads = journal.reads
     queue.pump()
-    assert journal.reads - reads <= 2, "one turn has read more than its share"
+    assert journal.reads - reads <= 2, "one turn has read too many"
     for _ in range(100):
         pass_ms(queue, 0)
     assert [int(each.frames) for _, _, each, _ in log] == [1, 2, 3, *range(91, 101)]
 
 
-def test_a_purge_of_a_queue_that_has_nothing_else_settles_what_could_not_be_read() -> None:
+def test_a_purge_of_a_queue_with_unread_messages_only_settles_them() -> None:
     queue, journal = paged(20, 11)
     assert len(drained(queue)) == 19 and queue.ready == 0
     assert queue.purge() == 0
     assert len(journal.live) == 19
 
 
-def test_messages_behind_very_many_that_the_disk_does_not_give_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_behind_very_many_unreadable_ones_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_module, "UNREAD_LIMIT", 8)
     journal = FailingJournal()
     journal.unreadable = set(range(4, 20))
@@ -188,7 +190,7 @@ def test_messages_behind_very_many_that_the_disk_does_not_give_expire(monkeypatc
     assert queue.ready == 0
 
 
-def test_a_queue_with_messages_that_the_disk_does_not_give_is_not_empty() -> None:
+def test_a_queue_with_unread_messages_is_not_empty() -> None:
     vhost = new_node().vhosts["/"]
     queue = vhost.declare_queue("q", durable=True)
     queue.ready_messages.default.unread = Unread()
@@ -198,14 +200,14 @@ def test_a_queue_with_messages_that_the_disk_does_not_give_is_not_empty() -> Non
         vhost.delete_queue(queue, if_empty=True)
 
 
-def test_after_a_short_fault_all_is_back_at_once() -> None:
+def test_after_a_short_fault_all_messages_are_read_at_once() -> None:
     queue, journal = paged(50 * UNPAGE, *range(RESIDENT + 1, 50 * UNPAGE + 1))
     queue.host.budget.limit_bytes = UNLIMITED_BYTES
     assert len(drained(queue)) == RESIDENT
     journal.unreadable = {RESIDENT + 2}
     journal.longest = 0
     pass_ms(queue, REREAD_MS)
-    assert queue.ready == 50 * UNPAGE - RESIDENT - 1, "the backlog comes back a slice at a time"
+    assert queue.ready == 50 * UNPAGE - RESIDENT - 1, "the backlog is read in slices"
     assert journal.longest <= UNPAGE, "more than a slice was read at once"
     assert drained(queue) == [RESIDENT + 1, *range(RESIDENT + 3, 50 * UNPAGE + 1)]
     journal.unreadable.clear()
@@ -213,16 +215,16 @@ def test_after_a_short_fault_all_is_back_at_once() -> None:
     assert drained(queue) == [RESIDENT + 2]
 
 
-def test_what_comes_back_after_a_fault_takes_no_more_memory_than_there_is() -> None:
+def test_messages_reread_after_a_fault_stay_within_the_memory_budget() -> None:
     queue, journal = paged(50 * UNPAGE, *range(RESIDENT + 1, 50 * UNPAGE + 1))
     drained(queue)
     journal.unreadable.clear()
     pass_ms(queue, REREAD_MS)
-    assert len(queue.ready_messages.resident()) <= RESIDENT + UNPAGE, "all is in memory although that is spent"
-    assert drained(queue) == list(range(RESIDENT + 1, 50 * UNPAGE + 1)), "what was left is not read as others leave"
+    assert len(queue.ready_messages.resident()) <= RESIDENT + UNPAGE, "too many are in memory"
+    assert drained(queue) == list(range(RESIDENT + 1, 50 * UNPAGE + 1)), "the rest was not read"
 
 
-def test_a_disk_that_still_gives_nothing_is_not_asked_for_more_than_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_from_a_failing_disk_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reread, "REFUSED_LIMIT", 2 * UNPAGE)
     queue, journal = paged(100, *range(RESIDENT + 1, 101))
     while queue.ready_messages.default.backlog:
@@ -233,7 +235,7 @@ def test_a_disk_that_still_gives_nothing_is_not_asked_for_more_than_a_share(monk
     assert queue.ready_messages.unread_count == 100 - RESIDENT
 
 
-def test_what_could_not_be_read_at_first_was_never_delivered() -> None:
+def test_messages_read_at_a_later_attempt_are_not_redelivered() -> None:
     queue, journal = paged(6, 5)
     assert drained(queue) == [1, 2, 3, 4, 6]
     journal.unreadable.clear()
@@ -244,7 +246,7 @@ def test_what_could_not_be_read_at_first_was_never_delivered() -> None:
     assert (queue.get(False) or pytest.fail("nothing"))[2]
 
 
-def test_what_a_restart_brought_back_counts_as_redelivered_whenever_it_is_read() -> None:
+def test_recovered_messages_count_as_redelivered_whenever_they_are_read() -> None:
     journal = paged(6)[1]
     queue = new_queue(journal=journal, budget=MemoryBudget(0))
     pages = RecoveredQueue()
@@ -273,7 +275,7 @@ def test_a_read_that_raises_loses_none() -> None:
     assert drained(queue) == [5, 6]
 
 
-def test_for_want_of_a_descriptor_nothing_is_set_aside_and_all_comes_in_order_when_there_is_one() -> None:
+def test_without_descriptors_no_message_is_set_aside_and_all_are_delivered_in_order_later() -> None:
     queue, journal = paged(20)
     log: list[Delivery] = []
     journal.exhausted = True
@@ -283,7 +285,7 @@ def test_for_want_of_a_descriptor_nothing_is_set_aside_and_all_comes_in_order_wh
     assert [int(each.frames) for _, _, each, _ in log] == [1, 2, 3]
     assert (queue.ready, queue.ready_messages.unread_count) == (17, 0)
     pass_ms(queue, EXHAUSTED_MS - 1)
-    assert journal.reads == reads, "the system is asked at every turn"
+    assert journal.reads == reads, "the read is tried at every turn"
     pass_ms(queue, 1)
     assert journal.reads > reads and (queue.ready, queue.ready_messages.unread_count) == (17, 0)
     journal.exhausted = False
@@ -292,7 +294,7 @@ def test_for_want_of_a_descriptor_nothing_is_set_aside_and_all_comes_in_order_wh
     assert not any(redelivered for *_, redelivered in log)
 
 
-def test_for_want_of_a_descriptor_what_could_not_be_read_is_asked_for_again_soon() -> None:
+def test_unread_messages_are_read_again_soon_after_a_lack_of_descriptors() -> None:
     queue, journal = paged(12, 5, 6)
     drained(queue)
     journal.unreadable.clear()
@@ -313,13 +315,13 @@ def test_limits_hold_as_soon_as_there_is_a_descriptor_again(arguments: dict[str,
         enqueue([message(number, True, b"%d" % number)], queue)
         queue.pump()
     pass_ms(queue, 120_000)
-    assert queue.ready > 5, "what cannot be read cannot be given up"
+    assert queue.ready > 5, "unreadable messages cannot be dropped"
     journal.exhausted = False
     pass_ms(queue, EXHAUSTED_MS)
     assert queue.ready == (0 if "x-message-ttl" in arguments else 5)
 
 
-def test_get_finds_nothing_for_want_of_a_descriptor_and_all_later() -> None:
+def test_get_returns_nothing_without_descriptors_and_all_messages_later() -> None:
     queue, journal = paged(8)
     journal.exhausted = True
     assert drained(queue) == [1, 2, 3]

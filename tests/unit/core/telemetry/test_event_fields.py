@@ -1,4 +1,4 @@
-"""Whatever an operator configures or a client sends, it can be told of."""
+"""Fields of events for all values that operators configure and clients send."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ def test_every_value_of_json_fits_a_table(value: object) -> None:
     check(Table.of({"value": field_value(value)}).raw)
 
 
-def test_what_no_table_can_hold_is_told_as_text() -> None:
+def test_values_that_no_table_can_hold_become_text() -> None:
     assert field_value(1 << 63) == ("S", b"9223372036854775808")
     assert field_value("\ud800x") == ("S", b"?x")
     assert field_value({"k" * 300: 1}) == ("F", Table.of({"k" * 255: ("l", 1)}))
@@ -44,11 +44,11 @@ def test_what_no_table_can_hold_is_told_as_text() -> None:
     check(Table.of({"deep": field_value(deep)}).raw)
 
 
-def test_what_is_not_utf8_comes_out_as_it_came() -> None:
+def test_text_that_is_not_utf8_is_unchanged() -> None:
     assert encode_text("\udcff") == b"\xff" and cut_short("\udcff" * 300) == "\udcff" * 255
 
 
-def test_the_longest_field_goes_where_all_together_are_too_much() -> None:
+def test_the_longest_fields_are_left_out_beyond_the_limit() -> None:
     fields = {
         "a": field_value("x" * 50_000),
         "b": field_value("x" * 90_000),

@@ -1,4 +1,4 @@
-"""What the node is low on, and who is told."""
+"""Resource alarms: their text, and the calls of hooks."""
 
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY, Alarms
 
@@ -16,12 +16,12 @@ def test_the_reason_names_all_that_the_node_is_low_on():
     assert alarms.reason == ""
 
 
-def test_hooks_are_told_of_changes_alone_and_after_them():
+def test_hooks_are_called_after_changes_only():
     alarms = Alarms()
-    told: list[tuple[str, bool, str]] = []
-    alarms.hooks.append(lambda resource, on: told.append((resource, on, alarms.reason)))
+    calls: list[tuple[str, bool, str]] = []
+    alarms.hooks.append(lambda resource, on: calls.append((resource, on, alarms.reason)))
     alarms.clear(DISK)
     alarms.set(DISK)
     alarms.set(DISK)
     alarms.clear(DISK)
-    assert told == [(DISK, True, "low on disk"), (DISK, False, "")]
+    assert calls == [(DISK, True, "low on disk"), (DISK, False, "")]

@@ -1,4 +1,4 @@
-"""The end of a queue or an exchange with very many bindings."""
+"""The deletion of queues and exchanges with very many bindings."""
 
 import pytest
 
@@ -27,7 +27,7 @@ class Ends(Observer):
 
 
 class Place:
-    """An exchange and a queue that are bound MANY times, and another queue that is bound to the exchange as well."""
+    """An exchange and a queue with MANY bindings between them, and another queue that is bound to the exchange."""
 
     def __init__(self, type_: str = "topic", auto_delete: bool = False, durable: bool = False) -> None:
         self.peer = InProcessPeer()
@@ -52,7 +52,7 @@ def test_a_deleted_queue_gets_nothing_while_its_bindings_are_dropped_in_slices(t
     place.vhost.delete_queue(place.vhost.queues["q"])
     assert "q" not in place.vhost.queues
     assert 0 < len(place.ends.unbound_keys) < MANY
-    if type_ != "headers":  # which looks into messages
+    if type_ != "headers":  # which routes by the message
         assert [queue.name for queue in place.vhost.route(exchange, ("k1",), NOTHING)[0]] == ["other"]
     if type_ in ("topic", "direct"):
         assert place.vhost.route(exchange, (f"k{MANY - 1}",), NOTHING)[0] == ()
@@ -63,7 +63,7 @@ def test_a_deleted_queue_gets_nothing_while_its_bindings_are_dropped_in_slices(t
 
 
 @pytest.mark.parametrize("type_", TYPES)
-def test_a_deleted_exchange_is_gone_at_once_and_its_bindings_in_slices(type_: str) -> None:
+def test_a_deleted_exchange_disappears_at_once_and_its_bindings_in_slices(type_: str) -> None:
     place = Place(type_)
     place.vhost.delete_exchange("x")
     assert "x" not in place.vhost.exchanges and place.ends.gone == ["x"]
@@ -92,7 +92,7 @@ def test_what_is_declared_again_under_the_name_keeps_the_bindings_that_are_made_
     place.peer.close()
 
 
-def test_an_exchange_that_is_to_go_with_its_last_binding_goes_after_the_last_slice() -> None:
+def test_an_auto_delete_exchange_is_deleted_after_the_last_slice_of_its_bindings() -> None:
     place = Place(auto_delete=True)
     place.vhost.unbind("x", place.vhost.queues["other"], "k1", Table.EMPTY)
     place.vhost.delete_queue(place.vhost.queues["q"])

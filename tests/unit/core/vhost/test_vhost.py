@@ -1,4 +1,4 @@
-"""What a virtual host makes, finds, refuses and takes away; who is told of it."""
+"""Virtual hosts: declaring, finding, binding and deleting, and notification of observers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,39 +22,39 @@ from warren.broker.core.vhost.vhost import VHost
 
 
 class Recorder(Observer):
-    """Writes down what it is told, and that the vhost shows it already."""
+    """An observer that records notifications, and checks that the virtual host shows the change already."""
 
     def __init__(self, node: Node) -> None:
         self.vhost = node.vhosts["/"]
-        self.heard: list[tuple[str, str]] = []
+        self.notifications: list[tuple[str, str]] = []
 
     def exchange_declared(self, exchange: Exchange) -> None:
         assert exchange.name in self.vhost.exchanges
-        self.heard.append(("exchange +", exchange.name))
+        self.notifications.append(("exchange +", exchange.name))
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         assert exchange.name not in self.vhost.exchanges
-        self.heard.append(("exchange -", exchange.name))
+        self.notifications.append(("exchange -", exchange.name))
 
     def queue_declared(self, queue: Queue) -> None:
         assert queue.name in self.vhost.queues
-        self.heard.append(("queue +", queue.name))
+        self.notifications.append(("queue +", queue.name))
 
     def queue_deleted(self, queue: Queue) -> None:
         assert queue.name not in self.vhost.queues
-        self.heard.append(("queue -", queue.name))
+        self.notifications.append(("queue -", queue.name))
 
     def binding_added(self, vhost: str, binding: Binding) -> None:
-        self.heard.append(("binding +", f"{binding.source}-{binding.routing_key}-{binding.destination.name}"))
+        self.notifications.append(("binding +", f"{binding.source}-{binding.routing_key}-{binding.destination.name}"))
 
     def binding_removed(self, vhost: str, binding: Binding) -> None:
-        self.heard.append(("binding -", f"{binding.source}-{binding.routing_key}-{binding.destination.name}"))
+        self.notifications.append(("binding -", f"{binding.source}-{binding.routing_key}-{binding.destination.name}"))
 
     def consumers_changed(self, queue: Queue) -> None:
-        self.heard.append(("consumers", f"{queue.name} {len(queue.consumers)}"))
+        self.notifications.append(("consumers", f"{queue.name} {len(queue.consumers)}"))
 
 
-class Deaf(Consumer):
+class ConsumerWithoutRoom(Consumer):
     ended = 0
 
     def room(self, body_bytes: int) -> int:
@@ -75,10 +75,10 @@ def vhost(node: Node) -> VHost:
 
 
 @pytest.fixture
-def heard(node: Node) -> list[tuple[str, str]]:
+def notifications(node: Node) -> list[tuple[str, str]]:
     recorder = Recorder(node)
     node.observers.add(recorder)
-    return recorder.heard
+    return recorder.notifications
 
 
 def queue(vhost: VHost, name: str = "q", owner: object = None, **changed: Any) -> Queue:
@@ -91,7 +91,7 @@ def exchange(vhost: VHost, name: str = "x", type_: str = "direct", **changed: An
     return vhost.declare_exchange(name, type_, **{**fields, **changed})
 
 
-def test_what_is_there_from_the_start(vhost: VHost) -> None:
+def test_predeclared_exchanges(vhost: VHost) -> None:
     types = {name: each.type_name for name, each in vhost.exchanges.items()}
     assert types == {
         "": "direct",
@@ -107,10 +107,10 @@ def test_what_is_there_from_the_start(vhost: VHost) -> None:
     assert vhost.exchanges["amq.rabbitmq.trace"].internal
 
 
-def test_declaring_again_finds_the_same(vhost: VHost, heard: list[tuple[str, str]]) -> None:
+def test_declaring_again_finds_the_same(vhost: VHost, notifications: list[tuple[str, str]]) -> None:
     assert queue(vhost) is queue(vhost)
     assert exchange(vhost) is exchange(vhost)
-    assert heard == [("queue +", "q"), ("exchange +", "x")]
+    assert notifications == [("queue +", "q"), ("exchange +", "x")]
 
 
 LEAVES_OUT = Table.of({"nobody": "knows"})
@@ -181,7 +181,7 @@ def test_an_exclusive_queue_is_its_owners_and_transient(vhost: VHost) -> None:
         queue(vhost, "open", owner=mine)
 
 
-def test_what_is_not_there_is_not_found(vhost: VHost) -> None:
+def test_unknown_objects_are_not_found(vhost: VHost) -> None:
     made = queue(vhost)
     for attempt, text in (
         (lambda: vhost.queue("no"), "no queue 'no' in vhost '/'"),
@@ -197,7 +197,7 @@ def test_what_is_not_there_is_not_found(vhost: VHost) -> None:
 
 def test_deleting_asks_first_whether_a_queue_is_empty_then_whether_it_is_used(vhost: VHost) -> None:
     made = queue(vhost)
-    consumer = Deaf("c", made, None, False, False, 0)
+    consumer = ConsumerWithoutRoom("c", made, None, False, False, 0)
     made.add_consumer(consumer)
     made.push([framed(Address("", "q"), Properties(), b"body")], 4)
     with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' not empty"):
@@ -209,7 +209,7 @@ def test_deleting_asks_first_whether_a_queue_is_empty_then_whether_it_is_used(vh
     assert vhost.delete_queue(made) == 0 and consumer.ended == 1
 
 
-def test_a_binding_is_one_however_often_it_is_made(vhost: VHost, heard: list[tuple[str, str]]) -> None:
+def test_a_binding_is_one_however_often_it_is_made(vhost: VHost, notifications: list[tuple[str, str]]) -> None:
     source, made = exchange(vhost), queue(vhost)
     for arguments in (Table.of({"a": 1, "b": 2}), Table.of({"b": 2, "a": 1}), Table.of({"a": 1})):
         vhost.bind("x", made, "k", arguments)
@@ -219,11 +219,11 @@ def test_a_binding_is_one_however_often_it_is_made(vhost: VHost, heard: list[tup
     assert len(source.outgoing) == 2
     vhost.unbind("x", made, "k", Table.of({"a": 1}))
     assert len(source.outgoing) == len(made.incoming) == 1
-    assert heard[2:] == [("binding +", "x-k-q")] * 2 + [("binding -", "x-k-q")]
+    assert notifications[2:] == [("binding +", "x-k-q")] * 2 + [("binding -", "x-k-q")]
 
 
-def test_a_queue_takes_its_bindings_along_and_they_their_auto_delete_sources(
-    vhost: VHost, heard: list[tuple[str, str]]
+def test_deleting_a_queue_deletes_its_bindings_and_their_auto_delete_sources(
+    vhost: VHost, notifications: list[tuple[str, str]]
 ) -> None:
     made = queue(vhost)
     for name in "abc":
@@ -231,10 +231,10 @@ def test_a_queue_takes_its_bindings_along_and_they_their_auto_delete_sources(
     vhost.bind("a", vhost.exchanges["b"], "", Table.EMPTY)
     vhost.bind("b", made, "", Table.EMPTY)
     vhost.bind("c", made, "", Table.EMPTY)
-    heard.clear()
+    notifications.clear()
     vhost.delete_queue(made)
     assert not {"a", "b"} & set(vhost.exchanges) and not vhost.exchanges["c"].outgoing
-    assert sorted(heard) == [
+    assert sorted(notifications) == [
         ("binding -", "a--b"),
         ("binding -", "b--q"),
         ("binding -", "c--q"),
@@ -244,14 +244,14 @@ def test_a_queue_takes_its_bindings_along_and_they_their_auto_delete_sources(
     ]
 
 
-def test_a_ring_of_auto_delete_exchanges_goes_when_it_is_cut(vhost: VHost) -> None:
+def test_a_cycle_of_auto_delete_exchanges_is_deleted_when_it_is_cut(vhost: VHost) -> None:
     before = set(vhost.exchanges)
     for name in "abc":
         exchange(vhost, name, "fanout", auto_delete=True)
     for source, destination in ("ab", "bc", "ca", "aa"):
         vhost.bind(source, vhost.exchanges[destination], "", Table.EMPTY)
     vhost.unbind("b", vhost.exchanges["c"], "", Table.EMPTY)
-    assert "b" not in vhost.exchanges and {"a", "c"} < set(vhost.exchanges), "a is still bound to itself"
+    assert "b" not in vhost.exchanges and {"a", "c"} < set(vhost.exchanges), "`a` is still bound to itself"
     vhost.unbind("a", vhost.exchanges["a"], "", Table.EMPTY)
     assert set(vhost.exchanges) == before
 
@@ -261,7 +261,7 @@ def test_an_exchange_in_use_is_kept_if_unused_was_asked(vhost: VHost) -> None:
     exchange(vhost, "y")
     vhost.bind("x", vhost.exchanges["y"], "", Table.EMPTY)
     vhost.delete_exchange("y", if_unused=True)
-    assert not vhost.exchanges["x"].outgoing, "a binding that leads to it is no use of it"
+    assert not vhost.exchanges["x"].outgoing, "a binding whose destination it is does not make it used"
     vhost.bind("x", queue(vhost), "", Table.EMPTY)
     with pytest.raises(PreconditionFailed, match="exchange 'x' in vhost '/' in use"):
         vhost.delete_exchange("x", if_unused=True)
@@ -269,11 +269,11 @@ def test_an_exchange_in_use_is_kept_if_unused_was_asked(vhost: VHost) -> None:
     assert "x" not in vhost.exchanges and not vhost.queues["q"].incoming
 
 
-def test_an_auto_delete_queue_goes_with_its_last_consumer(vhost: VHost) -> None:
+def test_an_auto_delete_queue_is_deleted_with_its_last_consumer(vhost: VHost) -> None:
     made = queue(vhost, auto_delete=True)
     vhost.consumers_changed(made)
-    assert "q" in vhost.queues, "it has had none yet"
-    consumers = [Deaf(name, made, None, False, False, 0) for name in "ab"]
+    assert "q" in vhost.queues, "it has had no consumer yet"
+    consumers = [ConsumerWithoutRoom(name, made, None, False, False, 0) for name in "ab"]
     for consumer in consumers:
         made.add_consumer(consumer)
     for consumer, left in zip(consumers, (True, False), strict=True):
@@ -295,7 +295,7 @@ CHANGES: list[Callable[[VHost], object]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_change_forgets_the_remembered_routes(vhost: VHost, change: Callable[[VHost], object]) -> None:
+def test_every_change_clears_the_cached_routes(vhost: VHost, change: Callable[[VHost], object]) -> None:
     exchange(vhost)
     vhost.bind("x", queue(vhost), "k", Table.EMPTY)
     vhost.open_volatile("amq.rabbitmq.reply-to.0")
@@ -305,8 +305,8 @@ def test_every_change_forgets_the_remembered_routes(vhost: VHost, change: Callab
     assert remembered == {} and vhost.routes["guest"] is remembered
 
 
-class Greeting(FanoutExchange):
-    """Tells the far end of each binding that it was made, and that it is gone."""
+class NotifyingExchange(FanoutExchange):
+    """An exchange type that notifies the destination of each binding of its creation and deletion."""
 
     __slots__ = ()
 
@@ -326,8 +326,8 @@ def bodies(queue: Queue) -> list[bytes]:
     return [message.body for message in queue.ready_messages.default.fresh]
 
 
-def test_what_an_exchange_type_has_to_say_reaches_queues_and_exchanges(node: Node, vhost: VHost) -> None:
-    node.registry.register("x-greeting", Greeting)
+def test_emissions_of_an_exchange_type_reach_queues_and_exchanges(node: Node, vhost: VHost) -> None:
+    node.registry.register("x-greeting", NotifyingExchange)
     exchange(vhost, "g", "x-greeting")
     exchange(vhost, "f", "fanout")
     near, far = queue(vhost, "near"), queue(vhost, "far")

@@ -1,4 +1,6 @@
-"""Virtual hosts that come, change and go while the broker runs; all that is configured comes back after a restart."""
+"""Virtual hosts that are created, changed and deleted while the broker runs, and the restoring of settings at a
+restart.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +32,8 @@ from warren.broker.storage.metadata_store import Metadata
 QUORUM = Table.of({"x-queue-type": "quorum"})
 
 
-class Noting(MemoryJournal):
-    """Keeps what changed, as it was told."""
+class RecordingJournal(MemoryJournal):
+    """A journal that keeps changes in the order in which they were recorded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +44,7 @@ class Noting(MemoryJournal):
 
 
 class Order(Observer):
-    """Notes what ends in which order."""
+    """An observer that records deletions in their order."""
 
     def __init__(self) -> None:
         self.ended: list[str] = []
@@ -58,8 +60,8 @@ class Order(Observer):
         self.ended.append(exchange.name)
 
 
-def new_node() -> tuple[Node, Noting]:
-    journal = Noting()
+def new_node() -> tuple[Node, RecordingJournal]:
+    journal = RecordingJournal()
     return Node("n", "n", FakeClock(), journal, Users(frozenset())), journal
 
 
@@ -83,10 +85,10 @@ def queue(
     return vhost.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)
 
 
-# Coming and changing
+# Creation and changes
 
 
-def test_a_vhost_is_made_once_and_keeps_what_it_was_made_with(node: Node, watcher: RecordingObserver) -> None:
+def test_a_vhost_is_created_once_and_keeps_its_metadata(node: Node, watcher: RecordingObserver) -> None:
     made = node.add_vhost("v", "for tests", ("a", "b"), "quorum")
     assert node.add_vhost("v", "other") is made is node.vhosts["v"]
     assert watcher.take_changes() == ["+vhost v"]
@@ -96,13 +98,13 @@ def test_a_vhost_is_made_once_and_keeps_what_it_was_made_with(node: Node, watche
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "é" * 128, "\ud800"])
-def test_a_name_that_no_client_could_say_is_refused(node: Node, watcher: RecordingObserver, name: str) -> None:
+def test_an_invalid_name_is_refused(node: Node, watcher: RecordingObserver, name: str) -> None:
     with pytest.raises(Invalid):
         node.add_vhost(name)
     assert not watcher.take_changes() and list(node.vhosts) == ["/"]
 
 
-def test_a_queue_type_that_there_is_not_cannot_be_the_default(node: Node) -> None:
+def test_an_unknown_queue_type_cannot_be_the_default(node: Node) -> None:
     with pytest.raises(Invalid) as raised:
         node.add_vhost("v", default_queue_type="stream")
     assert raised.value.text == "default queue type 'stream' is not supported" and "v" not in node.vhosts
@@ -117,7 +119,7 @@ def test_a_text_that_could_not_be_stored_is_refused(node: Node, watcher: Recordi
     assert "v" not in node.vhosts and not watcher.changes
 
 
-def test_only_what_is_given_is_changed(node: Node, watcher: RecordingObserver) -> None:
+def test_only_given_metadata_is_changed(node: Node, watcher: RecordingObserver) -> None:
     node.add_vhost("v", "old", ("a",), "quorum")
     watcher.take_changes()
     node.update_vhost("v", description="new")
@@ -135,7 +137,7 @@ def test_only_what_is_given_is_changed(node: Node, watcher: RecordingObserver) -
 # The default type of queues
 
 
-def test_queues_that_last_get_the_default_type_and_show_it(node: Node) -> None:
+def test_durable_queues_get_the_default_type_as_an_argument(node: Node) -> None:
     vhost = node.add_vhost("v", default_queue_type="quorum")
     made = queue(vhost, "q")
     assert made.arguments.text("x-queue-type") == "quorum" == made.settings.type
@@ -165,10 +167,10 @@ def test_the_node_may_have_a_default_type_for_new_vhosts(node: Node) -> None:
     assert node.vhosts["/"].metadata.default_queue_type == ""
 
 
-# Going
+# Deletion
 
 
-def test_a_vhost_goes_with_all_that_is_in_it(node: Node) -> None:
+def test_a_vhost_is_deleted_with_all_its_objects(node: Node) -> None:
     vhost, order = node.add_vhost("v"), Order()
     node.users.add("u")
     node.users.set_permission("u", "v", "", "", "")
@@ -180,7 +182,7 @@ def test_a_vhost_goes_with_all_that_is_in_it(node: Node) -> None:
     vhost.open_volatile("reply")
     node.observers.add(order)
     node.delete_vhost("v")
-    assert order.ended[:2] == ["StoredVHost", "q"], "connections are to end before what they use"
+    assert order.ended[:2] == ["StoredVHost", "q"], "connections must end before the objects they use"
     assert sorted(order.ended[2:]) == sorted(
         [name for name in node.vhosts["/"].exchanges if name != "amq.rabbitmq.event"]
         + ["StoredParameter"] * 2
@@ -193,7 +195,7 @@ def test_a_vhost_goes_with_all_that_is_in_it(node: Node) -> None:
     assert again is not vhost and queue(again, "q").policy is None and node.limits.vhost_queues("v") is None
 
 
-def test_a_protected_vhost_does_not_go(node: Node) -> None:
+def test_a_protected_vhost_is_not_deleted(node: Node) -> None:
     node.update_vhost("/", protected=True)
     with pytest.raises(Invalid) as raised:
         node.delete_vhost("/")
@@ -210,7 +212,7 @@ def test_a_protected_vhost_does_not_go(node: Node) -> None:
 
 
 class Restarting:
-    """A broker whose metadata is on disk. `node` is another one after each `restart`."""
+    """A broker whose metadata is on the disk. `node` is a new one after each `restart`."""
 
     def __init__(self, path: Path) -> None:
         self._metadata = Metadata(path, False)
@@ -224,7 +226,7 @@ class Restarting:
         self.node, self._journal = new_node()
         restored = restore(self.node, self._metadata.load())
         self.lost = [loss.text for loss in restored.lost]
-        assert not self._journal.changes, "somebody was told of what is restored"
+        assert not self._journal.changes, "restoring has notified an observer"
         self.node.observers.add(Recorder(self.node, restored.orphans))
         return self.node
 
@@ -242,7 +244,7 @@ def broker(tmp_path: Path) -> Iterator[Restarting]:
     made.close()
 
 
-def test_all_that_is_configured_comes_back(broker: Restarting) -> None:
+def test_all_settings_are_restored(broker: Restarting) -> None:
     node = broker.node
     node.add_vhost("v\udcff", "for tests", ("a",), "quorum")
     node.update_vhost("v\udcff", protected=True)
@@ -273,10 +275,10 @@ def test_all_that_is_configured_comes_back(broker: Restarting) -> None:
         (policy,) = node.policies.all()
         assert (policy.name, policy.pattern, policy.priority, policy.apply_to) == ("p", "^q", -3, "queues")
         assert node.parameters.get("v\udcff", "federation-upstream", "up\udcff") == {"uri": "amqp://h"}
-        assert "other" in node.vhosts["/"].queues, "a limit holds for what is new"
+        assert "other" in node.vhosts["/"].queues, "a limit applies to new queues"
 
 
-def test_what_was_dropped_stays_away(broker: Restarting) -> None:
+def test_deleted_objects_are_not_restored(broker: Restarting) -> None:
     node = broker.node
     node.add_vhost("v")
     node.policies.set("/", "p", "q", {"max-length": 5})
@@ -300,7 +302,7 @@ def test_a_default_type_does_not_change_what_was_there(broker: Restarting) -> No
     assert "x-queue-type" not in node.vhosts["/"].queues["q"].arguments
 
 
-def test_what_cannot_be_worked_by_is_told_and_kept(broker: Restarting) -> None:
+def test_invalid_settings_are_reported_and_kept(broker: Restarting) -> None:
     wrong = [
         StoredParameter("/", "policy", "p", '{"pattern": "("}'),
         StoredParameter("none", "federation-upstream", "up", "{}"),

@@ -1,7 +1,7 @@
-"""Lives of a journal on a simulated disk, one after the other, each from a start to a more or less sudden end.
+"""Processes with a journal on a simulated disk, one after the other, each from a start to a more or less sudden end.
 
-All that happens follows from the seed. The loop's calls fall between any two calls that the worker makes to the disk,
-as they would if the worker were a thread.
+Everything follows from the seed. The loop's calls fall between any two calls of the worker to the disk, as if the
+worker were a thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.faults.simulation.model import (
     content,
 )
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages import message_state as core_life
+from warren.broker.core.messages import message_state
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.ports import EXHAUSTED, RecoveredQueue
 from warren.broker.core.metadata.records import Change, StoredQueue
@@ -39,13 +39,13 @@ QUEUES = 10
 BODY_BYTES = (0, 1, 40, 100, 300, 513, 1500)
 SEGMENT_BYTES = (300, 1000, 3000, 10_000, 50_000)
 SLICE_BYTES = (200, 1000, 1 << 18)
-READING = ("open", "read")  # the calls that the loop makes
+READING = ("open", "read")  # calls of the loop
 READ_ERRORS = (errno.EIO, errno.EIO, errno.ENOSPC, *EXHAUSTED)
 ADDRESSES = (("", "q"), ("amq.topic", "a.b"), ("x" * 255, "\udcff" * 255), ("", ""))
 
 
 class World:
-    """What outlives a process: the disk, the metadata, and what was ever published."""
+    """The state that outlives a process: the disk, the metadata, and all messages that were ever published."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -57,12 +57,12 @@ class World:
         self.next_queue = 1
         self.segment_bytes = self.random.choice(SEGMENT_BYTES)
         self.trace: list[str] = []
-        # Chosen once, as they are for all of a life.
+        # Chosen once for all processes.
         compaction.SLICE_BYTES = self.random.choice(SLICE_BYTES)
         segment_reader.READ_BYTES = self.random.choice(SLICE_BYTES)
 
     def message(self, persistent: bool = True) -> tuple[int, Message]:
-        """A message that there has not been yet, and its number."""
+        """Return a new message and its number."""
         random = self.random
         number = len(self.contents)
         body = b"%d:" % number + random.randbytes(random.choice(BODY_BYTES))
@@ -71,7 +71,7 @@ class World:
         largest = random.choice((0, len(frames)))
         message = Message(Address(exchange, key), frames, channel, len(body), largest, persistent)
         if not random.randrange(4):
-            message.state = core_life.MessageState(
+            message.state = message_state.MessageState(
                 level=random.choice((0, 0, 1, 255)),
                 deadline_ms=random.choice((0, 0, 1, 1 << 41)),
                 attempts=random.choice((0, 0, 1, 20)),
@@ -82,24 +82,24 @@ class World:
         return number, message
 
 
-class Life:
-    """One process: `start` recovers and checks, `run` works, `end` says how it stopped."""
+class JournalProcess:
+    """One process: `start` recovers and checks, `run` works, `finish` stops it."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.random = world.random
         self.journal = Journal(world.disk, cast("Metadata", world.metadata), world.segment_bytes)
         self.batch: Batch | None = None
-        self.done = False  # the outstanding batch has been committed, and the loop does not know yet
-        self.told = 0
-        self.synced = 0  # the last batch that made all before it safe from a power cut
-        self.expected: list[int] = []  # tickets that wait to be told of
+        self.done = False  # the outstanding batch has been committed, and the loop has not been notified
+        self.notified = 0
+        self.synced = 0  # the last batch up to which all is safe from a power cut
+        self.expected: list[int] = []  # tickets that wait for a notification
         self.orphans: list[tuple[int, Entry]] = []
-        self.pages: list[Entry] = []  # stored for the sake of memory, of no durable queue
+        self.pages: list[Entry] = []  # paged out, of no durable queue
         self._in_commit = False
-        self._quiet = False  # the loop does nothing more
-        self._failing = 0.0  # how likely it is that the disk refuses to read for the loop
-        self._short = 0.0  # and that the system has no descriptor for a call of the worker
+        self._quiet = False  # the loop does nothing any more
+        self._failing = 0.0  # the probability that a read of the loop fails
+        self._short = 0.0  # and that there is no descriptor for a call of the worker
 
     def trace(self, line: str) -> None:
         self.world.trace.append(line)
@@ -107,20 +107,20 @@ class Life:
     # The start
 
     def start(self, durable: int) -> None:
-        """Recover, and hold what was found against what had been promised when `durable` was reached."""
+        """Recover, and compare the result with what was promised when `durable` was reached."""
         world = self.world
         found = self.journal.recover(set(world.metadata.queues))
         for line in self.journal.report:
             self.trace(f"recovered with: {line}")
-        assert not found.keys() - world.queues.keys(), "a queue that never was"
+        assert not found.keys() - world.queues.keys(), "a queue that was never declared"
         for queue in world.queues.values():
             there = queue.number in world.metadata.queues
             if queue.deleted is None or queue.deleted > durable:
                 assert there or queue.declared > durable or queue.deleted is not None, f"queue {queue.number} is lost"
             pages = found.get(queue.number) or RecoveredQueue()
-            assert there or not len(pages), f"queue {queue.number} is gone, its messages are not"
+            assert there or not len(pages), f"queue {queue.number} is deleted, its messages are not"
             messages = [each for each in self.journal.read(list(pages), queue.number) if each is not None]
-            assert len(messages) == len(pages), f"queue {queue.number} has what cannot be read"
+            assert len(messages) == len(pages), f"queue {queue.number} has unreadable messages"
             numbers = [world.numbers.get(content(message), -1) for message in messages]
             self.trace(f"recovered queue {queue.number}: {numbers}")
             check(queue, numbers, durable)
@@ -135,28 +135,28 @@ class Life:
     def _restore(
         self, queue: Queue, numbers: list[int], messages: list[Message], durable: int, pages: RecoveredQueue
     ) -> None:
-        """The queue is what was found from now on; the lives of its messages are as they were."""
+        """Set the queue to what was recovered; the states of messages must be those they had."""
         before = {entry.number: entry for entry in queue.entries}
         queue.entries = []
         for number, message in zip(numbers, messages, strict=True):
             check_attempts(before[number], attempts_of(message), durable)
             queue.entries.append(Entry(number, ALWAYS, message.id, message.location, None))
-            queue.entries[-1].with_delivery_count = [(ALWAYS, attempts_of(message))]
-        lives = [message.state or core_life.MessageState() for message in messages]
-        levels = bytes(life.level for life in lives)
+            queue.entries[-1].attempts_recorded = [(ALWAYS, attempts_of(message))]
+        states = [message.state or message_state.MessageState() for message in messages]
+        levels = bytes(state.level for state in states)
         assert pages.levels == (levels if any(levels) else b"")
-        deadlines = [life.deadline_ms for life in lives]
+        deadlines = [state.deadline_ms for state in states]
         assert list(pages.deadlines_ms or []) == (deadlines if any(deadlines) else [])
 
     # The work
 
     def run(self, steps: int) -> None:
-        """Raises Stopped, or OSError, where the disk does."""
+        """Take random steps. Raises Stopped, or OSError, like the disk."""
         for _ in range(steps):
             self._group_commit() if self.random.random() < 0.3 else self._work()
 
     def finish(self) -> None:
-        """A clean stop: nothing happens any more but what has gathered is made durable."""
+        """Stop cleanly: nothing new happens, and all that has gathered becomes durable."""
         self.world.disk.limit_bytes = None
         self._quiet = True
         self._failing = self._short = 0.0
@@ -165,20 +165,20 @@ class Life:
                 break
             self._committed() if self.done else self._commit()
         else:
-            raise AssertionError("the journal always finds something to write")
+            raise AssertionError("the journal never stops writing")
         self.journal.close()
-        self.world.metadata.sync()  # as closing it does
+        self.world.metadata.sync()  # as closing the store does
         self.synced = self.journal.durable
         self.trace(f"closed at {self.journal.durable}")
 
     def forget_unsynced(self, power: bool) -> None:
-        """How the life ended: a power cut may have taken declarations that no durable message depends on."""
+        """Forget declarations that a power cut may have lost, as no durable message depends on them."""
         for queue in self.world.queues.values():
             if power and queue.declared > self.synced:
                 queue.declared = NEVER
 
     def _between(self, what: str, name: str) -> None:
-        """The loop's turn, while the worker is about to make this call; or the loop's own call, which may fail."""
+        """Run the loop before this call of the worker; or make a call of the loop itself fail."""
         if not self._in_commit and what in READING and self.random.random() < self._failing:
             raise OSError(self.random.choice(READ_ERRORS), "injected", name)
         if self._in_commit and what != "sync" and self.random.random() < self._short:
@@ -221,7 +221,7 @@ class Life:
             self.trace(f"declare {number} in {self.journal.ticket()}")
 
     def _delete(self, alive: list[Queue]) -> None:
-        """Purge what is ready; what was delivered is settled at some later time, without a record."""
+        """Purge ready messages; delivered ones are settled some time later, without a record."""
         queue = self.random.choice(alive)
         self.journal.queue_deleted(queue.number)
         for entry in queue.held:
@@ -240,7 +240,7 @@ class Life:
             self.journal.settle(number, *entry.page)
 
     def _page(self, alive: list[Queue]) -> None:
-        """Messages that a restart forgets are put on the disk, or come back and are done with."""
+        """Page messages out that do not survive a restart, or read them back and settle them."""
         if self.random.random() < 0.5:
             made = [self.world.message(self.random.random() < 0.5) for _ in range(self.random.choice((1, 5)))]
             self.journal.append([], [message for _, message in made])
@@ -266,7 +266,7 @@ class Life:
         for queue in queues:
             for number, message in made:
                 queue.entries.append(Entry(number, ticket, 0, 0, message))
-                queue.entries[-1].with_delivery_count = [(ticket, attempts_of(message))]
+                queue.entries[-1].attempts_recorded = [(ticket, attempts_of(message))]
         numbers, names = [number for number, _ in made], [queue.number for queue in queues]
         self.trace(f"publish {numbers} to {names} in {ticket}: ids {[message.id for _, message in made]}")
 
@@ -282,7 +282,7 @@ class Life:
                 self.trace(f"settle {entry.number} of {queue.number} in {entry.settled}: id {id_}")
 
     def _read(self, alive: list[Queue]) -> None:
-        """Some of a queue's messages come back into memory; they may have been there."""
+        """Read some of a queue's messages into memory; they may have been there."""
         queue = self.random.choice(alive)
         held = queue.held
         if held:
@@ -290,7 +290,7 @@ class Life:
             self._take(held[start : start + self.random.randint(1, 10)], queue.number)
 
     def _count(self, alive: list[Queue]) -> None:
-        """Messages come back from a consumer."""
+        """Count delivery attempts of requeued messages."""
         queue = self.random.choice(alive)
         held = queue.held
         if held:
@@ -298,7 +298,7 @@ class Life:
             for entry in held[start : start + self.random.randint(1, 3)]:
                 attempts = entry.attempts + 1
                 self.journal.record_delivery_count(queue.number, *entry.page, attempts)
-                entry.with_delivery_count.append((self.journal.ticket(), attempts))
+                entry.attempts_recorded.append((self.journal.ticket(), attempts))
                 self.trace(f"count {attempts} for {entry.number} of {queue.number} in {self.journal.ticket()}")
 
     def _take(self, entries: list[Entry], queue: int) -> None:
@@ -309,11 +309,11 @@ class Life:
         for line in self.journal.report[lines:]:
             self.trace(f"while reading: {line}")
             assert ".log" in line and ("offset" in line and "cannot be read" in line or "not read for now" in line)
-        messages += [None] * (len(entries) - len(messages))  # the system has nothing to spare: not tried
-        refused = self._failing or self.journal.reader.errors > errors  # the one failure that ends a life may be this
-        assert None not in messages or refused, "a sound disk did not give a message"
+        messages += [None] * (len(entries) - len(messages))  # no descriptors or memory: not tried
+        refused = self._failing or self.journal.reader.errors > errors  # or the one failure that ends a process
+        assert None not in messages or refused, "a message of an intact disk is unreadable"
         for entry, message in zip(entries, messages, strict=True):
-            if message is None:  # it is where it was, and will be read another time
+            if message is None:  # it stays there, and will be read another time
                 continue
             assert content(message) == self.world.contents[entry.number], f"message {entry.number} is read wrongly"
             assert not queue or attempts_of(message) == entry.attempts, f"message {entry.number} is counted wrongly"
@@ -325,29 +325,29 @@ class Life:
         if ticket > self.journal.durable:
             self.expected.append(ticket)
 
-            def told() -> None:
-                assert self.journal.durable >= ticket, "told too early"
-                assert self.expected.pop(0) == ticket, "told out of order"
+            def notified() -> None:
+                assert self.journal.durable >= ticket, "notified too early"
+                assert self.expected.pop(0) == ticket, "notified out of order"
 
-            self.journal.when_durable(ticket, told)
+            self.journal.when_durable(ticket, notified)
 
     def _sync(self, alive: list[Queue]) -> None:
         if self.journal.unsynced():
             self.journal.sync()
 
     def _fill(self, alive: list[Queue]) -> None:
-        """Others leave the disk little room."""
+        """Let other files leave the disk little room."""
         disk = self.world.disk
         disk.limit_bytes = disk.used_bytes + self.random.randrange(2000)
-        self.trace(f"room for {disk.free_bytes()} octets")
+        self.trace(f"room for {disk.free_bytes()} bytes")
 
     def _refuse(self, alive: list[Queue]) -> None:
-        """The disk begins to fail when it is read, or stops to."""
+        """Make reads of the disk fail, or succeed again."""
         self._failing = self.random.choice((0.0, 0.0, 0.1, 0.5, 1.0))
         self.trace(f"reads fail in {self._failing} of all cases")
 
     def _run_short(self, alive: list[Queue]) -> None:
-        """The system begins to lack descriptors, or has some again."""
+        """Take descriptors from the system, or return them."""
         self._short = self.random.choice((0.0, 0.0, 0.1, 0.5))
         self.trace(f"no descriptor in {self._short} of all cases")
 
@@ -376,7 +376,7 @@ class Life:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, *EXHAUSTED):
                 raise
-            self.trace(f"to be tried again: {error.strerror}")
+            self.trace(f"will be tried again: {error.strerror}")
             if self.random.random() < 0.5:
                 self.world.disk.limit_bytes = None
         self._in_commit = False
@@ -391,13 +391,13 @@ class Life:
         self.journal.committed(number)
         self.trace(f"committed {number}")
         assert self.journal.durable == number
-        assert not self.expected or self.expected[0] > number, "not told"
+        assert not self.expected or self.expected[0] > number, "not notified"
 
 
 def stop_after(disk: SimulatedDisk, error: int | None) -> None:
-    """The process ends in the middle of a call to the disk that chance picks, or the call fails.
+    """Stop the process in the middle of a random call to the disk, or make the call fail.
 
-    Where a full disk fails a sync, that is for good, as any failure of one.
+    A sync that fails for want of room is final, like any failed sync.
     """
     kinds = ["", "sync", "sync", "sync", "write", "rename", "remove", "sync_folder", "open", "read", "close"]
     if error == errno.ENOSPC:

@@ -1,6 +1,6 @@
-"""A virtual host of a simulated node that comes and goes, with a queue in it and messages.
+"""A virtual host of a simulated node that is created and deleted, with a queue and messages in it.
 
-Where it was deleted nothing of it comes back, and where it was not nothing is lost, whenever the node stops.
+A deleted one does not return in part, and an existing one loses nothing, whenever the node stops.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUEUE = "queue"
 
 
 class Incarnation:
-    """One virtual host of that name, told by its description. `messages` are the tickets of its bodies."""
+    """One virtual host of this name, identified by its description. `messages` are the tickets of its bodies."""
 
     __slots__ = ("number", "declared", "deleted", "messages")
 
@@ -33,7 +33,9 @@ class Incarnation:
 
 
 class VHostModel:
-    """`durable` is the last batch of the process before, `synced` the last one that is there for certain."""
+    """The virtual hosts of this name. `durable` is the last batch of the previous process, `synced` the last certain
+    one.
+    """
 
     def __init__(self) -> None:
         self.incarnations: list[Incarnation] = []
@@ -41,9 +43,9 @@ class VHostModel:
         self.made = 0
 
     def found(self, description: str | None, ready: int) -> None:
-        """A start has found it with so many messages, or has not (None). That is what there is from then on."""
+        """Check what a start has found: `ready` messages, or no virtual host (None). It is certain from then on."""
         there = [each for each in self.incarnations if str(each.number) == description]
-        assert there or description is None, f"virtual host {description} never was"
+        assert there or description is None, f"virtual host {description} never existed"
         for each in self.incarnations:
             if each not in there:
                 assert each.declared > self.synced or each.deleted is not None, f"virtual host {each.number} is LOST"
@@ -56,8 +58,8 @@ class VHostModel:
         self.incarnations = there
 
 
-class VHostLife:
-    """One process."""
+class VHostActions:
+    """The actions on this virtual host in one process."""
 
     def __init__(self, node: Node, journal: Journal, model: VHostModel, random: Random) -> None:
         self._node = node
@@ -70,7 +72,7 @@ class VHostLife:
         model.found(vhost.metadata.description if vhost is not None else None, ready)
 
     def work(self) -> str:
-        """Make it, publish to it, or delete it; what was done."""
+        """Create it, publish to it, or delete it; return a line for the trace."""
         incarnations = self._model.incarnations
         if NAME not in self._node.vhosts:
             return self._make()
@@ -95,7 +97,7 @@ class VHostLife:
 
     def _delete(self) -> int:
         if self._client is not None:
-            pipe_of(self._client).connection.lost("its virtual host goes")
+            pipe_of(self._client).connection.lost("its virtual host is deleted")
             self._client = None
         self._node.delete_vhost(NAME)
         return self._journal.ticket()
@@ -112,7 +114,7 @@ class VHostLife:
         return Channel(self._client, 1)
 
     def drain(self) -> None:
-        """All that there is, is what there has to be."""
+        """Check that its messages are those that must exist."""
         if NAME not in self._node.vhosts:
             return
         expected = self._model.incarnations[-1].messages

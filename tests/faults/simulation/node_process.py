@@ -1,6 +1,6 @@
-"""Lives of a whole node on a simulated disk, with clients that publish, consume, purge and delete.
+"""Processes with a whole node on a simulated disk, with clients that publish, consume, purge and delete.
 
-All that happens follows from the seed. Clients speak AMQP to real sessions; the clock stands still until it is moved.
+Everything follows from the seed. Clients speak AMQP to real sessions; the clock only moves when it is advanced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pamqp.commands import Basic, Exchange, Queue, Tx
 from tests.faults.simulation.definitions import MemoryDefinitions
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.node_model import Entry, Model
-from tests.faults.simulation.vhost_life import VHostLife, VHostModel
+from tests.faults.simulation.vhost_process import VHostActions, VHostModel
 from tests.support.amqp_client import Channel, Client, Content, Silence, describe
 from tests.support.clock import FakeClock
 from tests.support.session import connected, pipe_of
@@ -41,7 +41,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     "dead": {},
     "levels": {"x-max-priority": 3},
     "counting": {"x-queue-type": "quorum", "x-delivery-limit": -1},
-    "brief": {},  # is deleted now and then
+    "brief": {},  # deleted now and then
 }
 EXCHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "all": ({}, ["plain", "counting", "levels"]),
@@ -51,10 +51,10 @@ EXCHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 DIRECT = ["plain", "refusing", "unique", "timed", "levels", "counting", "brief"]
 FAMILY = {"dead": "timed"}
-LEVELLED = ("levels", "counting")  # where those of higher priority go first
-KEYS = 6  # values of the header that tells duplicates
+LEVELLED = ("levels", "counting")  # queues in which higher priorities are first
+KEYS = 6  # values of the deduplication header
 DELAYS_MS = (0, 1, 500, 4000)
-CACHE_TTLS_MS = (-1, 0, 1000)  # that a message asks for, below 0 where it does not
+CACHE_TTLS_MS = (-1, 0, 1000)  # of messages; negative for none
 PURGED = ("plain", "plain", "timed", "dead", "levels", "counting", "unique")
 READ_ERRORS = (errno.EIO, errno.EIO, errno.ENOSPC, *EXHAUSTED)
 BODY_BYTES = (0, 20, 300, 1200)
@@ -63,7 +63,7 @@ BUDGET_BYTES = (0, 1500, 5000, 1 << 40)
 
 
 class World:
-    """What outlives a process."""
+    """The state that outlives a process."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -89,7 +89,7 @@ class SimulatedStore(Store):
 
 
 def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
-    """Make slices, pages and reads small, so that few messages take all the ways that many do."""
+    """Make slices, pages and reads small, so that few messages take the paths of very many."""
     monkeypatch.setattr(line, "PAGE_ABOVE", 3)
     monkeypatch.setattr(line, "UNPAGE", 4)
     monkeypatch.setattr(compaction, "SLICE_BYTES", 1000)
@@ -97,7 +97,7 @@ def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
 
 
 class Publish:
-    """One publish: where it goes, and with which properties."""
+    """A publish: its exchange, routing key and properties."""
 
     def __init__(self, number: int, exchange: str, key: str, random: Random) -> None:
         self.number = number
@@ -126,7 +126,7 @@ class Publish:
 
 
 class Publisher:
-    """A connection with confirms. `unconfirmed` are what became of publishes, by their numbers."""
+    """A connection with confirms. `unconfirmed` has the entries of each publish, by its number."""
 
     def __init__(self, client: Client) -> None:
         self.channel = client.channel(1)
@@ -135,7 +135,7 @@ class Publisher:
         self.unconfirmed: dict[int, list[Entry]] = {}
 
     def refused(self, tag: int) -> bool:
-        """Whether the latest publish was refused; what has come stays in the inbox."""
+        """Return whether the latest publish was rejected; other answers stay in the inbox."""
         client = self.channel.client
         confirms = pipe_of(client).connection.channels[1].confirms
         assert confirms is not None, "the channel is closed"
@@ -150,11 +150,11 @@ class Publisher:
             entries = self.unconfirmed.pop(number)
             for entry in entries if positive else ():
                 assert entry.ticket <= durable or not entry.persistent, "confirmed before it is durable"
-            assert positive or not entries, "refused, and yet taken"
+            assert positive or not entries, "rejected, and yet enqueued"
 
 
-class NodeLife:
-    """One process. Raises Stopped, or OSError, where the disk does."""
+class NodeProcess:
+    """One process. Its methods raise Stopped, or OSError, like the disk."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -167,10 +167,10 @@ class NodeLife:
         self.node = build_node(config, self.clock, store)
         self.node.scheduler.report = self._report
         self.batch: Batch | None = None
-        self.done = False  # the outstanding batch has been committed, and the loop does not know yet
-        self.synced = 0  # the last batch that made all before it safe from a power cut
-        self.failing = self.short = 0.0  # how likely a read, and a call of the worker, is to fail
-        self.quiet = False  # nothing new happens any more
+        self.done = False  # the outstanding batch has been committed, and the loop has not been notified
+        self.synced = 0  # the last batch up to which all is safe from a power cut
+        self.failing = self.short = 0.0  # the probabilities that a read, and a call of the worker, fails
+        self.quiet = False  # clients do nothing new
         self._in_commit = False
         self.publishers = [Publisher(self._open()) for _ in range(2)]
         self.transacting = self._open().channel(1)
@@ -178,15 +178,15 @@ class NodeLife:
         subscriber = self._open()
         self.subscribers = [subscriber.channel(number) for number in (1, 2)]
         self.pending: list[Publish] = []  # in the open transaction
-        self.settling: list[tuple[int, str, Entry, str]] = []  # likewise: tag, queue, and what is said of it
+        self.settling: list[tuple[int, str, Entry, str]] = []  # likewise: tag, queue, entry, and the settlement
         self.committing: list[Entry] | None = None
         self.acknowledging: list[Entry] = []
         self.outstanding: list[tuple[Channel, int, str, Entry]] = []  # deliveries: tag, queue
-        self.removing: list[Entry] | None = None  # by a purge or deletion that is under way
-        self.brief = False  # the queue of that name is there
+        self.removing: list[Entry] | None = None  # by an unanswered purge or deletion
+        self.brief = False  # the queue `brief` exists
         self.declaring = False  # and it is being declared again
         self.latest: dict[str, int] = {}  # by consumer, the arrival of the last fresh delivery
-        self.vhosts = VHostLife(self.node, self.journal, world.vhosts, world.random)
+        self.vhosts = VHostActions(self.node, self.journal, world.vhosts, world.random)
         self._set_up()
 
     def trace(self, line: str) -> None:
@@ -200,7 +200,7 @@ class NodeLife:
         return connected(self.node)
 
     def _set_up(self) -> None:
-        """Declare what is not there, and consume nothing yet."""
+        """Declare all queues and exchanges that do not exist, and consume nothing yet."""
         self.transacting.transact()
         for subscriber in (*self.subscribers, self.transacting):
             subscriber.qos(self.random.choice((1, 3, 20)))
@@ -218,7 +218,7 @@ class NodeLife:
     # The worker
 
     def _between(self, what: str, name: str) -> None:
-        """The loop's turn, while the worker is about to make this call; or the loop's own call, which may fail."""
+        """Run the loop before this call of the worker; or make a call of the loop itself fail."""
         if not self._in_commit:
             if what in ("open", "read") and self.random.random() < self.failing:
                 self.model.refused = True
@@ -232,7 +232,7 @@ class NodeLife:
             self._in_commit = True
 
     def commit(self) -> None:
-        """One step of a group commit."""
+        """Take one step of a group commit."""
         if self.batch is None:
             self.batch = self.journal.seal()
             return
@@ -256,7 +256,7 @@ class NodeLife:
             self._in_commit = False
 
     def commit_all(self) -> None:
-        """Until all is durable that clients have sent; a session serves on when its client has read."""
+        """Commit until all requests of clients are durable; sessions continue when their clients have read."""
         for _ in range(3000):
             self.commit()
             if self.batch is None:
@@ -264,9 +264,9 @@ class NodeLife:
                 self.commit()
                 if self.batch is None:
                     return
-        raise AssertionError("the journal always finds something to write")
+        raise AssertionError("the journal never stops writing")
 
-    # What comes to clients
+    # Answers and deliveries
 
     def receive(self) -> None:
         for channel in (*[each.channel for each in self.publishers], self.transacting, self.admin, *self.subscribers):
@@ -318,7 +318,7 @@ class NodeLife:
             self.latest[consumer] = entry.arrival
         self.outstanding.append((channel, item.tag, queue, entry))
 
-    # What clients do
+    # Actions of clients
 
     def work(self) -> None:
         kinds: list[tuple[int, Callable[[], None]]] = [
@@ -342,7 +342,7 @@ class NodeLife:
         channel.publish(publish.exchange, publish.key, self.model.bodies[publish.number], publish.properties)
 
     def _taken(self, publish: Publish) -> list[Entry]:
-        """The queues have it now; where it is a duplicate, they have its original."""
+        """Record that the queues have it now, or, for a duplicate, the original."""
         like = (publish.exchange, publish.key, publish.like)
         original, forgotten_ms = self.model.seen.get(like, ([], -inf))
         if publish.like >= 0 and self.clock.now_ms() < forgotten_ms:
@@ -411,7 +411,7 @@ class NodeLife:
                 self._settled(queue, entry, choice)
 
     def _settled(self, queue: str, entry: Entry, choice: str) -> bool:
-        """Whether that is the end of it."""
+        """Record a settlement; return whether it is final."""
         entry.out = False
         if choice == "reject" and queue == "timed":
             entry.delivered = False
@@ -455,8 +455,8 @@ class NodeLife:
                 held[0].ack(held[1])
 
     def _remove(self, queue: str, kind: type[Queue.Purge] | type[Queue.Delete]) -> None:
-        """What is ready, or all, is not there any more; once that is answered, for good."""
-        if self.removing is not None or self.declaring:  # it would be served only after that
+        """Record that ready messages, or all, are removed; once that is answered, they must not exist any more."""
+        if self.removing is not None or self.declaring:  # it would be served only after the other
             return
         self.trace(f"{kind.name} {queue}")
         there = self.model.entries.get(FAMILY.get(queue, queue), {}).values()
@@ -464,7 +464,7 @@ class NodeLife:
         self.removing = []
         for entry in entries:
             if entry.moves:
-                entry.certain = False  # it may not be in the queue yet
+                entry.certain = False  # a delayed message may not be in the queue yet
             elif not entry.settled:
                 entry.removed = True
                 self.removing.append(entry)
@@ -487,14 +487,14 @@ class NodeLife:
     # The end
 
     def calm(self) -> None:
-        """The disk is sound from now on, and all that has gathered becomes durable."""
+        """Make the disk reliable from now on, and all that has gathered durable."""
         self.failing = self.short = 0.0
         self.world.disk.limit_bytes = None
         self.quiet = True
         self.commit_all()
 
     def stop(self) -> None:
-        """A clean stop."""
+        """Stop cleanly."""
         self.calm()
         self.node.finish()
         self.commit_all()
@@ -509,7 +509,7 @@ class NodeLife:
             assert queue.ready == sum(len(line) for line in queue.ready_messages.all), f"{queue}: {queue.ready} ready"
 
     def drain(self) -> None:
-        """Take out all that there is, and look whether that is what there has to be."""
+        """Consume all messages, and compare them with the model."""
         self.calm()
         for _ in range(6):
             self.clock.advance(11_000)
