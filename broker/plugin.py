@@ -12,6 +12,7 @@ from .core.exchanges.bound_destinations import Destinations
 from .core.exchanges.exchange import Exchange
 from .core.exchanges.exchange_context import ExchangeContext
 from .core.exchanges.exchange_type import Emission, ExchangeType
+from .core.exchanges.fanout import FanoutExchange
 from .core.exchanges.recovered import RecoveredMessages
 from .core.exchanges.registry import Registry
 from .core.exchanges.sink import Sink
@@ -48,6 +49,7 @@ __all__ = [
     "Exchange",
     "ExchangeContext",
     "ExchangeType",
+    "FanoutExchange",
     "Host",
     "InternalPublisher",
     "Invalid",

@@ -12,13 +12,11 @@ from binascii import crc32
 
 from warren.broker.amqp.field_table import INTEGERS, type_name
 from warren.broker.plugin import (
-    Binding,
     Destination,
     Destinations,
-    Emission,
     EnqueueResult,
     ExchangeContext,
-    ExchangeType,
+    FanoutExchange,
     Message,
     PreconditionFailed,
     Sink,
@@ -35,14 +33,13 @@ DEDUPLICATE = "x-deduplicate"
 _identities = Identities()  # one for the process, so that all internal exchanges give a publish the same identity
 
 
-class FederationUpstreamExchange(ExchangeType):
+class FederationUpstreamExchange(FanoutExchange):
     """Federation upstream helper exchange"""
 
     description = "Federation upstream helper exchange"
 
     __slots__ = (
         "routes_by_key_unless_header",
-        "_bound",
         "_max_hops",
         "_cluster_name",
         "_vhost",
@@ -64,21 +61,12 @@ class FederationUpstreamExchange(ExchangeType):
         self._cluster_name = arguments.text(DOWNSTREAM_NAME)
         self._vhost = arguments.text(DOWNSTREAM_VHOST)
         self._deduplicates = arguments.flag(DEDUPLICATE) is True
-        self._bound = Destinations()
         self._stamp: list[Destination] = []
         # Only messages with x-received-from may be skipped; with x-deduplicate, any message may get an identity.
         self.routes_by_key_unless_header = b"" if self._deduplicates else hop_headers.RECEIVED_FROM.encode()
 
     def on_created(self, context: ExchangeContext) -> None:
-        self._stamp = [IdentityStamp(context, self._bound)]
-
-    def on_bind(self, binding: Binding) -> list[Emission]:
-        self._bound.add(binding.destination)
-        return []
-
-    def on_unbind(self, binding: Binding) -> list[Emission]:
-        self._bound.remove(binding.destination)
-        return []
+        self._stamp = [IdentityStamp(context, self.bound)]
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         raw = message.property_bytes
@@ -88,9 +76,9 @@ class FederationUpstreamExchange(ExchangeType):
             # A message without an identity gets one now.
             known = bool(identity_from_header(raw, crc32(message.body)))
             limit = effective_max_hops(limit, b"\x01")
-        if not self._bound or hop_headers.drop_reason(raw, limit, self._cluster_name, self._vhost):
+        if not self.bound or hop_headers.drop_reason(raw, limit, self._cluster_name, self._vhost):
             return []
-        return self._bound.all() if known else self._stamp
+        return self.bound.all() if known else self._stamp
 
 
 class IdentityStamp(Sink):

@@ -5,9 +5,9 @@ from random import choice
 from warren.broker.plugin import (
     Binding,
     Destination,
-    Destinations,
     Emission,
     ExchangeType,
+    FanoutExchange,
     Message,
     PreconditionFailed,
     Table,
@@ -49,7 +49,7 @@ class RandomExchange(ExchangeType):
         return [choice(self._bindings).destination] if self._bindings else []
 
 
-class LocalRandomExchange(ExchangeType):
+class LocalRandomExchange(FanoutExchange):
     """An exchange that selects bound classic queues with equal probability. Binding keys must be empty.
 
     RabbitMQ selects among the queues of the publisher's node; Warren has one node, so all queues are local.
@@ -57,13 +57,9 @@ class LocalRandomExchange(ExchangeType):
 
     description = "Picks one random local binding (queue) to route via (to)."
 
-    __slots__ = ("_queues",)
+    __slots__ = ()
 
     routes_by_key_only = False
-
-    def __init__(self, name: str, arguments: Table) -> None:
-        super().__init__(name, arguments)
-        self._queues = Destinations()
 
     def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         if routing_key:
@@ -73,13 +69,5 @@ class LocalRandomExchange(ExchangeType):
         if destination_type != CLASSIC:
             raise PreconditionFailed(f"Queue type {destination_type} not valid for this exchange type")
 
-    def on_bind(self, binding: Binding) -> list[Emission]:
-        self._queues.add(binding.destination)
-        return []
-
-    def on_unbind(self, binding: Binding) -> list[Emission]:
-        self._queues.remove(binding.destination)
-        return []
-
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        return [choice(self._queues.all())] if self._queues else []
+        return [choice(self.bound.all())] if self.bound else []

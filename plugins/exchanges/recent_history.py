@@ -10,10 +10,9 @@ from warren.broker.amqp.field_table import INTEGERS, term_of
 from warren.broker.plugin import (
     Binding,
     Destination,
-    Destinations,
     Emission,
     ExchangeContext,
-    ExchangeType,
+    FanoutExchange,
     Message,
     PreconditionFailed,
     RecoveredMessages,
@@ -25,17 +24,16 @@ NO_STORE = "x-recent-history-no-store"
 DEFAULT_LENGTH = 20
 
 
-class RecentHistoryExchange(ExchangeType):
+class RecentHistoryExchange(FanoutExchange):
     description = "Recent history exchange: a new binding gets the last messages"
 
-    __slots__ = ("_bound", "_length", "_kept", "_context")
+    __slots__ = ("_length", "_kept", "_context")
 
     routes_by_key_only = False  # `route` keeps each message
     fixed_arguments = (LENGTH,)
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
-        self._bound = Destinations()
         self._length = length_of(arguments)
         self._kept: deque[Message] = deque()
         self._context: ExchangeContext | None = None
@@ -53,17 +51,13 @@ class RecentHistoryExchange(ExchangeType):
         self._kept.extend([message for message in self._context.read(pages) if message is not None])
 
     def on_bind(self, binding: Binding) -> list[Emission]:
-        self._bound.add(binding.destination)
+        super().on_bind(binding)
         return [Emission([binding.destination], [message.as_republished() for message in self._kept])]
-
-    def on_unbind(self, binding: Binding) -> list[Emission]:
-        self._bound.remove(binding.destination)
-        return []
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         if NO_STORE.encode() not in message.property_bytes or not message.headers.flag(NO_STORE):
             self._keep(message.as_republished())
-        return self._bound.all()
+        return self.bound.all()
 
     def on_deleted(self) -> None:
         while self._kept:

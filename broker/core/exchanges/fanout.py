@@ -8,21 +8,26 @@ from .exchange_type import Emission, ExchangeType
 
 
 class FanoutExchange(ExchangeType):
+    """The exchange type fanout, and base class of types that choose among all that is bound.
+
+    bound  the bound destinations
+    """
+
     description = "AMQP fanout exchange, as per the AMQP specification"
 
-    __slots__ = ("_bound",)
+    __slots__ = ("bound",)
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
-        self._bound = Destinations()
+        self.bound = Destinations()
 
     def on_bind(self, binding: Binding) -> list[Emission]:
-        self._bound.add(binding.destination)
+        self.bound.add(binding.destination)
         return []
 
     def on_unbind(self, binding: Binding) -> list[Emission]:
-        self._bound.remove(binding.destination)
+        self.bound.remove(binding.destination)
         return []
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        return self._bound.all()
+        return self.bound.all()
