@@ -1,7 +1,7 @@
-"""Where the tests of operators' clients find an HTTP API: at a broker that they start, or at a peer.
+"""The HTTP API for the tests of operators' clients: that of a broker they start, or of a peer.
 
-`WARREN_API=HOST:PORT` names another's API, with `WARREN_PEER` for its AMQP (user guest), which is how the tests are
-checked against RabbitMQ itself.
+`WARREN_API=HOST:PORT` names a peer's API and `WARREN_PEER` its AMQP listener (user guest); so the tests are checked
+against RabbitMQ itself.
 """
 
 from tests.support.broker_process import ANY_PORT, BrokerProcess
@@ -9,7 +9,7 @@ from tests.support.http import HTTPClient
 
 
 class Reply:
-    """A response; `body` is its JSON document, or bytes where it is none."""
+    """A response; `body` is its JSON document, or bytes if it is not JSON."""
 
     def __init__(self, response):
         self.status = response.status
@@ -22,7 +22,7 @@ class Reply:
 
 
 class API:
-    """Requests as guest, each on a connection of its own."""
+    """Requests as guest, each on its own connection."""
 
     def __init__(self, host, port, amqp):
         self.host = host
@@ -49,14 +49,14 @@ class API:
         return reply.status
 
     def delete(self, path):
-        """Gone afterwards, as clients see it: what is not there is fine."""
+        """Delete as clients do: a missing object is no error."""
         status = self.call("DELETE", path).status
         assert status in (204, 404), (path, status)
         return status
 
 
 def broker_with_api(folder):
-    """A broker of ours with its API on a free port, and statistics every half second."""
+    """A Warren with its API on a free port, and statistics every half second."""
     broker = BrokerProcess(folder, "--http", ANY_PORT, memory=True)
     broker.configure("collect_statistics_interval = 500")
     return broker

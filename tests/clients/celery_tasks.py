@@ -29,7 +29,7 @@ def add(a: int, b: int) -> int:
 
 @app.task(bind=True, max_retries=2)
 def fails_at_first(self: Task, needed: int) -> int:
-    """Succeeds at the attempt `needed`; tells how many retries that took."""
+    """Succeed at attempt `needed` and return the number of retries."""
     if self.request.retries < needed:
         raise self.retry(countdown=0)
     return int(self.request.retries)

@@ -1,8 +1,8 @@
-"""Where the conformance tests find a broker: one that they start, or a peer.
+"""The broker of the conformance tests: one that they start, or a peer.
 
 By default one broker serves the whole run: `warren serve` on a free port, in a temporary folder, stopped
-with SIGTERM at the end, when it must leave with status 0. With `WARREN_PEER=HOST:PORT` the same tests speak to any
-other broker of the AMQP 0-9-1 family (user guest), which is how they are checked against RabbitMQ itself.
+with SIGTERM at the end, when it must exit with status 0. With `WARREN_PEER=HOST:PORT` the same tests use any
+other broker for AMQP 0-9-1 (user guest), and so are checked against RabbitMQ itself.
 """
 
 import os
@@ -33,7 +33,7 @@ def broker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[s
 
 @pytest.fixture(scope="session")
 def peer() -> bool:
-    """Whether the tests speak to a foreign broker: an older RabbitMQ answers differently where a test says so."""
+    """True if the tests use another broker: an older RabbitMQ answers differently where a test says so."""
     return "WARREN_PEER" in os.environ
 
 
@@ -55,7 +55,7 @@ def broker_url(broker_address: tuple[str, int]) -> str:
 
 @pytest.fixture(scope="session")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[API]:
-    """The HTTP API of a broker of its own, or of the one that WARREN_API names."""
+    """The HTTP API of a new broker, or of the one that WARREN_API names."""
     named = os.environ.get("WARREN_API")
     if named:
         host, _, port = named.rpartition(":")
@@ -68,7 +68,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[API]:
 
 @pytest.fixture
 def vhost(api: API) -> Iterator[str]:
-    """A new virtual host, with a name that has to be quoted in paths."""
+    """A new virtual host, with a name that must be quoted in paths."""
     name = f"con/formance.{uuid.uuid4().hex[:8]}"
     api.put(f"/vhosts/{quote(name, '')}")
     api.put(f"/permissions/{quote(name, '')}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
@@ -77,7 +77,7 @@ def vhost(api: API) -> Iterator[str]:
 
 
 class Names:
-    """Names no other test has, and none left behind: what they named is deleted after the test."""
+    """Unique names for objects, which are deleted after the test."""
 
     def __init__(self) -> None:
         self.queues: list[str] = []
@@ -108,7 +108,7 @@ def names(broker_host: str, broker_port: int) -> Iterator[Names]:
 
 @pytest.fixture
 def pika_connect(names: Names, broker_host: str, broker_port: int) -> Iterator[Callable[..., pika.BlockingConnection]]:
-    """Opens pika connections (the parameters of `pika.ConnectionParameters`) and closes those the test left open."""
+    """Open pika connections (the parameters of `pika.ConnectionParameters`); close those that the test leaves open."""
     opened: list[pika.BlockingConnection] = []
 
     def connect(**parameters: Any) -> pika.BlockingConnection:

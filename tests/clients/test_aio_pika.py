@@ -24,7 +24,7 @@ async def connection(names, broker_url):
 
 @pytest_asyncio.fixture
 async def channel(connection):
-    """A channel with confirms: each publish returns once the broker has it."""
+    """A channel with confirms: each publish returns once the broker has confirmed it."""
     return await connection.channel()
 
 
@@ -34,11 +34,11 @@ async def queue(channel):
 
 
 async def ignore(message):
-    """A consumer that settles nothing."""
+    """A consumer callback that settles nothing."""
 
 
 async def bodies(queue):
-    """Everything in the queue, in order."""
+    """Return all bodies in the queue, in order."""
     found = []
     while message := await queue.get(no_ack=True, fail=False):
         found.append(message.body)
@@ -51,7 +51,7 @@ async def test_a_wrong_password_is_an_authentication_error(broker_host, broker_p
 
 
 async def test_an_unknown_vhost_is_refused(broker_host, broker_port):
-    # aiormq shows a refused connection.open as an unexpected frame
+    # aiormq reports a refused connection.open as an unexpected frame
     with pytest.raises(aiormq.exceptions.AMQPError, match=r"Connection\.Close"):
         await aio_pika.connect(f"amqp://guest:guest@{broker_host}:{broker_port}/nowhere")
 

@@ -1,6 +1,6 @@
-"""amqplib, the client of Node.js: the files under node/ run by `node --test`.
+"""amqplib, the client for Node.js: the files in node/, run by `node --test`.
 
-Needs node 18 or later; where its modules are missing they are installed with npm.
+They need node 18 or later; missing modules are installed with npm.
 """
 
 import os
@@ -18,7 +18,7 @@ OLDEST_NODE = 18
 
 
 def why_not() -> str:
-    """Why the tests cannot run here, or nothing."""
+    """Return why the tests cannot run here, or ""."""
     node = shutil.which("node")
     if node is None:
         return f"amqplib is not tested: there is no node on PATH (node {OLDEST_NODE} or later is needed)"

@@ -29,7 +29,7 @@ def connection(connect):
 
 @pytest.fixture
 def channel(connection):
-    """A channel with confirms: each publish returns once the broker has it."""
+    """A channel with confirms: each publish returns once the broker has confirmed it."""
     channel = connection.channel(rpc_timeout=TIMEOUT_S)
     channel.confirm_deliveries()
     return channel
@@ -41,7 +41,7 @@ def queue(channel):
 
 
 def bodies(channel, queue):
-    """Everything in the queue, in order."""
+    """Return all bodies in the queue, in order."""
     found = []
     while message := channel.basic.get(queue, no_ack=True):
         found.append(message.body)
@@ -80,9 +80,9 @@ def test_an_unknown_vhost_is_refused(connect):
 
 def test_heartbeats_keep_an_idle_connection(connect):
     connection = connect(heartbeat=1)
-    until = time.monotonic() + 2.6  # the clock is what is tested
+    until = time.monotonic() + 2.6  # real time, as the heartbeat is tested
     while time.monotonic() < until:
-        connection.check_for_errors()  # raises when the broker has been silent for too long
+        connection.check_for_errors()  # raises if the broker has sent nothing for too long
         time.sleep(0.1)
     connection.channel().close()
 
@@ -279,7 +279,7 @@ def test_direct_reply_to(connection, channel, queue):
     client = connection.channel()
     client.basic.consume(queue="amq.rabbitmq.reply-to", no_ack=True)
     Message.create(client, "request", {"reply_to": "amq.rabbitmq.reply-to", "correlation_id": "1"}).publish(queue)
-    client.queue.declare(queue, passive=True)  # the answer comes after the request was taken
+    client.queue.declare(queue, passive=True)  # the reply comes after the request was acknowledged
     request = channel.basic.get(queue, no_ack=True)
     channel.basic.publish("reply", request.reply_to, properties={"correlation_id": request.correlation_id})
     reply = next(client.build_inbound_messages())

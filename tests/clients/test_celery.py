@@ -1,4 +1,4 @@
-"""Celery with one real worker (two processes): tasks, retry, ETA, remote control, revoke, results over rpc://."""
+"""Celery with one worker (two processes): tasks, retry, ETA, remote control, revoke, results over rpc://."""
 
 import importlib.util
 import os
@@ -23,7 +23,7 @@ TIMEOUT_S = 60
 
 
 class Worker:
-    """A worker process; its output is drained by a thread, which reports that it is ready."""
+    """A worker process; a thread reads its output and reports that it is ready."""
 
     def __init__(self, environment):
         self.name = f"conformance-{uuid.uuid4().hex[:8]}@localhost"
@@ -68,7 +68,7 @@ class Worker:
 
 @pytest.fixture(scope="module")
 def tasks(broker_url):
-    """The module `celery_tasks`, bound to this broker, with a worker of its own behind it."""
+    """The module `celery_tasks`, bound to this broker, with a worker."""
     name = f"conformance.celery.{uuid.uuid4().hex}"
     environment = {"CONFORMANCE_BROKER_URL": broker_url, "CONFORMANCE_QUEUE": name}
     with pytest.MonkeyPatch.context() as patch:
@@ -115,12 +115,12 @@ def test_a_task_is_retried(tasks):
 def test_a_task_with_a_countdown_waits(tasks):
     asked_at = time.time()
     result = tasks.finished_at.apply_async(countdown=1)
-    assert tasks.add.delay(1, 1).get(timeout=TIMEOUT_S) == 2  # the waiting task holds nobody up
+    assert tasks.add.delay(1, 1).get(timeout=TIMEOUT_S) == 2  # the waiting task does not block others
     assert result.get(timeout=TIMEOUT_S) >= asked_at + 1
 
 
 def test_many_tasks_with_an_eta_raise_the_prefetch(tasks):
-    """Each task that waits makes the worker raise the prefetch of its channel, or the last one would never come."""
+    """Each waiting task makes the worker raise the prefetch of its channel; otherwise the last never arrives."""
     waiting = [tasks.finished_at.apply_async(countdown=1) for _ in range(20)]
     assert tasks.add.delay(1, 1).get(timeout=TIMEOUT_S) == 2
     for result in waiting:
@@ -152,7 +152,7 @@ def test_a_waiting_task_is_revoked(tasks):
         result.get(timeout=TIMEOUT_S)
 
 
-def test_a_worker_is_told_to_consume_another_queue(tasks):
+def test_a_worker_consumes_another_queue_on_request(tasks):
     name = f"{tasks.app.conf.task_default_queue}.other"
     where = {"destination": [tasks.worker_name], "reply": True, "timeout": TIMEOUT_S, "limit": 1}
     tasks.app.control.add_consumer(name, **where)

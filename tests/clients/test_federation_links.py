@@ -1,4 +1,4 @@
-"""Links of federation as operators' tools see them come, fail and go."""
+"""Federation links as operators' tools see them start, fail and end."""
 
 import socket
 from contextlib import closing
@@ -51,7 +51,7 @@ def test_no_password_of_an_upstream_is_shown(api, path, federated):
 
 
 def test_a_link_fails_with_a_reason_and_runs_when_its_upstream_is_there(api, path, federated):
-    with closing(socket.socket()) as nobody:  # bound, and not listened on: nobody else gets the port meanwhile
+    with closing(socket.socket()) as nobody:  # bound without listening, so that no other program gets the port
         nobody.bind(("127.0.0.1", 0))
         upstream(api, path, f"amqp://127.0.0.1:{nobody.getsockname()[1]}/%2f")
         (link,) = until_result(lambda: api.get(f"{federated}/state/down"), len)

@@ -1,6 +1,6 @@
-"""Flower, the monitor of Celery, beside a real worker: its broker tab shows queues and counts, its API their lengths.
+"""Flower, the monitor of Celery, with a worker: its broker tab shows queues and counts, its API their lengths.
 
-It asks the HTTP API for `/queues/VHOST`, and the worker over AMQP (events and remote control).
+It requests `/queues/VHOST` of the HTTP API, and uses events and remote control of the worker over AMQP.
 """
 
 import json
@@ -30,7 +30,7 @@ STOP_WITHIN_S = 60
 
 
 class Flower:
-    """A process of it; `get` asks its web server."""
+    """A Flower process; `get` requests a page."""
 
     def __init__(self, environment, broker_url, api_url):
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -48,14 +48,14 @@ class Flower:
         )
 
     def get(self, path):
-        """The text of a page. Raises OSError."""
+        """Return the text of a page. Raises OSError."""
         response = HTTPClient(f"127.0.0.1:{self.port}", "").get(path, user=None)
         if response.status != 200:
             raise OSError(response)
         return response.text
 
     def until(self, look):
-        """The first true result of `look`, which may find no web server yet."""
+        """Return the first true result of `look`; until then the web server may not have started."""
 
         def result():
             assert self.process.poll() is None, "it has ended"
@@ -76,7 +76,7 @@ class Flower:
 
 @pytest.fixture
 def queue(api, vhost):
-    """The name of a queue that a worker serves, and Flower beside it."""
+    """The name of a queue with a worker, and a Flower."""
     name = f"flower.{uuid.uuid4().hex[:8]}"
     url = f"amqp://guest:guest@{api.amqp}/{quote(vhost, '')}"
     environment = {"CONFORMANCE_BROKER_URL": url, "CONFORMANCE_QUEUE": name}
@@ -97,7 +97,7 @@ def test_the_broker_tab_lists_queues_with_counts(api, vhost, queue):
     host, _, port = api.amqp.rpartition(":")
 
     def counts():
-        """Of messages, and of consumers, once there are statistics: dashes until then."""
+        """Return the counts of messages and consumers, or None while the page shows dashes."""
         page = flower.get("/broker")
         row = page[page.find(f'id="{name}"') :].partition("</tr>")[0]
         cells = [cell.strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)]
@@ -108,7 +108,7 @@ def test_the_broker_tab_lists_queues_with_counts(api, vhost, queue):
         assert connection.channel().queue_declare(name, passive=True).method.consumer_count == 1
 
 
-def test_its_api_tells_lengths_and_workers(queue):
+def test_its_api_has_lengths_and_workers(queue):
     name, flower = queue
 
     def lengths():

@@ -1,6 +1,6 @@
-"""KEDA's RabbitMQ scaler: the requests that it makes over HTTP, and what it decodes of the answers.
+"""KEDA's RabbitMQ scaler: its HTTP requests, and the fields that it decodes.
 
-Replayed from the source of the scaler as the operator's guide tells it (1.12), one field for each that it reads.
+They follow the source of the scaler, with one field here for each that it reads.
 """
 
 import threading
@@ -15,8 +15,8 @@ WITHIN_S = 60
 
 
 def queue_info(reply):
-    """As the scaler's `queueInfo` is decoded: numbers must be numbers, what is missing counts as 0."""
-    assert reply.status == 200, reply  # the scaler takes any other for an error
+    """Decode a queue as the scaler's `queueInfo`: numbers must be numbers, missing ones are 0."""
+    assert reply.status == 200, reply  # the scaler treats any other status as an error
     assert reply.headers["content-type"].startswith("application/json")
     return decoded(reply.body)
 

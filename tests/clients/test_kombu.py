@@ -26,7 +26,7 @@ def connect(names, broker_host, broker_port):
         return connection
 
     yield open_one
-    pools.reset()  # the mailbox publishes through connections of its own
+    pools.reset()  # the mailbox publishes on pooled connections
     for connection in opened:
         connection.release()
 
@@ -42,7 +42,7 @@ def channel(connection):
 
 
 def drain(connection, *consumers, count):
-    """Lets the consumers receive `count` messages in all and acknowledges them."""
+    """Consume `count` messages in all and acknowledge them."""
     came = []
 
     def on_message(body, message):
@@ -84,7 +84,7 @@ def test_heartbeat_checks_pass_on_an_idle_connection(connect):
     while time.monotonic() < until:
         with contextlib.suppress(socket.timeout):
             connection.drain_events(timeout=0.2)
-        connection.heartbeat_check(rate=2)  # raises when the broker has been silent for too long
+        connection.heartbeat_check(rate=2)  # raises if the broker has sent nothing for too long
     assert connection.connected
 
 
@@ -180,7 +180,7 @@ def test_a_message_is_got_acknowledged_rejected_and_requeued(channel, names):
 
 
 def test_a_changed_prefetch_is_obeyed_at_once(connection, channel, names):
-    """What Celery does when it takes tasks with an ETA: the shared limit of the channel is raised under way."""
+    """Celery raises the shared limit of the channel like this when it takes tasks with an ETA."""
     queue = Queue(names.queue())
     producer = Producer(channel)
     for number in range(5):
@@ -265,7 +265,7 @@ def test_a_broadcast_reaches_every_consumer(connect, names):
 
 
 def test_a_mailbox_asks_and_is_answered(connect, names):
-    """pidbox: what Celery's remote control is made of (fanout exchange, queues that expire, a reply exchange)."""
+    """pidbox, the base of Celery's remote control: a fanout exchange, queues that expire, a reply exchange."""
     namespace = names.exchange("mailbox")
     names.exchanges += [f"{namespace}.pidbox", f"reply.{namespace}.pidbox"]
     serving, asking = connect(), connect()

@@ -1,4 +1,4 @@
-"""pika's BlockingConnection: connecting, declaring, and the errors a client can meet.
+"""pika's BlockingConnection: connections, declarations and errors.
 
 Mirrors pika's own tests/acceptance (blocking_adapter_test, async_adapter_tests).
 """
@@ -156,7 +156,7 @@ def test_the_server_names_a_queue(channel):
     assert all(queue.startswith("amq.gen-") and len(queue) == len("amq.gen-") + 22 for queue in queues)
 
 
-def test_an_exclusive_queue_belongs_to_one_connection_and_dies_with_it(pika_connect, connection, channel, names):
+def test_an_exclusive_queue_belongs_to_one_connection_and_is_deleted_with_it(pika_connect, connection, channel, names):
     queue = names.queue("exclusive")
     channel.queue_declare(queue, exclusive=True)
     other = pika_connect()

@@ -1,6 +1,6 @@
 """pika's BlockingConnection: publishing, consuming, settling, transactions, direct reply-to.
 
-Mirrors pika's own blocking_adapter_test; connecting and declaring are in test_pika, exchanges in test_pika_routing.
+Mirrors pika's own blocking_adapter_test; connections and declarations are in test_pika, exchanges in test_pika_routing.
 """
 
 import datetime
@@ -20,7 +20,7 @@ def connection(pika_connect):
 
 @pytest.fixture
 def channel(connection):
-    """A channel in confirm mode: each publish returns once the broker has it."""
+    """A channel in confirm mode: each publish returns once the broker has confirmed it."""
     channel = connection.channel()
     channel.confirm_delivery()
     return channel
@@ -32,7 +32,7 @@ def queue(channel):
 
 
 def bodies(channel, queue):
-    """Everything in the queue, in order."""
+    """Return all bodies in the queue, in order."""
     found = []
     while True:
         method, _, body = channel.basic_get(queue, auto_ack=True)
@@ -42,7 +42,7 @@ def bodies(channel, queue):
 
 
 def take(channel, queue, count):
-    """The next deliveries of a consumer that acknowledges nothing."""
+    """Return the next deliveries of a consumer that acknowledges nothing."""
     deliveries = []
     for delivery in channel.consume(queue, inactivity_timeout=5):
         assert delivery[0] is not None, f"only {len(deliveries)} of {count} deliveries came"

@@ -1,4 +1,4 @@
-"""pika's BlockingConnection: what each kind of exchange does with a message."""
+"""pika's BlockingConnection: routing by each type of exchange."""
 
 import pika
 import pytest
@@ -12,7 +12,7 @@ def connection(pika_connect):
 
 @pytest.fixture
 def channel(connection):
-    """A channel in confirm mode: each publish returns once the broker has it."""
+    """A channel in confirm mode: each publish returns once the broker has confirmed it."""
     channel = connection.channel()
     channel.confirm_delivery()
     return channel
@@ -24,7 +24,7 @@ def queue(channel):
 
 
 def bodies(channel, queue):
-    """Everything in the queue, in order."""
+    """Return all bodies in the queue, in order."""
     found = []
     while True:
         method, _, body = channel.basic_get(queue, auto_ack=True)

@@ -1,6 +1,6 @@
-"""Debian's Prometheus scrapes the broker, and the queries of its dashboards find what they ask for.
+"""Debian's Prometheus scrapes the broker, and its queries return what dashboards need.
 
-Where Prometheus is not installed these tests are skipped.
+The tests are skipped if Prometheus is not installed.
 """
 
 import json
@@ -23,8 +23,8 @@ from .api import API
 pytestmark = pytest.mark.sockets
 
 PATIENCE_S = 60
-ATTEMPTS = 3  # to start it: the port that was free a moment ago may be somebody else's by then
-# promtool's opinion of a name that is RabbitMQ's
+ATTEMPTS = 3  # to start it, as another program may have taken the free port meanwhile
+# promtool's warning about a name that is RabbitMQ's
 KNOWN = 'rabbitmq_unreachable_cluster_peers_count non-histogram and non-summary metrics should not have "_count" suffix'
 JOIN = " * on(instance, job) group_left(rabbitmq_cluster, rabbitmq_node) rabbitmq_identity_info{{{endpoint}}}"
 ENDPOINT = 'rabbitmq_endpoint="aggregated"'
@@ -39,7 +39,7 @@ COUNTERS = (
 
 
 def program(name: str) -> str:
-    """Where it is; the test is skipped where it is not."""
+    """Return the path of a program, or skip the test."""
     path = shutil.which(name)
     if path is None:
         pytest.skip(f"{name} is not installed (Debian's package prometheus has it)")
@@ -48,7 +48,7 @@ def program(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def own(api: API) -> API:
-    """The API of a broker of ours, which tells metrics on the same port."""
+    """The API of a Warren that serves metrics on the same port."""
     if "WARREN_API" in os.environ:
         pytest.skip("a peer has its metrics on another port")
     return api
@@ -75,12 +75,12 @@ def test_promtool_finds_nothing_wrong(own: API, path: str) -> None:
 
 
 class Prometheus:
-    """A server of it, and requests to its API."""
+    """A Prometheus server, and requests to its API."""
 
     def __init__(self, folder: Path, api: API) -> None:
         self._folder = folder
         (folder / "prometheus.yml").write_text(
-            json.dumps(  # which is YAML as well
+            json.dumps(  # JSON is also YAML
                 {
                     "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
                     "scrape_configs": [
@@ -96,7 +96,7 @@ class Prometheus:
         )
 
     def started(self) -> bool:
-        """Whether it answers; not if it has ended, as it does where its port is taken."""
+        """Return True once it answers; False if it has exited, for example because its port was taken."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             address = f"127.0.0.1:{free.getsockname()[1]}"
         self._client = HTTPClient(address, "")
@@ -128,11 +128,11 @@ class Prometheus:
         self.process.wait()
 
     def data(self, path: str, **query: str) -> Any:
-        """The data of a response of its HTTP API."""
+        """Return the data of a response of its HTTP API."""
         return self._client.get(f"/api/v1/{path}?{urllib.parse.urlencode(query)}", user=None).json["data"]
 
     def found(self, query: str) -> list[float]:
-        """What the query finds, once it finds something."""
+        """Return the first non-empty result of the query."""
         result = until(
             lambda: self.data("query", query=query)["result"],
             lambda: f"a result of {query}: {self.data('targets')}",
@@ -156,7 +156,7 @@ def test_gauges_and_rates_are_found_as_dashboards_join_them(prometheus: Promethe
     for name in COUNTERS:
         assert prometheus.found(f"sum(rate({name}[1m]){join}) by (rabbitmq_node)"), name
     assert prometheus.found(f"count(rabbitmq_identity_info{{{ENDPOINT}}})") == [1.0]
-    assert prometheus.found("up == 1") == [1.0]  # and not only now and then
+    assert prometheus.found("up == 1") == [1.0]  # in every scrape
 
 
 def test_what_is_published_is_soon_counted(prometheus: Prometheus, api: API, vhost: str) -> None:

@@ -1,4 +1,4 @@
-"""py-amqp, the client below kombu and Celery. It answers AMQPLAIN first and sends no capability it was not given."""
+"""py-amqp, the client below kombu and Celery. It prefers AMQPLAIN and sends only capabilities that it was given."""
 
 import contextlib
 import datetime
@@ -53,7 +53,7 @@ def queue(channel):
 
 
 def bodies(channel, queue):
-    """Everything in the queue, in order."""
+    """Return all bodies in the queue, in order."""
     found = []
     while message := channel.basic_get(queue, no_ack=True):
         found.append(message.body)
@@ -87,7 +87,7 @@ def test_heartbeats_keep_an_idle_connection(connect):
     while time.monotonic() < until:
         with contextlib.suppress(socket.timeout):
             connection.drain_events(timeout=0.2)
-        connection.heartbeat_tick()  # raises when the broker has been silent for too long
+        connection.heartbeat_tick()  # raises if the broker has sent nothing for too long
     connection.channel().close()
 
 
@@ -303,11 +303,11 @@ def test_a_live_change_of_the_global_prefetch(connection, channel, queue):
 def test_deleting_the_queue_cancels_its_consumer(connection, channel, names):
     queue, cancelled = names.queue(), []
     channel.queue_declare(queue, auto_delete=False)
-    told = channel.basic_consume(queue, on_cancel=cancelled.append)
+    consumer_tag = channel.basic_consume(queue, on_cancel=cancelled.append)
     channel.queue_delete(queue)
     while not cancelled:
         connection.drain_events(timeout=TIMEOUT_S)
-    assert cancelled == [told]
+    assert cancelled == [consumer_tag]
     channel.queue_declare(queue, auto_delete=False)
     untold = channel.basic_consume(queue)
     with pytest.raises(ConsumerCancelled, match=untold):

@@ -1,7 +1,7 @@
-"""rabbit-hole, Go's client of the HTTP API: what it asks and decodes, and what its own tests look for.
+"""rabbit-hole, Go's client of the HTTP API: its requests, the types it decodes, and the checks of its own tests.
 
-Replayed from the operator's guide (1.12, section 8): it decodes into typed structures, so a field of another type is an
-error, while one that is missing is a zero; DELETE of what is not there is a success; 401 is an error of its own.
+It decodes into typed structures, so a field of another type is an error and a missing one is zero; DELETE of a missing
+object succeeds; 401 is a separate error.
 """
 
 import uuid
@@ -14,7 +14,7 @@ from tests.support.polling import until
 
 WITHIN_S = 60
 
-# What each list and object is decoded into: key -> type, where it is there and not null.
+# The types of each list and object: key -> type, if present and not null.
 OVERVIEW = {
     "management_version": str, "rates_mode": str, "rabbitmq_version": str, "cluster_name": str, "erlang_version": str,
     "node": str, "statistics_db_event_queue": int, "queue_totals": dict, "object_totals": dict, "listeners": list,
@@ -59,7 +59,7 @@ CONSUMER = {
 
 
 def check(found, shape, needs=()):
-    """As encoding/json decodes; PHP's habit of [] for an empty object is taken nowhere but in tags."""
+    """Check types as encoding/json does; [] for an empty object, as PHP writes it, is accepted only for tags."""
     for key, type_ in shape.items():
         value = found.get(key)
         if value is None or value == "undefined":
@@ -195,7 +195,7 @@ def test_virtual_hosts_users_and_permissions(api):
 
 
 def test_the_hash_of_a_password_is_taken(api):
-    """The vector of RabbitMQ's guide: test12 with the salt 908D C60A."""
+    """The example of RabbitMQ's guide: test12 with the salt 908D C60A."""
     name = f"rabbit-hole.{uuid.uuid4().hex[:8]}"
     given = {"password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", "tags": "monitoring"}
     api.put(f"/users/{name}", given | {"hashing_algorithm": "rabbit_password_hashing_sha256"})
@@ -230,7 +230,7 @@ def test_a_wrong_password_is_401_and_an_unknown_place_404(api):
     assert api.call("GET", "/queues/none/q").status == 404
 
 
-def test_definitions_go_out_and_come_back(api, path):
+def test_definitions_are_exported_and_imported_again(api, path):
     api.put(f"/queues/{path}/q", {"durable": True, "arguments": {"x-max-length": 3}})
     document = api.get("/definitions")
     assert {"users", "vhosts", "permissions", "queues", "exchanges", "bindings", "policies"} <= document.keys()

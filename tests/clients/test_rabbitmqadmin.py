@@ -1,6 +1,6 @@
-"""rabbitmqadmin, the Python script that RabbitMQ's management plugin ships, as a black box.
+"""rabbitmqadmin, the Python script of RabbitMQ's management plugin, run as a command.
 
-Debian's package rabbitmq-server has it; WARREN_RABBITMQADMIN names another one.
+It is in Debian's package rabbitmq-server; WARREN_RABBITMQADMIN names another one.
 """
 
 import json
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(SCRIPT is None, reason="no rabbitmqadmin here: i
 
 
 class Admin:
-    """The script, told where the API is; a virtual host where one is given."""
+    """The script with the address of the API and optionally a virtual host."""
 
     def __init__(self, api, vhost=None):
         self.api = api
@@ -40,11 +40,11 @@ class Admin:
         return done.stdout.strip()
 
     def rows(self, *arguments):
-        """What a list has, as objects."""
+        """Return the rows of a list as objects."""
         return json.loads(self("-f", "raw_json", *arguments))
 
     def refused(self, *arguments):
-        """The reason."""
+        """Return the reason of the failure."""
         done = self.run(*arguments)
         assert done.returncode == 1, (arguments, done.stdout, done.stderr)
         return (done.stdout + done.stderr).strip()
@@ -237,7 +237,7 @@ def test_all_definitions_are_exported_and_imported(everywhere, vhost, tmp_path):
     assert "Uploaded definitions" in everywhere("import", str(file))
 
 
-def test_a_wrong_password_is_told(api):
+def test_a_wrong_password_is_an_error(api):
     admin = Admin(api)
     admin.options[-1] = "wrong"
     assert admin.refused("list", "queues") == "*** Access refused: /api/queues?columns=name,messages"

@@ -1,4 +1,4 @@
-"""The runner of other clients' suites (tests/clients/suites): what it reads, keeps and says."""
+"""The runner of other clients' suites (tests/clients/suites): reports, cache and output."""
 
 import json
 from pathlib import Path
@@ -28,13 +28,13 @@ class Sample(Suite):
         (folder / "file").touch()
 
 
-def told(cases: list[Case]) -> list[tuple[str, str, str]]:
+def summary(cases: list[Case]) -> list[tuple[str, str, str]]:
     return [(case.name, case.outcome.value, case.message) for case in cases]
 
 
 def test_a_junit_report_has_one_case_for_each_test(tmp_path: Path) -> None:
     (tmp_path / "report.xml").write_text(JUNIT)
-    assert told(junit(tmp_path / "report.xml")) == [
+    assert summary(junit(tmp_path / "report.xml")) == [
         ("a.B::good", "passed", ""),
         ("a.B::bad", "failed", "no"),
         ("a.B::off", "skipped", "no kqueue"),
@@ -51,7 +51,7 @@ def test_an_rspec_report_names_the_file_of_each_example(tmp_path: Path) -> None:
         "exception": {"message": "\n  expected 1\n got 2"},
     }
     (tmp_path / "report.json").write_text(json.dumps({"examples": [good, bad]}))
-    assert told(rspec(tmp_path / "report.json")) == [
+    assert summary(rspec(tmp_path / "report.json")) == [
         ("q_spec.rb: Q works", "passed", ""),
         ("q_spec.rb: Q fails", "failed", "expected 1"),
     ]
@@ -67,7 +67,7 @@ def test_go_counts_a_test_with_subtests_once() -> None:
         {"Action": "fail"},
     ]
     lines = ["# a line of the compiler", *[json.dumps(event) for event in events]]
-    assert told(go(lines)) == [("TestA", "passed", ""), ("TestB", "failed", "b_test.go:7: no")]
+    assert summary(go(lines)) == [("TestA", "passed", ""), ("TestB", "failed", "b_test.go:7: no")]
 
 
 def test_a_suite_is_brought_once_until_its_pins_change(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_suite_is_brought_once_until_its_pins_change(tmp_path: Path) -> None:
     assert suite.brought == 2
 
 
-def test_a_failure_without_an_explanation_stands_out() -> None:
+def test_an_unexplained_failure_is_reported() -> None:
     run = Run(Sample(), True, [Case("a.B::known", Outcome.FAILED, "x"), Case("a.B::new", Outcome.FAILED, "y")])
     assert [case.name for case in run.unexplained()] == ["a.B::new"]
     text = markdown("warren", [run])
@@ -88,7 +88,7 @@ def test_a_failure_without_an_explanation_stands_out() -> None:
     assert "- failed: `a.B::known`: x (not ours)" in text
 
 
-def test_a_suite_that_cannot_be_had_says_why() -> None:
+def test_an_unavailable_suite_has_a_reason() -> None:
     with pytest.raises(Unavailable, match=r"^no-such-program is not on PATH \(Debian: apt-get install it\)$"):
         needed("no-such-program", "it")
     with pytest.raises(Unavailable, match=r"^sh failed: away$"):

@@ -1,7 +1,6 @@
-"""Terraform's RabbitMQ provider: create, read, plan without a difference, change, delete, of each resource.
+"""Terraform's RabbitMQ provider: create, read, plan without a difference, change, delete, for each resource.
 
-Replayed from the operator's guide (1.12, 1.6): PUT, then GET, whose fields are compared with what was wanted, as `plan`
-does; what somebody else has deleted is told by 404.
+Each test sends PUT, then GET, and compares the fields, as `plan` does; an object deleted elsewhere is a 404.
 """
 
 import uuid
@@ -25,8 +24,8 @@ def user(api):
     api.delete(f"/users/{name}")
 
 
-def applied(api, path, body, **shown):
-    """Made, and read back without a difference; what is read is in the types that were written."""
+def apply(api, path, body, **shown):
+    """Create the object and read it back without a difference, in the types that were written."""
     api.put(path, body)
     found = api.get(path)
     for key, value in {**body, **shown}.items():
@@ -34,7 +33,7 @@ def applied(api, path, body, **shown):
     return found
 
 
-def gone(api, path):
+def assert_deleted(api, path):
     assert api.call("DELETE", path).status == 204
     assert api.call("GET", path).status == 404
     assert api.call("DELETE", path).status == 404
@@ -53,7 +52,7 @@ def test_virtual_hosts(api):
     (limits,) = api.get(f"/vhost-limits/{name}")
     assert limits["value"] == {"max-connections": 5}
     assert api.call("DELETE", f"/vhost-limits/{name}/max-connections").status == 204
-    gone(api, f"/vhosts/{name}")
+    assert_deleted(api, f"/vhosts/{name}")
 
 
 def test_users(api, user):
@@ -63,14 +62,14 @@ def test_users(api, user):
     api.put(f"/users/{user}", {"password": "other", "tags": "management"})
     assert api.call("GET", "/whoami", user=user, password="other").status == 200
     assert api.call("GET", "/whoami", user=user, password="foobar").status == 401
-    gone(api, f"/users/{user}")
+    assert_deleted(api, f"/users/{user}")
 
 
 def test_permissions(api, path, user):
     rights = f"/permissions/{path}/{user}"
-    applied(api, rights, ALL, user=user)
-    applied(api, rights, ALL | {"read": "", "write": "^a"}, user=user)
-    gone(api, rights)
+    apply(api, rights, ALL, user=user)
+    apply(api, rights, ALL | {"read": "", "write": "^a"}, user=user)
+    assert_deleted(api, rights)
 
 
 def test_topic_permissions(api, path, user):
@@ -84,8 +83,8 @@ def test_topic_permissions(api, path, user):
 
 def test_exchanges(api, path):
     wanted = {"type": "fanout", "durable": False, "auto_delete": True, "arguments": {}}
-    applied(api, f"/exchanges/{path}/x", wanted, name="x")
-    gone(api, f"/exchanges/{path}/x")
+    apply(api, f"/exchanges/{path}/x", wanted, name="x")
+    assert_deleted(api, f"/exchanges/{path}/x")
 
 
 def test_queues_keep_the_types_of_their_arguments(api, path):
@@ -95,7 +94,7 @@ def test_queues_keep_the_types_of_their_arguments(api, path):
     shown = {key: value for key, value in found["arguments"].items() if key != "x-queue-type"}
     assert shown == arguments and {type(value) for value in shown.values()} == {int, str, bool, float}
     assert (found["durable"], found["auto_delete"]) == (True, False)
-    gone(api, f"/queues/{path}/q")
+    assert_deleted(api, f"/queues/{path}/q")
 
 
 @pytest.mark.parametrize("arguments", [{}, {"x-match": "all", "a~b": "c d", "n": 1}])
@@ -120,9 +119,9 @@ def test_bindings_are_found_by_their_location(api, path, kind, destination, key,
 @pytest.mark.parametrize("kind", ["policies", "operator-policies"])
 def test_policies(api, path, kind):
     wanted = {"pattern": "^a", "priority": 3, "apply-to": "queues", "definition": {"max-length": 10, "expires": 60000}}
-    applied(api, f"/{kind}/{path}/p", wanted, name="p")
-    applied(api, f"/{kind}/{path}/p", wanted | {"priority": 0, "definition": {"max-length": 1}})
-    gone(api, f"/{kind}/{path}/p")
+    apply(api, f"/{kind}/{path}/p", wanted, name="p")
+    apply(api, f"/{kind}/{path}/p", wanted | {"priority": 0, "definition": {"max-length": 1}})
+    assert_deleted(api, f"/{kind}/{path}/p")
 
 
 def test_federation_upstreams(api, path):
@@ -133,4 +132,4 @@ def test_federation_upstreams(api, path):
     assert reply.status == 201, reply
     found = api.get(f"/parameters/federation-upstream/{path}/u")
     assert {key: found["value"][key] for key in value} == value and found["component"] == "federation-upstream"
-    gone(api, f"/parameters/federation-upstream/{path}/u")
+    assert_deleted(api, f"/parameters/federation-upstream/{path}/u")

@@ -1,1 +1,1 @@
-"""The comparison with a running RabbitMQ 4: HTTP API, AMQP refusals and command line (see README.md)."""
+"""The comparison with a running RabbitMQ 4: HTTP API, AMQP errors and command line (see README.md)."""

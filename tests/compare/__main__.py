@@ -1,4 +1,4 @@
-"""`python -m tests.compare`: compares a Warren started here with a RabbitMQ 4 that runs, and prints what differs."""
+"""`python -m tests.compare`: compare a Warren started here with a running RabbitMQ 4, and print the differences."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ HOW = (
 )
 
 
-def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     env = os.environ.get
     parser = argparse.ArgumentParser(prog="make compare ARGS=", description=__doc__, epilog=f"The reference is {HOW}.")
     parser.add_argument("--amqp", default=env("RABBITMQ_AMQP", "127.0.0.1:5674"), help="the reference's AMQP address")
@@ -36,7 +36,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def reference_of(options: argparse.Namespace) -> Broker:
-    """The RabbitMQ that runs. Raises NoAnswer."""
+    """Return the running RabbitMQ. Raises NoAnswer."""
     tools = tools_of(shlex.split(options.rabbitmqctl))
     found = Broker("RabbitMQ", options.http, options.amqp, options.user, options.password, tools)
     answer = found.request("GET", "/overview")
@@ -50,14 +50,14 @@ def reference_of(options: argparse.Namespace) -> Broker:
     return found
 
 
-def compared(options: argparse.Namespace, reference: Broker) -> tuple[int, list[Difference], list[str]]:
-    """How many answers were compared, what differs, and what was left out with the reason."""
+def compare_parts(options: argparse.Namespace, reference: Broker) -> tuple[int, list[Difference], list[str]]:
+    """Return the number of compared answers, the differences, and the parts left out with the reason."""
     parts, left_out = options.only or PARTS, []
     count, found = 0, []
     with tempfile.TemporaryDirectory() as folder, warren(Path(folder)) as ours:
         if "http" in parts:
             comparison = http_part.run(ours, reference)
-            count, found = count + comparison.compared, found + comparison.found
+            count, found = count + comparison.compare_parts, found + comparison.found
         if "amqp" in parts:
             try:
                 from . import amqp_part
@@ -75,11 +75,11 @@ def compared(options: argparse.Namespace, reference: Broker) -> tuple[int, list[
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0 without new differences, 1 with some, 2 without a reference."""
-    options = parsed(arguments)
+    """Return the exit status: 0 without new differences, 1 with some, 2 without a reference."""
+    options = parse(arguments)
     try:
         reference = reference_of(options)
-        count, found, left_out = compared(options, reference)
+        count, found, left_out = compare_parts(options, reference)
     except NoAnswer as error:
         print(f"{error}\nThe comparison needs {HOW}; --amqp, --http, --user and --password name it.", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""The AMQP part of the comparison: runs every probe on both brokers, and compares replies and refusals."""
+"""The AMQP part of the comparison: run every probe on both brokers and compare replies and errors."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ LOGINS = (  # user, password, virtual host
 
 
 def run(warren: Broker, reference: Broker) -> tuple[int, list[Difference]]:
-    """How many probes were compared, and what differs."""
+    """Return the number of compared probes, and the differences."""
     ours, theirs = outcomes(warren), outcomes(reference)
     found = [
         Difference(f"amqp {name}", "outcome", ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]
@@ -72,11 +72,11 @@ def prepared(broker: Broker) -> Iterator[None]:
 
 
 def outcome(broker: Broker, probe: Probe) -> str:
-    """The reply of a probe, or the code and text of its refusal."""
+    """Return the reply of a probe, or the code and text of its error."""
     connection = broker.connect(probe.user, PASSWORD if probe.user else "", V)
     try:
         replied = probe.call(connection.channel())
-        return f"taken: {described(replied)}"
+        return f"taken: {method_name(replied)}"
     except ChannelClosed as error:
         return f"channel closed: {error.reply_code} {error.reply_text}"
     except ConnectionClosed as error:
@@ -92,8 +92,8 @@ def outcome(broker: Broker, probe: Probe) -> str:
             connection.close()
 
 
-def described(replied: Any) -> str:
-    """A reply by its method's name, since its counts and tags vary."""
+def method_name(replied: Any) -> str:
+    """Return a reply's method name, as its counts and tags vary."""
     method = getattr(replied, "method", None)
     return str(method.NAME) if method is not None and hasattr(method, "NAME") else type(replied).__name__
 

@@ -1,8 +1,8 @@
-"""AMQP 0-9-1 methods that are sent to both brokers, mostly such as a broker refuses.
+"""AMQP 0-9-1 methods that are sent to both brokers; most are refused.
 
-Each probe has a channel of its own in the virtual host V, in which there are the queues `q` (durable, classic), `qq`
-(quorum), the transient `t` and `mine`, which is exclusive to another connection, and the exchanges `x` (topic), `i`
-(internal) and `bound`, which has a queue bound to it. A new probe is a new line; its name has to be unique.
+Each probe has a channel of its own in the virtual host V, which has the queues `q` (durable, classic), `qq` (quorum),
+the transient `t` and `mine`, which is exclusive to another connection, and the exchanges `x` (topic), `i` (internal)
+and `bound`, which has a queue bound to it. Add a probe as a line with a unique name.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ WEAK, STRANGER, PASSWORD = "compare-amqp-weak", "compare-amqp-stranger", "compar
 
 @dataclass(frozen=True)
 class Probe:
-    """One or more methods on a channel. `user` is who sends them, "" for an administrator."""
+    """One or more methods on a channel. `user` sends them; "" is an administrator."""
 
     name: str
     call: Callable[[BlockingChannel], object]
@@ -26,7 +26,7 @@ class Probe:
 
 
 def declare(name: str, arguments: Mapping[str, Any] | None = None, **flags: Any) -> Callable[[BlockingChannel], object]:
-    """Declare a queue, durable unless it is said otherwise."""
+    """Declare a queue, durable by default."""
     return lambda channel: channel.queue_declare(name, arguments=arguments, **{"durable": True, **flags})
 
 
@@ -37,7 +37,7 @@ def exchange(name: str, kind: str, arguments: Mapping[str, Any] | None = None, *
 def confirmed(
     exchange_name: str, key: str, body: bytes = b"x", **properties: Any
 ) -> Callable[[BlockingChannel], object]:
-    """Publish with a confirm, so that a refusal comes before the end of the probe."""
+    """Publish with a confirm, so that an error arrives before the end of the probe."""
 
     def call(channel: BlockingChannel) -> None:
         channel.confirm_delivery()
@@ -57,7 +57,7 @@ INEQUIVALENT = {
     "no type for quorum": declare("qq"),
     "classic for classic": declare("q", {"x-queue-type": "classic"}),
 }
-# arguments of a queue, refused or taken
+# queue arguments, valid and invalid
 ARGUMENTS: dict[str, dict[str, Any]] = {
     **{f"ttl {value!r}": {"x-message-ttl": value} for value in (-1, "1000", True, 1.5, 1 << 33, None)},
     **{f"expires {value!r}": {"x-expires": value} for value in (0, -1, "1000", 1 << 33)},
@@ -165,6 +165,6 @@ PROBES: tuple[Probe, ...] = (
 
 
 def settle(channel: BlockingChannel, send: Callable[[], object]) -> None:
-    """Send what has no reply, and wait for one to something else, which comes after a refusal."""
+    """Send a method without reply, then one with a reply, so that an error arrives first."""
     send()
     channel.queue_declare("q", passive=True)

@@ -1,4 +1,4 @@
-"""Requests whose body is JSON of the wrong content: missing keys, wrong types, values that are refused."""
+"""Requests with valid JSON of the wrong content: missing keys, wrong types, invalid values."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -258,12 +258,12 @@ TABLES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("POST", f"/definitions/{V}", "/definitions/{name}", DEFINITIONS),
     ("POST", "/definitions", "/definitions", DEFINITIONS),
 )
-# What a table has made has to be gone before the next body is sent to the same name.
+# Objects must be deleted before the next body is sent to the same name.
 REMADE = ("/queues/{vhost}/{queue}", "/exchanges/{vhost}/{exchange}", "/vhosts/{name}", "/users/{user}")
 
 
 def probes() -> Iterator[Probe]:
-    """Every body of every table; what it has made is read, and deleted."""
+    """Yield every body of every table; a created object is read and deleted."""
     for method, path, route, bodies in TABLES:
         for note, body in bodies.items():
             yield Probe(method, path, body, note=note, route=route)
@@ -274,7 +274,7 @@ def probes() -> Iterator[Probe]:
 
 
 def names() -> Iterator[Probe]:
-    """Names that are reserved, empty or long."""
+    """Yield names that are reserved, empty or long."""
     for name in ("amq.compare", "", "q" * 256, "compare é", "compare/slash"):
         shown = name[:20]
         yield Probe("PUT", f"/queues/{V}/{q(name)}", {}, note=f"name {shown!r}", route="/queues/{vhost}/{queue}")

@@ -1,4 +1,4 @@
-"""The two brokers that are compared: a Warren started here, and a RabbitMQ 4 that runs already."""
+"""The two compared brokers: a Warren started here, and a running RabbitMQ 4."""
 
 import contextlib
 import json
@@ -16,18 +16,18 @@ import pika
 from tests.support.broker_process import ANY_PORT, WARRENCTL, BrokerProcess, NotStarted, command_line
 from tests.support.http import HTTPClient
 
-COMMAND_S = 90.0  # how long a command may take
+COMMAND_S = 90.0  # time limit of a command
 WARREN_NODE = "rabbit@here"
 TOOLS = ("rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-plugins")
 
 
 class NoAnswer(Exception):
-    """A broker that is not there."""
+    """The broker does not answer."""
 
 
 @dataclass
 class Answer:
-    """An HTTP answer: `body` is decoded JSON, the text where it is no JSON, or None where there is none."""
+    """An HTTP response: `body` is decoded JSON, the text if it is not JSON, or None if it is empty."""
 
     status: int
     headers: dict[str, str]
@@ -63,7 +63,7 @@ class Broker:
         credentials: tuple[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """The answer to a request below /api; `body` is sent as it is if it is bytes. Raises NoAnswer."""
+        """Return the response to a request below /api; a `body` of bytes is sent as it is. Raises NoAnswer."""
         user, password = credentials or (self.user, self.password)
         sent = {"content-type": "application/json", **(headers or {})}
         try:
@@ -73,7 +73,7 @@ class Broker:
         return Answer(response.status, response.headers, decoded(response.body.decode("utf-8", "replace")))
 
     def command(self, line: str) -> Output:
-        """Run a command line, whose first word may name the tool; it is rabbitmqctl otherwise."""
+        """Run a command line; its first word may name the tool, otherwise it is rabbitmqctl."""
         tool, _, rest = line.partition(" ")
         arguments = shlex.split(rest if tool in TOOLS else line)
         prefix = self.tools[tool if tool in TOOLS else "rabbitmqctl"]
@@ -83,7 +83,7 @@ class Broker:
         return Output(done.returncode, done.stdout, done.stderr)
 
     def connect(self, user: str = "", password: str = "", vhost: str = "/", name: str = "") -> pika.BlockingConnection:
-        """An AMQP connection. Raises NoAnswer."""
+        """Open an AMQP connection. Raises NoAnswer."""
         host, _, port = self.amqp.rpartition(":")
         credentials = pika.PlainCredentials(user or self.user, password or self.password)
         properties = {"connection_name": name} if name else None
@@ -96,7 +96,7 @@ class Broker:
             raise NoAnswer(f"{self.title} at amqp://{self.amqp} refuses: {error!r}") from error
 
     def filled(self, path: str) -> str:
-        """A path with this broker's own names in place of `{node}` and the like."""
+        """Return a path with this broker's own names in place of `{node}` and similar."""
         for name, value in self.names.items():
             path = path.replace("{" + name + "}", quote(value, safe=""))
         return path
@@ -112,7 +112,7 @@ def decoded(text: str) -> Any:
 
 
 def tools_of(command: Sequence[str]) -> dict[str, list[str]]:
-    """The command lines of RabbitMQ's tools beside the given one of rabbitmqctl; empty without it."""
+    """Return the command lines of RabbitMQ's other tools by that of rabbitmqctl; {} without it."""
     if not command:
         return {}
     return {tool: [word.replace("rabbitmqctl", tool) for word in command] for tool in TOOLS}
@@ -120,7 +120,7 @@ def tools_of(command: Sequence[str]) -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def warren(folder: Path) -> Iterator[Broker]:
-    """A Warren of this checkout, until the block ends. Raises NoAnswer."""
+    """A Warren of this checkout, for the duration of the context. Raises NoAnswer."""
     log = folder / "broker.log"
     process = BrokerProcess(folder, "--http", ANY_PORT, data=folder, node=WARREN_NODE, log=log, fork=False)
     process.configure(

@@ -1,4 +1,4 @@
-"""The command line part: runs every line of the table by both tools, and compares output, error text and status."""
+"""The command line part: run every line with both tools, and compare output, error text and status."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ RULES = (
 
 
 def run(warren: Broker, reference: Broker) -> tuple[int, list[Difference]]:
-    """How many lines were compared, and what differs."""
+    """Return the number of compared lines, and the differences."""
     found: list[Difference] = []
     for broker in (warren, reference):
         broker.names["amqp_port"] = broker.amqp.rpartition(":")[2]
@@ -34,7 +34,7 @@ def run(warren: Broker, reference: Broker) -> tuple[int, list[Difference]]:
 
 
 def lines(warren: Broker, reference: Broker) -> Iterator[Line]:
-    """All lines; between those that make objects and those that list them, queues and bindings are made over HTTP."""
+    """Yield all lines; after those that make objects, queues and bindings are made over HTTP."""
     yield from ctl_probes.objects()
     yield from ctl_probes.settings()
     for broker in (warren, reference):
@@ -50,7 +50,7 @@ def lines(warren: Broker, reference: Broker) -> Iterator[Line]:
 
 
 def clean(broker: Broker) -> None:
-    """Remove what this run or one that was ended has made."""
+    """Remove the objects of this run, or of an earlier one that was interrupted."""
     for vhost in (V, "compare-ctl2", "compare-ctl3"):
         broker.request("DELETE", f"/vhosts/{vhost}")
     for user in (USER, "compare-ctl-empty"):
@@ -63,7 +63,7 @@ def with_port(text: str, broker: Broker) -> str:
 
 
 def compare(line: Line, warren: Output, reference: Output) -> Iterator[Difference]:
-    """Compare two outcomes: their statuses, and the lines of both streams."""
+    """Compare the statuses and the lines of both streams."""
     if warren.status != reference.status:
         yield Difference(line.title, "status", str(warren.status), str(reference.status))
     for name in ("stdout", "stderr"):
@@ -82,7 +82,7 @@ def compare(line: Line, warren: Output, reference: Output) -> Iterator[Differenc
 
 
 def differences_in_json(line: Line, warren: list[str], reference: list[str]) -> Iterator[Difference]:
-    """Compare two documents, in which the order of a list means nothing."""
+    """Compare two documents, in which the order of lists is ignored."""
     ours, theirs = decoded("\n".join(warren)), decoded("\n".join(reference))
     if line.unordered and isinstance(ours, list) and isinstance(theirs, list):
         ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)
@@ -90,7 +90,7 @@ def differences_in_json(line: Line, warren: list[str], reference: list[str]) -> 
 
 
 def text_lines(text: str, line: Line) -> list[str]:
-    """The lines, sorted after the first if their order says nothing."""
+    """Return the lines, sorted after the first if their order is ignored."""
     lines = [one.rstrip() for one in text.splitlines() if not any(word in one for word in ERLANG_ONLY)]
     while lines and not lines[-1]:
         lines.pop()

@@ -1,17 +1,17 @@
-"""The command lines that are run by warrenctl and by RabbitMQ's tools, in this order."""
+"""The command lines that are run by warrenctl and RabbitMQ's tools, in this order."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 V = "compare-ctl"
 USER = "compare-ctl-user"
-# Lines of the reference's own environment, such as Erlang's warnings.
+# Lines from the reference's environment, such as Erlang's warnings.
 ERLANG_ONLY = ("warning: the VM is running with native name encoding", "elixir", "Elixir")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A command line. `unordered` says that the order of its output's lines means nothing."""
+    """A command line. With `unordered` the order of its output's lines is ignored."""
 
     text: str
     unordered: bool = False
@@ -22,7 +22,7 @@ class Line:
 
 
 def lists() -> Iterator[Line]:
-    """Every command that lists, with and without rows, by formatter."""
+    """Yield every list command, with and without rows, in each format."""
     for text in (
         *(f"list_queues -p {V}", f"list_exchanges -p {V}", f"list_bindings -p {V}", f"list_policies -p {V}"),
         *(f"list_operator_policies -p {V}", f"list_parameters -p {V}", f"list_permissions -p {V}"),
@@ -57,7 +57,7 @@ def lists() -> Iterator[Line]:
 
 
 def objects() -> Iterator[Line]:
-    """Objects, made and asked for, rightly and wrongly."""
+    """Yield lines that make and query objects, valid and invalid."""
     yield Line(f"add_vhost {V}")
     yield Line(f"add_vhost {V}")
     yield Line("add_vhost compare-ctl2 --description text --tags a,b --default-queue-type quorum")
@@ -92,7 +92,7 @@ def objects() -> Iterator[Line]:
 
 
 def settings() -> Iterator[Line]:
-    """Policies, parameters and limits, set rightly and wrongly."""
+    """Yield lines that set policies, parameters and limits, valid and invalid."""
     definition = "'{\"max-length\": 5}'"
     yield Line(f"set_policy -p {V} p ^q {definition} --priority 2 --apply-to queues")
     yield Line(f"set_policy -p {V} p ^q {definition} --apply-to nosuch")
@@ -124,7 +124,7 @@ def settings() -> Iterator[Line]:
 
 
 def ends() -> Iterator[Line]:
-    """Objects, removed again."""
+    """Yield lines that delete the objects."""
     yield Line(f"purge_queue -p {V} q")
     yield Line(f"purge_queue -p {V} compare-nosuch")
     yield Line(f"delete_queue -p {V} compare-nosuch")
@@ -147,7 +147,7 @@ def ends() -> Iterator[Line]:
 
 
 def node() -> Iterator[Line]:
-    """The node, its checks and its plugins; bad usage."""
+    """Yield lines about the node, its checks and its plugins; and wrong usage."""
     yield Line("rabbitmq-diagnostics ping")
     yield Line("rabbitmq-diagnostics check_running")
     yield Line("rabbitmq-diagnostics check_local_alarms")

@@ -1,4 +1,4 @@
-"""The comparison of two answers: by which rules values that vary by nature are left out, and what then differs.
+"""The comparison of two answers: rules for values that vary by nature, and the remaining differences.
 
 The rules, in this order:
 
@@ -21,9 +21,9 @@ IDENTITY = (
     *("vhost", "user", "component", "name", "exchange", "source", "destination_type", "destination"),
     *("routing_key", "properties_key", "consumer_tag", "protocol", "port"),
 )
-OCCASIONAL = ("idle_since",)  # fields that are there at one moment and not at another
+OCCASIONAL = ("idle_since",)  # fields that are present only at times
 
-# Field names: figures of memory, time, load, versions and identifiers, which no two brokers have in common.
+# Field names: memory, time, load, versions and identifiers, which differ between any two brokers.
 VARYING = frozenset(
     (
         *("rate", "avg", "avg_rate", "samples", "timestamp", "idle_since", "connected_at", "since", "uptime"),
@@ -52,7 +52,7 @@ PATTERNS = (
 
 @dataclass(frozen=True)
 class Difference:
-    """One place at which the two brokers differ. `subject` is the route or command, `place` the part of the answer."""
+    """A difference at one place. `subject` is the route or command, `place` the part of the answer."""
 
     subject: str
     place: str
@@ -87,7 +87,7 @@ def differences(subject: str, place: str, warren: object, reference: object) -> 
 
 
 def differences_of_lists(subject: str, place: str, warren: list[Any], reference: list[Any]) -> Iterator[Difference]:
-    """Compare two lists: by identity if they hold objects, by place if they hold plain values."""
+    """Compare two lists: by identity if they hold objects, by index if they hold plain values."""
     ours, theirs = by_identity(warren), by_identity(reference)
     for key in sorted(ours.keys() | theirs.keys()):
         if key not in ours:
@@ -99,7 +99,7 @@ def differences_of_lists(subject: str, place: str, warren: list[Any], reference:
 
 
 def by_identity(items: list[Any]) -> dict[str, Any]:
-    """The items by what identifies them."""
+    """Return the items by their identity."""
     found: dict[str, Any] = {}
     for number, item in enumerate(items):
         if isinstance(item, dict):
@@ -114,7 +114,7 @@ def by_identity(items: list[Any]) -> dict[str, Any]:
 
 
 def normalised(value: Any, names: Mapping[str, str]) -> Any:
-    """A document in which a broker's own names are words in braces."""
+    """Return a document with a broker's own names replaced by words in braces."""
     if isinstance(value, dict):
         return {text_of(key, names): normalised(item, names) for key, item in value.items()}
     if isinstance(value, list):
@@ -132,7 +132,7 @@ def text_of(text: str, names: Mapping[str, str]) -> str:
 
 
 def own(value: Any) -> Any:
-    """A list, or a page of one, without the objects that do not belong to the comparison."""
+    """Return a list, or a page of one, without the objects of other clients."""
     if isinstance(value, dict) and isinstance(value.get("items"), list):
         return {**value, "items": own(value["items"])}
     if not isinstance(value, list):
@@ -157,6 +157,6 @@ def plain_text(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as a report shows it, which is short."""
+    """Return a short form of a value for the report."""
     text = repr(value)
     return text if len(text) <= 160 else text[:157] + "..."

@@ -1,4 +1,4 @@
-"""The HTTP part of the comparison: sends every probe to both brokers and lists what differs."""
+"""The HTTP part of the comparison: send every probe to both brokers and list the differences."""
 
 import contextlib
 import time
@@ -14,13 +14,13 @@ from .documents import Difference, differences, normalised, own, shown
 from .http_probes import ALIKE, PASSWORD, Probe, V
 from .reference_routes import PATHS
 
-STATISTICS_S = 12.0  # RabbitMQ shows figures of an object after its next report, and rates after the one that follows
+STATISTICS_S = 12.0  # RabbitMQ shows an object's statistics after its next report, and rates after the following one
 CONNECTION = "compare-client"
 HEADERS = ("location", "allow", "www-authenticate", "content-type")
 
 
 class Comparison:
-    """The differences so far, and how many answers were compared."""
+    """The differences so far, and the number of compared answers."""
 
     def __init__(self, warren: Broker, reference: Broker) -> None:
         self.warren = warren
@@ -36,7 +36,7 @@ class Comparison:
 
 
 def ask(broker: Broker, probe: Probe) -> Answer:
-    """The answer of one broker, with what is its own replaced."""
+    """Return the answer of one broker with its own names replaced."""
     name, colon, password = probe.user.partition(":")
     credentials = (name, password) if colon else (name, PASSWORD) if name else None
     answer = broker.request(probe.method, broker.filled(probe.path), probe.body, credentials, probe.headers)
@@ -46,7 +46,7 @@ def ask(broker: Broker, probe: Probe) -> Answer:
 
 
 def compare(probe: Probe, warren: Answer, reference: Answer) -> Iterator[Difference]:
-    """Compare two answers: the bodies as a whole if the statuses differ, else place by place."""
+    """Compare two answers: whole bodies if the statuses differ, otherwise place by place."""
     title = probe.title
     if warren.status != reference.status:
         said, wanted = f"{warren.status} {shown(warren.body)}", f"{reference.status} {shown(reference.body)}"
@@ -61,7 +61,7 @@ def compare(probe: Probe, warren: Answer, reference: Answer) -> Iterator[Differe
 
 
 def header(name: str, answer: Answer) -> Any:
-    """A header's value; of a list in no particular order, the set; of a media type, without its parameters."""
+    """Return a header's value: a set for a list without order, a media type without its parameters."""
     text = answer.headers.get(name)
     if text is None:
         return None
@@ -71,24 +71,24 @@ def header(name: str, answer: Answer) -> Any:
 
 
 def plain(body: Any) -> Any:
-    """A text that is no JSON is compared by its being there."""
+    """Return the body; texts that are not JSON are compared only by their presence."""
     return "a text" if isinstance(body, str) and len(body) > 200 else body
 
 
 def uncovered(all_routes: Sequence[Route], probes: Iterable[Probe]) -> list[str]:
-    """Routes of Warren's table that no probe asks."""
+    """Return the routes of Warren's table without a probe."""
     asked = {f"{probe.method} {probe.route}" for probe in probes}
     return [str(route) for route in all_routes if route.path not in ALIKE and str(route) not in asked]
 
 
 def swept(all_routes: Sequence[Route]) -> list[Probe]:
-    """The probes that the table of routes gives rise to, without those of single objects."""
+    """Return the probes made from the table of routes, except those of single objects."""
     return [*http_probes.reads(all_routes), *http_probes.changes(all_routes), *http_probes.deletions(all_routes)]
 
 
 @contextlib.contextmanager
 def traffic(broker: Broker) -> Iterator[None]:
-    """A connection with a channel, a consumer and messages, while the block runs."""
+    """A connection with a channel, a consumer and messages, for the duration of the context."""
     connection = broker.connect("compare-manager", PASSWORD, V, CONNECTION)
     try:
         channel = connection.channel()
@@ -106,7 +106,7 @@ def traffic(broker: Broker) -> Iterator[None]:
 
 
 def wait_until_listed(broker: Broker, connection: Any) -> None:
-    """Find the names under which the connection and its channel are listed, once their figures are there."""
+    """Find the listed names of the connection and its channel, once their statistics are present."""
     end = time.monotonic() + STATISTICS_S
     while time.monotonic() < end:
         connection.process_data_events(0.5)
@@ -117,7 +117,7 @@ def wait_until_listed(broker: Broker, connection: Any) -> None:
 
 
 def run(warren: Broker, reference: Broker) -> Comparison:
-    """Everything, and the removal of what was made."""
+    """Run everything, then remove the objects."""
     comparison = Comparison(warren, reference)
     table = routes().all
     paths = sorted({*PATHS, *(route.path for route in table)})

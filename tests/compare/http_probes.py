@@ -1,8 +1,8 @@
-"""The requests that are sent to both brokers, in the order in which they are sent.
+"""The requests that are sent to both brokers, in this order.
 
-Objects are made first, by requests that are compared as well; then every route that reads is asked by every user, with
-each part of its path unknown in turn; then every route that changes something is given bad bodies and callers without
-rights; and at last everything is deleted.
+First objects are made, by requests that are compared too; then each route that reads is requested by each user, with
+each part of its path unknown in turn; then each route that changes something gets bad bodies and callers without
+rights; at last everything is deleted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from warren.plugins.management.router import Route
 
 V, OTHER = "compare", "compare-other"
 PASSWORD = "compare-password"
-# user -> tags; all of them but the last two have permissions in V
+# user -> tags; all but the last two have permissions in V
 USERS = {
     "compare-administrator": "administrator",
     "compare-monitor": "monitoring",
@@ -33,9 +33,9 @@ HASH = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"  # of test12, from Rab
 
 @dataclass(frozen=True)
 class Probe:
-    """A request. `path` may have `{node}` and other names that differ by broker. `user` is "" for guest.
+    """A request. `path` may contain `{node}` and other names that differ by broker. `user` is "" for guest.
 
-    `own` says that lists are compared without objects of others. `route` is the route in Warren's words.
+    With `own`, lists are compared without objects of others. `route` is the route in Warren's table.
     """
 
     method: str
@@ -63,7 +63,7 @@ def vhost_path(kind: str, *names: str) -> str:
     return "/".join((f"/{kind}", V, *map(q, names)))
 
 
-# What is made first
+# Setup.
 
 UPSTREAM = {"value": {"uri": URI, "expires": 3600000}}
 POLICY = {"pattern": "^compare", "definition": {"max-length": 1000}, "priority": 3, "apply-to": "queues"}
@@ -73,7 +73,7 @@ NO_PERMISSIONS = {"configure": "", "write": "", "read": ""}
 
 
 def setup() -> Iterator[Probe]:
-    """Objects, made by requests that are compared."""
+    """Yield the requests that make objects; they are compared."""
     for name in (V, OTHER):
         yield Probe("PUT", f"/vhosts/{name}", {"description": "compared", "tags": "one,two"})
     yield Probe("PUT", f"/vhosts/{V}", {"description": "compared", "tags": "one,two"}, note="again")
@@ -114,9 +114,9 @@ def setup() -> Iterator[Probe]:
     yield Probe("POST", vhost_path("bindings") + "/e/compare.x/e/compare.x2", {"routing_key": "a b/c"})
 
 
-# Values of the parts of a path
+# Values of path segments.
 
-ROUTE_VALUES = {  # path of the route -> values, where they are not those below
+ROUTE_VALUES = {  # path of the route -> values, if they are not those below
     "/vhosts/{name}": {"name": V},
     "/definitions/{name}": {"name": V},
     "/definitions/{vhost}": {"vhost": V},
@@ -154,7 +154,7 @@ VALUES = {
     "password": "secret",
     "filter": "rabbit",
 }
-UNDECIDED = ("props", "id", "password", "pattern", "limit")  # unknown values of these are probed by hand
+UNDECIDED = ("props", "id", "password", "pattern", "limit")  # unknown values of these have probes of their own
 
 
 def values_of(path: str, names: Sequence[str]) -> dict[str, str]:
@@ -168,13 +168,13 @@ def filled(path: str, values: Mapping[str, str]) -> str:
     return path
 
 
-# Sweeps over the table of routes
+# Sweeps over the table of routes.
 
-ALIKE = ("/openapi.json", "/")  # documents of Warren's own
+ALIKE = ("/openapi.json", "/")  # Warren's own documents
 
 
 def reads(routes: Sequence[Route]) -> Iterator[Probe]:
-    """Every route that reads: as every user, and with each part of its path unknown in turn."""
+    """Yield each route that reads: by each user, and with each part of its path unknown in turn."""
     for route in routes:
         if route.method != "GET" or route.path in ALIKE:
             continue
@@ -191,7 +191,7 @@ def reads(routes: Sequence[Route]) -> Iterator[Probe]:
 
 
 def methods(paths: Sequence[str], known: Mapping[str, Sequence[str]]) -> Iterator[Probe]:
-    """The methods that every path allows, in either broker's table."""
+    """Yield OPTIONS requests for each path in either broker's table."""
     for path in paths:
         names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
         yield Probe("OPTIONS", filled(path, values_of(path, names)), note="allow", route=path)
@@ -203,7 +203,7 @@ LISTS = ("/queues", "/exchanges", "/connections", "/channels", "/users", "/vhost
 
 
 def lists() -> Iterator[Probe]:
-    """Columns, order and pages."""
+    """Yield requests for lists with columns, sorting and pages."""
     for path in LISTS:
         route = path.replace(f"/{V}", "/{vhost}")
         for query in (
@@ -214,12 +214,12 @@ def lists() -> Iterator[Probe]:
             "msg_rates_age=x&msg_rates_incr=5",
         ):
             if path in ("/queues", "/exchanges", "/users", "/vhosts") and query.startswith("page"):
-                continue  # the numbers in a page are those of all objects
+                continue  # the counts of a page include the objects of others
             yield Probe("GET", f"{path}?{query}", note=query, route=route)
 
 
 def checks() -> Iterator[Probe]:
-    """Health checks, with their arguments right and wrong."""
+    """Yield health checks with valid and invalid arguments."""
     base = "/health/checks"
     for port in ("{amqp_port}", "1", "x", "-1", "65536", "0"):
         yield Probe("GET", f"{base}/port-listener/{port}", note=port, route=f"{base}/port-listener/{{port}}")
@@ -239,7 +239,7 @@ def checks() -> Iterator[Probe]:
 
 
 def logins() -> Iterator[Probe]:
-    """Callers who are not let in."""
+    """Yield requests with failing logins."""
     for path in ("/whoami", "/queues", "/nosuch", f"/queues/{V}/nosuch", "/nodes", "/definitions"):
         yield Probe("GET", path, user="nosuch:wrong", note="unknown user")
         yield Probe("GET", path, user="compare-manager:wrong", note="wrong password")
@@ -256,7 +256,7 @@ def logins() -> Iterator[Probe]:
         yield Probe("POST", "/login", body, ":", form, note=body.decode() or "empty")
 
 
-# What the routes that change something are sent
+# Bodies of routes that change something.
 
 BAD_BODIES: tuple[tuple[str, bytes], ...] = (
     ("no JSON", b"{"),
@@ -295,20 +295,20 @@ GOOD_BODIES: dict[str, Any] = {
     "POST /definitions/{name}": {"queues": []},
     "POST /all-configuration": {"vhosts": []},
 }
-# Routes that would change the node that others use; callers without rights are refused all the same.
+# Routes that change the whole node, requested only by callers without rights.
 NOT_AS_GUEST = frozenset(
     (
         *("PUT /cluster-name", "DELETE /reset", "DELETE /reset/{node}", "POST /rebalance/queues"),
         *("DELETE /auth/attempts/{node}", "DELETE /auth/attempts/{node}/source"),
     )
 )
-LATE = ("/vhosts/{vhost}", "/users/{user}", "/users/bulk-delete")  # what the other probes need is deleted last
+LATE = ("/vhosts/{vhost}", "/users/{user}", "/users/bulk-delete")  # deleted last, as other probes need them
 MAY_NOT = ("compare-stranger", "compare-monitor-stranger", "compare-plain", "compare-weak", "compare-monitor")
 MAY = ("compare-policymaker", "compare-manager", "compare-administrator")
 
 
 def changes(routes: Sequence[Route]) -> Iterator[Probe]:
-    """Every route that makes something: bad bodies, unknown parts of the path, and as every user."""
+    """Yield each route that makes something: bad bodies, unknown parts of the path, each user."""
     for route in routes:
         if route.method not in ("PUT", "POST"):
             continue
@@ -327,13 +327,13 @@ def changes(routes: Sequence[Route]) -> Iterator[Probe]:
                 yield Probe(route.method, bad_path, bad, note=note, route=route.path)
         for name in route.names:
             if name in ("name", "queue", "exchange", "user") and route.method == "PUT" and name == route.names[-1]:
-                continue  # it would be made
+                continue  # it would be created
             unknown = filled(route.path, {**values, name: UNKNOWN})
             yield Probe(route.method, unknown, body, note=f"unknown {name}", route=route.path)
 
 
 def new_name(route: Route) -> dict[str, str]:
-    """The last part of the path, by a name that nothing else has."""
+    """Return the last part of the path with an unused name."""
     last = route.names[-1] if route.names else ""
     if route.method == "PUT" and last in ("name", "queue", "exchange") and "feature" not in route.path:
         return {last: "compare-bad"}
@@ -341,7 +341,7 @@ def new_name(route: Route) -> dict[str, str]:
 
 
 def deletions(routes: Sequence[Route]) -> Iterator[Probe]:
-    """Every route that deletes: unknown parts of the path, callers without rights, and the deletion itself."""
+    """Yield each route that deletes: unknown parts of the path, callers without rights, the deletion itself."""
     order = [route for route in routes if route.method == "DELETE" and route.path not in LATE]
     depth = ("props", "contents", "bindings", "restart", "/queues", "/exchanges")
     order.sort(key=lambda route: next((n for n, word in enumerate(depth) if word in route.path), len(depth)))
@@ -362,7 +362,7 @@ def deletions(routes: Sequence[Route]) -> Iterator[Probe]:
 
 
 def cleanup() -> Iterator[Probe]:
-    """Delete what this run or an earlier one may have left."""
+    """Delete the objects of this run or an earlier one."""
     for name in (V, OTHER, "compare-bad", "compare-nosuch", "compare-imported"):
         yield Probe("DELETE", f"/vhosts/{name}/deletion/protection")
         yield Probe("DELETE", f"/vhosts/{name}")

@@ -1,4 +1,4 @@
-"""Differences that are there for a reason: what they are found by, and the reason."""
+"""Known differences: patterns that find them, and the reason of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from .documents import Difference
 
 @dataclass(frozen=True)
 class Known:
-    """A known difference. `subject`, `place`, `warren` and `reference` are patterns in which * stands for anything."""
+    """A known difference. `subject`, `place`, `warren` and `reference` are patterns in which * matches anything."""
 
     subject: str
     place: str
@@ -28,12 +28,12 @@ class Known:
 
 
 def places(subject: str, reason: str, *names: str) -> Iterator[Known]:
-    """An entry for each of several places in the answers of the same routes."""
+    """Yield an entry for each of several places in the answers of the same routes."""
     return (Known(subject, name, reason) for name in names)
 
 
 def subjects(place: str, reason: str, *names: str) -> Iterator[Known]:
-    """An entry for each of several routes or commands that differ at the same place."""
+    """Yield an entry for each of several routes or commands that differ at the same place."""
     return (Known(name, place, reason) for name in names)
 
 
@@ -53,7 +53,7 @@ STRICTER = "Warren shows limits of users to administrators and to the user alone
 DISABLED = "with disable_stats RabbitMQ answers for channels with a refusal and for others with less than it knows"
 USAGE = "the usage names the options that the tool has, and each tool its own"
 NO_COMMAND = "a command of a plugin that the reference's tool has not loaded, or of a newer RabbitMQ"
-DEFINITIONS = "a fault in definitions is told with the object that it is in"
+DEFINITIONS = "an error in definitions names the object"
 EMPTIED = "a PUT without a body empties description and tags in RabbitMQ"
 ALLOW = "methods that RabbitMQ's table names and then refuses, or HEAD, which it leaves out"
 DEFAULT_BINDING = "RabbitMQ makes up the default binding of a queue that there is not"
@@ -149,7 +149,7 @@ ROUTES: tuple[Known, ...] = (
     Known(
         "GET /queues/{vhost}/*/bindings*", "body[]*", "RabbitMQ makes up the default binding of a queue there is not"
     ),
-    Known("* [as compare-weak]", "body.reason", "refusals of rights are told alike", "'Access refused.'"),
+    Known("* [as compare-weak]", "body.reason", "refusals of rights have one text", "'Access refused.'"),
     *subjects(
         "status",
         UNCHECKED,
@@ -186,7 +186,7 @@ COMMANDS: tuple[Known, ...] = (
     *subjects("*", "a formatter that there is not is bad usage", "ctl *--formatter nosuch"),
     *subjects(
         "*",
-        "a user that there is not is told in words, with the status 67 of sysexits",
+        "an unknown user has an error text, and the status 67 of sysexits",
         *("ctl clear_password compare-nosuch", "ctl set_user_limits compare-nosuch*"),
         *("ctl list_user_permissions compare-nosuch", "ctl list_user_limits --user compare-nosuch"),
     ),
@@ -220,5 +220,5 @@ KNOWN: tuple[Known, ...] = (*FIELDS, *ROUTES, *AMQP, *COMMANDS)
 
 
 def reason_of(one: Difference, table: tuple[Known, ...] = KNOWN) -> str | None:
-    """The reason of the first entry that covers it, or None."""
+    """Return the reason of the first entry that matches, or None."""
     return next((entry.reason for entry in table if entry.covers(one)), None)

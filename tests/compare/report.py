@@ -1,4 +1,4 @@
-"""The report of a comparison: how much is equal, which differences are known and why, and which are new."""
+"""The report of a comparison: counts, known differences with their reasons, and new ones."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from .documents import Difference
 from .known import KNOWN, Known, reason_of
 
-SUBJECTS = 3  # how many routes or commands a line names of those that differ alike
+SUBJECTS = 3  # routes or commands that a line names
 
 
 @dataclass(frozen=True)
 class Totals:
-    """The differences, sorted: `known` by reason, `new` without one."""
+    """The differences: `known` by reason, `new` without one."""
 
     compared: int
     equal: int
@@ -20,7 +20,7 @@ class Totals:
 
     @classmethod
     def of(cls, compared: int, found: Iterable[Difference], table: tuple[Known, ...] = KNOWN) -> "Totals":
-        """The totals of so many answers, of which `found` differ."""
+        """Return the totals of `compared` answers with these differences."""
         unique = list(dict.fromkeys(found))
         known: dict[str, list[Difference]] = {}
         new = []
@@ -47,7 +47,7 @@ def lines_of(totals: Totals, all_known: bool) -> Iterator[str]:
 
 
 def grouped(differences: Iterable[Difference]) -> Iterator[str]:
-    """A line for all that differ alike at the same place."""
+    """Yield a line for each group of equal differences at the same place."""
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in differences:
         alike.setdefault((one.place, one.warren, one.reference), []).append(one.subject)

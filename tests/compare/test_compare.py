@@ -10,7 +10,7 @@ from warren.plugins.management.api import routes
 
 from . import bad_bodies, http_probes
 from .__main__ import main
-from .amqp_part import described as described_reply
+from .amqp_part import method_name as described_reply
 from .amqp_probes import PROBES
 from .brokers import Answer, Output, tools_of
 from .ctl_part import compare as compare_output
@@ -24,7 +24,7 @@ from .report import Totals, lines_of
 PROBE = Probe("GET", "/x")
 
 
-def test_every_route_is_asked_by_a_probe() -> None:
+def test_every_route_has_a_probe() -> None:
     table = routes().all
     probes = [*http_probes.setup(), *swept(table), *http_probes.checks(), *bad_bodies.probes()]
     assert uncovered(table, probes) == []
@@ -47,7 +47,7 @@ def test_no_probe_has_a_part_of_its_path_left_open() -> None:
         assert set(parts) <= known, probe
 
 
-def test_a_status_that_differs_is_told_with_both_bodies() -> None:
+def test_a_different_status_is_reported_with_both_bodies() -> None:
     (one,) = compare(PROBE, Answer(404, {}, {"error": "x"}), Answer(200, {}, []))
     assert (one.place, one.warren, one.reference) == ("status", "404 {'error': 'x'}", "200 []")
 
@@ -73,7 +73,7 @@ def test_what_commands_print_is_compared_line_by_line() -> None:
     ]
 
 
-def test_a_known_difference_has_a_reason_and_stars_stand_for_anything() -> None:
+def test_a_known_difference_has_a_reason_and_stars_match_anything() -> None:
     table = (Known("GET /queues*", "body*.x", "because", reference="no such field"),)
     one = Difference("GET /queues/{vhost}", "body[].x", "1", "no such field")
     assert reason_of(one, table) == "because"
@@ -81,7 +81,7 @@ def test_a_known_difference_has_a_reason_and_stars_stand_for_anything() -> None:
     assert reason_of(Difference("GET /queues", "body[].x", "1", "2"), table) is None
 
 
-def test_brackets_in_a_known_difference_stand_for_themselves() -> None:
+def test_brackets_in_a_known_difference_are_literal() -> None:
     table = (Known("*[as somebody]", "body[].x", "because"),)
     assert reason_of(Difference("GET /x [as somebody]", "body[].x", "1", "2"), table) == "because"
     assert reason_of(Difference("GET /x s", "body[].x", "1", "2"), table) is None
@@ -115,9 +115,9 @@ def test_the_tools_beside_rabbitmqctl_are_run_alike() -> None:
 @pytest.mark.sockets
 def test_without_a_reference_it_says_how_to_get_one(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        taken.bind(("127.0.0.1", 0))  # bound without listening
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert main(["--http", address, "--amqp", address]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "does not answer" in told.err and "docker run" in told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "does not answer" in output.err and "docker run" in output.err

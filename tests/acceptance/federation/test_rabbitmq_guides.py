@@ -87,7 +87,7 @@ a ring of six with five hops: once everywhere; one failure breaks it
 upstreams are set by the HTTP API
     parameters::test_001_an_upstream_is_created_shown_and_replaced
 upstreams and policies are set by the command line, in the guide's own words
-    tests/acceptance/operator/ctl/test_commands.py::test_commands_say_and_end_as_rabbitmqctl_does
+    tests/acceptance/operator/ctl/test_commands.py::test_commands_print_and_exit_as_rabbitmqctl_does
 federation is configured anew as it runs
     links::test_021_a_policy_that_begins_to_federate_starts_a_link
 the end of the policy is the end of its links

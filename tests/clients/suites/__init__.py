@@ -1,1 +1,1 @@
-"""Runs the test suites of other clients against a broker; README.md has what they say of ours and of RabbitMQ."""
+"""Runner of the test suites of other clients against a broker; README.md has the results with Warren and RabbitMQ."""

@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def run(suite: Suite, broker: str, folder: Path) -> Run:
-    """Bring the suite, start a broker for it, run it. Raises NotStarted."""
+    """Fetch the suite, start a broker for it, run it. Raises NotStarted."""
     ours = broker == Warren.name
     print(f"{suite.name} {suite.version} ...", file=sys.stderr, flush=True)
     try:

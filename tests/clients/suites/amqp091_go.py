@@ -1,4 +1,4 @@
-"""The Go client of RabbitMQ's makers, with its integration tests, from the sources that Debian has."""
+"""The Go client of RabbitMQ's maintainers with its integration tests, from Debian's sources."""
 
 from pathlib import Path
 

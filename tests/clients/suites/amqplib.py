@@ -1,4 +1,4 @@
-"""amqplib: the tests that its npm package carries; node/package-lock.json pins it and what they need."""
+"""amqplib: the tests in its npm package; node/package-lock.json pins it and its dependencies."""
 
 import shutil
 from pathlib import Path

@@ -1,8 +1,7 @@
-"""The brokers that suites speak to: ours, or RabbitMQ. Both are started with one configuration
-and one set of definitions.
+"""The brokers of the suites, Warren or RabbitMQ, started with the same configuration and definitions.
 
-Each suite gets a broker of its own, on the standard ports of the loopback addresses, which many suites cannot be told
-to leave: 5672, and 5671 with TLS. They have to be free.
+Each suite gets a new broker on the standard ports of the loopback addresses, 5672 and 5671 (TLS), as many suites
+cannot use other ports. They must be free.
 """
 
 import base64
@@ -36,11 +35,11 @@ RIGHTS = {
 
 
 class NotStarted(Exception):
-    """The broker did not become ready; the text says why."""
+    """The broker did not become ready; the text is the reason."""
 
 
 class Broker:
-    """A broker that runs while the context lasts, its files in `folder`; `certificates` has what TLS clients need."""
+    """A broker that runs during the context, its files in `folder`; `certificates` has the files of TLS clients."""
 
     name = ""
     queue_types: Sequence[str] = ()
@@ -100,7 +99,7 @@ class Warren(Broker):
 
 
 class RabbitMQ(Broker):
-    """A node of its own of the RabbitMQ that is installed."""
+    """A new node of the installed RabbitMQ."""
 
     name = "rabbitmq"
     queue_types = ("classic", "quorum", "stream")
@@ -119,7 +118,7 @@ class RabbitMQ(Broker):
             )
 
     def kill(self) -> None:
-        """With all processes that it has started."""
+        """Kill it with all processes that it has started."""
         os.killpg(self.process.pid, signal.SIGKILL)
 
     def environment(self, configuration: Path) -> dict[str, str]:
@@ -137,8 +136,9 @@ class RabbitMQ(Broker):
 
 
 def configuration_text(folder: Path, certificates: Path) -> str:
-    """In the words of rabbitmq.conf, which both brokers read. The size is the default before RabbitMQ 4, which bunny's
-    tests of large messages stay below."""
+    """Return the rabbitmq.conf for both brokers. The maximum message size is the default before RabbitMQ 4, as bunny's
+    tests send such messages.
+    """
     return f"""\
 listeners.tcp.1 = 127.0.0.1:{PORT}
 listeners.tcp.2 = ::1:{PORT}
@@ -155,7 +155,7 @@ load_definitions = {folder / "definitions.json"}
 
 
 def definitions(queue_types: Sequence[str]) -> dict[str, object]:
-    """The vhosts, users and permissions that suites expect; bunny has a vhost for each type of queue."""
+    """Return the vhosts, users and permissions that suites expect; bunny has a vhost for each queue type."""
     types = {f"bunny_dqt_{kind}": kind for kind in queue_types}
     rights = {**RIGHTS, **{vhost: {"guest": ALL, "bunny_gem": ALL} for vhost in types}}
     return {
@@ -186,7 +186,7 @@ def hashed(password: str) -> str:
 
 
 def write_certificates(folder: Path) -> None:
-    """An authority, a server of this machine and a client, by the names that clients use for these files."""
+    """Write an authority, a server and a client certificate under the names that clients use."""
     authority = trustme.CA()
     server = authority.issue_cert("localhost", "127.0.0.1", "::1")
     client = authority.issue_cert("client.localhost")
@@ -200,7 +200,7 @@ def write_certificates(folder: Path) -> None:
 
 
 def answers() -> bool:
-    """Whether somebody greets AMQP clients on the port."""
+    """True if a broker answers AMQP on the port."""
     try:
         with socket.create_connection(("127.0.0.1", PORT), timeout=2) as peer:
             peer.sendall(b"AMQP\x00\x00\x09\x01")

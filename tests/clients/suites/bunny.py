@@ -1,4 +1,4 @@
-"""bunny: spec/ of the sources that Debian has, with the gems that Debian has."""
+"""bunny: spec/ of Debian's sources, with Debian's gems."""
 
 from pathlib import Path
 

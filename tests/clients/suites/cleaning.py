@@ -1,6 +1,6 @@
-"""The calls of the HTTP API with which AMQPStorm's tests clean up, answered over AMQP until the broker has that API.
+"""The two calls of the HTTP API with which AMQPStorm's tests clean up, answered over AMQP.
 
-Any other call is answered 404, as nothing else of the API is there.
+Any other call is answered with 404.
 """
 
 import threading
@@ -29,7 +29,7 @@ class Cleaning(BaseHTTPRequestHandler):
 
 
 def delete(kind: str, vhost: str, name: str) -> None:
-    """A queue or an exchange, which need not be there."""
+    """Delete a queue or an exchange, which need not exist."""
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", PORT, vhost))
     channel = connection.channel()
     if kind == "queues":
@@ -40,7 +40,7 @@ def delete(kind: str, vhost: str, name: str) -> None:
 
 
 class HTTP:
-    """Serves the calls while the context lasts, at `url`."""
+    """A server of the calls during the context, at `url`."""
 
     def __enter__(self) -> "HTTP":
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Cleaning)

@@ -1,4 +1,4 @@
-"""kombu: t/integration of its sdist, the part for py-amqp. The rest of t/ needs no broker, or other brokers."""
+"""kombu: t/integration of its sdist, the part for py-amqp. The rest of t/ needs no broker or other brokers."""
 
 from .brokers import PORT, Broker
 from .python import SdistSuite

@@ -1,4 +1,4 @@
-"""pika: tests/acceptance of the sources that Debian has, as the sdist on PyPI is without tests."""
+"""pika: tests/acceptance of Debian's sources, as the sdist on PyPI has no tests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""py-amqp: t/integration/test_rmq.py of its sdist, which is without the certificates that it looks for in t/certs."""
+"""py-amqp: t/integration/test_rmq.py of its sdist, which lacks the certificates of t/certs."""
 
 from pathlib import Path
 

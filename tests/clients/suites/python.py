@@ -1,4 +1,4 @@
-"""What the suites of Python clients have in common: an sdist of PyPI or Debian, its own environment, and pytest."""
+"""The common part of Python suites: an sdist of PyPI or Debian, a virtual environment, and pytest."""
 
 import sys
 from collections.abc import Sequence
@@ -15,21 +15,21 @@ TEST_TIMEOUT_S = 60
 
 
 class PythonSuite(Suite):
-    """`tests` are paths and `options` are pytest's; `extra` are distributions that only the tests need."""
+    """A suite run by pytest: `tests` are paths, `options` pytest's, `extra` distributions that only the tests need."""
 
     tests: Sequence[str] = ()
     options: Sequence[str] = ()
     extra: Sequence[str] = ()
 
     def bring_sources(self, folder: Path) -> Path:
-        """The archive of sources. Raises Unavailable."""
+        """Return the archive of sources. Raises Unavailable."""
         raise NotImplementedError
 
     def pins(self) -> str:
         return " ".join([super().pins(), *PYTEST, *self.extra])
 
     def environment(self, broker: Broker) -> dict[str, str]:
-        """How the suite is told where the broker is."""
+        """Return the variables that name the broker's address."""
         return {}
 
     def prepare(self, folder: Path) -> None:
@@ -62,7 +62,7 @@ class PythonSuite(Suite):
 
 
 class SdistSuite(PythonSuite):
-    """A suite that its client's sdist on PyPI has."""
+    """A suite in its client's sdist on PyPI."""
 
     sha256 = ""
 

@@ -1,4 +1,4 @@
-"""The counts of a run, for people (Markdown) and for programs (JSON)."""
+"""The counts of a run, for people (Markdown) and programs (JSON)."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,7 @@ from .suite import Suite
 
 
 class Run:
-    """One suite against one broker: ours, whose failures are explained, or not. `reason` is why it did not run, where
-    it did not."""
+    """One suite against one broker; failures of Warren (`ours`) need explanations. `reason`: why it did not run."""
 
     def __init__(self, suite: Suite, ours: bool, cases: list[Case], reason: str = "") -> None:
         self.suite = suite
@@ -21,7 +20,7 @@ class Run:
         return [case for case in self.cases if case.outcome is outcome]
 
     def why(self, case: Case) -> str | None:
-        """The explanation of a failure of ours."""
+        """Return the explanation of a failure of Warren."""
         return self.suite.why_explained(case) if self.ours and case.outcome is Outcome.FAILED else None
 
     def unexplained(self) -> list[Case]:
@@ -67,6 +66,6 @@ def described(run: Run, case: Case) -> str:
 
 
 def write(folder: Path, broker: str, runs: list[Run]) -> None:
-    """The files `report-BROKER.md` and `report-BROKER.json`."""
+    """Write the files `report-BROKER.md` and `report-BROKER.json`."""
     (folder / f"report-{broker}.md").write_text(markdown(broker, runs))
     (folder / f"report-{broker}.json").write_text(json.dumps([run.as_json() for run in runs], indent=1) + "\n")

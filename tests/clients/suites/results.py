@@ -1,4 +1,4 @@
-"""What the tests said, read from the reports of pytest, mocha, rspec and go."""
+"""The results of tests, read from the reports of pytest, mocha, rspec and go."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -14,7 +14,7 @@ class Outcome(Enum):
 
 
 class Case:
-    """One test, how it ended, and of what did not pass the first line that says why."""
+    """One test, its outcome, and the first line of the failure."""
 
     __slots__ = ("name", "outcome", "message")
 
@@ -30,7 +30,7 @@ def first_line(text: str | None) -> str:
 
 
 def junit(file: Path) -> list[Case]:
-    """A report in JUnit's XML, as pytest and mocha write it. A test that also fails to tear down is one failed test."""
+    """Read a JUnit report, as pytest and mocha write it. A test whose teardown also fails is one failed test."""
     cases: dict[str, Case] = {}
     for element in ET.parse(file).iter("testcase"):
         name = f"{element.get('classname', '')}::{element.get('name', '')}"
@@ -46,7 +46,7 @@ def junit(file: Path) -> list[Case]:
 
 
 def rspec(file: Path) -> list[Case]:
-    """A report of rspec's JSON formatter."""
+    """Read a report of rspec's JSON formatter."""
     outcomes = {"passed": Outcome.PASSED, "failed": Outcome.FAILED, "pending": Outcome.SKIPPED}
     report = json.loads(file.read_text())
     return [
@@ -60,7 +60,7 @@ def rspec(file: Path) -> list[Case]:
 
 
 def go(lines: Iterable[str]) -> list[Case]:
-    """What `go test -json` prints. A test with subtests counts as one."""
+    """Read the output of `go test -json`. A test with subtests counts as one."""
     outcomes = {"pass": Outcome.PASSED, "fail": Outcome.FAILED, "skip": Outcome.SKIPPED}
     said: dict[str, str] = {}
     cases = []

@@ -1,4 +1,4 @@
-"""Sources by HTTP, pinned by their digest."""
+"""Downloads of sources, pinned by their digest."""
 
 import hashlib
 import tarfile
@@ -12,24 +12,24 @@ DOWNLOAD_TIMEOUT_S = 60
 
 
 def download(urls: Sequence[str], sha256: str, target: Path) -> Path:
-    """The first of these files that can be had and is the one that was meant. Raises Unavailable."""
+    """Download the first of these files that is available and has the digest. Raises Unavailable."""
     reasons = []
     for url in urls:
         try:
             with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as answer:
-                octets: bytes = answer.read()
+                data: bytes = answer.read()
         except OSError as error:
             reasons.append(f"{url}: {error}")
             continue
-        if hashlib.sha256(octets).hexdigest() == sha256:
-            target.write_bytes(octets)
+        if hashlib.sha256(data).hexdigest() == sha256:
+            target.write_bytes(data)
             return target
         reasons.append(f"{url}: not the file that was pinned")
     raise Unavailable("; ".join(reasons))
 
 
 def debian(path: str) -> list[str]:
-    """Where an original source of Debian is: in its pool, and when a newer one has taken its place, in its past."""
+    """Return the URLs of an original source of Debian: its pool, and snapshots for older versions."""
     return [
         f"https://deb.debian.org/debian/pool/main/{path}",
         f"http://deb.debian.org/debian/pool/main/{path}",
@@ -38,7 +38,7 @@ def debian(path: str) -> list[str]:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """The archive without its top folder."""
+    """Unpack the archive without its top folder."""
     with tarfile.open(archive) as tar:
         tar.extractall(archive.parent / "unpacked", filter="data")
     next((archive.parent / "unpacked").iterdir()).rename(folder)

@@ -1,4 +1,4 @@
-"""A test suite of somebody else: where it comes from, what it needs, and how it is told where the broker is."""
+"""A test suite of another project: its source, its needs, and how it gets the broker's address."""
 
 import os
 import shutil
@@ -14,14 +14,14 @@ RUN_TIMEOUT_S = 900
 
 
 class Unavailable(Exception):
-    """The suite cannot be had or cannot run here; the text says why, in one line."""
+    """The suite cannot be fetched or cannot run here; the text is the reason, in one line."""
 
 
 class Suite:
     """The suite of one client.
 
-    `left_out` are parts that are not run, and why. `explained` are tests that may fail against our broker, by the
-    beginning of their name, and why: a failure that it does not have fails the run.
+    `left_out` are parts that are not run, with the reason. `explained` are tests that may fail against Warren, by the
+    beginning of their name, with the reason: any other failure fails the run.
     """
 
     name = ""
@@ -30,19 +30,19 @@ class Suite:
     explained: Sequence[tuple[str, str]] = ()
 
     def prepare(self, folder: Path) -> None:
-        """Bring the suite into the folder, which exists and is empty. Raises Unavailable."""
+        """Fetch the suite into the folder, which exists and is empty. Raises Unavailable."""
         raise NotImplementedError
 
     def run(self, folder: Path, broker: Broker) -> list[Case]:
-        """Run what was prepared. Raises Unavailable."""
+        """Run the prepared suite. Raises Unavailable."""
         raise NotImplementedError
 
     def pins(self) -> str:
-        """What `prepare` depends on; it is run again when this has changed."""
+        """Return the inputs of `prepare`, which is run again when they change."""
         return f"{self.name} {self.version}"
 
     def prepared(self, cache: Path) -> Path:
-        """The folder of the suite, brought there now unless it is there from an earlier run. Raises Unavailable."""
+        """Return the folder of the suite, prepared by this run or an earlier one. Raises Unavailable."""
         folder = cache / f"{self.name}-{self.version}"
         stamp = folder / ".prepared"
         if not stamp.exists() or stamp.read_text() != self.pins():
@@ -60,7 +60,7 @@ class Suite:
 
 
 def needed(program: str, package: str) -> str:
-    """The path of a program. Raises Unavailable, naming Debian's package for it."""
+    """Return the path of a program. Raises Unavailable, naming Debian's package for it."""
     path = shutil.which(program)
     if path is None:
         raise Unavailable(f"{program} is not on PATH (Debian: apt-get install {package})")
@@ -68,7 +68,7 @@ def needed(program: str, package: str) -> str:
 
 
 def bring(command: Sequence[str | Path], folder: Path) -> None:
-    """Run a command that fetches or builds. Raises Unavailable with the last line that it printed."""
+    """Run a command that fetches or builds. Raises Unavailable with the last line of its output."""
     done = subprocess.run(
         command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         timeout=PREPARE_TIMEOUT_S,
@@ -79,7 +79,7 @@ def bring(command: Sequence[str | Path], folder: Path) -> None:
 
 
 def test(command: Sequence[str | Path], folder: Path, log: Path, **environment: str) -> None:
-    """Run tests, all they print into `log`; their exit status says nothing that their results do not."""
+    """Run tests with their output in `log`; the exit status is ignored, as the results have it."""
     with log.open("wb") as output:
         try:
             subprocess.run(

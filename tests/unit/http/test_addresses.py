@@ -1,4 +1,4 @@
-"""The addresses of a service that answers HTTP: those asked for, those offered, and what an application is told."""
+"""Listeners of an HTTP service: configured ones, default ones, and the peer address that an application gets."""
 
 import asyncio
 import socket
@@ -26,7 +26,7 @@ def api() -> Iterator[Api]:
     made.close()
 
 
-def doors_of(api: Api) -> HTTPListeners:
+def listeners_of(api: Api) -> HTTPListeners:
     return HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse("hello")))
 
 
@@ -39,16 +39,16 @@ async def greeting(port: int) -> bytes:
         writer.close()
 
 
-def test_a_door_is_bound_at_once_and_answers_from_the_first_request_on(api: Api) -> None:
+def test_a_listener_is_bound_at_once_and_answers_from_the_first_request_on(api: Api) -> None:
     async def visit() -> None:
-        doors = doors_of(api)
-        await doors.open(HTTPListener(port=0), NOWHERE, NO_TLS, NOWHERE)
+        listeners = listeners_of(api)
+        await listeners.open(HTTPListener(port=0), NOWHERE, NO_TLS, NOWHERE)
         (listening,) = api.host.listening()
-        assert (len(doors), listening.protocol, listening.host) == (1, "http/greeting", "127.0.0.1")
+        assert (len(listeners), listening.protocol, listening.host) == (1, "http/greeting", "127.0.0.1")
         for _ in range(2):
             answer = await asyncio.wait_for(greeting(listening.port), PATIENCE_S)
             assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"hello")
-        await doors.close()
+        await listeners.close()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", listening.port)
 
@@ -57,33 +57,33 @@ def test_a_door_is_bound_at_once_and_answers_from_the_first_request_on(api: Api)
 
 def test_a_stock_port_that_is_taken_is_warned_of_and_another_one_is_an_error(api: Api) -> None:
     async def visit(at: HTTPListener) -> None:
-        doors = doors_of(api)
-        await doors.open(at, NOWHERE, NO_TLS, stock=at)
-        assert len(doors) == 0
+        listeners = listeners_of(api)
+        await listeners.open(at, NOWHERE, NO_TLS, stock=at)
+        assert len(listeners) == 0
         event, level, fields = api.peer.log[-1]
         assert (event, level, fields["service"]) == ("cannot_listen", "warning", "greeter")
         assert str(fields["reason"]).startswith(f"127.0.0.1:{at.port}: Address already in use")
         with pytest.raises(OSError, match=f"127.0.0.1:{at.port}: Address already in use"):
-            await doors.open(at, NOWHERE, NO_TLS, stock=NOWHERE)
-        await doors.close()
+            await listeners.open(at, NOWHERE, NO_TLS, stock=NOWHERE)
+        await listeners.close()
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         asyncio.run(visit(HTTPListener(port=taken.getsockname()[1])))
 
 
-def test_a_door_that_nobody_came_to_closes_too(api: Api) -> None:
+def test_an_unused_listener_closes_too(api: Api) -> None:
     async def visit() -> None:
-        doors = doors_of(api)
-        await doors.open(HTTPListener(port=0), NOWHERE, NO_TLS, NOWHERE)
+        listeners = listeners_of(api)
+        await listeners.open(HTTPListener(port=0), NOWHERE, NO_TLS, NOWHERE)
         (listening,) = api.host.listening()
-        await doors.close()
+        await listeners.close()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", listening.port)
 
     asyncio.run(visit())
 
 
-def test_what_comes_from_this_machine_is_known() -> None:
+def test_loopback_addresses_are_recognised() -> None:
     assert is_loopback("127.1.2.3") and is_loopback("::1") and is_loopback("::ffff:127.0.0.1")
     assert not is_loopback("192.0.2.1") and not is_loopback("") and not is_loopback("::ffff:192.0.2.1")
 

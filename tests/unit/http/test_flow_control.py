@@ -1,4 +1,4 @@
-"""Connections of HTTP whose clients do not read."""
+"""HTTP connections whose clients do not read."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.sockets
 PATIENCE_S = 20
 NOWHERE = HTTPListener()
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-LONG = "x" * (32 << 20)  # more than the buffers of two sockets take
+LONG = "x" * (32 << 20)  # more than the buffers of both sockets
 
 
 @pytest.fixture
@@ -30,10 +30,10 @@ def api() -> Iterator[Api]:
 
 
 async def opened(api: Api, text: str) -> tuple[HTTPListeners, int]:
-    doors = HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse(text)))
-    await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
+    listeners = HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse(text)))
+    await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
     (listening,) = api.host.listening()
-    return doors, listening.port
+    return listeners, listening.port
 
 
 async def until_open_are(api: Api, count: int) -> None:
@@ -47,12 +47,12 @@ def test_a_client_that_does_not_read_its_answer_is_closed(
     monkeypatch.setattr(protocol_module, "STALL_CHECK_S", 0.2)
 
     async def visit() -> None:
-        doors, port = await opened(api, LONG)
+        listeners, port = await opened(api, LONG)
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(REQUEST.replace(b"\r\n\r\n", b"\r\n" + ending.encode() + b"\r\n"))
             await until_open_are(api, 1)
             await until_open_are(api, 0)
-        await doors.close()
+        await listeners.close()
 
     asyncio.run(visit())
 
@@ -61,7 +61,7 @@ def test_a_client_that_reads_slowly_gets_its_answer(api: Api, monkeypatch: pytes
     monkeypatch.setattr(protocol_module, "STALL_CHECK_S", 0.5)
 
     async def visit() -> None:
-        doors, port = await opened(api, LONG)
+        listeners, port = await opened(api, LONG)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         got = 0
@@ -70,7 +70,7 @@ def test_a_client_that_reads_slowly_gets_its_answer(api: Api, monkeypatch: pytes
             await asyncio.sleep(0.02)
         writer.close()
         assert got > len(LONG)
-        await doors.close()
+        await listeners.close()
 
     asyncio.run(visit())
 
@@ -79,7 +79,7 @@ def test_one_address_cannot_take_all_connections(api: Api, monkeypatch: pytest.M
     monkeypatch.setattr(door_module, "SOURCE_LIMIT", 3)
 
     async def visit() -> None:
-        doors, port = await opened(api, "hello")
+        listeners, port = await opened(api, "hello")
         clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
         await until_open_are(api, 3)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -88,13 +88,13 @@ def test_one_address_cannot_take_all_connections(api: Api, monkeypatch: pytest.M
         writer.close()
         for client in clients:
             client.close()
-        await doors.close()
+        await listeners.close()
 
     asyncio.run(visit())
 
 
 def test_an_application_that_cannot_be_made_is_logged_and_tried_again_and_nobody_waits_for_it(api: Api) -> None:
-    """The connection that found it so is closed, a later one is answered."""
+    """The connection that finds the fault is closed, and a later one is answered."""
     made: list[int] = []
 
     def application() -> PlainTextResponse:
@@ -114,20 +114,20 @@ def test_an_application_that_cannot_be_made_is_logged_and_tried_again_and_nobody
             writer.close()
 
     async def visit() -> None:
-        doors = HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", application))
-        await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
+        listeners = HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", application))
+        await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
         (listening,) = api.host.listening()
         assert await asyncio.wait_for(ask(listening.port), PATIENCE_S) == b""
         assert (await asyncio.wait_for(ask(listening.port), PATIENCE_S)).startswith(b"HTTP/1.1 200 ")
         failed = [fields for event, _, fields in api.peer.log if event == "task_failed"]
         assert [(fields["task"], fields["service"]) for fields in failed] == [("http_server", "greeter")]
-        await doors.close()
+        await listeners.close()
 
     asyncio.run(visit())
 
 
 def test_requests_of_strangers_do_not_fill_the_log(api: Api) -> None:
-    """An upgrade was two lines a request, and what is no HTTP one."""
+    """Upgrade requests and bytes that are not HTTP caused two lines and one line each."""
 
     async def ask(port: int, request: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -137,7 +137,7 @@ def test_requests_of_strangers_do_not_fill_the_log(api: Api) -> None:
         return line
 
     async def visit() -> None:
-        doors, port = await opened(api, "hello")
+        listeners, port = await opened(api, "hello")
         upgrade = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
         assert (await ask(port, upgrade)).startswith(b"HTTP/1.1 200 ")
         assert not [event for event, _, _ in api.peer.log if event == "http"]
@@ -148,6 +148,6 @@ def test_requests_of_strangers_do_not_fill_the_log(api: Api) -> None:
         said = "Invalid HTTP request received."
         lines = [fields for event, _, fields in api.peer.log if event == "http"]
         assert lines == [{"what": said}, {"what": said, "left_out": 4}]
-        await doors.close()
+        await listeners.close()
 
     asyncio.run(visit())

@@ -1,4 +1,4 @@
-"""Heads that a proxy may read in another way than this node are refused."""
+"""Request heads that a proxy may parse differently are refused."""
 
 import h11
 import pytest
@@ -11,7 +11,7 @@ CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\
 
 
 def requests(data: bytes, step: int) -> int:
-    """How many requests h11 reads from data that comes in such steps. Raises RemoteProtocolError."""
+    """Return how many requests h11 reads from data that arrives in such steps. Raises RemoteProtocolError."""
     connection = h11.Connection(h11.SERVER)
     connection._receive_buffer = StrictBuffer()
     found = 0
@@ -34,7 +34,7 @@ def requests(data: bytes, step: int) -> int:
 
 
 @pytest.mark.parametrize("step", [1, 7, 10_000])
-def test_heads_as_they_should_be_are_read_and_bodies_hold_anything(step: int) -> None:
+def test_valid_heads_are_accepted_and_bodies_may_contain_anything(step: int) -> None:
     assert requests(GET + POST + CHUNKED + GET, step) == 4
 
 

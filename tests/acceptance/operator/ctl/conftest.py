@@ -15,13 +15,13 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ready]:
 
 @pytest.fixture
 def warrenctl(ready: Ready, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Warrenctl:
-    """By the control socket of that broker."""
+    """Run warrenctl at the unix socket of that broker."""
     return commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
 
 
 @pytest.fixture
 def by_http(ready: Ready, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Warrenctl:
-    """By the HTTP API of that broker."""
+    """Run warrenctl at the HTTP API of that broker."""
     return commanded(monkeypatch, capsys, "--url", f"http://guest:guest@{ready['http'][0]}")
 
 
@@ -35,8 +35,8 @@ def controlled(tmp_path: Path) -> Iterator[Controlled]:
 
 
 @pytest.fixture
-def at_controlled(
+def in_process(
     controlled: Controlled, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Warrenctl:
-    """By the control socket of the node inside this process."""
+    """Run warrenctl at the unix socket of the node inside this process."""
     return commanded(monkeypatch, capsys, "--data", str(controlled.folder))

@@ -1,11 +1,12 @@
-"""Command lines with what rabbitmqctl said and how it ended: 3.10, or 4.0 where it differs. One after the other, as
-each finds what those before it have left. PORTS stands for the ports that a broker listens on.
+"""Command lines with the recorded output and exit status of rabbitmqctl 3.10, or 4.0 where they differ.
+
+They run in this order, as each uses what earlier ones have created. PORTS is replaced by the broker's ports.
 """
 
 from tests.support.warrenctl import Ready, ports
 
 Line = tuple[str, int, str, str]
-"""What is asked; exit status, standard output, standard error."""
+"""A command line; its exit status, standard output and standard error."""
 
 ERROR = "Error:\n{}\n"
 NO_PORT = "No listener for port 1 is active on node rabbit@here. Found listeners that use the following ports: PORTS\n"
@@ -173,5 +174,5 @@ IN_ORDER: list[Line] = [
 
 
 def expected(ready: Ready, lines: list[Line]) -> list[Line]:
-    """Of a broker that listens there."""
+    """Return the lines with the ports of that broker."""
     return [(line, status, out, err.replace("PORTS", ", ".join(ports(ready)))) for line, status, out, err in lines]

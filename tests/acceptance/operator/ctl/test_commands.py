@@ -1,4 +1,4 @@
-"""Commands against a running broker. What is expected was recorded from rabbitmqctl: 3.10, or 4.0 where it differs."""
+"""Commands against a running broker. The expected output is that of rabbitmqctl 3.10, or 4.0 where they differ."""
 
 import io
 import json
@@ -19,12 +19,12 @@ from .recorded import IN_ORDER, expected
 pytestmark = pytest.mark.sockets
 
 
-def test_commands_say_and_end_as_rabbitmqctl_does(ready: Ready, warrenctl: Warrenctl) -> None:
+def test_commands_print_and_exit_as_rabbitmqctl_does(ready: Ready, warrenctl: Warrenctl) -> None:
     found = [(line, *warrenctl(line)) for line, *_ in IN_ORDER]
     assert found == expected(ready, IN_ORDER)
 
 
-def test_each_command_is_carried_out() -> None:
+def test_each_command_has_a_handler() -> None:
     assert COMMANDS.keys() - {"version", "report"} == ANSWERED.keys()
 
 
@@ -79,11 +79,11 @@ def test_connections_are_listed_and_closed(ready: Ready, warrenctl: Warrenctl) -
     assert warrenctl(f"close_connection '{pid}' bye")[0] == 0
     with pytest.raises(pika.exceptions.ConnectionClosed, match="bye"):
         channel.start_consuming()
-    told = warrenctl("delete_queue listed")[1].splitlines()
-    assert told[1] == "Queue was successfully deleted with 1 ready messages"
+    output = warrenctl("delete_queue listed")[1].splitlines()
+    assert output[1] == "Queue was successfully deleted with 1 ready messages"
 
 
-def test_events_tell_that_it_was_the_command_line(ready: Ready, warrenctl: Warrenctl) -> None:
+def test_events_name_the_command_line_as_user(ready: Ready, warrenctl: Warrenctl) -> None:
     port = int(ready["amqp"][0].rpartition(":")[2])
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
         channel = connection.channel()
@@ -96,7 +96,7 @@ def test_events_tell_that_it_was_the_command_line(ready: Ready, warrenctl: Warre
     assert properties.headers["user_who_performed_action"] == "rmq-cli"
 
 
-def test_a_long_list_comes_whole(ready: Ready, warrenctl: Warrenctl) -> None:
+def test_a_long_list_is_printed_completely(ready: Ready, warrenctl: Warrenctl) -> None:
     port = int(ready["amqp"][0].rpartition(":")[2])
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
         channel = connection.channel()
@@ -107,7 +107,7 @@ def test_a_long_list_comes_whole(ready: Ready, warrenctl: Warrenctl) -> None:
     assert [one["name"] for one in listed] == names
 
 
-def test_definitions_go_out_and_come_in(warrenctl: Warrenctl, tmp_path: Path) -> None:
+def test_definitions_are_exported_and_imported(warrenctl: Warrenctl, tmp_path: Path) -> None:
     file = tmp_path / "definitions.json"
     assert warrenctl("set_global_parameter kept 5")[0] == 0
     assert warrenctl(f"export_definitions {file}")[0] == 0
@@ -119,13 +119,13 @@ def test_definitions_go_out_and_come_in(warrenctl: Warrenctl, tmp_path: Path) ->
     assert warrenctl(f"import_definitions {file}")[0] == 69
 
 
-def test_definitions_go_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_definitions_pass_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
     assert warrenctl("set_global_parameter piped 5")[0] == 0
     exported = warrenctl("export_definitions -")[1]
     assert warrenctl("clear_global_parameter piped")[0] == 0
     monkeypatch.setattr(sys, "stdin", io.StringIO(exported))
-    told = "Importing definitions in JSON from the standard input ...\n"
-    assert warrenctl("import_definitions") == (0, told, "")
+    output = "Importing definitions in JSON from the standard input ...\n"
+    assert warrenctl("import_definitions") == (0, output, "")
     assert warrenctl("export_definitions -")[1] == exported
     assert warrenctl("clear_global_parameter piped")[0] == 0
 
@@ -142,7 +142,7 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
         channel = connection.channel()
         channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
         assert warrenctl("suspend_listeners")[0] == 0
-        assert warrenctl("reset")[0] == 69  # a client is still there
+        assert warrenctl("reset")[0] == 69  # a client is still connected
         assert warrenctl("stop_app")[0] == 0
         with pytest.raises(pika.exceptions.ConnectionClosed, match="shutdown"):
             channel.start_consuming()
@@ -172,15 +172,15 @@ def test_a_long_path_has_a_socket_too(tmp_path: Path) -> None:
                 assert len(name) < 108
         listening.settimeout(5)
         with pytest.raises(TimeoutError):
-            LocalNode(folder, 0.05)  # it is connected, and nobody says anything
+            LocalNode(folder, 0.05)  # it is connected and gets no response
 
 
-def test_nobody_at_the_socket_is_told_with_69(
+def test_no_node_at_the_socket_is_reported_with_69(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["warrenctl", "--data", str(tmp_path), "list_queues"])
     assert main() == 69
-    told = capsys.readouterr().err
-    assert told.startswith("Error: unable to perform an operation on node 'warren@")
-    assert f"{tmp_path}/ctl.sock: No such file" in told and "It may be down" in told
-    assert "--data DIR" in told and "--url URL" in told
+    output = capsys.readouterr().err
+    assert output.startswith("Error: unable to perform an operation on node 'warren@")
+    assert f"{tmp_path}/ctl.sock: No such file" in output and "It may be down" in output
+    assert "--data DIR" in output and "--url URL" in output

@@ -1,4 +1,4 @@
-"""Links of federation, as a service that is no more than its two methods tells of them."""
+"""Federation links, from a service with only the two methods that are needed."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.sockets
 AT_S = 1_795_327_298.4
 
 
-def link(id: str, **told: object) -> dict[str, object]:
+def link(id: str, **changes: object) -> dict[str, object]:
     """A row of the service, with all its keys."""
     return {
         **dict.fromkeys(("consumer_tag", "error", "local_connection", "policy", "state", "reason"), ""),
@@ -38,12 +38,12 @@ def link(id: str, **told: object) -> dict[str, object]:
         "uri": "amqp://far",
         "changed_s": AT_S,
         "since_s": AT_S,
-        **told,
+        **changes,
     }
 
 
 class Links(Service):
-    """What the command line asks of federation."""
+    """The federation service, as far as the commands use it."""
 
     def __init__(self) -> None:
         self.restarted: list[str] = []
@@ -75,15 +75,15 @@ def links(controlled: Controlled) -> Iterator[Links]:
     controlled.host.services.clear()
 
 
-def told(warrenctl: Warrenctl, line: str) -> list[dict[str, str]]:
-    """By link, without columns that are empty."""
+def rows_of(warrenctl: Warrenctl, line: str) -> list[dict[str, str]]:
+    """Return the rows of the output without empty columns."""
     status, out, err = warrenctl(f"{line} --formatter json")
     assert (status, err) == (0, "")
     return [{column: value for column, value in row.items() if value != ""} for row in json.loads(out)]
 
 
-def test_links_are_told_in_rabbitmqs_columns(links: Links, at_controlled: Warrenctl) -> None:
-    by_id = sorted(told(at_controlled, f"federation_status {' '.join(RABBITMQ)}"), key=lambda row: row["id"])
+def test_links_are_listed_in_rabbitmqs_columns(links: Links, in_process: Warrenctl) -> None:
+    by_id = sorted(rows_of(in_process, f"federation_status {' '.join(RABBITMQ)}"), key=lambda row: row["id"])
     exchange, queue, failed, _ = by_id
     changed = datetime.fromtimestamp(AT_S).strftime("%Y-%m-%d %H:%M:%S")
     same = {"vhost": "/", "upstream": "origin", "uri": "amqp://far", "last_changed": changed}
@@ -95,52 +95,52 @@ def test_links_are_told_in_rabbitmqs_columns(links: Links, at_controlled: Warren
     assert failed == same | where | {"id": "cccccccc", "status": "error", "error": '"refused"'}
 
 
-def test_all_that_is_counted_of_links_is_told_beside_it(links: Links, at_controlled: Warrenctl) -> None:
+def test_counters_of_links_are_listed_too(links: Links, in_process: Warrenctl) -> None:
     links.rows = [
         link("aaaaaaaa", state="blocked", reason="a queue refuses", degraded=True, backlog=7, dropped_seen=3),
         link("cccccccc", status="error", retries=4, next_attempt_s=AT_S, dropped_invalid=2),
     ]
-    blocked, failed = told(at_controlled, "federation_status")
+    blocked, failed = rows_of(in_process, "federation_status")
     assert (blocked["state"], blocked["reason"], blocked["degraded"]) == ("blocked", "a queue refuses", True)
     assert (blocked["backlog"], blocked["dropped_seen"], blocked["dropped_max_hops"]) == (7, 3, 0)
     assert (failed["retries"], failed["dropped_invalid"]) == (4, 2)
     assert failed["next_attempt_at"] == datetime.fromtimestamp(AT_S).strftime("%Y-%m-%d %H:%M:%S")
-    table = at_controlled("federation_status -s --formatter table state backlog,reason")[1]
+    table = in_process("federation_status -s --formatter table state backlog,reason")[1]
     assert table.splitlines()[-2:] == ["blocked\t7\ta queue refuses", "\t\t"]
-    status, _, err = at_controlled("federation_status state colour")
+    status, _, err = in_process("federation_status state colour")
     assert status == 64 and "colour" in err
 
 
-def test_links_that_are_down_are_told_alone(links: Links, at_controlled: Warrenctl) -> None:
-    down = told(at_controlled, "federation_status --only-down")
+def test_only_links_that_are_down_are_listed(links: Links, in_process: Warrenctl) -> None:
+    down = rows_of(in_process, "federation_status --only-down")
     assert [row["id"] for row in down] == ["cccccccc", "dddddddd"]
-    banner = at_controlled("federation_status --only-down")[1].splitlines()[0]
+    banner = in_process("federation_status --only-down")[1].splitlines()[0]
     assert banner == "Listing federation links which are down on node node..."
 
 
-def test_links_are_written_as_erlang_writes_maps(links: Links, at_controlled: Warrenctl) -> None:
+def test_links_are_written_as_erlang_writes_maps(links: Links, in_process: Warrenctl) -> None:
     links.rows = [link("cccccccc", status="error", error='"refused"')]
     map_ = (
         '[#{consumer_tag => <<>>,error => <<"\\"refused\\"">>,exchange => <<"x">>,id => <<"cccccccc">>,last_changed => '
     )
     for line in ("federation_status", "federation_status --formatter erlang"):
-        banner, terms = at_controlled(line)[1].splitlines()
+        banner, terms = in_process(line)[1].splitlines()
         assert banner == "Listing federation links on node node..."
         assert terms.startswith(map_)
         assert ",status => error,type => exchange,upstream => " in terms
-    assert at_controlled("federation_status -s --formatter table")[1].count("\t") == len(COLUMNS) - 1
+    assert in_process("federation_status -s --formatter table")[1].count("\t") == len(COLUMNS) - 1
 
 
-def test_without_links_the_list_is_empty(controlled: Controlled, at_controlled: Warrenctl) -> None:
-    assert at_controlled("federation_status") == (0, "Listing federation links on node node...\n[]\n", "")
-    assert at_controlled("federation_status --formatter json") == (0, "[\n]\n", "")
+def test_without_links_the_list_is_empty(controlled: Controlled, in_process: Warrenctl) -> None:
+    assert in_process("federation_status") == (0, "Listing federation links on node node...\n[]\n", "")
+    assert in_process("federation_status --formatter json") == (0, "[\n]\n", "")
 
 
-def test_a_link_is_restarted_and_an_unknown_one_is_not(links: Links, at_controlled: Warrenctl) -> None:
+def test_a_link_is_restarted_and_an_unknown_one_is_not(links: Links, in_process: Warrenctl) -> None:
     restarted = "Restarting federation link aaaaaaaa on node node\n"
-    assert at_controlled("restart_federation_link aaaaaaaa") == (0, restarted, "")
+    assert in_process("restart_federation_link aaaaaaaa") == (0, restarted, "")
     assert links.restarted == ["aaaaaaaa"]
     unknown = "Error:\nLink with the given ID was not found\n"
-    assert at_controlled("restart_federation_link eeeeeeee")[::2] == (69, unknown)
-    assert at_controlled("restart_federation_link")[0] == 64
-    assert at_controlled("restart_federation_link a b")[0] == 64
+    assert in_process("restart_federation_link eeeeeeee")[::2] == (69, unknown)
+    assert in_process("restart_federation_link")[0] == 64
+    assert in_process("restart_federation_link a b")[0] == 64

@@ -1,4 +1,4 @@
-"""How lists are written, as rabbitmqctl 3.10 wrote the same ones."""
+"""Formats of lists, compared with the output of rabbitmqctl 3.10 for the same lists."""
 
 import io
 

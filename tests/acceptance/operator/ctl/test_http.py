@@ -1,4 +1,4 @@
-"""Commands by way of the HTTP API of a running broker."""
+"""Commands over the HTTP API of a running broker."""
 
 import json
 from pathlib import Path
@@ -16,17 +16,17 @@ from .recorded import IN_ORDER, expected
 pytestmark = pytest.mark.sockets
 
 
-def test_commands_say_and_end_by_http_as_they_do_by_the_socket(
+def test_commands_print_and_exit_over_http_as_over_the_socket(
     ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl
 ) -> None:
-    lines = [one for one in IN_ORDER if by_http_too(one[0].split())]
+    lines = [one for one in IN_ORDER if runs_over_http(one[0].split())]
     assert len(lines) > 50
-    assert warrenctl("add_vhost v")[0] == 0  # who makes one by HTTP may enter it, and would be listed
+    assert warrenctl("add_vhost v")[0] == 0  # over HTTP the creator of a vhost gets permissions, which would be listed
     assert [(line, *by_http(line)) for line, *_ in lines] == expected(ready, lines)
 
 
-def by_http_too(words: list[str]) -> bool:
-    """An alarm is there because of what HTTP cannot do."""
+def runs_over_http(words: list[str]) -> bool:
+    """True if the command can run over HTTP; the lines about alarms need one that only the socket can set."""
     return "alarms" not in words and not any(word in LOCAL_ONLY for word in words)
 
 
@@ -81,9 +81,7 @@ ALIKE = [
 ]
 
 
-def test_what_is_told_by_http_is_what_is_told_by_the_socket(
-    ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl
-) -> None:
+def test_lists_over_http_equal_those_over_the_socket(ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl) -> None:
     with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
         channel.queue_declare("kept", arguments={"x-max-length": 5})
@@ -101,9 +99,9 @@ def test_what_is_told_by_http_is_what_is_told_by_the_socket(
         assert sorted(found) == ["first\ttrue\tsingle_active", "second\tfalse\twaiting", "tag\ttrue\tup"]
 
 
-def sorted_lines(told: tuple[int, str, str]) -> tuple[int, list[str], str]:
-    """Each door has lists in an order of its own, and repeats the command line where that is wrong."""
-    status, out, err = told
+def sorted_lines(output: tuple[int, str, str]) -> tuple[int, list[str], str]:
+    """Sort lists, which the socket and HTTP return in different orders, and leave out the repeated command line."""
+    status, out, err = output
     return status, sorted(out.splitlines()), err.partition("Arguments given")[0]
 
 
@@ -132,7 +130,7 @@ def test_connections_are_closed_for_a_reason(ready: Ready, by_http: Warrenctl, c
     until(lambda: by_http("list_connections -s pid")[1] == "")
 
 
-def test_definitions_go_out_and_come_in(by_http: Warrenctl, tmp_path: Path) -> None:
+def test_definitions_are_exported_and_imported(by_http: Warrenctl, tmp_path: Path) -> None:
     file = tmp_path / "definitions.json"
     assert by_http("set_global_parameter kept 5")[0] == 0
     assert by_http(f"export_definitions {file}")[0] == 0
@@ -144,18 +142,18 @@ def test_definitions_go_out_and_come_in(by_http: Warrenctl, tmp_path: Path) -> N
     assert by_http(f"import_definitions --skip-if-unchanged {file}")[0] == 64
 
 
-def test_status_has_the_sections_of_the_socket_and_what_http_tells(warrenctl: Warrenctl, by_http: Warrenctl) -> None:
-    told = by_http("status")[1]
+def test_status_over_http_has_the_sections_of_the_socket(warrenctl: Warrenctl, by_http: Warrenctl) -> None:
+    output = by_http("status")[1]
     for section in ("Runtime", "Plugins", "Data directory", "Config files", "Log file(s)", "Alarms", "Tags", "Memory"):
-        assert f"\n{section}\n\n" in told
+        assert f"\n{section}\n\n" in output
     facts = json.loads(by_http("status --formatter json")[1])
     same = json.loads(warrenctl("status --formatter json")[1])
     assert facts.keys() == same.keys()
     tasks = [{task["name"] for task in one["event_loop"]["tasks"]} for one in (facts, same)]
     assert "event_loop_watch" in tasks[0] & tasks[1]
-    assert "\nEvent loop\n\nLongest turn of the last minute or two: " in told
-    assert "\nTask: event_loop_watch, running: 1, restarts: 0, failures: 0\n" in told
-    moving = {"uptime", "memory", "disk_free", "event_loop"}  # from one question to the next
+    assert "\nEvent loop\n\nLongest turn of the last minute or two: " in output
+    assert "\nTask: event_loop_watch, running: 1, restarts: 0, failures: 0\n" in output
+    moving = {"uptime", "memory", "disk_free", "event_loop"}  # change between two requests
     for key in facts.keys() - moving:
         assert facts[key] == same[key], key
     assert facts["product_name"] == "Warren"
@@ -163,7 +161,7 @@ def test_status_has_the_sections_of_the_socket_and_what_http_tells(warrenctl: Wa
     assert by_http("memory_breakdown --unit mb")[1].startswith("Reporting memory breakdown on node rabbit@here...\n")
 
 
-def test_a_report_tells_of_the_node_and_of_each_vhost_by_either_door(warrenctl: Warrenctl, by_http: Warrenctl) -> None:
+def test_a_report_covers_the_node_and_each_vhost_over_both_transports(warrenctl: Warrenctl, by_http: Warrenctl) -> None:
     for run in (warrenctl, by_http):
         status, out, err = run("report")
         assert (status, err) == (0, "")
@@ -198,12 +196,12 @@ def test_a_vhost_is_protected_and_described(by_http: Warrenctl) -> None:
 
 
 @pytest.mark.parametrize("command", sorted(LOCAL_ONLY))
-def test_what_http_cannot_do_is_told_in_one_line_and_nobody_is_asked(
+def test_socket_commands_over_http_fail_in_one_line_without_a_request(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     needed = " ".join(["1"] * COMMANDS[command].least)
-    told = commanded(monkeypatch, capsys, "--url", "http://127.0.0.1:1")(f"{command} {needed}")
-    assert told == (64, "", f"warrenctl: {command} goes by the control socket, not by --url\n")
+    output = commanded(monkeypatch, capsys, "--url", "http://127.0.0.1:1")(f"{command} {needed}")
+    assert output == (64, "", f"warrenctl: {command} goes by the control socket, not by --url\n")
 
 
 def test_credentials_are_never_shown(
@@ -242,7 +240,7 @@ def test_a_changed_user_keeps_the_rest_and_one_without_a_password_cannot_log_in(
     assert by_http("delete_user changed")[0] == 0
 
 
-def test_users_who_may_not_are_told_so(
+def test_users_without_the_right_get_an_error(
     ready: Ready, by_http: Warrenctl, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert by_http("add_user looker pw -q")[0] == 0
@@ -253,7 +251,7 @@ def test_users_who_may_not_are_told_so(
     assert by_http("delete_user looker")[0] == 0
 
 
-def test_plugins_are_told_as_far_as_http_tells_of_them(by_http: Warrenctl) -> None:
+def test_plugins_over_http_are_the_enabled_ones(by_http: Warrenctl) -> None:
     assert by_http("list -m -s '^rabbitmq_management$'") == (0, "rabbitmq_management\n", "")
     assert by_http("enable rabbitmq_management")[0] == 0
     assert by_http("enable rabbitmq_mqtt")[0] == 70

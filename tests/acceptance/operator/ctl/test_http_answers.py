@@ -1,4 +1,4 @@
-"""Commands by way of an HTTP API whose answers are given: those of links, of strangers, and none."""
+"""Commands over an HTTP API with prepared responses: of links, of other programs, and none."""
 
 import json
 import socket
@@ -35,7 +35,7 @@ LINKS = [
 ]
 
 
-def test_links_of_federation_are_told_and_restarted(
+def test_federation_links_are_listed_and_restarted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     restart = "DELETE /api/federation-links/vhost/%2F/ae3c487a/rabbit%40far/restart"
@@ -46,8 +46,8 @@ def test_links_of_federation_are_told_and_restarted(
     }
     with fake_http_server(answers) as (url, asked):
         run = commanded(monkeypatch, capsys, "--url", url)
-        told = json.loads(run("federation_status --formatter json")[1])
-        assert (told[0]["last_changed"], told[0]["queue"]) == ("2026-11-22 06:01:38", "")
+        output = json.loads(run("federation_status --formatter json")[1])
+        assert (output[0]["last_changed"], output[0]["queue"]) == ("2026-11-22 06:01:38", "")
         assert run("federation_status --only-down")[1].startswith(
             "Listing federation links which are down on node rabbit@far...\n"
             '[#{consumer_tag => <<>>,error => <<"refused">>,exchange => <<"x">>'
@@ -63,18 +63,18 @@ def test_no_answer_in_time_is_75_and_no_http_is_69(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         run = commanded(monkeypatch, capsys, "--url", f"http://{address}", "--timeout", "0.1")
-        told = "Error: operation list_users on node rabbit@localhost timed out. Timeout value used: 100\n"
-        assert run("list_users") == (75, "", told)
+        output = "Error: operation list_users on node rabbit@localhost timed out. Timeout value used: 100\n"
+        assert run("list_users") == (75, "", output)
     status, out, err = run("list_users")
     assert (status, out) == (69, "") and err.endswith(f"{address}: Connection refused\n")
 
 
-def test_an_answer_of_something_else_is_told_in_one_line(
+def test_a_response_of_another_program_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with fake_http_server({"GET /api/users": (200, [{"nobody": 1}])}) as (url, _):
-        told = "Error:\nthe answer is not one of RabbitMQ's HTTP API: KeyError\n"
-        assert commanded(monkeypatch, capsys, "--url", url)("list_users -q") == (69, "", told)
+        output = "Error:\nthe answer is not one of RabbitMQ's HTTP API: KeyError\n"
+        assert commanded(monkeypatch, capsys, "--url", url)("list_users -q") == (69, "", output)
     with fake_http_server({"GET /api/overview?columns=node": (200, "a page")}) as (url, _):
         status, out, err = commanded(monkeypatch, capsys, "--url", url)("list_users")
         assert (status, out) == (69, "") and err.endswith(": not the HTTP API of RabbitMQ\n")
@@ -103,14 +103,14 @@ def test_a_connection_that_was_kept_for_too_long_is_made_anew() -> None:
         api.close()
 
 
-def test_who_is_refused_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_request_is_not_retried(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = {"error": "not_authorized", "reason": "Not_Authorized"}
     with fake_http_server({"GET /api/overview?columns=node": (401, wrong)}) as (url, _):
         status, _, err = commanded(monkeypatch, capsys, "--url", url)("await_startup")
         assert status == 69 and err.endswith(": user or password is wrong\n")
 
 
-def test_a_url_names_the_door_and_who_knocks() -> None:
+def test_a_url_contains_address_user_and_password() -> None:
     api = API("https://a%40b:p%3Aw@[::1]/prefix/", None)
     assert (api.host, api.port) == ("::1", 15671)
     assert API("http://localhost", None).port == 15672
@@ -120,7 +120,7 @@ def test_a_url_names_the_door_and_who_knocks() -> None:
 def test_a_command_ends_after_its_timeout_also_where_bytes_keep_coming(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each read takes less than the timeout; all of them together do not."""
+    """Each read takes less than the timeout, but all together take longer."""
     ended = threading.Event()
 
     def drip(listening: socket.socket) -> None:
@@ -158,7 +158,7 @@ def test_a_password_may_come_from_a_file_or_the_environment(tmp_path: Path, monk
         API("http://alice@h", None, str(tmp_path / "nowhere"))
 
 
-def test_without_end_means_without_end_by_http_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_infinity_is_no_timeout_over_http_too(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float | None] = []
 
     class Node:

@@ -1,4 +1,4 @@
-"""Limits of memory and disk, set while clients are there."""
+"""Limits of memory and disk, set while clients are connected."""
 
 import pika
 import pytest
@@ -8,7 +8,7 @@ from tests.support.warrenctl import Controlled, Ready, Warrenctl
 
 pytestmark = pytest.mark.sockets
 
-GIB = 1 << 30  # of memory, that the node has
+GIB = 1 << 30  # memory of the node
 
 
 @pytest.mark.parametrize(
@@ -21,10 +21,10 @@ GIB = 1 << 30  # of memory, that the node has
     ],
 )
 def test_a_memory_limit_is_a_share_or_a_size(
-    controlled: Controlled, at_controlled: Warrenctl, line: str, limit: int, banner: str
+    controlled: Controlled, in_process: Warrenctl, line: str, limit: int, banner: str
 ) -> None:
-    told = f"Setting memory threshold on node to {banner} ...\n"
-    assert at_controlled(f"set_vm_memory_high_watermark {line}") == (0, told, "")
+    output = f"Setting memory threshold on node to {banner} ...\n"
+    assert in_process(f"set_vm_memory_high_watermark {line}") == (0, output, "")
     assert controlled.host.resources.memory_limit_bytes == limit
 
 
@@ -37,10 +37,10 @@ def test_a_memory_limit_is_a_share_or_a_size(
     ],
 )
 def test_a_disk_limit_is_a_size_or_a_share_of_memory(
-    controlled: Controlled, at_controlled: Warrenctl, line: str, limit: int, banner: str
+    controlled: Controlled, in_process: Warrenctl, line: str, limit: int, banner: str
 ) -> None:
-    told = f"Setting disk free limit on node to {banner} ...\n"
-    assert at_controlled(f"set_disk_free_limit {line}") == (0, told, "")
+    output = f"Setting disk free limit on node to {banner} ...\n"
+    assert in_process(f"set_disk_free_limit {line}") == (0, output, "")
     assert controlled.host.resources.disk_free_limit_bytes == limit
 
 
@@ -58,10 +58,10 @@ def test_a_disk_limit_is_a_size_or_a_share_of_memory(
         ("set_disk_free_limit mem_relative", 64, "not enough arguments."),
     ],
 )
-def test_a_limit_that_is_none_is_refused_with_the_usage(
-    controlled: Controlled, at_controlled: Warrenctl, line: str, status: int, says: str
+def test_an_invalid_limit_is_refused_with_the_usage(
+    controlled: Controlled, in_process: Warrenctl, line: str, status: int, says: str
 ) -> None:
-    ended, out, err = at_controlled(line)
+    ended, out, err = in_process(line)
     assert (ended, out) == (status, "")
     assert err.startswith("Error (argument validation): ") and says in err
     assert f"Usage\n\nwarrenctl [--node <node>] [--timeout <timeout>] [--quiet] {line.split()[0]}" in err
@@ -86,7 +86,7 @@ def test_publishers_wait_while_memory_is_low_and_go_on_after_that(ready: Ready, 
 
 
 def test_a_disk_limit_above_what_is_free_is_an_alarm(ready: Ready, warrenctl: Warrenctl) -> None:
-    assert warrenctl("set_disk_free_limit 9000000TB")[0] == 0  # nothing is stored, and there is still more than that
+    assert warrenctl("set_disk_free_limit 9000000TB")[0] == 0  # nothing is stored, and no disk has that much free space
     until(lambda: warrenctl("alarms -q")[1] == "Disk alarm on node rabbit@here\n")
     assert warrenctl("set_disk_free_limit 50MB")[0] == 0
     until(lambda: warrenctl("check_alarms")[0] == 0)

@@ -1,4 +1,4 @@
-"""The node's log: where it is, its last lines and its next ones, its level; and its events."""
+"""The node's log: file, last lines, stream, level; and the stream of events."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from warren.plugins.management.line_stream import WAITING_LIMIT, LineStream
 pytestmark = pytest.mark.sockets
 
 
-def test_the_file_of_the_log_is_named_and_its_last_lines_are_told(ready: Ready, warrenctl: Warrenctl) -> None:
+def test_the_log_file_is_named_and_its_last_lines_are_printed(ready: Ready, warrenctl: Warrenctl) -> None:
     status, out, _ = warrenctl("log_location")
     banner, name = out.splitlines()
     assert (status, banner) == (0, "Log file location(s) on node rabbit@here ...")
@@ -33,7 +33,7 @@ def test_the_level_of_the_log_is_set_while_it_runs(ready: Ready, warrenctl: Warr
     file = Path(warrenctl("log_location -q")[1].strip())
 
     def listened() -> int:
-        """How often the log says that listeners began."""
+        """Return how often the log says that listeners were opened."""
         return file.read_text().count('"listener_started"')
 
     before = listened()
@@ -43,8 +43,8 @@ def test_the_level_of_the_log_is_set_while_it_runs(ready: Ready, warrenctl: Warr
     assert warrenctl("set_log_level debug")[0] == 0
     assert [warrenctl(line)[0] for line in ("stop_app", "start_app")] == [0, 0]
     assert listened() == before + 1
-    told = "Error:\nlevel loud is not supported. Try one of debug, info, warning, error, critical\n"
-    assert warrenctl("set_log_level loud")[::2] == (69, told)
+    output = "Error:\nlevel loud is not supported. Try one of debug, info, warning, error, critical\n"
+    assert warrenctl("set_log_level loud")[::2] == (69, output)
     assert warrenctl("set_log_level info")[0] == 0
 
 
@@ -65,15 +65,15 @@ def test_a_long_file_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.Mo
     assert node_log.last_lines(file) == ["line 98", "line 99"]
 
 
-def test_without_a_file_what_was_logged_lately_is_told(controlled: Controlled, at_controlled: Warrenctl) -> None:
+def test_without_a_file_recent_log_lines_are_printed(controlled: Controlled, in_process: Warrenctl) -> None:
     logs.recent.put(Record(0.0, "info", "something_odd", {"password": "secret", "x": 1}))
-    status, out, _ = at_controlled("log_tail -N 1 -q")
+    status, out, _ = in_process("log_tail -N 1 -q")
     assert status == 0 and "[info]" in out and "something_odd" in out
     assert "secret" not in out
-    assert at_controlled("log_location -q")[1] == "<stderr>\n"
+    assert in_process("log_location -q")[1] == "<stderr>\n"
 
 
-def test_of_what_was_logged_the_last_is_kept() -> None:
+def test_the_latest_log_lines_are_kept() -> None:
     recent = Recent()
     for number in range(2000):
         recent.put(Record(0.0, "info", "counted", {"number": number}))
@@ -91,33 +91,33 @@ def test_lines_are_streamed_as_they_come_until_nobody_reads(controlled: Controll
     until(lambda: not logs.recent.followers)
 
 
-def test_events_are_streamed_as_they_happen(controlled: Controlled, at_controlled: Warrenctl) -> None:
+def test_events_are_streamed_as_they_happen(controlled: Controlled, in_process: Warrenctl) -> None:
     node = controlled.host.node
     controlled.listening.call(node.start_events)
     api = LocalAPI(controlled.folder, 10.0)
     lines = api.lines("warren", "events", pattern=r"^user\.")
-    assert at_controlled("add_vhost w -q")[0] == 0
-    assert at_controlled("set_user_tags guest a -q")[0] == 0
+    assert in_process("add_vhost w -q")[0] == 0
+    assert in_process("set_user_tags guest a -q")[0] == 0
     event = json.loads(next(lines))
     assert event.pop("timestamp_in_ms") >= 0
-    told = {"event": "user.tags.set", "name": "guest", "tags": ["a"], "user_who_performed_action": "rmq-cli"}
-    assert event == told
+    output = {"event": "user.tags.set", "name": "guest", "tags": ["a"], "user_who_performed_action": "rmq-cli"}
+    assert event == output
     api.close()
     until(lambda: not node.events.hooks)
 
 
 @pytest.mark.parametrize("command", ["log_tail_stream", "consume_event_stream"])
-def test_a_stream_ends_when_its_time_is_up(controlled: Controlled, at_controlled: Warrenctl, command: str) -> None:
-    assert at_controlled(f"{command} --duration 0 -q") == (0, "", "")
-    assert at_controlled(f"{command} -d soon")[0] == 64
+def test_a_stream_ends_when_its_time_is_up(controlled: Controlled, in_process: Warrenctl, command: str) -> None:
+    assert in_process(f"{command} --duration 0 -q") == (0, "", "")
+    assert in_process(f"{command} -d soon")[0] == 64
     assert not controlled.host.node.events.hooks and not logs.recent.followers
 
 
-def test_a_pattern_of_events_that_is_none_is_refused(controlled: Controlled, at_controlled: Warrenctl) -> None:
-    assert at_controlled("consume_event_stream --pattern '('")[0] == 64
+def test_an_invalid_pattern_of_events_is_refused(controlled: Controlled, in_process: Warrenctl) -> None:
+    assert in_process("consume_event_stream --pattern '('")[0] == 64
 
 
-def test_who_reads_too_slowly_is_told_how_much_was_missed() -> None:
+def test_a_slow_reader_gets_the_number_of_missed_lines() -> None:
     async def read() -> list[str]:
         stream = LineStream("text/plain", None, lambda number: f"{number} missed")
         for number in range(WAITING_LIMIT + 7):

@@ -1,4 +1,4 @@
-"""Command lines of rabbitmqctl, read as rabbitmqctl reads them."""
+"""Command lines of rabbitmqctl, parsed as rabbitmqctl does."""
 
 import shlex
 
@@ -26,7 +26,7 @@ def read(line: str) -> tuple[str, list[str], dict[str, str | bool]]:
         """'{"federation-upstream-set":"all"}'""",
     ],
 )
-def test_options_stand_before_between_and_behind(line: str) -> None:
+def test_options_may_come_before_between_and_after_arguments(line: str) -> None:
     assert read(line) == ("set_policy", POLICY, {"priority": "10", "apply-to": "exchanges"})
 
 
@@ -70,7 +70,7 @@ def test_short_options_are_those_of_the_command() -> None:
         ("list_users --timeout", "requires an argument"),
     ],
 )
-def test_a_wrong_line_is_told_in_rabbitmqs_words(line: str, says: str) -> None:
+def test_a_wrong_line_gets_rabbitmqs_error(line: str, says: str) -> None:
     with pytest.raises(BadCommandLine) as wrong:
         parse(shlex.split(line))
     assert says in str(wrong.value)

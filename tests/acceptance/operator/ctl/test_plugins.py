@@ -1,4 +1,4 @@
-"""The commands of rabbitmq-plugins, which change nothing, as scripts and images run them."""
+"""The commands of rabbitmq-plugins, as scripts and images run them; they change nothing."""
 
 import json
 
@@ -22,24 +22,24 @@ def test_plugins_are_listed_by_rabbitmqs_names(ready: Ready, warrenctl: Warrenct
     shown = warrenctl("list -E -m -q")[1].splitlines()
     assert "rabbitmq_management" in shown and "rabbitmq_management_agent" not in shown
     assert "rabbitmq_management_agent" in warrenctl("list -e -m -q")[1].splitlines()
-    told = json.loads(warrenctl("list '^rabbitmq_management$' --formatter json")[1])["plugins"][0]
-    assert (told["name"], told["enabled"], told["running"]) == ("rabbitmq_management", "enabled", True)
+    output = json.loads(warrenctl("list '^rabbitmq_management$' --formatter json")[1])["plugins"][0]
+    assert (output["name"], output["enabled"], output["running"]) == ("rabbitmq_management", "enabled", True)
     assert warrenctl("list '('")[0] == 65
 
 
-def test_what_is_there_is_enabled_and_stays(ready: Ready, warrenctl: Warrenctl) -> None:
+def test_an_existing_plugin_is_enabled_and_stays(ready: Ready, warrenctl: Warrenctl) -> None:
     management = "rabbitmq_management"
     for line in (f"enable {management}", f"disable {management}", "enable --all", f"enable --offline {management}"):
         status, out, err = warrenctl(line)
         assert (status, err) == (0, "")
         assert out.endswith("Applying plugin configuration to rabbit@here...\nPlugin configuration unchanged.\n")
     assert out.startswith("Enabling plugins on node rabbit@here:\nrabbitmq_management\n")
-    told = "Plugin rabbitmq_management is enabled on node rabbit@here\n"
-    assert warrenctl("is_enabled rabbitmq_management -q") == (0, told, "")
+    output = "Plugin rabbitmq_management is enabled on node rabbit@here\n"
+    assert warrenctl("is_enabled rabbitmq_management -q") == (0, output, "")
     assert warrenctl("is_enabled rabbitmq_management rabbitmq_event_exchange")[0] == 0
 
 
-def test_what_is_not_there_is_not_enabled(ready: Ready, warrenctl: Warrenctl) -> None:
+def test_an_unknown_plugin_cannot_be_enabled(ready: Ready, warrenctl: Warrenctl) -> None:
     missing = "Error:\nThe following plugins were not found: rabbitmq_mqtt\n"
     assert warrenctl("enable rabbitmq_management rabbitmq_mqtt")[::2] == (70, missing)
     assert warrenctl("set rabbitmq_mqtt")[::2] == (65, missing)
@@ -49,6 +49,6 @@ def test_what_is_not_there_is_not_enabled(ready: Ready, warrenctl: Warrenctl) ->
     assert warrenctl("enable")[0] == warrenctl("is_enabled")[0] == 64
 
 
-def test_a_plugin_whose_service_does_not_run_is_not_enabled(controlled: Controlled, at_controlled: Warrenctl) -> None:
-    assert at_controlled("is_enabled rabbitmq_management")[0] == 69
-    assert "[  ] rabbitmq_management" in at_controlled("list")[1]
+def test_a_plugin_whose_service_does_not_run_is_not_enabled(controlled: Controlled, in_process: Warrenctl) -> None:
+    assert in_process("is_enabled rabbitmq_management")[0] == 69
+    assert "[  ] rabbitmq_management" in in_process("list")[1]

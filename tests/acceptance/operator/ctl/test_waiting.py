@@ -1,4 +1,4 @@
-"""Waiting for nodes: that start, that never do, and that do not answer; and seeing them end."""
+"""Waiting for nodes that start, never start, or do not respond; and for the end of nodes."""
 
 import os
 import subprocess
@@ -14,37 +14,37 @@ from warren.broker.hosting import local_socket
 
 pytestmark = pytest.mark.sockets
 
-SOON_S = 0.2  # nothing depends on it: whoever waits does so for as long as it takes
+LATER_S = 0.2  # the tests wait for the result, however long it takes
 RUNNING = "Applications 'rabbit_and_plugins' are running on node 'node'"
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Warrenctl:
-    """By the control socket that may come to be in this folder."""
+    """Run warrenctl at the unix socket of this folder, which may not exist yet."""
     return commanded(monkeypatch, capsys, "--data", str(tmp_path))
 
 
 @pytest.fixture
-def soon() -> Callable[[Callable[[], object]], None]:
-    """Does something in a while, in another thread."""
+def later() -> Callable[[Callable[[], object]], None]:
+    """Call a function in another thread after SOON_S."""
 
     def start(work: Callable[[], object]) -> None:
-        threading.Timer(SOON_S, work).start()
+        threading.Timer(LATER_S, work).start()
 
     return start
 
 
 def test_a_node_that_starts_later_is_waited_for(
-    tmp_path: Path, here: Warrenctl, soon: Callable[[Callable[[], object]], None]
+    tmp_path: Path, here: Warrenctl, later: Callable[[Callable[[], object]], None]
 ) -> None:
     node = Controlled(tmp_path)
-    soon(node.open)
+    later(node.open)
     assert here("await_startup") == (0, "", "")
     node.close()
 
 
 def test_the_node_of_a_process_is_waited_for(
-    tmp_path: Path, here: Warrenctl, soon: Callable[[Callable[[], object]], None]
+    tmp_path: Path, here: Warrenctl, later: Callable[[Callable[[], object]], None]
 ) -> None:
     node = Controlled(tmp_path)
     file, own = tmp_path / "pid", os.getpid()
@@ -53,7 +53,7 @@ def test_the_node_of_a_process_is_waited_for(
         file.write_text(f"{own}\n")
         node.open()
 
-    soon(begin)
+    later(begin)
     status, out, err = here(f"wait {file} --timeout 20")
     assert (status, err) == (0, "")
     assert out.splitlines() == [
@@ -68,17 +68,17 @@ def test_the_node_of_a_process_is_waited_for(
     node.close()
 
 
-def test_a_process_that_is_gone_is_not_waited_for(here: Warrenctl) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    assert here(f"wait --pid {gone.pid}")[::2] == (69, "Error:\nprocess_not_running\n")
+def test_an_ended_process_is_not_waited_for(here: Warrenctl) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert here(f"wait --pid {process.pid}")[::2] == (69, "Error:\nprocess_not_running\n")
 
 
-def test_what_never_comes_is_waited_for_until_the_time_is_up(tmp_path: Path, here: Warrenctl) -> None:
-    told = "Error: operation {} on node rabbit@localhost timed out. Timeout value used: 100\n"
-    assert here("await_startup -t 0.1") == (75, "", told.format("await_startup"))
-    assert here(f"wait {tmp_path}/none -t 0.1")[::2] == (75, told.format("wait"))
-    assert here(f"wait --pid {os.getpid()} -t 0.1")[::2] == (75, told.format("wait"))
+def test_waiting_ends_at_the_timeout(tmp_path: Path, here: Warrenctl) -> None:
+    output = "Error: operation {} on node rabbit@localhost timed out. Timeout value used: 100\n"
+    assert here("await_startup -t 0.1") == (75, "", output.format("await_startup"))
+    assert here(f"wait {tmp_path}/none -t 0.1")[::2] == (75, output.format("wait"))
+    assert here(f"wait --pid {os.getpid()} -t 0.1")[::2] == (75, output.format("wait"))
 
 
 @pytest.mark.parametrize(
@@ -90,15 +90,15 @@ def test_what_never_comes_is_waited_for_until_the_time_is_up(tmp_path: Path, her
         ("wait --pid 0", "--pid : 0"),
     ],
 )
-def test_what_to_wait_for_has_to_be_said(here: Warrenctl, line: str, says: str) -> None:
+def test_wait_needs_a_pid_or_a_pid_file(here: Warrenctl, line: str, says: str) -> None:
     status, _, err = here(line)
     assert status == 64 and err.startswith("Error (argument validation): ") and says in err
 
 
-def test_a_node_that_does_not_answer_in_time_is_told_with_75(tmp_path: Path, here: Warrenctl) -> None:
+def test_a_node_that_does_not_answer_in_time_is_75(tmp_path: Path, here: Warrenctl) -> None:
     with local_socket.bind(tmp_path):
-        told = "Error: operation list_queues on node rabbit@localhost timed out. Timeout value used: 100\n"
-        assert here("list_queues -t 0.1") == (75, "", told)
+        output = "Error: operation list_queues on node rabbit@localhost timed out. Timeout value used: 100\n"
+        assert here("list_queues -t 0.1") == (75, "", output)
         assert here("list_queues -t soon")[0] == 64
 
 

@@ -1,4 +1,4 @@
-"""The routes that tools rely on, with the tag or right that each requires, as `any` or `vh`."""
+"""The routes that tools use, with the tag or permission that each requires, as `any` or `vh`."""
 
 import re
 
@@ -54,7 +54,7 @@ GET any /health/checks/reached-target-cluster-size
 
 
 def shape(path: str) -> str:
-    """What a segment in braces is called makes no difference."""
+    """Return the path without the names of its variable segments."""
     return re.sub(r"{\w+}", "{}", path)
 
 

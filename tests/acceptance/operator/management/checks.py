@@ -1,4 +1,4 @@
-"""The list of acceptance checks of the HTTP API: which test covers which check."""
+"""The list of acceptance checks of the HTTP API, with the tests that cover each."""
 
 MANAGEMENT = "tests/acceptance/operator/management/test_"
 PROMETHEUS = "tests/acceptance/operator/prometheus/test_"
@@ -6,18 +6,17 @@ CTL = "tests/acceptance/operator/ctl/test_"
 CLIENTS = "tests/clients/test_"
 LINKS = f"{CLIENTS}federation_links.py::"
 
-# Number of the check -> tests, by file and name; the file in short for those beside this one, and alone for those of
-# other parts of the broker.
+# Number of the check -> tests, as file::name; a file of this folder by its short name, others by their stem.
 CHECKS: dict[int, tuple[str, ...]] = {
     # HTTP core
     1: ("queues::test_a_queue_is_declared_once_and_found_the_same",),
     2: ("web::test_a_slash_at_the_end_counts_for_nothing", "users::test_a_user_is_made_shown_changed_and_deleted"),
     3: ("queues::test_names_are_decoded_once_and_a_plus_is_a_plus", "routes::test_a_path_is_cut_before_it_is_decoded"),
-    4: ("access::test_who_gives_no_name_is_asked_for_one",),
+    4: ("access::test_a_request_without_credentials_gets_a_challenge",),
     5: ("access::test_a_wrong_password_is_not_authorized",),
     6: ("access::test_a_user_without_a_tag_is_no_management_user",),
-    7: ("bad_input::test_who_lacks_the_tag_is_told_which",),
-    8: ("queues::test_lists_are_by_virtual_host_and_name_and_only_of_what_the_user_sees",),  # 401, as section 10 says
+    7: ("bad_input::test_a_user_without_the_tag_gets_its_name",),
+    8: ("queues::test_lists_are_by_virtual_host_and_name_and_only_of_what_the_user_sees",),  # 401
     9: (
         "access::test_guest_is_let_in_from_this_machine_alone",
         "access::test_guest_is_let_in_from_everywhere_where_that_is_configured",
@@ -28,24 +27,24 @@ CHECKS: dict[int, tuple[str, ...]] = {
     ),
     11: (
         "web::test_an_unknown_route_is_an_object_that_is_not_there",
-        "web::test_a_method_that_a_route_has_not_is_told_those_it_has",
+        "web::test_a_wrong_method_gets_the_allowed_ones",
     ),
     12: ("vhosts::test_a_virtual_host_is_made_shown_changed_and_deleted",),
     13: (
-        "bodies::test_what_is_no_object_is_refused",
+        "bodies::test_a_body_that_is_not_an_object_is_refused",
         "bad_input::test_it_is_refused_soon_with_a_reason_and_nothing_is_changed",
     ),
     14: ("bodies::test_words_are_taken_for_booleans_and_numbers_and_more_keys_are_ignored",),
-    15: ("queues::test_a_declaration_that_differs_is_told_what_differs",),
+    15: ("queues::test_a_different_declaration_gets_the_difference",),
     16: ("lists::test_columns_choose_what_is_listed_of_each",),
-    17: ("lists::test_lists_are_sorted_by_any_field_and_what_is_missing_comes_first",),
+    17: ("lists::test_lists_are_sorted_by_any_field_with_missing_values_first",),
     18: ("lists::test_a_page_comes_in_an_envelope",),
     19: ("lists::test_pages_that_cannot_be_are_refused",),
     20: (
         "lists::test_pages_are_filtered_by_a_part_of_the_name_in_any_case",
         "lists::test_without_a_page_all_is_listed_in_its_order_and_filters_do_not_count",
     ),
-    21: ("queues::test_samples_are_as_far_apart_as_was_asked_and_the_newest_comes_first",),
+    21: ("queues::test_samples_have_the_requested_interval_newest_first",),
     22: ("overview::test_a_range_of_too_many_samples_is_refused",),
     23: ("samples::test_rates_are_zero_two_ticks_after_the_traffic",),
     24: ("queues::test_a_counter_stays_when_the_channel_that_moved_it_is_closed",),
@@ -60,17 +59,20 @@ CHECKS: dict[int, tuple[str, ...]] = {
     30: ("bindings::test_a_binding_has_a_key_that_finds_it_quoted_once_or_twice",),
     31: ("bindings::test_arguments_make_another_key", "bindings::test_a_location_is_quoted_once_more"),
     32: ("bindings::test_exchanges_are_bound_to_each_other",),
-    33: ("bindings::test_every_queue_is_bound_to_the_default_exchange",),  # 401, as section 10 says
-    34: ("messages::test_octets_go_both_ways_as_base64", "messages::test_a_message_for_no_queue_is_not_routed"),
-    35: ("messages::test_what_cannot_be_published_is_told_why", "messages::test_what_is_not_there_is_named"),
+    33: ("bindings::test_every_queue_is_bound_to_the_default_exchange",),  # 401
+    34: (
+        "messages::test_binary_payloads_are_base64_in_both_directions",
+        "messages::test_a_message_for_no_queue_is_not_routed",
+    ),
+    35: ("messages::test_a_refused_publish_gets_the_reason", "messages::test_a_missing_object_is_named"),
     36: ("messages::test_a_count_may_be_a_word_and_each_message_is_had_once",),
-    37: ("messages::test_octets_go_both_ways_as_base64",),
+    37: ("messages::test_binary_payloads_are_base64_in_both_directions",),
     38: ("queues::test_a_queue_is_deleted_unless_it_is_needed",),
     39: ("queues::test_a_queue_is_deleted_unless_it_is_needed",),
-    40: ("connections::test_a_connection_that_an_operator_closes_is_told_why",),
+    40: ("connections::test_a_connection_closed_by_an_operator_gets_the_reason",),
     41: ("connections::test_a_user_sees_and_closes_own_connections_only_as_its_tags_allow",),
     42: ("connections::test_connections_are_found_and_closed_by_their_user",),
-    43: ("users::test_a_body_that_says_no_user_makes_none",),
+    43: ("users::test_an_invalid_body_creates_no_user",),
     44: ("users::test_a_hash_is_taken_as_it_is",),
     45: ("users::test_without_password_and_hash_nobody_gets_in_any_more",),
     46: ("users::test_a_user_is_made_shown_changed_and_deleted",),
@@ -81,22 +83,22 @@ CHECKS: dict[int, tuple[str, ...]] = {
         "vhosts::test_a_virtual_host_is_made_shown_changed_and_deleted",
     ),
     50: ("vhosts::test_a_protected_virtual_host_is_not_deleted",),
-    51: ("vhosts::test_limits_hold_for_what_comes_and_are_gone_once_cleared",),
+    51: ("vhosts::test_limits_apply_to_new_objects_until_they_are_cleared",),
     52: (
-        "vhosts::test_limits_hold_for_what_comes_and_are_gone_once_cleared",
+        "vhosts::test_limits_apply_to_new_objects_until_they_are_cleared",
         "vhosts::test_limits_of_a_user_are_set_shown_to_that_user_and_cleared",
     ),
     53: ("cluster::test_the_cluster_can_be_called_otherwise",),
-    54: ("health::test_a_virtual_host_is_alive_if_a_message_comes_back",),
+    54: ("health::test_a_virtual_host_is_alive_if_its_test_message_is_got",),
     55: ("health::test_ports_and_protocols_are_those_that_are_bound",),
     56: ("health::test_ports_and_protocols_are_those_that_are_bound",),
-    57: ("health::test_alarms_fail_with_the_node_and_what_it_is_low_on", "overview::test_alarms_are_told_of_the_node"),
+    57: ("health::test_alarms_fail_with_the_node_and_what_it_is_low_on", "overview::test_a_node_shows_its_alarms"),
     58: ("health::test_load_balancers_ask_without_a_password",),
-    59: ("cluster::test_a_hash_that_is_asked_for_lets_its_password_in",),
+    59: ("cluster::test_a_requested_hash_accepts_its_password",),
     60: (
-        "web::test_a_head_is_what_get_answers_without_the_body",
-        "web::test_long_answers_are_compressed_for_who_takes_that",
-        "web::test_answers_are_not_to_be_kept_and_come_with_the_headers_of_security",
+        "web::test_head_answers_as_get_without_the_body",
+        "web::test_long_responses_are_compressed_if_the_client_accepts_it",
+        "web::test_responses_must_not_be_cached_and_have_security_headers",
     ),
     # Definitions, parameters, federation
     61: ("definitions::test_what_is_exported_can_be_imported_elsewhere",),
@@ -119,7 +121,7 @@ CHECKS: dict[int, tuple[str, ...]] = {
     72: (LINKS + "test_a_link_fails_with_a_reason_and_runs_when_its_upstream_is_there",),
     73: (
         LINKS + "test_a_restarted_link_runs_again_and_an_unknown_one_is_not_found",
-        "federation_links::test_who_monitors_sees_links_and_who_makes_policies_restarts_them",
+        "federation_links::test_monitoring_sees_links_and_policymakers_restart_them",
     ),
     74: (LINKS + "test_without_the_policy_there_are_no_links",),
     75: (LINKS + "test_a_link_fails_with_a_reason_and_runs_when_its_upstream_is_there",),
@@ -174,7 +176,7 @@ CHECKS: dict[int, tuple[str, ...]] = {
     122: (f"{CLIENTS}flower.py::test_the_broker_tab_lists_queues_with_counts",),
 }
 
-# What has no test yet. It may only shrink.
+# Checks without a test. This must only get shorter.
 LATER: dict[int, str] = {
     **dict.fromkeys(range(111, 118), "the user interface"),
     119: "the suite of RabbitMQ's Java client is not run",
@@ -184,6 +186,6 @@ LAST_CHECK = 123
 
 
 def located(test: str) -> tuple[str, str]:
-    """File and function, which may be empty."""
+    """Return file and function, which may be empty."""
     file, _, name = test.partition("::")
     return (file if "/" in file else f"{MANAGEMENT}{file}.py"), name

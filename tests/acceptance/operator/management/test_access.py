@@ -1,4 +1,4 @@
-"""Who is let in, and what others are told."""
+"""Login and authorization, and the responses to refused requests."""
 
 import base64
 from typing import Any
@@ -13,7 +13,7 @@ from warren.broker.amqp.properties import Properties
 REFUSED = (401, "not_authorized", "Not_Authorized")
 
 
-def test_who_gives_no_name_is_asked_for_one(api: Api) -> None:
+def test_a_request_without_credentials_gets_a_challenge(api: Api) -> None:
     answer = api.get("/vhosts", user=None)
     assert answer.status == 401
     assert answer.headers["www-authenticate"] == 'Basic realm="RabbitMQ Management"'
@@ -28,7 +28,7 @@ def test_a_wrong_password_is_not_authorized(api: Api) -> None:
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !", "Digest x", "Basic " + base64.b64encode(b"guest").decode()])
-def test_what_is_no_basic_authentication_is_a_bad_request(api: Api, header: str) -> None:
+def test_malformed_basic_authentication_is_a_bad_request(api: Api, header: str) -> None:
     assert api.get("/vhosts", headers={"Authorization": header}).error[:2] == (400, "bad_request")
 
 
@@ -37,7 +37,7 @@ def test_a_token_is_not_authorized(api: Api) -> None:
     assert answer.error == REFUSED and "www-authenticate" not in answer.headers
 
 
-def test_who_may_not_is_told_so_in_the_words_of_the_route(api: Api) -> None:
+def test_a_request_without_the_right_gets_the_reason_of_the_route(api: Api) -> None:
     api.peer.add_user("plain")
     api.peer.add_user("manager", ("management",))
     said = {
@@ -55,7 +55,7 @@ def test_who_may_not_is_told_so_in_the_words_of_the_route(api: Api) -> None:
 def test_monitoring_sees_figures_of_all_virtual_hosts_and_objects_of_its_own(api: Api) -> None:
     api.put("/vhosts/v")
     api.put("/queues/v/q")
-    api.peer.add_user("watch", ("monitoring",))  # who may enter `/` alone
+    api.peer.add_user("watch", ("monitoring",))  # with permissions in `/` only
     refused = (401, "not_authorised", "User not authorised to access virtual host")
     for path in ("/queues/v", "/queues/v/q", "/exchanges/v", "/bindings/v", "/vhosts/v/connections"):
         assert api.get(path, user="watch").error == refused
@@ -120,24 +120,24 @@ def test_a_management_user_sees_the_virtual_hosts_it_has_permissions_in(api: Api
     assert [one["name"] for one in api.get("/vhosts", user="watch").json] == ["/", "hidden"]
 
 
-def test_logins_are_told_to_who_listens_for_events(api: Api) -> None:
+def test_logins_are_events(api: Api) -> None:
     channel = api.peer.connect().channel()
     channel.declare("events")
     channel.bind("events", "amq.rabbitmq.event", "user.authentication.*")
     api.get("/vhosts", address="::1")
     api.get("/vhosts", password="wrong")
-    told = []
+    received = []
     while (event := channel.get("events")) is not None:
         headers = Properties.decode(event.property_bytes).headers
         assert headers is not None
-        told.append((event.method.routing_key, {name: value for name, (_, value) in headers.items()}))
-    (success, by), (failure, why) = told
+        received.append((event.method.routing_key, {name: value for name, (_, value) in headers.items()}))
+    (success, by), (failure, why) = received
     assert (success, failure) == ("user.authentication.success", "user.authentication.failure")
     assert (by["name"], by["connection_type"], by["peer_host"]) == (b"guest", b"http", b"{0,0,0,0,0,0,0,1}")
     assert (why["name"], why["error"]) == (b"guest", b"user 'guest' - invalid credentials") and "error" not in by
 
 
-def test_where_too_many_logins_wait_the_answer_is_503_and_says_nothing_of_the_password() -> None:
+def test_too_many_waiting_logins_are_503_without_a_hint_about_the_password() -> None:
     api = Api()
     try:
         hashing = FakeHashing()

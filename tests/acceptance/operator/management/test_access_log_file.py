@@ -1,4 +1,4 @@
-"""The log of requests where it cannot be written."""
+"""The access log if its file cannot be written."""
 
 import asyncio
 import dataclasses
@@ -23,9 +23,9 @@ def test_a_folder_that_cannot_be_written_fails_the_start_with_one_line(tmp_path:
         api.close()
 
 
-def test_requests_are_answered_while_it_cannot_be_written_and_the_log_tells_once(tmp_path: Path) -> None:
+def test_requests_are_answered_while_it_cannot_be_written_and_one_error_is_logged(tmp_path: Path) -> None:
     lines: list[tuple[str, str, dict[str, object]]] = []
-    log = AccessLog(str(tmp_path / "gone" / "http"), lambda *line: lines.append(line))
+    log = AccessLog(str(tmp_path / "missing" / "http"), lambda *line: lines.append(line))
     for _ in range(3):
         log.write("127.0.0.1", "guest", "GET / HTTP/1.1", 200, 2, {}, 0)
     assert [(event, fields["reason"]) for event, _, fields in lines] == [
@@ -33,4 +33,4 @@ def test_requests_are_answered_while_it_cannot_be_written_and_the_log_tells_once
     ]
     log.prepare()
     log.write("127.0.0.1", "guest", "GET / HTTP/1.1", 200, 2, {}, 0)
-    assert (tmp_path / "gone" / "http" / "access.log").read_text().startswith("127.0.0.1 - guest ")
+    assert (tmp_path / "missing" / "http" / "access.log").read_text().startswith("127.0.0.1 - guest ")

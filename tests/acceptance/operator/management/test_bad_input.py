@@ -1,4 +1,4 @@
-"""Bad input: refused with RabbitMQ's status and words, soon, and with nothing changed."""
+"""Bad input is refused quickly, with RabbitMQ's status and text, and changes nothing."""
 
 import json
 import time
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.http import Api
 
-WITHIN_S = 0.05  # of processor time, as others use the machine too
+WITHIN_S = 0.05  # of processor time, as the machine is shared
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 UPSTREAM = "/parameters/federation-upstream/%2F/up"
 NO_PATTERNS = "[{key_missing,write},{key_missing,read}]"
@@ -22,7 +22,7 @@ BAD_PAGE = "Pagination parameters are invalid"
 NESTED = json.dumps({"arguments": {"x": 1}}).replace("1", "[" * 200 + "]" * 200).encode()
 
 Row = tuple[str, str, Any, int, str, str | list[str]]
-ROWS: list[Row] = [  # method, path, body, status, error, beginning of the reason, or all of it
+ROWS: list[Row] = [  # method, path, body, status, error, the reason or its beginning
     ("PUT", "/queues/%2F/q", b"{", 400, "bad_request", "not_json"),
     ("PUT", "/queues/%2F/q", b"[1]", 400, "bad_request", "not_json"),
     ("PUT", "/queues/%2F/q", b'"{}"', 400, "bad_request", "invalid payload: the request body JSON-decoded to a string"),
@@ -81,7 +81,7 @@ ROWS: list[Row] = [  # method, path, body, status, error, beginning of the reaso
 
 @pytest.fixture
 def filled(api: Api) -> Api:
-    """With a queue that has a message and a name on which a pattern can take its time."""
+    """An API with a message in a queue, and a queue name that slow patterns match."""
     channel = api.peer.connect().channel()
     for name in ("there", "there" * 12):
         channel.declare(name, durable=True)
@@ -90,7 +90,7 @@ def filled(api: Api) -> Api:
 
 
 def state(api: Api) -> Any:
-    """All that a request could change."""
+    """Everything that a request could change."""
     document = api.get("/definitions").json
     lengths = {queue["name"]: queue["messages"] for queue in api.get("/queues").json}
     return document, lengths, len(api.get("/connections").json)
@@ -124,7 +124,7 @@ def test_it_is_refused_soon_with_a_reason_and_nothing_is_changed(filled: Api, ro
         ("DELETE", "/exchanges/%2F/amq.topic", None),
     ],
 )
-def test_who_lacks_the_permission_is_refused_soon_and_changes_nothing(
+def test_a_user_without_permission_is_refused_soon_and_changes_nothing(
     filled: Api, method: str, path: str, body: object
 ) -> None:
     filled.peer.add_user("m", ("management",), ("", "", ""))
@@ -136,7 +136,7 @@ def test_who_lacks_the_permission_is_refused_soon_and_changes_nothing(
 
 
 @pytest.mark.parametrize("path", ["/users", "/nodes", "/definitions", "/permissions", "/config/effective"])
-def test_who_lacks_the_tag_is_told_which(filled: Api, path: str) -> None:
+def test_a_user_without_the_tag_gets_its_name(filled: Api, path: str) -> None:
     filled.peer.add_user("m", ("management",))
     wanted = "Not monitor user" if path == "/nodes" else "Not administrator user"
     assert filled.get(path, user="m").error == (401, "not_authorised", wanted)

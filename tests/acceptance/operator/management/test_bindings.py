@@ -6,12 +6,12 @@ import pytest
 
 from tests.support.http import Api
 
-GONE = (404, "Object Not Found", "Not Found")
+NOT_FOUND = (404, "Object Not Found", "Not Found")
 PATH = "/bindings/%2F/e/amq.topic/q/tq"
 
 
 def bound(api: Api, key: str = "", arguments: object = None, path: str = PATH) -> str:
-    """The key under which it is listed, as the header Location tells it."""
+    """Create a binding and return its properties key from the header Location."""
     api.put("/queues/%2F/tq")
     answer = api.post(path, {"routing_key": key, "arguments": arguments or {}})
     assert answer.status == 201, answer.body
@@ -28,7 +28,7 @@ def test_a_binding_has_a_key_that_finds_it_quoted_once_or_twice(api: Api, key: s
         binding = api.get(f"{PATH}/{segment}").json
         assert (binding["routing_key"], binding["properties_key"]) == (key, listed)
     assert api.delete(f"{PATH}/{quote(listed, safe='')}").status == 204
-    assert api.delete(f"{PATH}/{listed}").error == GONE
+    assert api.delete(f"{PATH}/{listed}").error == NOT_FOUND
     assert api.get(PATH).json == []
 
 
@@ -72,7 +72,7 @@ def test_exchanges_are_bound_to_each_other(api: Api) -> None:
     assert api.delete(f"{path}/{quote(props, safe='')}").status == 204
 
 
-def test_what_is_not_there_cannot_be_bound(api: Api) -> None:
+def test_missing_objects_cannot_be_bound(api: Api) -> None:
     api.put("/queues/%2F/tq")
     for path, what in (
         ("amq.topic/q/nope", "queue 'nope'"),
@@ -81,16 +81,16 @@ def test_what_is_not_there_cannot_be_bound(api: Api) -> None:
     ):
         assert api.post(f"/bindings/%2F/e/{path}").error == (404, "not_found", f"no {what} in vhost '/'")
         assert api.get(f"/bindings/%2F/e/{path}").json == []
-    assert api.get(f"{PATH}/nope").error == GONE
+    assert api.get(f"{PATH}/nope").error == NOT_FOUND
 
 
-def test_who_may_not_write_to_a_queue_may_not_bind_it(api: Api) -> None:
+def test_binding_a_queue_needs_write_permission(api: Api) -> None:
     api.put("/queues/%2F/tq")
     api.peer.add_user("m", ("management",), ("", "", ""))
     assert api.post(PATH, {}, user="m").error == (401, "not_authorised", "Access refused.")
 
 
-def test_what_is_not_there_has_no_bindings(api: Api) -> None:
+def test_missing_objects_have_no_bindings(api: Api) -> None:
     for path in (
         "/queues/%2F/nope/bindings",
         "/queues/nowhere/nope/bindings",
@@ -99,10 +99,10 @@ def test_what_is_not_there_has_no_bindings(api: Api) -> None:
         "/bindings/nowhere/e/x/q/y",
     ):
         assert (api.get(path).status, api.get(path).json) == (200, [])
-    assert api.get("/bindings/nowhere").error == GONE
+    assert api.get("/bindings/nowhere").error == NOT_FOUND
 
 
-def test_a_location_says_the_digest_of_arguments_plainly(api: Api) -> None:
+def test_a_location_has_the_hash_of_arguments_unquoted(api: Api) -> None:
     api.put("/queues/%2F/tq")
     location = api.post(PATH, {"routing_key": "k", "arguments": {"x": 1}}).headers["location"]
     assert location.startswith("tq/k~")

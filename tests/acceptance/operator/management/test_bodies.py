@@ -1,4 +1,4 @@
-"""Bodies of requests: limits, JSON, what is missing, and loose types."""
+"""Request bodies: limits, JSON, missing keys, and loose types."""
 
 import dataclasses
 
@@ -18,22 +18,22 @@ class Body(msgspec.Struct, rename={"apply_to": "apply-to"}):
     arguments: dict[str, object] = {}
 
 
-@pytest.mark.parametrize("octets", [b"", b" ", b"null", b"undefined\n", b"{}"])
-def test_nothing_is_an_empty_object(octets: bytes) -> None:
-    assert decode(octets) == {}
+@pytest.mark.parametrize("body", [b"", b" ", b"null", b"undefined\n", b"{}"])
+def test_an_empty_body_is_an_empty_object(body: bytes) -> None:
+    assert decode(body) == {}
 
 
 @pytest.mark.parametrize(
-    ("octets", "reason"),
+    ("body", "reason"),
     [
         (b'"{}"', "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"),
-        *((octets, "not_json") for octets in (b"abc", b"[]", b"1", b"{", b"\xff", b"[" * 100_000, b'{"a":1}x')),
+        *((body, "not_json") for body in (b"abc", b"[]", b"1", b"{", b"\xff", b"[" * 100_000, b'{"a":1}x')),
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_what_is_no_object_is_refused(octets: bytes, reason: str) -> None:
+def test_a_body_that_is_not_an_object_is_refused(body: bytes, reason: str) -> None:
     with pytest.raises(HTTPError) as caught:
-        decode(octets)
+        decode(body)
     assert caught.value.answer.body == {"error": "bad_request", "reason": reason}
 
 
@@ -43,7 +43,7 @@ def test_words_are_taken_for_booleans_and_numbers_and_more_keys_are_ignored() ->
     assert (body.apply_to, body.durable, body.count, body.arguments) == ("all", True, 5, {"a": None})
 
 
-def test_what_is_missing_or_is_something_else_is_named() -> None:
+def test_missing_and_mistyped_keys_are_named() -> None:
     for value, reason in (
         ({}, "[{key_missing,apply-to}]"),
         ({"apply-to": 5}, "Expected `str`, got `int` - at `$.apply-to`"),

@@ -1,4 +1,4 @@
-"""What passed between channels, exchanges and queues, where rates are detailed."""
+"""Detailed rates: counters between channels, exchanges and queues."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -30,8 +30,9 @@ def api() -> Iterator[Api]:
 
 @pytest.fixture
 def channel(api: Api) -> Channel:
-    """One that published 4 messages to amq.fanout for two queues and one to amq.direct for none, and got and
-    acknowledged some."""
+    """A channel that published four messages to amq.fanout with two queues, and an unroutable one to amq.direct, and
+    got and acknowledged some.
+    """
     channel = api.peer.connect().channel()
     for queue in ("a", "b"):
         channel.declare(queue)
@@ -46,35 +47,35 @@ def channel(api: Api) -> Channel:
     return channel
 
 
-def told(rows: Any, whose: str) -> dict[str, Any]:
-    """What was counted, without rates, by the name of the other one."""
+def counters_by_name(rows: Any, whose: str) -> dict[str, Any]:
+    """Return the counters without rates, by the name of the other object."""
     return {
         row[whose]["name"]: {name: value for name, value in row["stats"].items() if not name.endswith("_details")}
         for row in rows
     }
 
 
-def test_a_channel_tells_where_it_publishes_and_what_it_gets(api: Api, channel: Channel) -> None:
+def test_a_channel_shows_its_publishes_and_deliveries(api: Api, channel: Channel) -> None:
     one = api.get(CHANNEL).json
-    assert told(one["publishes"], "exchange") == {
+    assert counters_by_name(one["publishes"], "exchange") == {
         "amq.fanout": {"publish": 4, "return_unroutable": 0, "drop_unroutable": 0},
         "amq.direct": {"publish": 1, "return_unroutable": 0, "drop_unroutable": 1},
     }
-    got = told(one["deliveries"], "queue")
+    got = counters_by_name(one["deliveries"], "queue")
     assert (got["a"]["get_no_ack"], got["b"]["deliver"], got["b"]["ack"]) == (1, 4, 1)
     assert got["b"]["deliver_get"] == 4 and one["deliveries"][0]["queue"] == {"name": "a", "vhost": "/"}
 
 
-def test_an_exchange_tells_who_publishes_and_where_it_goes(api: Api, channel: Channel) -> None:
+def test_an_exchange_shows_its_publishers_and_destinations(api: Api, channel: Channel) -> None:
     one = api.get("/exchanges/%2F/amq.fanout").json
-    assert told(one["incoming"], "channel_details")[NAME]["publish"] == 4
-    assert told(one["outgoing"], "queue") == {"a": {"publish": 4}, "b": {"publish": 4}}
+    assert counters_by_name(one["incoming"], "channel_details")[NAME]["publish"] == 4
+    assert counters_by_name(one["outgoing"], "queue") == {"a": {"publish": 4}, "b": {"publish": 4}}
     assert api.get("/exchanges/%2F/amq.direct").json["outgoing"] == []
 
 
-def test_a_queue_tells_what_it_comes_from_and_who_gets_it(api: Api, channel: Channel) -> None:
+def test_a_queue_shows_its_sources_and_consumers(api: Api, channel: Channel) -> None:
     one = api.get("/queues/%2F/b").json
-    assert told(one["incoming"], "exchange") == {"amq.fanout": {"publish": 4}}
+    assert counters_by_name(one["incoming"], "exchange") == {"amq.fanout": {"publish": 4}}
     ((details, stats),) = [(row["channel_details"], row["stats"]) for row in one["deliveries"]]
     assert (details["name"], details["user"], stats["deliver"], stats["ack"]) == (NAME, "guest", 4, 1)
 
@@ -89,11 +90,11 @@ def test_they_have_rates(api: Api, channel: Channel) -> None:
     list(sampler.look(api.peer.clock.now_ms()))
     (incoming,) = api.get("/queues/%2F/a").json["incoming"]
     assert incoming["stats"]["publish_details"]["rate"] == 10.0
-    published = told(api.get(CHANNEL).json["publishes"], "exchange")
+    published = counters_by_name(api.get(CHANNEL).json["publishes"], "exchange")
     assert published["amq.fanout"]["publish"] == 104
 
 
-def test_what_is_deleted_or_closed_is_forgotten(api: Api, channel: Channel) -> None:
+def test_counters_of_deleted_and_closed_objects_are_dropped(api: Api, channel: Channel) -> None:
     breakdown = api.host.node.breakdown
     assert isinstance(breakdown, DetailedRates)
     channel.declare("c")
@@ -101,11 +102,11 @@ def test_what_is_deleted_or_closed_is_forgotten(api: Api, channel: Channel) -> N
     channel.bind("c", "x")
     channel.publish("x", "", b"x")
     channel.sync()
-    assert told(api.get("/exchanges/%2F/x").json["outgoing"], "queue") == {"c": {"publish": 1}}
+    assert counters_by_name(api.get("/exchanges/%2F/x").json["outgoing"], "queue") == {"c": {"publish": 1}}
     channel.call(Queue.Delete, queue="c")
     assert api.get("/exchanges/%2F/x").json["outgoing"] == []
     channel.call(Exchange.Delete, exchange="x")
-    assert "x" not in told(api.get(CHANNEL).json["publishes"], "exchange")
+    assert "x" not in counters_by_name(api.get(CHANNEL).json["publishes"], "exchange")
     assert "x" not in [exchange.name for exchange in breakdown.routed]
     channel.close()
     assert api.get("/queues/%2F/b").json["deliveries"] == api.get("/exchanges/%2F/amq.fanout").json["incoming"] == []

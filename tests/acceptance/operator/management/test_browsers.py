@@ -1,4 +1,4 @@
-"""Requests of a browser: a page of another site gets nothing done with the credentials that the browser knows."""
+"""Requests of browsers: a page of another site cannot use the credentials that the browser has stored."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ ELSEWHERE = (
     {"Origin": "http://other.mq.example:15672", "Sec-Fetch-Site": "same-site"},
     {"Sec-Fetch-Site": "cross-site"},
     {"Origin": "http://evil.example"},
-    {"Origin": "http://mq.example"},  # another port
+    {"Origin": "http://mq.example"},  # a different port
     {"Origin": "null"},
     {"Origin": "http://[mq.example:15672"},
     {"Referer": "http://evil.example/page"},
@@ -35,7 +35,7 @@ OWN = (
     {"Origin": f"http://{HOST.upper()}"},
     {"Referer": f"http://{HOST}/page"},
     {"Sec-Fetch-Site": "none"},
-    {"Origin": "https://mq.example", "Sec-Fetch-Site": "same-origin"},  # a proxy asked by another name
+    {"Origin": "https://mq.example", "Sec-Fetch-Site": "same-origin"},  # a proxy with a different name
 )
 
 
@@ -46,9 +46,9 @@ def configured(**management: Any) -> Api:
 
 
 def sent(api: Api, path: str, body: object, kind: str, headers: dict[str, str]) -> int:
-    """A POST by that name of the node from another machine; the status."""
+    """POST with this Host from another machine; return the status."""
     typed = {"Content-Type": kind} if kind else {}
-    # guest is of this machine only, and names of the node are looked at where a request comes to loopback
+    # guest may log in from this machine only, and Host is checked for requests to loopback
     return api.post(path, body, headers={"Host": HOST, **typed, **headers}, address="127.0.0.1").status
 
 
@@ -89,7 +89,7 @@ def test_what_a_browser_sends_is_json_by_name(api: Api, headers: dict[str, str])
 def test_a_script_sends_json_by_any_name(api: Api, kind: str) -> None:
     body = FORM if kind == FORM_TYPE else NEW_ADMINISTRATOR
     assert sent(api, "/definitions", body, kind, {}) == 204
-    assert sent(api, "/queues/%2F/none/get", {}, kind, {}) == 400  # no count
+    assert sent(api, "/queues/%2F/none/get", {}, kind, {}) == 400  # count is missing
 
 
 def test_pages_read_as_before(api: Api) -> None:
@@ -119,14 +119,14 @@ def test_any_origin_may_ask_but_not_with_what_the_browser_knows() -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example:15672", "localhost.evil.example", "127.0.0.1.evil.example", "0x7f.1"])
-def test_a_loopback_address_is_not_asked_by_the_name_of_another_site(api: Api, host: str) -> None:
+def test_a_loopback_address_refuses_the_name_of_another_site(api: Api, host: str) -> None:
     for method in ("GET", "PUT"):
         answer = api.request(method, "/vhosts/v", headers={"Host": host})
         assert answer.status == 403 and "management.allowed_hosts" in answer.json["reason"]
 
 
 @pytest.mark.parametrize("host", ["localhost:15672", "a.localhost", "127.0.0.1", "[::1]:15672", "192.0.2.1", HOST])
-def test_a_loopback_address_is_asked_by_names_of_this_machine_and_those_allowed(api: Api, host: str) -> None:
+def test_a_loopback_address_accepts_names_of_this_machine_and_allowed_ones(api: Api, host: str) -> None:
     assert api.get("/vhosts", headers={"Host": host}).status == 200
 
 

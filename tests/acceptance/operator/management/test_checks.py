@@ -1,4 +1,4 @@
-"""The table of acceptance checks names tests that there are, and leaves none out."""
+"""The table of acceptance checks is complete and names existing tests."""
 
 import ast
 from functools import cache

@@ -1,4 +1,4 @@
-"""The cluster, logins, and what is done to all of it (acceptance 53, 59)."""
+"""The cluster's name and features, logins, and other routes of the whole node."""
 
 import base64
 
@@ -13,18 +13,18 @@ def test_the_cluster_can_be_called_otherwise(api: Api) -> None:
     assert api.put("/cluster-name", {}).error == (400, "bad_request", "[{key_missing,name}]")
 
 
-def test_whoever_asks_is_told_who_that_is(api: Api) -> None:
+def test_whoami_returns_name_and_tags(api: Api) -> None:
     assert api.get("/whoami").json == {"name": "guest", "tags": ["administrator"], "is_internal_user": True}
     api.peer.add_user("m", ("management", "own"))
     assert api.get("/whoami", user="m").json["tags"] == ["management", "own"]
 
 
-def test_a_hash_that_is_asked_for_lets_its_password_in(api: Api) -> None:
-    octets = api.get("/auth/hash_password/pass%2Fword").json["ok"]
-    assert len(base64.b64decode(octets)) == 36
-    assert verify_password(octets.encode(), b"pass/word")
-    assert api.put("/users/u", {"tags": "", "password_hash": octets}).status == 201
-    assert api.get("/users/u").json["password_hash"] == octets
+def test_a_requested_hash_accepts_its_password(api: Api) -> None:
+    password_hash = api.get("/auth/hash_password/pass%2Fword").json["ok"]
+    assert len(base64.b64decode(password_hash)) == 36
+    assert verify_password(password_hash.encode(), b"pass/word")
+    assert api.put("/users/u", {"tags": "", "password_hash": password_hash}).status == 201
+    assert api.get("/users/u").json["password_hash"] == password_hash
 
 
 def test_attempts_to_log_in_are_counted_by_protocol(api: Api) -> None:
@@ -33,8 +33,8 @@ def test_attempts_to_log_in_are_counted_by_protocol(api: Api) -> None:
     api.get("/whoami", password="wrong")
     by_protocol = {one["protocol"]: one for one in api.get(f"/auth/attempts/{node}").json}
     assert by_protocol["amqp091"]["auth_attempts_succeeded"] == 1
-    told = by_protocol["http"]
-    assert (told["auth_attempts"], told["auth_attempts_succeeded"], told["auth_attempts_failed"]) == (2, 1, 1)
+    http = by_protocol["http"]
+    assert (http["auth_attempts"], http["auth_attempts_succeeded"], http["auth_attempts_failed"]) == (2, 1, 1)
     assert api.get(f"/auth/attempts/{node}/source").json == []
     assert api.delete(f"/auth/attempts/{node}").status == 204
     assert api.get("/auth/attempts/other@host").status == 404
@@ -58,7 +58,7 @@ def test_small_things_that_tools_ask_for(api: Api) -> None:
     assert api.delete("/reset").status == api.delete(f"/reset/{api.host.node.name}").status == 204
 
 
-def test_the_configuration_is_told_without_secrets(api: Api) -> None:
+def test_the_configuration_is_shown_without_secrets(api: Api) -> None:
     answer = api.get("/config/effective")
     assert answer.headers["content-type"].startswith("text/plain")
     lines = answer.body.splitlines()

@@ -6,13 +6,13 @@ import pytest
 
 from tests.support.http import Api
 
-GONE = (404, "Object Not Found", "Not Found")
+NOT_FOUND = (404, "Object Not Found", "Not Found")
 FOREIGN = (401, "not_authorised", "User not authorised to access object")
 NAME = "127.0.0.1:50000 -> 127.0.0.1:5672"
 PATH = f"/connections/{quote(NAME, safe='')}"
 
 
-def test_a_connection_tells_who_it_is(api: Api) -> None:
+def test_a_connection_has_its_identity_and_counters(api: Api) -> None:
     client = api.peer.connect(heartbeat=30)
     client.channel()
     connection = api.get(PATH).json
@@ -28,12 +28,12 @@ def test_a_connection_tells_who_it_is(api: Api) -> None:
 
 
 @pytest.mark.parametrize(("headers", "reason"), [({}, "Closed via management plugin"), ({"X-Reason": "go"}, "go")])
-def test_a_connection_that_an_operator_closes_is_told_why(api: Api, headers: dict[str, str], reason: str) -> None:
+def test_a_connection_closed_by_an_operator_gets_the_reason(api: Api, headers: dict[str, str], reason: str) -> None:
     client = api.peer.connect()
     assert api.delete(PATH, headers=headers).status == 204
     assert client.expect_close(320).reply_text == f"CONNECTION_FORCED - {reason}"
     client.close()
-    assert api.delete(PATH).error == api.get(PATH).error == GONE
+    assert api.delete(PATH).error == api.get(PATH).error == NOT_FOUND
 
 
 def test_a_user_sees_and_closes_own_connections_only_as_its_tags_allow(api: Api) -> None:
@@ -59,7 +59,7 @@ def test_connections_are_found_and_closed_by_their_user(api: Api) -> None:
     assert api.get("/connections/username/nobody").json == []
 
 
-def test_a_channel_tells_what_it_does(api: Api) -> None:
+def test_a_channel_has_its_mode_and_counters(api: Api) -> None:
     channel = api.peer.connect().channel()
     channel.confirm()
     channel.qos(5)
@@ -76,4 +76,4 @@ def test_a_channel_tells_what_it_does(api: Api) -> None:
     del answer["publishes"], answer["deliveries"]
     for path in ("/channels", f"{PATH}/channels", "/vhosts/%2F/channels"):
         assert api.get(path).json == [answer]
-    assert api.get("/channels/nope").error == GONE
+    assert api.get("/channels/nope").error == NOT_FOUND

@@ -26,7 +26,7 @@ def test_what_is_exported_can_be_imported_elsewhere(api: Api, path: str) -> None
     other.close()
 
 
-# As RabbitMQ 3.10 exports it, with what is there of later versions.
+# RabbitMQ 3.10's export, with sections of later versions added.
 OF_RABBITMQ: dict[str, Any] = {
     "rabbit_version": "3.10.8",
     "rabbitmq_version": "3.10.8",
@@ -124,16 +124,16 @@ def test_one_virtual_host_is_exported_and_imported_into_another(api: Api) -> Non
 
 
 def test_a_file_to_write_is_named_without_what_could_break_the_header(api: Api) -> None:
-    def told(name: str) -> str:
+    def disposition(name: str) -> str:
         return api.get(f"/definitions?download={name}").headers["content-disposition"]
 
-    assert told("my-file.json") == "attachment; filename=my-file.json"
-    assert told("a%0d%0ab;%22/") == "attachment; filename=a__b___"
+    assert disposition("my-file.json") == "attachment; filename=my-file.json"
+    assert disposition("a%0d%0ab;%22/") == "attachment; filename=a__b___"
 
 
-@pytest.mark.parametrize("octets", [b"{", b"\xff", b"[" * 100_000, b'{"queues": NaN}'])
-def test_what_is_no_json_is_refused(api: Api, octets: bytes) -> None:
-    assert api.post("/definitions", octets).error == (400, "bad_request", "failed_to_parse_json")
+@pytest.mark.parametrize("body", [b"{", b"\xff", b"[" * 100_000, b'{"queues": NaN}'])
+def test_definitions_that_are_not_json_are_refused(api: Api, body: bytes) -> None:
+    assert api.post("/definitions", body).error == (400, "bad_request", "failed_to_parse_json")
 
 
 def test_an_import_is_all_or_nothing(api: Api) -> None:
@@ -145,18 +145,18 @@ def test_an_import_is_all_or_nothing(api: Api) -> None:
     assert api.get("/definitions").json == before
 
 
-def form(name: str, octets: bytes) -> bytes:
+def form(name: str, body: bytes) -> bytes:
     head = f'--limit\r\nContent-Disposition: form-data; name="{name}"; filename="x.json"\r\n'
-    return head.encode() + b"Content-Type: application/json\r\n\r\n" + octets + b"\r\n--limit--\r\n"
+    return head.encode() + b"Content-Type: application/json\r\n\r\n" + body + b"\r\n--limit--\r\n"
 
 
 def test_definitions_may_come_in_a_form(api: Api) -> None:
     headers = {"Content-Type": "multipart/form-data; boundary=limit"}
-    octets = json.dumps(DOCUMENT | {"vhosts": [{"name": "vé"}]}, ensure_ascii=False).encode()
-    assert api.post("/definitions", form("file", octets), headers=headers).status == 204
+    body = json.dumps(DOCUMENT | {"vhosts": [{"name": "vé"}]}, ensure_ascii=False).encode()
+    assert api.post("/definitions", form("file", body), headers=headers).status == 204
     assert "vé" in names(api.get("/definitions").json, "vhosts")
-    for body in (form("other", octets), octets, b"", form("file", b"{")):
-        assert api.post("/definitions", body, headers=headers).error[:2] == (400, "bad_request")
+    for bad_body in (form("other", body), body, b"", form("file", b"{")):
+        assert api.post("/definitions", bad_body, headers=headers).error[:2] == (400, "bad_request")
 
 
 def test_a_protected_user_is_not_changed_by_an_import(api: Api) -> None:

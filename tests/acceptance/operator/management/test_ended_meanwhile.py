@@ -1,4 +1,4 @@
-"""Objects that end while a list of them is made: the list is answered all the same, whatever it had come to."""
+"""Objects that are deleted while a list of them is made: the list is returned nevertheless."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from warren.plugins.management.router import Route
 from warren.plugins.prometheus import exposition
 
 EACH = 3  # objects of each kind
-TURNS = (1, 2, 3, 4, 6, 9, 13)  # of the loop, after which all of them end
+TURNS = (1, 2, 3, 4, 6, 9, 13)  # turns of the loop after which all objects are deleted
 SCRAPES = (
     "/metrics",
     "/metrics/per-object",
@@ -33,7 +33,7 @@ def one_object_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Populated(Scraper):
-    """A broker with some objects of each kind, which end at once."""
+    """A broker with some objects of each kind, which can all be deleted at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Populated(Scraper):
         self.peer.settle()
 
     async def answer_while_all_ends(self, application: Any, scope: dict[str, Any], turns: int) -> tuple[int, bytes]:
-        """The status and body of the answer to a request during which all objects end after some turns of the loop."""
+        """Return status and body of a response; all objects are deleted after some turns of the loop."""
         status, body = 0, b""
 
         async def send(event: Any) -> None:

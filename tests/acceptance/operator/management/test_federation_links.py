@@ -1,4 +1,4 @@
-"""Links of federation over HTTP, as a service of theirs tells them."""
+"""Federation links over HTTP, from a service with prepared rows."""
 
 from datetime import datetime
 
@@ -13,8 +13,8 @@ CHANGED_S = datetime(2026, 11, 22, 5, 7, 9).timestamp()
 MISSING = (404, "Object Not Found", "Not Found")
 
 
-def row(**told: object) -> Row:
-    """A link that runs, but for what is told."""
+def row(**changes: object) -> Row:
+    """A running link with some values changed."""
     return {
         "vhost": "/",
         "type": "exchange",
@@ -47,14 +47,14 @@ def row(**told: object) -> Row:
         "degraded": False,
         "nacked": 0,
         "bindings": 3,
-    } | told
+    } | changes
 
 
 BROKEN = {"status": "error", "error": "no route to host", "state": "", "reason": "", "local_connection": ""}
 
 
 class Federation(Service):
-    """As the federation service is seen by others."""
+    """The federation service, as far as the API uses it."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -78,7 +78,7 @@ def federation(api: Api) -> Federation:
     return service
 
 
-def test_without_the_service_there_is_no_such_thing(api: Api) -> None:
+def test_without_the_service_the_routes_are_404(api: Api) -> None:
     for path in ("", "/%2F", "/state/down", "/%2F/state/down"):
         assert api.get(f"/federation-links{path}").error == MISSING
     assert api.delete(f"/federation-links/vhost/%2F/0badcafe/{api.host.node.name}/restart").error == MISSING
@@ -88,11 +88,11 @@ def test_no_links_are_an_empty_list(api: Api, federation: Federation) -> None:
     assert api.get("/federation-links").json == api.get("/federation-links/%2F").json == []
 
 
-def test_a_link_of_an_exchange_is_told_as_by_rabbitmq(api: Api, federation: Federation) -> None:
+def test_an_exchange_link_has_rabbitmqs_fields(api: Api, federation: Federation) -> None:
     federation.rows = [row()]
     (link,) = api.get("/federation-links").json
-    told = ("node", "vhost", "type", "exchange", "upstream_exchange", "upstream", "id", "status", "uri", "timestamp")
-    assert {name: link[name] for name in (*told, "local_connection")} == {
+    changes = ("node", "vhost", "type", "exchange", "upstream_exchange", "upstream", "id", "status", "uri", "timestamp")
+    assert {name: link[name] for name in (*changes, "local_connection")} == {
         "node": "rabbit@here",
         "vhost": "/",
         "type": "exchange",
@@ -119,7 +119,7 @@ def test_a_link_of_a_queue_has_a_consumer(api: Api, federation: Federation) -> N
     assert link.keys().isdisjoint({"exchange", "upstream_exchange"})
 
 
-def test_a_link_that_is_down_says_why_and_when_it_tries_again(api: Api, federation: Federation) -> None:
+def test_a_link_that_is_down_shows_the_error_and_the_next_attempt(api: Api, federation: Federation) -> None:
     federation.rows = [row(), row(id="00000001", **BROKEN, retries=3, next_attempt_s=2.0), row(status="starting")]
     (link,) = api.get("/federation-links/state/down/").json
     assert (link["status"], link["error"], link["retries"]) == ("error", "no route to host", 3)
@@ -141,7 +141,7 @@ def test_the_rate_of_a_link_is_that_of_what_was_confirmed(api: Api, federation: 
     assert "message_stats" not in api.get("/federation-links?disable_stats=true").json[0]["local_channel"]
 
 
-def test_links_are_listed_in_order_and_as_is_asked_for(api: Api, federation: Federation) -> None:
+def test_links_are_listed_in_order_with_columns_and_sorting(api: Api, federation: Federation) -> None:
     api.peer.add_vhost("a")
     federation.rows = [row(name="y"), row(), row(vhost="a"), row(vhost="gone")]
     listed = [(link["vhost"], link["exchange"]) for link in api.get("/federation-links").json]
@@ -152,7 +152,7 @@ def test_links_are_listed_in_order_and_as_is_asked_for(api: Api, federation: Fed
     assert api.get("/federation-links/none").error == MISSING
 
 
-def test_who_monitors_sees_links_and_who_makes_policies_restarts_them(api: Api, federation: Federation) -> None:
+def test_monitoring_sees_links_and_policymakers_restart_them(api: Api, federation: Federation) -> None:
     api.peer.add_user("watch", ("monitoring",))
     api.peer.add_user("maker", ("policymaker",))
     federation.rows = [row()]
@@ -170,7 +170,7 @@ def test_who_monitors_sees_links_and_who_makes_policies_restarts_them(api: Api, 
 
 
 @pytest.mark.parametrize("path", ["none/0badcafe/{}", "other/0badcafe/{}", "%2F/0badf00d/{}", "%2F/0badcafe/rabbit@x"])
-def test_a_link_that_is_not_there_is_not_restarted(api: Api, federation: Federation, path: str) -> None:
+def test_an_unknown_link_is_not_restarted(api: Api, federation: Federation, path: str) -> None:
     api.peer.add_vhost("other")
     federation.rows = [row()]
     path = path.format(api.host.node.name)

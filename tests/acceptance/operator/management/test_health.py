@@ -15,7 +15,7 @@ from warren.broker.net.tls import TLS, TLSOptions
 
 @pytest.fixture
 def listening(api: Api, monkeypatch: pytest.MonkeyPatch) -> list[Listening]:
-    """What the broker is bound to."""
+    """The addresses that the broker is bound to."""
     found = [Listening("amqp", "127.0.0.1:5672"), Listening("http", "[::1]:15672")]
     monkeypatch.setattr(api.host, "listening", lambda: found)
     return found
@@ -29,12 +29,12 @@ def listening(api: Api, monkeypatch: pytest.MonkeyPatch) -> list[Listening]:
         *("quorum-queues-without-elected-leaders/all-vhosts/", "quorum-queues-without-elected-leaders/vhost/%2F/"),
     ],
 )
-def test_a_node_that_is_well_says_ok(api: Api, path: str) -> None:
+def test_a_healthy_node_answers_ok(api: Api, path: str) -> None:
     answer = api.get(f"/health/checks/{path}")
     assert (answer.status, answer.json["status"]) == (200, "ok")
 
 
-def test_what_was_stored_and_is_not_there_fails_and_is_named_to_who_monitors(api: Api) -> None:
+def test_unrestored_definitions_fail_the_check_and_are_named_to_monitoring(api: Api) -> None:
     path = "/health/checks/stored-definitions"
     assert api.get(path).json == {"status": "ok"}
     line = "operator_policy 'short' in vhost '/': its pattern is invalid"
@@ -99,7 +99,7 @@ def test_a_node_with_as_many_connections_as_it_may_have_is_not_ready(api: Api, l
         assert (answer.status, answer.json) == (503, said)
 
 
-def test_certificates_that_end_are_told_with_their_listener(
+def test_expiring_certificates_are_listed_with_their_listener(
     api: Api, listening: list[Listening], tmp_path: Path
 ) -> None:
     authority, now = trustme.CA(), datetime.datetime.fromtimestamp(api.peer.clock.timestamp_s())
@@ -111,12 +111,12 @@ def test_certificates_that_end_are_told_with_their_listener(
     listening.append(Listening("amqp/ssl", "127.0.0.1:5671", TLS(options, lambda *line: None)))
     assert api.get("/health/checks/certificate-expiration/2/days").status == 200
     answer = api.get("/health/checks/certificate-expiration/1/weeks")
-    (told,) = answer.json["expired"]
+    (fields,) = answer.json["expired"]
     assert (answer.status, answer.json["reason"]) == (503, "Certificates expiring")
-    assert (told["protocol"], told["port"], told["certfile"]) == ("amqp/ssl", 5671, options.certfile)
-    (end,) = told["certfile_expires_on"]
+    assert (fields["protocol"], fields["port"], fields["certfile"]) == ("amqp/ssl", 5671, options.certfile)
+    (end,) = fields["certfile_expires_on"]
     assert abs(ssl.cert_time_to_seconds(end) - (now + 3 * day).replace(tzinfo=datetime.UTC).timestamp()) < 86_400
-    assert told["cacertfile_expires_on"] == ["Jan  1 00:00:00 3000 GMT"]
+    assert fields["cacertfile_expires_on"] == ["Jan  1 00:00:00 3000 GMT"]
     said = "Time unit not recognised. Supported units: days, weeks, months, years."
     assert api.get("/health/checks/certificate-expiration/1/foo").error == (400, "bad_request", said)
     assert api.get("/health/checks/certificate-expiration/x/days").error == (
@@ -127,7 +127,7 @@ def test_certificates_that_end_are_told_with_their_listener(
     assert api.get("/health/checks/certificate-expiration/1/DAYS").status == 200
 
 
-def test_a_virtual_host_is_alive_if_a_message_comes_back(api: Api) -> None:
+def test_a_virtual_host_is_alive_if_its_test_message_is_got(api: Api) -> None:
     assert api.get("/aliveness-test/%2F").json == {"status": "ok"}
     assert api.get("/aliveness-test/%2F/").json == {"status": "ok"}
     assert api.host.node.vhosts["/"].queues["aliveness-test"].ready == 0

@@ -1,4 +1,4 @@
-"""The same requests to a RabbitMQ, where WARREN_PEER_API names its API, as http://guest:guest@127.0.0.1:15672/api."""
+"""The same requests to a RabbitMQ, if WARREN_PEER_API names one, such as http://guest:guest@127.0.0.1:15672/api."""
 
 import os
 from typing import Any
@@ -41,7 +41,7 @@ DIALOGUE: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.skipif(not PEER, reason="no RabbitMQ is named")
-def test_a_dialogue_about_objects_goes_as_with_rabbitmq(api: Api) -> None:
+def test_a_dialogue_about_objects_is_as_with_rabbitmq(api: Api) -> None:
     url = urlsplit(PEER)
     peer = HTTPClient(f"{url.hostname}:{url.port}", url.path)
     for method, path, body in DIALOGUE:

@@ -1,4 +1,4 @@
-"""Columns, order, pages and filters."""
+"""Columns, sorting, pages and filters of lists."""
 
 import asyncio
 from typing import Any
@@ -56,7 +56,7 @@ def test_columns_choose_what_is_listed_of_each() -> None:
     )
 
 
-def test_lists_are_sorted_by_any_field_and_what_is_missing_comes_first() -> None:
+def test_lists_are_sorted_by_any_field_with_missing_values_first() -> None:
     assert names(listed(sort="messages")) == ["alpha", "delta", "Beta", "gamma ray"]
     assert names(listed(sort="messages", sort_reverse="true")) == ["gamma ray", "Beta", "alpha", "delta"]
     assert names(listed(sort="message_stats.publish_details.rate", sort_reverse="true"))[0] == "Beta"
@@ -108,7 +108,7 @@ def test_pages_that_cannot_be_are_refused() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "(a+)+$", "a" * 1025, "(?<!a*)" + "(" * 1000, "((a{1000}){1000}){1000}"])
-def test_a_pattern_that_is_none_or_takes_too_long_is_refused(pattern: str) -> None:
+def test_an_invalid_or_slow_pattern_is_refused(pattern: str) -> None:
     items: list[Item] = [{"name": "a" * 40 + "b"}] * 50
     with pytest.raises(HTTPError) as caught:
         listed(items, page="1", name=pattern, use_regex="true")
@@ -131,7 +131,7 @@ def test_only_what_a_page_shows_is_described() -> None:
     assert len(described) == 10
 
 
-def test_what_is_no_text_is_listed_with_question_marks() -> None:
+def test_names_that_are_not_utf8_are_listed_with_question_marks() -> None:
     assert names(listed([{"name": "a\udcff"}])) == ["a?"]
 
 

@@ -51,12 +51,12 @@ def test_a_message_for_no_queue_is_not_routed(api: Api) -> None:
     assert api.post(PUBLISH, message()).json == {"routed": False}
 
 
-def test_octets_go_both_ways_as_base64(queue: Api) -> None:
-    octets = base64.b64encode(b"\xff\x00\xfe").decode()
+def test_binary_payloads_are_base64_in_both_directions(queue: Api) -> None:
+    encoded = base64.b64encode(b"\xff\x00\xfe").decode()
     for _ in range(2):
-        queue.post(PUBLISH, message(payload=octets, payload_encoding="base64"))
+        queue.post(PUBLISH, message(payload=encoded, payload_encoding="base64"))
     (first,) = got(queue, 1)
-    assert (first["payload"], first["payload_encoding"], first["properties"]) == (octets, "base64", {})
+    assert (first["payload"], first["payload_encoding"], first["properties"]) == (encoded, "base64", {})
     queue.post(PUBLISH, message(payload="text"))
     (_, second) = got(queue, encoding="base64", truncate=2)
     assert (second["payload"], second["payload_bytes"]) == (base64.b64encode(b"te").decode(), 4)
@@ -74,14 +74,14 @@ def test_octets_go_both_ways_as_base64(queue: Api) -> None:
         ({"properties": {"user_id": "other"}}, "406 PRECONDITION_FAILED - user_id property set to 'other' but"),
     ],
 )
-def test_what_cannot_be_published_is_told_why(queue: Api, changed: dict[str, Any], reason: str | list[str]) -> None:
+def test_a_refused_publish_gets_the_reason(queue: Api, changed: dict[str, Any], reason: str | list[str]) -> None:
     status, error, said = queue.post(PUBLISH, message(**changed)).error
     assert (status, error) == (400, "bad_request")
     assert said.startswith(reason) if isinstance(reason, str) else said == reason
 
 
 def test_properties_that_fit_no_frame_are_refused_and_all_others_reach_a_client(queue: Api) -> None:
-    """No client could get such a message: the header of a content is one frame."""
+    """No client could receive such a message, as a content header is one frame."""
     largest = 131_072 - 22 - 2 - 4 - 2 - 5  # flags, length of the table, name, type and length of the value
     for size in (largest + 1, 1_000_000):
         status, error, reason = queue.post(PUBLISH, message(properties={"headers": {"a": "x" * size}})).error
@@ -100,7 +100,7 @@ def test_a_key_that_is_missing_is_named(queue: Api) -> None:
     assert queue.post(GET, {"count": 1, "encoding": "auto", "ackmode": "nope"}).status == 400
 
 
-def test_what_is_not_there_is_named(api: Api) -> None:
+def test_a_missing_object_is_named(api: Api) -> None:
     answer = api.post("/exchanges/%2F/nope/publish", message())
     assert answer.error == (404, "not_found", "exchange_not_found")
     answer = api.post("/queues/%2F/nope/get", {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"})
@@ -183,19 +183,19 @@ def test_an_answer_ends_with_the_message_that_makes_it_too_long(queue: Api, monk
 
 
 @pytest.mark.parametrize("text", ["ä" * 300_000, "a" + "€" * 200_000, "x" * 192 * 1024, '"\\\n' * 100_000])
-def test_long_payloads_are_told_whole(queue: Api, text: str) -> None:
+def test_long_payloads_are_complete(queue: Api, text: str) -> None:
     queue.post(PUBLISH, message(payload=text))
     (first,) = got(queue, ackmode="ack_requeue_true")
     assert first["payload"] == text
     (second,) = got(queue, ackmode="ack_requeue_true", encoding="base64")
     assert base64.b64decode(second["payload"]) == text.encode()
-    octets = base64.b64encode(text.encode() + b"\xff").decode()
-    queue.post(PUBLISH, message(payload=octets, payload_encoding="base64"))
-    assert [one["payload"] for one in got(queue)] == [text, octets]
+    encoded = base64.b64encode(text.encode() + b"\xff").decode()
+    queue.post(PUBLISH, message(payload=encoded, payload_encoding="base64"))
+    assert [one["payload"] for one in got(queue)] == [text, encoded]
 
 
-def test_messages_are_taken_in_slices_and_go_back_if_their_reader_leaves(queue: Api) -> None:
-    """Others get their turn after so many messages, and what was taken by then goes back in its order."""
+def test_messages_are_taken_in_slices_and_requeued_if_the_client_disconnects(queue: Api) -> None:
+    """Messages taken before the client disconnects are requeued in order."""
     for number in range(3 * messages.SLICE_MESSAGES):
         queue.post(PUBLISH, message(payload=str(number)))
     core = queue.peer.node.vhosts["/"].queues["q"]

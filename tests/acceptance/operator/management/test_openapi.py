@@ -1,4 +1,4 @@
-"""The API's document agrees with the routes."""
+"""The OpenAPI document agrees with the routes."""
 
 import asyncio
 import re
@@ -20,11 +20,11 @@ def references(value: Any) -> set[str]:
 
 def test_the_document_has_every_route_and_no_other(api: Api) -> None:
     document = api.get("/openapi.json", user=None).json
-    told = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    assert told == {(route.method, route.path) for route in routes().all}
+    documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert documented == {(route.method, route.path) for route in routes().all}
 
 
-def test_every_operation_says_who_may_ask_and_has_its_own_name(api: Api) -> None:
+def test_every_operation_has_its_guard_and_a_unique_name(api: Api) -> None:
     document = api.get("/openapi.json").json
     by_route = {(route.method, route.path): route for route in routes().all}
     names = []
@@ -67,7 +67,7 @@ def test_the_document_and_the_page_are_made_once(api: Api, monkeypatch: pytest.M
     assert len(made) == 2
 
 
-def test_callers_that_come_while_it_is_made_wait_for_it_and_one_that_leaves_stops_nothing() -> None:
+def test_concurrent_callers_wait_for_one_document_and_a_disconnect_stops_nothing() -> None:
     made = []
 
     def make(request: object) -> bytes:

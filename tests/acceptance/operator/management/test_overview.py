@@ -32,7 +32,7 @@ def test_the_overview_has_all_that_tools_read(api: Api) -> None:
 
 
 def loaded(api: Api) -> None:
-    """Two messages in the virtual host `/`, and one in `other`, that no management user sees."""
+    """Two messages in the virtual host `/`, and one in `other`, which management users may not see."""
     api.peer.add_vhost("other")
     api.host.node.users.set_permission("guest", "other", ".*", ".*", ".*")
     for vhost, count in (("/", 2), ("other", 1)):
@@ -116,7 +116,7 @@ def test_a_node_has_all_that_tools_read(api: Api) -> None:
     assert api.get("/nodes/other@host").error == (404, "Object Not Found", "Not Found")
 
 
-def test_alarms_are_told_of_the_node(api: Api) -> None:
+def test_a_node_shows_its_alarms(api: Api) -> None:
     assert not node_of(api)["mem_alarm"] and not node_of(api)["disk_free_alarm"]
     api.host.node.alarms.set("memory")
     assert node_of(api)["mem_alarm"] and not node_of(api)["disk_free_alarm"]
@@ -133,7 +133,7 @@ def test_what_memory_is_used_for_adds_up(api: Api) -> None:
 
 
 @pytest.mark.parametrize("tag", ["management", "policymaker"])
-def test_nodes_are_for_who_monitors(api: Api, tag: str) -> None:
+def test_nodes_need_the_tag_monitoring(api: Api, tag: str) -> None:
     api.peer.add_user("m", (tag,))
     assert api.get("/nodes", user="m").error == (401, "not_authorised", "Not monitor user")
 

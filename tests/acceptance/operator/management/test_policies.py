@@ -45,9 +45,9 @@ def test_a_policy_is_set_shown_changed_and_cleared(api: Api, path: str) -> None:
         ({"pattern": "x", "definition": {"max-length": 5}, "priority": "high"}, "priority should be a number"),
     ],
 )
-def test_what_is_no_policy_is_refused_and_changes_nothing(api: Api, path: str, body: object, reason: str) -> None:
-    status, error, told = api.put(f"{path}/%2F/p", body).error
-    assert (status, error) == (400, "bad_request") and reason in told
+def test_an_invalid_policy_is_refused_and_changes_nothing(api: Api, path: str, body: object, reason: str) -> None:
+    status, error, reason_text = api.put(f"{path}/%2F/p", body).error
+    assert (status, error) == (400, "bad_request") and reason in reason_text
     assert api.get(path).json == []
 
 

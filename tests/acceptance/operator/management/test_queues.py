@@ -3,7 +3,7 @@
 from tests.support.http import Api
 from warren.plugins.management.stats.sampler import Sampler
 
-GONE = (404, "Object Not Found", "Not Found")
+NOT_FOUND = (404, "Object Not Found", "Not Found")
 
 
 def test_a_queue_is_declared_once_and_found_the_same(api: Api) -> None:
@@ -20,7 +20,7 @@ def test_a_queue_is_declared_once_and_found_the_same(api: Api) -> None:
     assert "message_stats" not in queue
 
 
-def test_a_declaration_that_differs_is_told_what_differs(api: Api) -> None:
+def test_a_different_declaration_gets_the_difference(api: Api) -> None:
     api.put("/queues/%2F/q", {"durable": True})
     answer = api.put("/queues/%2F/q", {"durable": False})
     assert answer.status == 400 and "inequivalent arg 'durable' for queue 'q' in vhost '/'" in answer.json["reason"]
@@ -48,7 +48,7 @@ def test_a_queue_is_deleted_unless_it_is_needed(api: Api) -> None:
     assert api.get("/queues/%2F/q").json["messages"] == 0
     assert api.delete("/queues/%2F/q?if-empty=true&if-unused=true").status == 204
     for method, path in (("GET", ""), ("DELETE", ""), ("DELETE", "/contents")):
-        assert api.request(method, f"/queues/%2F/q{path}").error == GONE
+        assert api.request(method, f"/queues/%2F/q{path}").error == NOT_FOUND
 
 
 def test_lists_are_by_virtual_host_and_name_and_only_of_what_the_user_sees(api: Api) -> None:
@@ -68,7 +68,7 @@ def test_lists_are_by_virtual_host_and_name_and_only_of_what_the_user_sees(api: 
     assert "garbage_collection" in api.get("/queues/detailed").json[0]
 
 
-def test_a_queue_tells_its_messages_and_consumers(api: Api) -> None:
+def test_a_queue_has_its_messages_and_consumers(api: Api) -> None:
     channel = api.peer.connect().channel()
     channel.declare("q", durable=True)
     channel.fill("q", *[b"abcd"] * 3)
@@ -109,7 +109,7 @@ def test_a_policy_shows_where_it_holds(api: Api) -> None:
 def test_names_are_decoded_once_and_a_plus_is_a_plus(api: Api) -> None:
     assert api.put("/queues/%2F/x%20y+z").status == 201
     assert api.get("/queues/%2F/x%20y+z").json["name"] == api.get("/queues/%2F/x%20y%2Bz").json["name"] == "x y+z"
-    assert api.get("/queues/%2F/x+y+z").error == api.get("/queues/%2F/x%2520y+z").error == GONE
+    assert api.get("/queues/%2F/x+y+z").error == api.get("/queues/%2F/x%2520y+z").error == NOT_FOUND
 
 
 def test_a_counter_stays_when_the_channel_that_moved_it_is_closed(api: Api) -> None:
@@ -137,7 +137,7 @@ def test_all_that_was_handed_out_is_the_sum_of_the_ways_it_went(api: Api) -> Non
     assert stats["deliver_get"] == sum(stats[way] for way in ways) == 10
 
 
-def test_samples_are_as_far_apart_as_was_asked_and_the_newest_comes_first(api: Api) -> None:
+def test_samples_have_the_requested_interval_newest_first(api: Api) -> None:
     channel = api.peer.connect().channel()
     channel.declare("q")
     sampler = Sampler(api.host.node, api.state.samples, api.host.connections)
@@ -152,7 +152,7 @@ def test_samples_are_as_far_apart_as_was_asked_and_the_newest_comes_first(api: A
     assert (details["rate"], details["avg_rate"], details["avg"]) == (2.0, 2.0, 25.0)
 
 
-def test_a_quorum_queue_says_where_its_replicas_are(api: Api) -> None:
+def test_a_quorum_queue_has_the_fields_of_its_replicas(api: Api) -> None:
     api.put("/queues/%2F/q", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
     queue, node = api.get("/queues/%2F/q").json, api.host.node.name
     assert (queue["leader"], queue["members"], queue["online"]) == (node, [node], [node])

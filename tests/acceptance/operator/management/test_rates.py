@@ -54,5 +54,5 @@ def test_averages_are_of_the_samples() -> None:
     ]
 
 
-def test_of_nothing_the_averages_are_none() -> None:
+def test_without_samples_there_are_no_averages() -> None:
     assert range_fields([], Range(10, 5)) == {"samples": [], "avg_rate": 0.0, "avg": 0.0}

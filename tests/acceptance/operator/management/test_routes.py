@@ -1,4 +1,4 @@
-"""The table of routes: every one is guarded, and those that tools rely on are there."""
+"""The table of routes: each has a guard, and those that tools use exist."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from warren.plugins.management.router import Route, Routes, values
 ROUTES = {(route.method, shape(route.path)): route for route in routes().all}
 
 
-def test_every_route_declares_who_may_ask_and_what_it_does() -> None:
+def test_every_route_has_a_guard_and_a_summary() -> None:
     for route in ROUTES.values():
         assert isinstance(route.guard, Guard), route
         assert route.summary, f"{route}: the handler says nothing of itself"

@@ -9,7 +9,7 @@ MINUTE = {"lengths": Range(60, 5), "msg_rates": Range(60, 5)}
 
 
 class Looked:
-    """A broker that is looked at every five seconds."""
+    """A broker that is sampled every five seconds."""
 
     def __init__(self, mode: str = "basic") -> None:
         self.broker = InProcessPeer()
@@ -28,7 +28,7 @@ class Looked:
         return details["rate"]
 
 
-def test_every_kind_of_object_is_looked_at() -> None:
+def test_every_kind_of_object_is_sampled() -> None:
     looked = Looked()
     client = looked.broker.connect()
     channel = client.channel()
@@ -56,7 +56,7 @@ def test_every_kind_of_object_is_looked_at() -> None:
     assert looked.rate("queue", ("/", "q"), "publish") == 0.0
 
 
-def test_octets_of_a_virtual_host_outlast_its_connections() -> None:
+def test_byte_counts_of_a_virtual_host_outlast_its_connections() -> None:
     looked = Looked()
     client = looked.broker.connect()
     client.channel().declare("q")
@@ -77,7 +77,7 @@ def test_churn_is_part_of_the_overview() -> None:
         assert looked.rate("overview", counters.OVERVIEW, name) == 0.2
 
 
-def test_nothing_is_looked_at_where_there_are_no_rates() -> None:
+def test_nothing_is_sampled_without_rates() -> None:
     looked = Looked("none")
     looked.tick()
     assert list(looked.sampler.look(looked.broker.clock.now_ms())) == []

@@ -11,7 +11,7 @@ START_MS = 1_000_000_000
 
 
 class Watched:
-    """Samples of one queue, and as many others as a test wants."""
+    """Samples of one queue, and of further queues if a test adds them."""
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES, mode: str = "basic") -> None:
         self.samples = Samples(KINDS, limit_bytes=limit_bytes, mode=mode)
@@ -63,7 +63,7 @@ def test_rates_are_zero_two_ticks_after_the_traffic(watched: Watched) -> None:
     assert watched.publish() == {"rate": 0.0}
 
 
-def test_rates_are_zero_when_nobody_looks_any_more(watched: Watched) -> None:
+def test_rates_are_zero_without_further_ticks(watched: Watched) -> None:
     watched.ticks([0, 50])
     assert watched.publish(now_ms=watched.now_ms + 5000) == {"rate": 10.0}
     assert watched.publish(now_ms=watched.now_ms + 10_001) == {"rate": 0.0}
@@ -101,7 +101,7 @@ def test_another_queue_of_the_same_name_starts_anew(watched: Watched) -> None:
     assert not watched.samples.used_bytes
 
 
-def test_what_is_gone_is_forgotten(watched: Watched) -> None:
+def test_samples_of_deleted_objects_are_dropped(watched: Watched) -> None:
     watched.ticks([0, 500])
     assert watched.samples.used_bytes
     watched.samples.begin(watched.now_ms + 5000)
@@ -116,7 +116,7 @@ def test_counters_that_never_move_take_no_rings(watched: Watched) -> None:
     assert watched.values() == [7] * 13
 
 
-def test_who_is_quiet_for_long_lets_go_of_its_rings(watched: Watched) -> None:
+def test_rings_of_quiet_objects_are_dropped(watched: Watched) -> None:
     watched.ticks([1, 2])
     assert watched.samples.used_bytes
     watched.ticks([2] * (3600 // 5 + 2))
@@ -141,7 +141,7 @@ def test_ten_thousand_busy_queues_stay_within_the_limit() -> None:
         assert len(details["samples"]) == (3 if number == 0 else 1)
 
 
-def test_without_rates_there_is_nothing_but_what_is_counted() -> None:
+def test_without_rates_there_are_only_counters() -> None:
     watched = Watched(mode="none")
     counters = {"publish": 7}
     assert watched.samples.details("queue", ("/", "q"), counters, MINUTE) == counters
@@ -163,7 +163,7 @@ def test_after_a_reset_nothing_is_known(watched: Watched) -> None:
     assert watched.publish() == {"rate": 0.0}
 
 
-def test_the_policies_are_told_in_round_ages() -> None:
+def test_the_policies_are_shown_with_rounded_ages() -> None:
     assert Samples(KINDS).retention_ages() == {
         "global": [600, 3600, 28800, 86400],
         "basic": [600, 3600],
@@ -182,7 +182,7 @@ def test_policies_that_are_configured_replace_those_that_are_not() -> None:
 
 
 @pytest.mark.parametrize("key", ["basic.week", "some.minute", "basic", "basic.0"])
-def test_a_policy_that_cannot_be_is_refused(key: str) -> None:
+def test_an_invalid_retention_policy_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match=f"^sample_retention_policies.{key} = 5 cannot be$"):
         retention_of({key: 5})
 

@@ -1,4 +1,4 @@
-"""The service in a broker process: its addresses, its end, and what it costs who does not ask."""
+"""The service in a broker process: listeners, shutdown, TLS, and imports only on demand."""
 
 import json
 import re
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.sockets
 
 
 def broker_with_api(folder: Path, *lines: str, fork: bool = True) -> BrokerProcess:
-    """A broker with the HTTP API and these lines of configuration."""
+    """A broker with the HTTP API and further lines of configuration."""
     broker = BrokerProcess(folder, "--http", ANY_PORT, memory=True, fork=fork)
     broker.configure(*lines)
     return broker
 
 
-def test_the_api_answers_where_it_was_told_to_and_ends_with_the_broker(tmp_path: Path) -> None:
+def test_the_api_answers_at_the_configured_address_and_ends_with_the_broker(tmp_path: Path) -> None:
     with broker_with_api(tmp_path) as broker:
         assert broker.http().get("/whoami").json["name"] == "guest"
         protocols = [one["protocol"] for one in broker.http().get("/overview").json["listeners"]]
@@ -34,7 +34,7 @@ def test_the_api_answers_where_it_was_told_to_and_ends_with_the_broker(tmp_path:
             broker.stop()
             assert (
                 "timeout graceful shutdown exceeded" not in broker.output.read_text()
-            )  # an idle connection held up nothing
+            )  # an idle connection does not delay the shutdown
             assert idle.sock is not None and idle.sock.recv(4096) == b""
 
 
@@ -45,7 +45,7 @@ def test_a_broker_that_nobody_asks_imports_nothing_of_it_and_ends_too(tmp_path: 
         broker.stop()
 
 
-def test_a_port_that_is_taken_ends_the_start_if_it_was_asked_for(tmp_path: Path) -> None:
+def test_a_configured_port_that_is_taken_fails_the_start(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         broker = BrokerProcess(tmp_path, "--http", f"127.0.0.1:{port}", memory=True)
@@ -57,23 +57,23 @@ def test_a_port_that_is_taken_ends_the_start_if_it_was_asked_for(tmp_path: Path)
         )
 
 
-def test_what_is_no_http_is_refused_and_harms_nobody(tmp_path: Path) -> None:
+def test_bytes_that_are_not_http_are_refused_without_harm(tmp_path: Path) -> None:
     with broker_with_api(tmp_path) as broker:
         (address,) = broker.addresses["http"]
         host, _, port = address.rpartition(":")
-        for octets in (
+        for body in (
             b"AMQP\0\0\t\1",
             b"\x16\x03\x01" * 100,
             b"GET /" + b"a" * 100_000,
             b"GET /api/%00 HTTP/1.1\r\n\r\n",
         ):
             with socket.create_connection((host, int(port))) as stranger:
-                stranger.sendall(octets + b"\r\n\r\n")
+                stranger.sendall(body + b"\r\n\r\n")
                 assert re.match(rb"HTTP/1.1 (4\d\d|200)", stranger.recv(4096))
         assert broker.http().get("/whoami").json["name"] == "guest"
 
 
-def test_who_never_comes_to_a_request_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
     with broker_with_api(tmp_path, "management.tcp.request_timeout = 200") as broker:
         host, _, port = broker.addresses["http"][0].rpartition(":")
         for begun in (b"", b"GET /api/whoami HTT", b"GET /api/version HTTP/1.1\r\nhost: x\r\n"):

@@ -1,4 +1,4 @@
-"""Bodies of requests that come slowly or not at all, and what they leave to the requests of others."""
+"""Request bodies that arrive slowly or not at all, and their effect on other requests."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class Body:
-    """The sending side of a body: pieces, each after a pause of the loop's clock; nothing more comes after the last."""
+    """The sender of a body: pieces, with a pause of the loop's clock before each; after the last nothing is sent."""
 
     def __init__(self, pieces: list[bytes], pause_s: float, complete: bool = False) -> None:
         self._pieces: Iterator[bytes] = iter(pieces)
@@ -45,7 +45,7 @@ class Body:
         assert isinstance(loop, Loop)
         loop.ahead_s += self._pause_s
         await asyncio.sleep(0)
-        await asyncio.sleep(0)  # a deadline that has passed cancels us here
+        await asyncio.sleep(0)  # an expired deadline cancels the reader here
         self._left -= 1
         if self._left < 0:
             await loop.create_future()
@@ -56,9 +56,9 @@ class Body:
 def read(body: Body, user: str = "guest", quota: Quota | None = None, idle_s: float = 300.0) -> bytes:
     quota = quota or Quota(LIMIT, LIMIT)
     with asyncio.Runner(loop_factory=Loop) as runner:
-        octets = runner.run(bodies.Reader(quota, user, LIMIT, "too long", idle_s).read(body.receive, None))
+        data = runner.run(bodies.Reader(quota, user, LIMIT, "too long", idle_s).read(body.receive, None))
     assert not quota.used
-    return octets
+    return data
 
 
 def refused(*arguments: Any, **more: Any) -> HTTPError:
@@ -90,7 +90,7 @@ def test_a_form_of_somebody_unknown_has_seconds_however_fast_it_comes() -> None:
     assert read(Body([FORM], 1.0, complete=True), user="") == FORM
 
 
-def test_a_body_for_which_there_is_no_room_is_put_off() -> None:
+def test_a_body_beyond_the_quota_is_refused_with_503() -> None:
     assert refused(Body([b"x"], 0.0, complete=True), quota=Quota(0, LIMIT)).answer.status == 503
 
 
@@ -103,10 +103,8 @@ def test_one_user_cannot_take_the_room_of_all() -> None:
 
 
 @pytest.mark.parametrize(("path", "user"), [("/login", None), ("/queues/%2F/q/get", "guest")])
-def test_bodies_that_have_not_come_keep_no_request_of_others_from_being_answered(
-    web_of: HTTPAPI, path: str, user: str | None
-) -> None:
-    """They were counted as requests in work: 512 of a stranger's, and every request was answered with 503."""
+def test_unfinished_bodies_do_not_block_requests_of_others(web_of: HTTPAPI, path: str, user: str | None) -> None:
+    """Only requests whose body has arrived count against the limit of requests in progress."""
 
     async def visit() -> None:
         waiting = 0
@@ -159,8 +157,8 @@ def test_a_login_whose_client_has_left_is_forgotten_though_its_body_never_came(a
     hashing.slow = True
 
     async def visit() -> None:
-        doors = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
-        await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
+        listeners = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
+        await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
         (listening,) = api.host.listening()
         _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
         head = "PUT /api/queues/%2F/q HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic eDp4\r\n"
@@ -168,6 +166,6 @@ def test_a_login_whose_client_has_left_is_forgotten_though_its_body_never_came(a
         await until_async(lambda: len(hashing.waiting) == 1)
         writer.close()
         await until_async(lambda: not hashing.waiting)
-        await doors.close()
+        await listeners.close()
 
     asyncio.run(visit())

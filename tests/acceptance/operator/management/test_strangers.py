@@ -1,4 +1,4 @@
-"""A broker process and those who are not to harm it: without a password, with few rights, or on one connection."""
+"""A broker process and clients that must not harm it: without a password or with few rights."""
 
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +17,7 @@ REQUESTS = 100
 
 
 def request(broker: BrokerProcess, method: str, path: str, body: object = None, user: str = "guest") -> Response:
-    """The response to a request that is accepted."""
+    """Return the response to a request, which must succeed."""
     response = broker.http().request(method, path, body, user)
     assert response.status < 300, response
     return response
@@ -33,7 +33,7 @@ def test_an_answer_without_content_has_no_length_and_the_connection_goes_on(brok
 
 
 def test_the_document_costs_no_more_than_its_sending(broker: BrokerProcess) -> None:
-    """Without a password: it was made anew for each request, which cost as much as thirty small ones."""
+    """The document needs no password, so it must not be made again for each request."""
 
     def cost(path: str) -> float:
         with closing(broker.http().connect()) as connection:
@@ -44,12 +44,12 @@ def test_the_document_costs_no_more_than_its_sending(broker: BrokerProcess) -> N
             return processor_s(broker) - before
 
     for path in ("/api/version", "/api/openapi.json", "/api/"):
-        cost(path)  # libraries and documents are made with the first
+        cost(path)  # the first request imports libraries and makes documents
     assert cost("/api/openapi.json") + cost("/api/") < 10 * max(cost("/api/version"), 0.05)
 
 
 def processor_s(broker: BrokerProcess) -> float:
-    """User and system time of the process so far; field 14 and 15 of /proc/PID/stat, in hundredths of a second."""
+    """User and system time of the process so far: fields 14 and 15 of /proc/PID/stat, in hundredths of a second."""
     fields = Path(f"/proc/{broker.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 

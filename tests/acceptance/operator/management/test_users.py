@@ -68,7 +68,7 @@ def test_without_password_and_hash_nobody_gets_in_any_more(api: Api) -> None:
         ({"tags": [str(number) for number in range(33)]}, "a user has at most 32 tags"),
     ],
 )
-def test_a_body_that_says_no_user_makes_none(api: Api, body: object, reason: str) -> None:
+def test_an_invalid_body_creates_no_user(api: Api, body: object, reason: str) -> None:
     assert api.put("/users/u", body).error == (400, "bad_request", reason)
     assert api.get("/users/u").status == 404
 

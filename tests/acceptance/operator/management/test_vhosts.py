@@ -21,7 +21,7 @@ def test_a_virtual_host_is_made_shown_changed_and_deleted(api: Api) -> None:
     assert api.delete("/vhosts/v").error == (404, "Object Not Found", "Not Found")
 
 
-def test_who_makes_a_virtual_host_may_do_everything_in_it(api: Api) -> None:
+def test_the_creator_of_a_virtual_host_gets_all_permissions(api: Api) -> None:
     api.put("/vhosts/v")
     assert api.get("/vhosts/v/permissions").json == [
         {"user": "guest", "vhost": "v", "configure": ".*", "write": ".*", "read": ".*"}
@@ -64,7 +64,7 @@ def test_limits_of_a_virtual_host_are_set_shown_and_cleared(api: Api) -> None:
     assert api.get("/vhost-limits/%2F").json == [] and api.get("/vhost-limits/nowhere").status == 404
 
 
-def test_limits_hold_for_what_comes_and_are_gone_once_cleared(api: Api) -> None:
+def test_limits_apply_to_new_objects_until_they_are_cleared(api: Api) -> None:
     api.peer.add_user("m")
     assert api.put("/vhost-limits/%2F/max-queues", {"value": 1}).status == 204
     assert api.put("/queues/%2F/one").status == 201
@@ -96,7 +96,7 @@ def test_limits_of_a_user_are_set_shown_to_that_user_and_cleared(api: Api) -> No
 
 
 @pytest.mark.parametrize("path", ["/vhost-limits/%2F", "/user-limits/guest"])
-def test_a_limit_that_there_cannot_be_is_refused(api: Api, path: str) -> None:
+def test_an_invalid_limit_is_refused(api: Api, path: str) -> None:
     status, error, reason = api.put(path + "/max-nothing", {"value": 5}).error
     assert (status, error) == (400, "bad_request")
     assert 'Unrecognised terms [{<<"max-nothing">>,5}] in ' in reason
@@ -105,7 +105,7 @@ def test_a_limit_that_there_cannot_be_is_refused(api: Api, path: str) -> None:
     assert api.get(path).json == []
 
 
-def test_a_virtual_host_tells_how_much_is_in_it_and_goes_through_it(api: Api) -> None:
+def test_a_virtual_host_has_its_totals_and_rates(api: Api) -> None:
     api.peer.add_vhost("v")
     api.peer.node.users.set_permission("guest", "v", ".*", ".*", ".*")
     channel = api.peer.connect().channel()
@@ -115,19 +115,19 @@ def test_a_virtual_host_tells_how_much_is_in_it_and_goes_through_it(api: Api) ->
     assert channel.get("a", no_ack=False) is not None
     of_all, empty = api.get("/vhosts").json
     assert of_all == api.get("/vhosts/%2F").json
-    told = ("messages", "messages_ready", "messages_unacknowledged", "recv_oct", "send_oct")
-    assert [of_all[name] for name in told[:3]] == [2, 1, 1]
+    fields = ("messages", "messages_ready", "messages_unacknowledged", "recv_oct", "send_oct")
+    assert [of_all[name] for name in fields[:3]] == [2, 1, 1]
     (connection,) = api.host.connections()
-    assert [of_all[name] for name in told[3:]] == [connection.received_bytes, connection.sent_bytes]
-    assert all(one[f"{name}_details"] == {"rate": 0.0} for name in told for one in (of_all, empty))
+    assert [of_all[name] for name in fields[3:]] == [connection.received_bytes, connection.sent_bytes]
+    assert all(one[f"{name}_details"] == {"rate": 0.0} for name in fields for one in (of_all, empty))
     assert of_all["message_stats"]["publish"] == 2 and of_all["message_stats"]["get"] == 1
-    assert [empty[name] for name in told] == [0, 0, 0, 0, 0] and "message_stats" not in empty
+    assert [empty[name] for name in fields] == [0, 0, 0, 0, 0] and "message_stats" not in empty
     cheap = api.get("/vhosts/%2F?disable_stats=true").json
-    assert cheap.keys().isdisjoint({*told, "message_stats"})
+    assert cheap.keys().isdisjoint({*fields, "message_stats"})
     assert api.get("/vhosts/%2F?disable_stats=true&enable_queue_totals=true").json["messages"] == 2
 
 
-def test_octets_of_a_virtual_host_stay_when_connections_end(api: Api) -> None:
+def test_byte_counts_of_a_virtual_host_stay_when_connections_end(api: Api) -> None:
     client = api.peer.connect()
     client.channel()
     before = api.get("/vhosts/%2F").json["recv_oct"]
@@ -136,7 +136,7 @@ def test_octets_of_a_virtual_host_stay_when_connections_end(api: Api) -> None:
     assert api.get("/vhosts/%2F").json["recv_oct"] >= before > 0
 
 
-def test_none_fails_so_that_each_is_started_already(api: Api) -> None:
+def test_starting_a_virtual_host_changes_nothing(api: Api) -> None:
     assert api.post("/vhosts/%2F/start/" + api.host.node.name.replace("@", "%40")).status == 204
     assert api.post("/vhosts/%2F/start/other").status == 404
     assert api.post("/vhosts/nowhere/start/other").status == 404

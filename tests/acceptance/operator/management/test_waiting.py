@@ -1,4 +1,4 @@
-"""Requests that have to wait: for the disk or in long lists; and what becomes of them when their client leaves."""
+"""Requests that wait, for the disk or in long lists, and their end when the client disconnects."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ HEALTH = "/health/checks/is-in-service"
 
 
 class FullDisk:
-    """The disk takes nothing until there is `room`; what waits for it is counted."""
+    """A disk that stores nothing until `room` is called; the callbacks that wait for it are counted."""
 
     def __init__(self, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
         self._journal = api.host.node.journal
@@ -41,7 +41,7 @@ def full_disk(api: Api, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
     return FullDisk(api, monkeypatch)
 
 
-def test_a_change_that_the_disk_does_not_take_in_time_is_told_so(
+def test_a_change_not_stored_in_time_is_503(
     api: Api, web_of: HTTPAPI, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_api, "STORING_S", 0.01)
@@ -56,7 +56,7 @@ def test_a_change_that_the_disk_does_not_take_in_time_is_told_so(
         assert "q" not in api.peer.node.vhosts["/"].queues
         for _ in range(20):
             assert (await request(web_of, "PUT", "/vhosts/v", {})).status == 503
-        assert len(full_disk.callbacks) == 1  # of all that gave up
+        assert len(full_disk.callbacks) == 1  # of all requests that timed out
 
     asyncio.run(visit())
 
@@ -106,9 +106,7 @@ def test_checks_of_health_are_answered_beyond_the_limit_of_requests(
     asyncio.run(visit())
 
 
-def test_a_request_that_takes_too_long_is_told_to_come_again(
-    api: Api, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_that_takes_too_long_is_503(api: Api, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HTTPAPI, "request_s", 0.01)
     answer = api.put("/queues/%2F/q")
     assert answer.status == 503 and "not answered within" in answer.json["reason"]
@@ -137,7 +135,7 @@ def test_work_ends_with_its_client() -> None:
 
 
 @pytest.mark.sockets
-def test_clients_that_leave_while_they_wait_for_the_disk_are_forgotten_and_health_is_told(
+def test_clients_that_disconnect_while_waiting_for_the_disk_do_not_block_health_checks(
     api: Api, web_of: HTTPAPI, full_disk: FullDisk
 ) -> None:
     basic = base64.b64encode(b"guest:guest").decode()
@@ -149,17 +147,17 @@ def test_clients_that_leave_while_they_wait_for_the_disk_are_forgotten_and_healt
         return reader, writer
 
     async def visit() -> None:
-        doors = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
-        await doors.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
+        listeners = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
+        await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
         (listening,) = api.host.listening()
         leaving = [await connected(listening.port, "PUT", f"/queues/%2F/{number}") for number in range(50)]
         await until_async(lambda: web_of._storing == 50)
         reader, writer = await connected(listening.port, "GET", HEALTH)
         assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
-        for _, gone in leaving:
-            gone.close()
+        for _, closing in leaving:
+            closing.close()
         await until_async(lambda: web_of._requests.used == web_of._storing == 0)
         writer.close()
-        await doors.close()
+        await listeners.close()
 
     asyncio.run(visit())

@@ -1,4 +1,4 @@
-"""Routes beyond RabbitMQ's, and the API at the unix socket."""
+"""Routes that RabbitMQ does not have, and the API at the unix socket."""
 
 import json
 import os
@@ -112,7 +112,7 @@ def test_a_stream_ends_when_its_reader_loses_the_right(tmp_path: Path) -> None:
     controlled.close()
 
 
-# At the unix socket
+# The unix socket.
 
 
 def test_no_header_makes_another_caller_of_a_local_one(local: LocalAPI) -> None:

@@ -1,4 +1,4 @@
-"""The way of a request: paths, methods, bodies, headers."""
+"""HTTP requests: paths, methods, bodies, headers."""
 
 import dataclasses
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_an_unknown_route_is_an_object_that_is_not_there(api: Api) -> None:
         assert api.get(path).error == MISSING
 
 
-def test_a_method_that_a_route_has_not_is_told_those_it_has(api: Api) -> None:
+def test_a_wrong_method_gets_the_allowed_ones(api: Api) -> None:
     answer = api.post("/vhosts")
     assert (answer.status, answer.json["error"]) == (405, "method_not_allowed")
     assert set(answer.headers["allow"].split(", ")) >= {"GET", "HEAD", "OPTIONS"}
@@ -44,18 +44,18 @@ def test_head_is_allowed_wherever_get_is(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", sorted({route.path for route in routes().all if route.method == "GET"}))
-def test_a_head_is_what_get_answers_without_the_body(api: Api, path: str) -> None:
+def test_head_answers_as_get_without_the_body(api: Api, path: str) -> None:
     named = {"{vhost}": "%2F", "{exchange}": "amq.topic", "{source}": "amq.topic", "{destination}": "amq.fanout"}
     segments = [named.get(part, part.strip("{}")) for part in path.split("/")]
     at = "/".join(api.host.node.name if part == "node" else part for part in segments)
-    bounded = f"{at}?duration=0"  # a stream of lines has no end of its own, but to a HEAD
+    bounded = f"{at}?duration=0"  # a stream of lines has no end, except for HEAD
     get, head = api.get(bounded), api.request("HEAD", at)
     assert head.status == get.status and head.headers.get("content-type") == get.headers.get("content-type")
     if get.status == 200 and get.headers["content-type"] == "application/json":
         assert head.headers["cache-control"].startswith("no-cache")
 
 
-def test_answers_are_not_to_be_kept_and_come_with_the_headers_of_security(api: Api) -> None:
+def test_responses_must_not_be_cached_and_have_security_headers(api: Api) -> None:
     headers = api.get("/vhosts").headers
     assert headers["content-type"] == "application/json"
     assert headers["cache-control"] == "no-cache"
@@ -68,7 +68,7 @@ def test_answers_are_not_to_be_kept_and_come_with_the_headers_of_security(api: A
     assert headers["content-security-policy"] == "x"
 
 
-def test_long_answers_are_compressed_for_who_takes_that(api: Api) -> None:
+def test_long_responses_are_compressed_if_the_client_accepts_it(api: Api) -> None:
     for number in range(10):
         api.peer.add_vhost(f"v{number}")
     plain, squeezed = api.get("/vhosts"), api.get("/vhosts", headers={"Accept-Encoding": "deflate, gzip"})
@@ -78,11 +78,11 @@ def test_long_answers_are_compressed_for_who_takes_that(api: Api) -> None:
     assert "content-encoding" not in refused.headers
 
 
-def test_a_prefix_stands_in_front_of_all_paths() -> None:
+def test_a_prefix_applies_to_all_paths() -> None:
     assert configured(path_prefix="/rabbit").get("/vhosts").error == MISSING
 
 
-def test_origins_that_are_allowed_are_told_so() -> None:
+def test_allowed_origins_get_cors_headers() -> None:
     api = configured(cors_allow_origins=("http://a.example",))
     asked = {"Origin": "http://a.example"}
     answer = api.get("/vhosts", headers=asked)
@@ -95,7 +95,7 @@ def test_origins_that_are_allowed_are_told_so() -> None:
     assert "access-control-allow-origin" not in api.get("/vhosts", headers={"Origin": "http://b.example"}).headers
 
 
-def test_requests_are_logged_where_that_is_asked_for_without_passwords(tmp_path: Path) -> None:
+def test_requests_are_logged_without_passwords_if_configured(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     api = configured(http_log_dir=str(tmp_path / "log"))
     api.get("/whoami?x=1", headers={"User-Agent": 'a"\nb', "Referer": "r"})
@@ -111,7 +111,7 @@ def test_basic_authentication_can_be_switched_off() -> None:
     assert configured(disable_basic_auth=True).get("/whoami").error == (401, "not_authorized", "Not_Authorized")
 
 
-def test_rights_that_are_taken_away_while_a_body_comes_are_gone(api: Api) -> None:
+def test_rights_revoked_while_a_body_arrives_do_not_count(api: Api) -> None:
     api.peer.add_user("brief", ("administrator",))
     users = api.host.node.users
     api.while_waiting(lambda: users.set_tags("brief", ()))
@@ -126,7 +126,7 @@ def test_rights_that_are_taken_away_while_a_body_comes_are_gone(api: Api) -> Non
     assert api.get("/cluster-name").json["name"] != "x"
 
 
-def test_an_error_of_ours_ends_one_request_and_tells_nothing(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_ends_one_request_without_details(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(api.host.node), "cluster_name", property(lambda node: 1 / 0))
     assert api.get("/cluster-name").error == (500, "internal_server_error", "see the broker's log")
     assert api.peer.log[-1][0] == "internal_error"

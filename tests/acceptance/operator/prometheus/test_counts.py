@@ -1,4 +1,4 @@
-"""What metrics count, summed up and by object."""
+"""The counters of metrics, summed and by object."""
 
 import errno
 from pathlib import Path
@@ -21,7 +21,7 @@ EVERY_FAMILY = (
 
 
 def used(scraper: Scraper) -> Channel:
-    """A channel that has published five messages and got four: two ready, one unacknowledged, two done."""
+    """A channel that has published five messages and got four: two ready, one unacknowledged, two acknowledged."""
     channel = scraper.peer.connect().channel()
     channel.declare("q", durable=True)
     channel.confirm()
@@ -31,7 +31,7 @@ def used(scraper: Scraper) -> Channel:
     channel.publish("", "nowhere", b"v")
     channel.confirms(range(1, 7))
     channel.publish("", "nowhere", b"v", mandatory=True)
-    channel.next()  # it comes back
+    channel.next()  # redelivered
     channel.confirms([7])
     for _ in range(2):
         got = channel.get("q", no_ack=False)
@@ -101,7 +101,7 @@ def test_sizes_of_messages_are_a_cumulative_histogram_with_the_bounds_that_dashb
     assert samples.value("rabbitmq_message_size_bytes_count", protocol="amqp091") == 7
 
 
-def test_objects_are_told_apart_by_labels(scraper: Scraper) -> None:
+def test_objects_differ_by_labels(scraper: Scraper) -> None:
     channel = used(scraper)
     channel.qos(7)
     channel.consume("empty")
@@ -144,7 +144,7 @@ def test_counters_outlive_what_they_counted(scraper: Scraper) -> None:
     scraper.host.node.delete_vhost("v")
     after = scraper.scrape().counters()
     own = ("warren_queue_published_total", "warren_queue_delivered_total", "warren_queue_acknowledged_total")
-    kept = {key: value for key, value in before.items() if key[0] not in own}  # these are gone with the queue
+    kept = {key: value for key, value in before.items() if key[0] not in own}  # deleted with the queue
     assert len(kept) > 90
     assert {key: value for key, value in kept.items() if after[key] < value} == {}
 
@@ -176,7 +176,7 @@ def test_counters_outlive_a_virtual_host_with_its_connections(scraper: Scraper) 
     assert samples.value("rabbitmq_channel_messages_published_total") == 1
 
 
-def test_details_are_of_the_families_virtual_hosts_and_queues_that_are_asked_for(scraper: Scraper) -> None:
+def test_details_are_of_the_requested_families_virtual_hosts_and_queues(scraper: Scraper) -> None:
     scraper.peer.add_vhost("v")
     scraper.host.node.users.set_permission("guest", "v", ".*", ".*", ".*")
     for vhost in ("/", "v"):
@@ -197,7 +197,7 @@ def test_details_are_of_the_families_virtual_hosts_and_queues_that_are_asked_for
     assert [one["queue"] for one in samples.labels("rabbitmq_detailed_queue_info")] == ["b"]
 
 
-def test_a_pattern_that_is_none_is_refused(scraper: Scraper) -> None:
+def test_an_invalid_pattern_is_refused(scraper: Scraper) -> None:
     path = "/metrics/detailed?family=queue_coarse_metrics"
     scraper.peer.connect().channel().declare("a" * 60 + "b")
     for pattern, reason in (
@@ -211,7 +211,7 @@ def test_a_pattern_that_is_none_is_refused(scraper: Scraper) -> None:
         assert (refused.status, refused.body.decode()[: len(reason)]) == (400, reason)
 
 
-def test_every_family_can_be_asked_for_and_none_comes_twice(scraper: Scraper) -> None:
+def test_every_family_can_be_requested_and_appears_once(scraper: Scraper) -> None:
     used(scraper)
     for family in EVERY_FAMILY:
         names = scraper.scrape(f"/metrics/detailed?family={family}").names
@@ -231,7 +231,7 @@ def test_memory_is_broken_down_into_what_is_known(scraper: Scraper) -> None:
     assert sum(samples.value(name) for name in uses) == 1 << 20
 
 
-def test_alarms_are_told(scraper: Scraper) -> None:
+def test_alarms_are_metrics(scraper: Scraper) -> None:
     scraper.host.node.alarms.set("memory")
     samples = scraper.scrape()
     assert samples.value("rabbitmq_alarms_memory_used_watermark") == 1
@@ -253,7 +253,7 @@ def test_dead_letters_are_counted_by_type_strategy_and_reason(scraper: Scraper) 
     assert samples.value("rabbitmq_global_messages_dead_lettered_rejected_total", **quorum) == 0
 
 
-def test_what_the_disk_does_not_give_is_counted(scraper: Scraper, tmp_path: Path) -> None:
+def test_failed_reads_of_the_disk_are_counted(scraper: Scraper, tmp_path: Path) -> None:
     names = ("warren_journal_read_errors_total", "warren_journal_damaged_records_total")
     samples = scraper.scrape()
     assert [samples.value(name) for name in names] == [0, 0]
@@ -284,6 +284,6 @@ def test_delays_are_histograms(scraper: Scraper) -> None:
 
 def test_a_new_broker_counts_from_zero(scraper: Scraper) -> None:
     samples: Samples = scraper.scrape()
-    here = ("rabbitmq_erlang_", "rabbitmq_auth_")  # what Python itself has done; the login of nobody
+    here = ("rabbitmq_erlang_", "rabbitmq_auth_")  # values of Python itself, and anonymous logins
     counted = {name for (name, _), value in samples.counters().items() if value and name.startswith("rabbitmq_")}
     assert {name for name in counted if not name.startswith(here)} == set()

@@ -1,10 +1,10 @@
-"""What RabbitMQ's dashboard "RabbitMQ-Overview" asks for is there, as it asks for it."""
+"""The series that RabbitMQ's dashboard "RabbitMQ-Overview" queries, with their labels."""
 
 import pytest
 
 from tests.support.metrics import Samples, Scraper
 
-# By the labels of each series, those that its panels look at. A rate over a counter that is not there yet is no rate.
+# By the labels that its panels use. A counter that appears later has no rate at first.
 ALONE: frozenset[str] = frozenset()
 PROTOCOL = frozenset({"protocol"})
 BY_TYPE = frozenset({"protocol", "queue_type"})
@@ -40,12 +40,12 @@ COUNTERS = {
 }
 SERIES = [(name, "gauge", labels) for labels, names in GAUGES.items() for name in names]
 SERIES += [(name, "counter", labels) for labels, names in COUNTERS.items() for name in names]
-ADDED_UP = "rabbitmq_global_messages_delivered_consume_{}_ack_total"  # the panel of deliveries adds both, one by one
+ADDED_UP = "rabbitmq_global_messages_delivered_consume_{}_ack_total"  # the panel of deliveries adds both series
 
 
 @pytest.fixture(scope="module")
 def fresh() -> Samples:
-    """What a broker says that nobody has used yet."""
+    """The metrics of a broker that has not been used."""
     scraper = Scraper()
     samples = scraper.scrape()
     scraper.close()

@@ -1,4 +1,4 @@
-"""Which path shows what, to whom, in which format."""
+"""The endpoints: their metrics, access and formats."""
 
 import base64
 import dataclasses
@@ -18,7 +18,7 @@ ENDPOINTS = {
 }
 
 
-parsed: Any = openmetrics.text_string_to_metric_families  # which has no types
+parsed: Any = openmetrics.text_string_to_metric_families  # the parser does not declare types
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -55,7 +55,7 @@ def test_the_path_can_be_another() -> None:
     assert scraper.get("/metrics").status == 404
 
 
-def test_what_there_is_not_is_told_as_rabbitmq_does(scraper: Scraper) -> None:
+def test_unknown_endpoints_are_answered_as_by_rabbitmq(scraper: Scraper) -> None:
     unknown = scraper.get("/metrics/nope")
     assert (unknown.status, unknown.body, unknown.headers["content-type"]) == (404, b"Unknown Registry", "text/plain")
     for path in ("/", "/metricsx", "/api/overview"):
@@ -65,7 +65,7 @@ def test_what_there_is_not_is_told_as_rabbitmq_does(scraper: Scraper) -> None:
     assert scraper.get("/metrics", method="HEAD").status == 200
 
 
-def test_the_format_is_the_one_that_is_asked_for(scraper: Scraper) -> None:
+def test_the_format_is_the_requested_one(scraper: Scraper) -> None:
     plain = scraper.get("/metrics", headers={"Accept": "text/plain"})
     assert plain.headers["content-type"] == "text/plain; version=0.0.4"
     asked = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
@@ -77,14 +77,14 @@ def test_the_format_is_the_one_that_is_asked_for(scraper: Scraper) -> None:
     assert odd.headers["content-type"] == "text/plain; version=0.0.4"
 
 
-def test_long_scrapes_are_compressed_for_who_takes_that(scraper: Scraper) -> None:
+def test_long_scrapes_are_compressed_if_the_scraper_accepts_it(scraper: Scraper) -> None:
     squeezed = scraper.get("/metrics", headers={"Accept-Encoding": "gzip"})
     assert squeezed.headers["content-encoding"] == "gzip" and b"rabbitmq_queues 0.0" in squeezed.body
     assert "content-encoding" not in scraper.get("/metrics").headers
     assert "content-encoding" not in scraper.get("/metrics/detailed", headers={"Accept-Encoding": "gzip;q=0"}).headers
 
 
-def test_where_it_is_protected_it_is_for_those_who_monitor() -> None:
+def test_protected_metrics_need_the_tag_monitoring() -> None:
     scraper = Scraper(authentication_enabled=True)
     scraper.peer.add_user("monitor", ("monitoring",))
     scraper.peer.add_user("m", ("management",))
@@ -103,7 +103,7 @@ def test_where_it_is_protected_it_is_for_those_who_monitor() -> None:
     assert remote.error == (401, "not_authorised", "User can only log in via localhost")
 
 
-def test_an_error_of_ours_ends_one_scrape_and_tells_nothing(scraper: Scraper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_ends_one_scrape_without_details(scraper: Scraper, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(scraper.host.node), "cluster_name", property(lambda node: 1 / 0))
     response = scraper.get()
     assert (response.status, response.body) == (500, b"see the broker's log")
@@ -126,8 +126,8 @@ def test_names_that_clients_chose_are_escaped(scraper: Scraper) -> None:
     odd = 'a"b\\c\u00fc'
     scraper.peer.connect().channel().declare(odd)
     scraper.peer.add_vhost("two\nlines")
-    for octets in ("%FF", "%FE"):  # no UTF-8, which the HTTP API takes
-        assert scraper.api.put(f"/queues/%2F/{octets}").status == 201
+    for name in ("%FF", "%FE"):  # not UTF-8; the HTTP API accepts it
+        assert scraper.api.put(f"/queues/%2F/{name}").status == 201
     named = {one["queue"] for one in scraper.scrape("/metrics/per-object").labels("rabbitmq_queue_messages")}
     assert named == {odd, "\\udcff", "\\udcfe"}
     vhosts = scraper.scrape("/metrics/detailed?family=vhost_status").labels("rabbitmq_cluster_vhost_status")
@@ -141,7 +141,7 @@ def test_credentials_are_those_of_basic_authentication() -> None:
     assert scraper.get(headers={"Authorization": "Bearer x"}).status == 401
 
 
-def test_on_the_port_of_the_api_they_stand_behind_its_prefix_and_not_at_its_root() -> None:
+def test_on_the_port_of_the_api_they_have_its_prefix_and_are_not_at_its_root() -> None:
     scraper, at_root = Scraper(), Scraper(path="/")
     for one in (scraper, at_root):
         prefixed = dataclasses.replace(one.host.config.management, path_prefix="/rabbit/")

@@ -1,4 +1,4 @@
-"""Metrics of federation links, from what the service says of them."""
+"""Metrics of federation links, from the rows of the service."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ LABELS = {name: str(LINK[name]) for name in ("vhost", "type", "name", "upstream"
 
 
 class Links(Service):
-    """The federation service, as far as it tells of its links."""
+    """The federation service, as far as metrics use it."""
 
     def __init__(self, *links: dict[str, Any]) -> None:
         self.links = list(links)
@@ -37,7 +37,7 @@ class Links(Service):
         return self.links
 
 
-def test_each_link_tells_how_it_is_doing(scraper: Scraper) -> None:
+def test_each_link_has_its_state_and_counters(scraper: Scraper) -> None:
     scraper.host.services["federation"] = Links(LINK)
     for path in ("/metrics", "/metrics/per-object"):
         samples = scraper.scrape(path)
@@ -70,7 +70,7 @@ def test_links_are_counted_by_the_statuses_that_there_are(scraper: Scraper) -> N
     assert samples.value("warren_federation_link_up", **(LABELS | {"id": "00000001"})) == 0
 
 
-def test_what_is_not_known_of_a_link_is_not_told(scraper: Scraper) -> None:
+def test_unknown_values_of_a_link_are_left_out(scraper: Scraper) -> None:
     scraper.host.services["federation"] = Links(LINK | {"backlog": None, "lag_ms": None})
     samples = scraper.scrape()
     assert not {"warren_federation_link_backlog", "warren_federation_link_lag_seconds"} & samples.names

@@ -1,4 +1,4 @@
-"""The service in a broker process: its addresses, its certificates, its answers on the port of the API, its end."""
+"""The service in a broker process: listeners, certificates, metrics on the port of the API, shutdown."""
 
 import socket
 import ssl
@@ -21,7 +21,7 @@ PROTOCOL = "http/prometheus"
 
 
 def broker_with_metrics(folder: Path, *lines: str, memory: bool = True) -> BrokerProcess:
-    """A broker with the HTTP API and these lines of configuration."""
+    """A broker with the HTTP API and further lines of configuration."""
     broker = BrokerProcess(folder, "--http", ANY_PORT, memory=memory)
     broker.configure(*lines)
     return broker
@@ -33,7 +33,7 @@ def scrape(address: str, path: str = "/metrics", user: str | None = None, tls: s
     return Samples(response.text)
 
 
-def test_metrics_have_an_address_of_their_own_and_are_told_on_that_of_the_api_to_who_monitors(tmp_path: Path) -> None:
+def test_metrics_have_their_own_listener_and_are_on_that_of_the_api_for_monitoring(tmp_path: Path) -> None:
     with broker_with_metrics(tmp_path, "prometheus.tcp.port = 0") as broker:
         (address,) = broker.addresses[PROTOCOL]
         (api,) = broker.addresses["http"]
@@ -52,13 +52,13 @@ def test_a_broker_that_nobody_scrapes_imports_nothing_of_it(tmp_path: Path) -> N
         "import warren.plugins.prometheus.service, warren.plugins.management.service",
         "print([name for name in ('prometheus_client', 'starlette', 'uvicorn', 'msgspec') if name in sys.modules])",
     )
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", "\n".join(names)], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert told.stdout.strip() == "[]"
+    assert result.stdout.strip() == "[]"
 
 
-def test_a_port_that_is_taken_ends_the_start_if_it_was_asked_for(tmp_path: Path) -> None:
+def test_a_configured_port_that_is_taken_fails_the_start(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         broker = broker_with_metrics(tmp_path, f"prometheus.tcp.port = {port}")

@@ -1,4 +1,4 @@
-"""A scrape lets others have their turn (acceptance 98)."""
+"""A scrape yields to the event loop between pieces."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ def crowded() -> Scraper:
 
 
 async def turns_of_others(scraper: Scraper, endpoint: str) -> tuple[int, bytes]:
-    """How often another task got its turn during a scrape, and the scrape."""
+    """Return how often another task ran during a scrape, and the scrape."""
     turns = 0
 
     async def other() -> None:

@@ -1,4 +1,4 @@
-"""Long scrapes are streams: written as the library writes them, and ended with the client."""
+"""Long scrapes are streams, written as the client library writes them, and end with the client."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -84,7 +84,7 @@ def test_a_scrape_ends_when_its_client_leaves(crowd: Scraper) -> None:
 
     async def send(event: Any) -> None:
         events.append(event)
-        if len(events) > 1:  # the client reads no more
+        if len(events) > 1:  # the client stops reading
             full.set()
             await asyncio.get_running_loop().create_future()
 
@@ -93,7 +93,7 @@ def test_a_scrape_ends_when_its_client_leaves(crowd: Scraper) -> None:
     assert events[1]["more_body"]
 
 
-def test_a_scraper_that_takes_nothing_is_given_up_and_others_are_served(
+def test_a_scraper_that_reads_nothing_is_aborted_and_others_are_served(
     crowd: Scraper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(application, "SEND_S", 0.01)
@@ -115,8 +115,8 @@ async def never_taken(event: Any) -> None:
         await asyncio.get_running_loop().create_future()
 
 
-def test_scrapers_that_read_slowly_keep_nobody_waiting(crowd: Scraper) -> None:
-    """Two of them held both turns for as long as they liked to read."""
+def test_slow_scrapers_do_not_block_others(crowd: Scraper) -> None:
+    """A slow reader must not occupy the semaphore for making chunks."""
 
     async def scrapes() -> None:
         slow = [
@@ -133,7 +133,7 @@ def test_scrapers_that_read_slowly_keep_nobody_waiting(crowd: Scraper) -> None:
     asyncio.run(asyncio.wait_for(scrapes(), application.SEND_S / 2))
 
 
-def test_a_source_has_so_many_scrapes_and_others_have_theirs() -> None:
+def test_scrapes_are_limited_by_source() -> None:
     places = Places()
 
     async def visit() -> None:
@@ -150,7 +150,7 @@ def test_a_source_has_so_many_scrapes_and_others_have_theirs() -> None:
     asyncio.run(visit())
 
 
-def test_where_there_is_no_place_a_scraper_that_has_stalled_makes_room() -> None:
+def test_a_stalled_scraper_loses_its_place_to_a_new_one() -> None:
     places = Places()
 
     async def send(place: Place, ago_s: float) -> None:
