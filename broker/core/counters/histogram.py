@@ -10,8 +10,8 @@ BOUNDS_S = tuple((1 << (UNIT_SHIFT + index)) / 1_000_000 for index in range(CLAS
 class LatencyHistogram:
     """The latencies of one kind of operation.
 
-    `counts` has a count for each of BOUNDS_S, of the latencies up to it and above the bound before, and one for all
-    longer latencies.
+    `counts` has a count for each of BOUNDS_S, of the latencies below it and not below the bound before, and one for all
+    others.
     """
 
     __slots__ = ("counts", "total_s")

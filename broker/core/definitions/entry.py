@@ -57,7 +57,7 @@ class DefinitionEntry:
 
     def text(self, key: str, default: str | None = None, most: int = SHORT_STRING) -> str:
         value = self.value(key) if default is None else self.fields.get(key)
-        return checked_text(key, default if value is None and default is not None else value, most)
+        return validate_text(key, default if value is None and default is not None else value, most)
 
     def flag(self, key: str, default: bool) -> bool:
         value = self.fields.get(key)
@@ -84,7 +84,7 @@ class DefinitionEntry:
             value = [tag.strip() for tag in value.split(",") if tag.strip()]
         if not isinstance(value, list):
             raise Invalid(f"tags should be a list, actually was {term(value)}")
-        return tuple([checked_text("tags", tag, SHORT_STRING) for tag in value])
+        return tuple([validate_text("tags", tag, SHORT_STRING) for tag in value])
 
     def arguments(self) -> Table:
         return table_of_json(self.fields.get("arguments") or {})
@@ -98,7 +98,7 @@ def map_of(value: object) -> object:
     return dict(pairs) if len(pairs) == len(value) else value
 
 
-def checked_text(key: str, value: object, most: int) -> str:
+def validate_text(key: str, value: object, most: int) -> str:
     """Return a text that can be stored. Raises Invalid."""
     if not isinstance(value, str):
         raise Invalid(text(key, value))

@@ -93,7 +93,7 @@ def text_pieces(
     """Yield the JSON text of a snapshot in short pieces, some of them empty, so that the caller may serve others in
     between.
 
-    `encode` writes the head, with an empty name, and the entries of the named section.
+    `encode` is called with the name of a section and an entry, or with an empty name and the head.
     """
     yield encode("", head)[:-1]
     comma = b"," if head else b""

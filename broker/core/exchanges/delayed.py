@@ -56,8 +56,8 @@ class Delay(Sink):
         "_timer",
         "_when_ms",
         "_release",
-        "_seen",
-        "_seen_ms",
+        "_last_properties",
+        "_last_delay_ms",
     )
 
     def __init__(self, context: ExchangeContext, release: Callable[[Message], None]) -> None:
@@ -70,25 +70,25 @@ class Delay(Sink):
         self._timer: Timer | None = None
         self._when_ms = 0
         self._release = release
-        self._seen = b""  # the properties that were read last, and their delay
-        self._seen_ms = 0
+        self._last_properties = b""  # the properties that were read last, and their delay
+        self._last_delay_ms = 0
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def asked_ms(self, message: Message) -> int:
+    def delay_ms_of(self, message: Message) -> int:
         """Return the delay of a message in milliseconds, 0 without one."""
         raw = message.property_bytes
-        if raw != self._seen:
-            self._seen_ms = delay_ms(raw)
-            self._seen = raw
-        return self._seen_ms
+        if raw != self._last_properties:
+            self._last_delay_ms = delay_ms(raw)
+            self._last_properties = raw
+        return self._last_delay_ms
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
         now_ms = self.context.clock.now_ms()
         stored = False
         for message in messages:
-            due_ms = now_ms + self.asked_ms(message)
+            due_ms = now_ms + self.delay_ms_of(message)
             copy = message.copy_for_queue()
             copy.state = MessageState(NO_TTL, due_ms, 0, 0, message.dead_lettered, message.bcc_keys)
             self.context.store([copy], copy.persistent)
@@ -239,7 +239,7 @@ class DelayedExchange(ExchangeDecorator):
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         assert self._delay is not None, "on_created has been called"
-        if self._delay.asked_ms(message):
+        if self._delay.delay_ms_of(message):
             return [self._delay]
         return super().route(keys, message)
 

@@ -38,7 +38,7 @@ class Route:
         self.markers = markers
 
     def enqueues_as(self, other: Route) -> bool:
-        """Whether messages of both routes can be enqueued together. HOT: bench K."""
+        """Return whether messages of both routes can be enqueued together. HOT: bench K."""
         return self.queues == other.queues and self.exchange is other.exchange and self.mandatory is other.mandatory
 
     def needs_message(self, raw: bytes) -> bool:

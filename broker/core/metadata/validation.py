@@ -34,7 +34,7 @@ def fields_of(value: dict[str, object]) -> str:
     return "[" + ",".join([f"{{{term(key)},{term(part)}}}" for key, part in sorted(value.items())]) + "]"
 
 
-def whole(value: object) -> int | None:
+def as_integer(value: object) -> int | None:
     """Return an integer, also for a number such as `5.0`; None for all else, and for what 64 bits cannot hold."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -51,7 +51,7 @@ def number(key: str, value: object) -> str:
 
 
 def integer(key: str, value: object) -> str:
-    return "" if whole(value) is not None else f"{key} should be a number, actually was {term(value)}"
+    return "" if as_integer(value) is not None else f"{key} should be a number, actually was {term(value)}"
 
 
 def text(key: str, value: object) -> str:

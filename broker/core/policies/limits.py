@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...amqp.errors import Invalid, PreconditionFailed
 from ..metadata.records import Change
-from ..metadata.validation import Rule, integer, shape_errors, whole
+from ..metadata.validation import Rule, as_integer, integer, shape_errors
 from ..vhost.node_services import TopologyLimits
 from ..vhost.observer import Observers
 from .parameters import Component, Parameters
@@ -140,9 +140,9 @@ def user_limits(user: str, limits: Mapping[str, object]) -> dict[str, int]:
     lines = shape_errors(USER_LIMITS, dict(limits), OF_USER)
     if lines:
         raise Invalid("\n".join(lines))
-    return {key: whole(value) or 0 for key, value in limits.items()}
+    return {key: as_integer(value) or 0 for key, value in limits.items()}
 
 
 def bound(limits: Mapping[str, object], key: str) -> int | None:
-    limit = whole(limits.get(key))
+    limit = as_integer(limits.get(key))
     return limit if limit is not None and limit >= 0 else None

@@ -13,7 +13,7 @@ from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
 from ..metadata.patterns import Pattern
 from ..metadata.policy import APPLY_TO, Definition, Policy
-from ..metadata.validation import Rule, integer, shape_errors, term, whole
+from ..metadata.validation import Rule, as_integer, integer, shape_errors, term
 from ..queues.queue import Queue
 from ..queues.queue_settings import NO_POLICY
 from ..vhost.node_services import TopologyPolicies
@@ -218,7 +218,7 @@ def policy_of(vhost: str, name: str, value: dict[str, object]) -> Policy:
     """Return the policy with a validated value."""
     definition, text_ = value["definition"], value["pattern"]
     assert isinstance(definition, dict) and isinstance(text_, str)
-    priority, apply_to_ = whole(value["priority"]) or 0, value.get("apply-to", "all")
+    priority, apply_to_ = as_integer(value["priority"]) or 0, value.get("apply-to", "all")
     assert isinstance(apply_to_, str)
     return Policy(vhost, name, text_, definition, priority, apply_to_)
 

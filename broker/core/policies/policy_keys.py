@@ -14,7 +14,7 @@ from ...amqp.errors import Invalid
 from ...amqp.limits import SHORT_STRING
 from ..metadata.patterns import Pattern
 from ..metadata.policy import MIRRORING, Definition
-from ..metadata.validation import fields_of, term, whole
+from ..metadata.validation import as_integer, fields_of, term
 
 Allowed = Callable[[object], bool]
 
@@ -26,7 +26,7 @@ LARGEST_SEGMENT = 3_000_000_000
 
 def at_least(least: int, most: int = (1 << 63) - 1) -> Allowed:
     def allowed(value: object) -> bool:
-        number = whole(value)
+        number = as_integer(value)
         return isinstance(value, int) and number is not None and least <= number <= most
 
     return allowed

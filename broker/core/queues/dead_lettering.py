@@ -16,7 +16,7 @@ from ..jobs.scheduler import Job
 from ..messages.message import Message, total_bytes
 from .message_log import DEAD_LETTERED
 from .route_target import RouteTarget
-from .x_death import REJECTED, copied, cycles, dead_lettered, routing_keys
+from .x_death import REJECTED, copy_with_properties, cycles, dead_letter_copy, routing_keys
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -110,10 +110,12 @@ class DeadLetterOutbox:
         targets: tuple[RouteTarget, ...] = ()
         for message in messages:
             if before is not None and alike(before, message):
-                copies.append(copied(message, copies[0].address, copies[0].property_bytes, copies[0].bcc_keys))
+                copies.append(
+                    copy_with_properties(message, copies[0].address, copies[0].property_bytes, copies[0].bcc_keys)
+                )
                 continue
             self._enqueue(copies, targets)
-            copy = dead_lettered(message, queue.name, reason, exchange, settings.dead_letter_key, timestamp_s)
+            copy = dead_letter_copy(message, queue.name, reason, exchange, settings.dead_letter_key, timestamp_s)
             targets, stable = host.route_to(exchange, routing_keys(message, settings.dead_letter_key), copy)
             if reason != REJECTED:
                 targets = tuple(target for target in targets if not cycles(copy, target.name))

@@ -25,23 +25,25 @@ REMEMBERED = 256  # cached entries: of many messages that are dead-lettered in t
 COUNT_BYTES = 15  # of the field `count` at the start of an entry
 
 
-def dead_lettered(
+def dead_letter_copy(
     message: Message, queue: str, reason: str, exchange: str, routing_key: str | None, timestamp_s: int
 ) -> Message:
     """Return the copy for `exchange`, with the configured routing key or else the message's own."""
     address = Address(exchange, message.address.routing_key if routing_key is None else routing_key)
     bcc_keys = message.bcc_keys if routing_key is None else ()
-    return copied(message, address, properties_of_dead(message, queue, reason, timestamp_s), bcc_keys)
+    return copy_with_properties(message, address, dead_letter_properties(message, queue, reason, timestamp_s), bcc_keys)
 
 
-def copied(message: Message, address: Address, property_bytes: bytes, bcc_keys: tuple[str, ...]) -> Message:
+def copy_with_properties(
+    message: Message, address: Address, property_bytes: bytes, bcc_keys: tuple[str, ...]
+) -> Message:
     frames = content_frames(0, property_bytes, message.body)
     copy = Message(address, frames, 0, message.body_bytes, 0, properties.delivery_mode(property_bytes) == 2)
     copy.state = MessageState(dead_lettered=True, bcc_keys=bcc_keys)
     return copy
 
 
-def properties_of_dead(message: Message, queue: str, reason: str, timestamp_s: int) -> bytes:
+def dead_letter_properties(message: Message, queue: str, reason: str, timestamp_s: int) -> bytes:
     """Return the properties with this death in the x-death header, and without the expiration."""
     raw = message.property_bytes
     headers = properties.headers(raw) or Table.EMPTY
@@ -49,7 +51,7 @@ def properties_of_dead(message: Message, queue: str, reason: str, timestamp_s: i
     expiration = properties.text(raw, properties.EXPIRATION)
     if message.dead_lettered:
         deaths = _deaths(headers)
-        entry = _taken(deaths, queue, reason)
+        entry = _take_entry(deaths, queue, reason)
         if entry is None:
             entry = _entry(queue, reason, own.exchange, _own_keys(message, headers, deaths), expiration, timestamp_s)
         fields = _names(LAST, queue, reason, own.exchange)
@@ -98,7 +100,7 @@ def _deaths(headers: Table) -> list[Table]:
     return [death for _, death in value[1] if isinstance(death, Table)]
 
 
-def _taken(deaths: list[Table], queue: str, reason: str) -> bytes | None:
+def _take_entry(deaths: list[Table], queue: str, reason: str) -> bytes | None:
     """Remove and return the entry of this queue and reason, its count incremented; None if there is none.
 
     Entries are encoded here, with the fields in this order, so their first bytes can be compared.

@@ -48,7 +48,7 @@ arguments = st.fixed_dictionaries(
 )
 
 
-class Speaker:
+class RandomClient:
     """A client with one channel, which it opens again when it was closed."""
 
     def __init__(self, node: Any) -> None:
@@ -70,11 +70,11 @@ class Speaker:
         """Return the broker's side of the channel."""
         return pipe_of(self.client).connection.channels.get(self.ch.number)
 
-    def say(self, kind: Any, **fields: Any) -> None:
+    def send(self, kind: Any, **fields: Any) -> None:
         self.ch.send(kind, **fields)
-        self.hear()
+        self.receive()
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         with contextlib.suppress(Silence):
             while not self.client.ended:
                 self.client.pump()
@@ -110,22 +110,22 @@ class FeaturesMachine(RuleBasedStateMachine):
         self.vhost = self.node.vhosts["/"]
         self.clock = self.node.clock
         assert isinstance(self.clock, FakeClock)
-        self.clock.after_each = self.hear
-        self.speakers = [Speaker(self.node), Speaker(self.node)]
+        self.clock.after_each = self.receive
+        self.clients = [RandomClient(self.node), RandomClient(self.node)]
         self.declared: dict[str, Any] = {}
 
-    def hear(self) -> None:
-        for speaker in self.speakers:
-            speaker.hear()
+    def receive(self) -> None:
+        for client in self.clients:
+            client.receive()
 
     @initialize(first=arguments, second=arguments, third=arguments)
     def begin(self, first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]) -> None:
         for name, given in zip(NAMES, (first, second, third), strict=True):
-            self.speakers[0].say(Queue.Declare, queue=name, durable=True, arguments=given)
+            self.clients[0].send(Queue.Declare, queue=name, durable=True, arguments=given)
 
     @rule(who=numbers, name=names, given=arguments, durable=st.booleans(), kind=st.sampled_from((0, 0, 1, 2)))
     def declare(self, who: int, name: str, given: dict[str, Any], durable: bool, kind: int) -> None:
-        self.speakers[who].say(
+        self.clients[who].send(
             Queue.Declare, queue=name, durable=durable, auto_delete=kind == 1, exclusive=kind == 2, arguments=given
         )
 
@@ -138,7 +138,7 @@ class FeaturesMachine(RuleBasedStateMachine):
         self, who: int, name: str, count: int, size: int, persistent: bool, priority: int | None,
         expiration: str | None, copies: list[str],
     ) -> None:  # fmt: skip
-        speaker = self.speakers[who]
+        client = self.clients[who]
         properties: dict[str, Any] = {"delivery_mode": 2 if persistent else 1}
         if priority is not None:
             properties["priority"] = priority
@@ -146,75 +146,75 @@ class FeaturesMachine(RuleBasedStateMachine):
             properties["expiration"] = expiration
         if copies:
             properties["headers"] = {"CC": copies}
-        one = codec.method_frame(speaker.ch.number, Basic.Publish, {"routing_key": name})
-        one += codec.header_frame(speaker.ch.number, size, properties)
-        one += codec.frame(3, speaker.ch.number, b"x" * size) * bool(size)
-        speaker.published += count if speaker.confirming else 0
-        confirming, before = speaker.confirming, speaker.ch
-        speaker.client.raw(one * count)
-        speaker.hear()
-        assert not confirming or speaker.ch is not before or len(speaker.settled) == speaker.published
+        one = codec.method_frame(client.ch.number, Basic.Publish, {"routing_key": name})
+        one += codec.header_frame(client.ch.number, size, properties)
+        one += codec.frame(3, client.ch.number, b"x" * size) * bool(size)
+        client.published += count if client.confirming else 0
+        confirming, before = client.confirming, client.ch
+        client.client.raw(one * count)
+        client.receive()
+        assert not confirming or client.ch is not before or len(client.settled) == client.published
 
     @rule(who=numbers, name=names, no_ack=st.booleans(), priority=st.integers(0, 1), exclusive=st.booleans())
     def consume(self, who: int, name: str, no_ack: bool, priority: int, exclusive: bool) -> None:
-        self.speakers[who].say(
+        self.clients[who].send(
             Basic.Consume, queue=name, no_ack=no_ack, exclusive=exclusive and not priority,
             consumer_tag=f"{name}{no_ack}{priority}", arguments={"x-priority": priority},
         )  # fmt: skip
 
     @rule(who=numbers, count=st.integers(0, 3), globally=st.booleans())
     def qos(self, who: int, count: int, globally: bool) -> None:
-        self.speakers[who].say(Basic.Qos, prefetch_count=count, global_=globally)
+        self.clients[who].send(Basic.Qos, prefetch_count=count, global_=globally)
 
     @rule(who=numbers, name=names, no_ack=st.booleans())
     def get(self, who: int, name: str, no_ack: bool) -> None:
-        self.speakers[who].say(Basic.Get, queue=name, no_ack=no_ack)
+        self.clients[who].send(Basic.Get, queue=name, no_ack=no_ack)
 
     @rule(who=numbers, data=st.data(), how=st.sampled_from(("ack", "nack", "reject")), back=st.booleans(),
           multiple=st.booleans())  # fmt: skip
     def settle(self, who: int, data: st.DataObject, how: str, back: bool, multiple: bool) -> None:
-        theirs = self.speakers[who].theirs
+        theirs = self.clients[who].theirs
         tags = sorted(theirs.unacked.tags()) if theirs is not None else []
         if not tags:
             return
         tag = data.draw(st.sampled_from(tags))
         if how == "ack":
-            self.speakers[who].say(Basic.Ack, delivery_tag=tag, multiple=multiple)
+            self.clients[who].send(Basic.Ack, delivery_tag=tag, multiple=multiple)
         elif how == "nack":
-            self.speakers[who].say(Basic.Nack, delivery_tag=tag, multiple=multiple, requeue=back)
+            self.clients[who].send(Basic.Nack, delivery_tag=tag, multiple=multiple, requeue=back)
         else:
-            self.speakers[who].say(Basic.Reject, delivery_tag=tag, requeue=back)
+            self.clients[who].send(Basic.Reject, delivery_tag=tag, requeue=back)
 
     @rule(who=numbers, data=st.data())
     def cancel(self, who: int, data: st.DataObject) -> None:
-        theirs = self.speakers[who].theirs
+        theirs = self.clients[who].theirs
         if theirs is not None and theirs.consumers:
-            self.speakers[who].say(Basic.Cancel, consumer_tag=data.draw(st.sampled_from(sorted(theirs.consumers))))
+            self.clients[who].send(Basic.Cancel, consumer_tag=data.draw(st.sampled_from(sorted(theirs.consumers))))
 
     @rule(who=numbers, kind=st.sampled_from((Basic.Recover, Tx.Select, Tx.Commit, Tx.Rollback, Channel.Close)))
     def channel(self, who: int, kind: Any) -> None:
-        speaker = self.speakers[who]
+        client = self.clients[who]
         said: dict[Any, dict[str, Any]] = {Basic.Recover: {"requeue": True}, Channel.Close: {"reply_code": 200}}
-        speaker.say(kind, **said.get(kind, {}))
-        if kind is Channel.Close and speaker.theirs is None:
-            speaker.open()
+        client.send(kind, **said.get(kind, {}))
+        if kind is Channel.Close and client.theirs is None:
+            client.open()
 
     @rule(who=numbers)
     def confirm(self, who: int) -> None:
-        theirs = self.speakers[who].theirs
-        if theirs is not None and theirs.transaction is None and not self.speakers[who].confirming:
-            self.speakers[who].say(Confirm.Select)
-            self.speakers[who].confirming = True
+        theirs = self.clients[who].theirs
+        if theirs is not None and theirs.transaction is None and not self.clients[who].confirming:
+            self.clients[who].send(Confirm.Select)
+            self.clients[who].confirming = True
 
     @rule(who=numbers)
     def vanish(self, who: int) -> None:
-        self.speakers[who].client.vanish()
-        self.speakers[who].connect()
-        self.hear()
+        self.clients[who].client.vanish()
+        self.clients[who].connect()
+        self.receive()
 
     @rule(who=numbers, name=names, kind=st.sampled_from((Queue.Delete, Queue.Purge)))
     def end(self, who: int, name: str, kind: Any) -> None:
-        self.speakers[who].say(kind, queue=name)
+        self.clients[who].send(kind, queue=name)
 
     @rule(name=names, given=arguments)
     def set_policy(self, name: str, given: dict[str, Any]) -> None:
@@ -222,28 +222,28 @@ class FeaturesMachine(RuleBasedStateMachine):
         definition = {key: given[f"x-{key}"] for key in keys if f"x-{key}" in given}
         if definition:
             self.node.policies.set("/", name, f"^{name}$", definition)
-            self.hear()
+            self.receive()
 
     @precondition(lambda self: self.node.policies.all("/"))
     @rule(data=st.data())
     def clear_policy(self, data: st.DataObject) -> None:
         policy = data.draw(st.sampled_from([policy.name for policy in self.node.policies.all("/")]))
         self.node.policies.clear("/", policy)
-        self.hear()
+        self.receive()
 
     @rule(ms=st.sampled_from((0, 1, 10, 60, 600)))
     def wait(self, ms: int) -> None:
         assert isinstance(self.clock, FakeClock)
         self.clock.advance(ms)
-        self.hear()
+        self.receive()
 
     # The counts
 
     def entries(self) -> list[Any]:
         """Return the unacknowledged deliveries of all queues, deleted ones included."""
         found: list[Any] = []
-        for speaker in self.speakers:
-            for each in pipe_of(speaker.client).connection.channels.values():
+        for client in self.clients:
+            for each in pipe_of(client.client).connection.channels.values():
                 found += each.unacked.values()
                 if each.transaction is not None:
                     found += [entry for _, entry, _ in each.transaction.settlements]
@@ -272,7 +272,7 @@ class FeaturesMachine(RuleBasedStateMachine):
             waiting = [message for message, _, queued in queue.outbox.waiting if queued]
             kept |= {(queue.number, m.id) for m in [*held, *unacked, *waiting] if queue.number and m.persistent}
             assert not queue.dirty and not queue.deleted
-            consumed = [consumer for speaker in self.speakers for consumer in self.consumers(speaker, queue)]
+            consumed = [consumer for client in self.clients for consumer in self.consumers(client, queue)]
             assert len(consumed) == len(queue.consumers)
             for consumer in queue.consumers.all():
                 mine = [entry for entry in out if entry[1] is consumer]
@@ -280,9 +280,9 @@ class FeaturesMachine(RuleBasedStateMachine):
         assert set(self.journal.live) == kept and sorted(self.journal.loose) == sorted(pages)
         assert self.node.budget.used_bytes == resident and not self.node.pending
 
-    def consumers(self, speaker: Speaker, queue: queues.Queue) -> list[Any]:
+    def consumers(self, client: RandomClient, queue: queues.Queue) -> list[Any]:
         found: list[Any] = []
-        for each in pipe_of(speaker.client).connection.channels.values():
+        for each in pipe_of(client.client).connection.channels.values():
             found += [consumer for consumer in each.consumers.values() if consumer.queue is queue]
         return found
 
@@ -313,8 +313,8 @@ class FeaturesMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             assert isinstance(self.clock, FakeClock)
-            for speaker in self.speakers:
-                speaker.client.vanish()
+            for client in self.clients:
+                client.client.vanish()
             self.clock.after_each = lambda: None
             for queue in list(self.vhost.queues.values()):
                 self.vhost.delete_queue(queue)

@@ -110,11 +110,11 @@ def damaged(draw: st.DrawFn) -> list[bytes]:
         other = draw(st.integers(0, len(frames) - 1))
         frame = bytearray(frames[at])
         place = draw(st.integers(0, max(len(frame) - 1, 0)))
-        match draw(st.sampled_from(("flip", "flip", "octet", "double", "lose", "move", "cut", "noise", "channel"))):
+        match draw(st.sampled_from(("flip", "flip", "byte", "double", "lose", "move", "cut", "noise", "channel"))):
             case "flip" if frame:
                 frame[place] ^= 1 << draw(st.integers(0, 7))
                 frames[at] = bytes(frame)
-            case "octet" if frame:
+            case "byte" if frame:
                 frame[place] = draw(st.sampled_from((0, 1, 0x7F, 0xCE, 0xFF)))
                 frames[at] = bytes(frame)
             case "double":
@@ -234,11 +234,11 @@ def at_once(journal: SlowJournal) -> None:
 
 
 def never(journal: SlowJournal) -> None:
-    """Nothing ever becomes durable."""
+    """Commit nothing."""
 
 
 def late(journal: SlowJournal) -> None:
-    """Everything up to now becomes durable."""
+    """Commit everything up to now."""
     journal.commit(journal.sealed)
     journal.seal()
 

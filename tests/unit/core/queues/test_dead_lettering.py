@@ -3,7 +3,7 @@
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.amqp.properties import EXPIRATION, Properties
 from warren.broker.core.messages.message import Address, Message, framed
-from warren.broker.core.queues.x_death import cycles, dead_lettered, routing_keys
+from warren.broker.core.queues.x_death import cycles, dead_letter_copy, routing_keys
 
 NOW_S = 1_700_000_000
 
@@ -13,7 +13,7 @@ def new(exchange: str = "x", key: str = "k", **properties: object) -> Message:
 
 
 def die(message: Message, queue: str, reason: str = "expired", key: str | None = None, at_s: int = NOW_S) -> Message:
-    return dead_lettered(message, queue, reason, "dlx", key, at_s)
+    return dead_letter_copy(message, queue, reason, "dlx", key, at_s)
 
 
 def deaths(message: Message) -> list[dict[str, Value]]:
