@@ -158,7 +158,7 @@ def of_cluster(node: Node) -> list[Section]:
     globals_ = node.parameters.globals()
     users_ = node.users.unsorted()
     return [
-        Section("users", [Part(users_, by_name, user_items)]),
+        Section("users", [Part(users_, by_name, lambda user: [user_document(user)])]),
         Section("vhosts", [Part(vhosts, by_name, lambda each: [{"name": each.name, **vhost_metadata(each)}])]),
         Section("permissions", [Part(users_, by_name, partial(permissions, names))]),
         Section("topic_permissions", [Part(users_, by_name, partial(topic_permissions, names))]),
@@ -194,16 +194,26 @@ def vhost_metadata(vhost: VHost) -> Document:
     }
 
 
-def user_items(user: User) -> Items:
-    return [
-        {
-            "name": user.name,
-            "password_hash": user.password_hash.decode("ascii"),
-            "hashing_algorithm": user.hashing_algorithm,
-            "tags": list(user.tags),
-            "limits": dict(user.limits),
-        }
-    ]
+def user_document(user: User) -> Document:
+    """Return the fields of a user."""
+    return {
+        "name": user.name,
+        "password_hash": user.password_hash.decode("ascii"),
+        "hashing_algorithm": user.hashing_algorithm,
+        "tags": list(user.tags),
+        "limits": dict(user.limits),
+    }
+
+
+def policy_document(policy: Policy) -> Document:
+    """Return the fields of a policy, without the virtual host."""
+    return {
+        "name": policy.name,
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "definition": dict(policy.definition),
+        "priority": policy.priority,
+    }
 
 
 def permissions(vhosts: set[str], user: User) -> Items:
@@ -256,13 +266,7 @@ def policies(node: Node, vhost: str | None) -> Part:
     """Return the policies in the order of `Policies.all`."""
 
     def items(policy: Policy) -> Items:
-        item: Document = {
-            "name": policy.name,
-            "pattern": policy.pattern,
-            "apply-to": policy.apply_to,
-            "definition": dict(policy.definition),
-            "priority": policy.priority,
-        }
+        item = policy_document(policy)
         return [item if vhost is not None else {"vhost": policy.vhost, **item}]
 
     return Part(node.policies.all(vhost), lambda policy: 0, items)

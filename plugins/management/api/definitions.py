@@ -8,7 +8,7 @@ from email import policy
 from email.parser import BytesParser
 from typing import Any
 
-from warren.broker.core.definitions.exporter import snapshot, text_pieces
+from warren.broker.core.definitions.exporter import snapshot, text_pieces, user_document
 from warren.broker.core.definitions.files import parse_json
 from warren.broker.plugin import Invalid, Node
 
@@ -18,7 +18,7 @@ from .. import bodies
 from ..pagination import Item, columns_of, in_slices, joined_in_slices, prune
 from ..request import Request
 from ..router import Route
-from .users import PROTECTED, PROTECTED_UNCHANGED, user_view
+from .users import PROTECTED, PROTECTED_UNCHANGED
 
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
 
@@ -82,7 +82,7 @@ def check_protected(node: Node, given: Any) -> None:
     user = node.users.get(given["name"]) if isinstance(given, dict) and isinstance(given.get("name"), str) else None
     if user is None or PROTECTED not in user.tags:
         return
-    now = user_view(user)
+    now = user_document(user)
     tags = given.get("tags", [])
     same_tags = (tags.split(",") if isinstance(tags, str) else tags) == now.pop("tags")
     if "password" in given or not same_tags or any(given.get(key) != now[key] for key in ("name", "password_hash")):

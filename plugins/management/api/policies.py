@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from warren.broker.core.definitions.exporter import policy_document
 from warren.broker.core.metadata.policy import Policy
 from warren.broker.plugin import Invalid
 
@@ -28,14 +29,7 @@ class PolicyBody(msgspec.Struct, rename="kebab"):
 
 
 def policy_view(policy: Policy) -> Item:
-    return {
-        "vhost": policy.vhost,
-        "name": policy.name,
-        "pattern": policy.pattern,
-        "apply-to": policy.apply_to,
-        "definition": dict(policy.definition),
-        "priority": policy.priority,
-    }
+    return {"vhost": policy.vhost, **policy_document(policy)}
 
 
 def list_policies(request: Request, operator: bool) -> Listing[Policy]:

@@ -9,13 +9,14 @@ import msgspec
 
 from warren.broker.core.access.passwords import ARGON2ID, SHA256
 from warren.broker.core.access.permissions import Permission
+from warren.broker.core.definitions.exporter import user_document
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.policies.limits import user_limits
 from warren.broker.plugin import Invalid, User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, bad, done, missing, ok, put
-from ..pagination import Item, Listing
+from ..pagination import Listing
 from ..request import Request
 from ..router import Route
 
@@ -56,30 +57,20 @@ def name_of(user: User) -> str:
     return user.name
 
 
-def user_view(user: User) -> Item:
-    return {
-        "name": user.name,
-        "password_hash": user.password_hash.decode("ascii"),
-        "hashing_algorithm": user.hashing_algorithm,
-        "tags": list(user.tags),
-        "limits": dict(user.limits),
-    }
-
-
 def list_users(request: Request) -> Listing[User]:
     """List all users."""
-    return Listing(request.node.users.unsorted(), user_view, name_of, name_of)
+    return Listing(request.node.users.unsorted(), user_document, name_of, name_of)
 
 
 def list_users_without_permissions(request: Request) -> Listing[User]:
     """List the users without permissions in any virtual host."""
     users = [user for user in request.node.users.unsorted() if not user.permissions]
-    return Listing(users, user_view, name_of, name_of)
+    return Listing(users, user_document, name_of, name_of)
 
 
 def get_user(request: Request) -> Response:
     """Return one user."""
-    return ok(user_view(find_user(request)))
+    return ok(user_document(find_user(request)))
 
 
 async def put_user(request: Request) -> Response:
