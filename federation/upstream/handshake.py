@@ -56,26 +56,23 @@ for _name in ("aio_pika", "aiormq", "pamqp"):
 DEFAULT_MECHANISMS = ("plain", "amqplain")  # in order of preference, if the URI names none
 
 
-class RawStartOk(commands.Connection.StartOk):
+class EncodedMethod(Frame):
+    """A method of pamqp whose arguments are encoded already."""
+
+    def __init__(self, arguments: bytes) -> None:
+        super().__init__()
+        self._encoded = arguments
+
+    def marshal(self) -> bytes:
+        return self._encoded
+
+
+class RawStartOk(EncodedMethod, commands.Connection.StartOk):
     """A connection.start-ok with encoded arguments, since its response may be any bytes and pamqp encodes only text."""
 
-    def __init__(self, arguments: bytes) -> None:
-        super().__init__()
-        self._encoded = arguments
 
-    def marshal(self) -> bytes:
-        return self._encoded
-
-
-class RawOpen(commands.Connection.Open):
+class RawOpen(EncodedMethod, commands.Connection.Open):
     """A connection.open with encoded arguments, since pamqp refuses names of virtual hosts that AMQP allows."""
-
-    def __init__(self, arguments: bytes) -> None:
-        super().__init__()
-        self._encoded = arguments
-
-    def marshal(self) -> bytes:
-        return self._encoded
 
 
 class Mechanism:
