@@ -4,6 +4,7 @@ import pytest
 
 from warren.broker.amqp.errors import Invalid
 from warren.broker.core.metadata.validation import (
+    as_integer,
     boolean,
     check_text,
     integer,
@@ -12,7 +13,6 @@ from warren.broker.core.metadata.validation import (
     shape_errors,
     term,
     text,
-    whole,
 )
 
 
@@ -37,7 +37,7 @@ def test_values_are_shown_as_erlang_shows_them(value: object, shown: str) -> Non
 
 
 def test_an_integer_may_be_written_with_a_fraction_of_nothing() -> None:
-    assert [whole(value) for value in (5, 5.0, 5.5, True, "5", None, 1 << 63, float("inf"))] == [5, 5] + [None] * 6
+    assert [as_integer(value) for value in (5, 5.0, 5.5, True, "5", None, 1 << 63, float("inf"))] == [5, 5] + [None] * 6
 
 
 def test_each_rule_says_what_the_value_should_be() -> None:
