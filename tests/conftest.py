@@ -1,4 +1,4 @@
-"""How the suite runs: side by side in several processes, with bytecode kept, and what was skipped said at the end."""
+"""The set-up of the suite: several processes in parallel, bytecode that is kept, and a list of the skipped tests."""
 
 import fcntl
 import gc

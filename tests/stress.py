@@ -34,7 +34,7 @@ while os.getppid() == parent and time.monotonic() < end_s:
 
 @contextmanager
 def busy(cores: int, longest_s: float) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many processes, each of which takes all of a core it can get; they are ended with the block."""
+    """Run processes that each keep a core busy, until the end of the block."""
     line = [sys.executable, "-c", BUSY, str(os.getpid()), str(longest_s)]
     processes = [subprocess.Popen(line) for _ in range(cores)]
     try:

@@ -1,4 +1,4 @@
-"""What can be looked at of docker/ without an engine; `make ring-containers` runs it with one."""
+"""Checks of docker/ that need no engine; `make ring-containers` runs it with one."""
 
 import json
 import os
@@ -39,7 +39,7 @@ Instruction = tuple[str, str]
 
 
 def instructions() -> list[Instruction]:
-    """Those of the Dockerfile: word and rest, continued lines as one."""
+    """Return the instructions of the Dockerfile as word and rest, with continued lines joined."""
     lines = re.sub(r"^\s*#.*\n", "", (DOCKER / "Dockerfile").read_text(encoding="utf-8"), flags=re.MULTILINE)
     pairs = [line.split(None, 1) for line in lines.replace("\\\n", " ").splitlines() if line]
     return [(word, " ".join(rest.split())) for word, rest in pairs]
@@ -50,7 +50,7 @@ def given(word: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """What the image sets."""
+    """Return the environment that the image sets."""
     (text,) = given("ENV")
     return dict(pair.split("=", 1) for pair in shlex.split(text))
 
@@ -68,7 +68,7 @@ def folders(folder: Path, main: str | None = None) -> dict[str, str]:
 
 
 def copies() -> Iterator[tuple[str, str]]:
-    """What is copied from the tree, and where to."""
+    """Return the paths that are copied from the tree, and their targets."""
     for text in given("COPY"):
         *names, target = text.split()
         if not names[0].startswith("--from"):
@@ -228,7 +228,7 @@ def test_the_configuration_of_the_ring_wins_over_that_of_the_image(tmp_path: Pat
 
 
 def begun(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What docker/entrypoint.sh does with these; `warren` tells what it was given, and nobody is root."""
+    """Run docker/entrypoint.sh with these arguments; `warren` prints its own, and no user is root."""
     for name, text in (("warren", 'echo "warren $*"'), ("id", "echo 999")):
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)

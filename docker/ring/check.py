@@ -34,11 +34,11 @@ Received = Counter[tuple[str, str, int]]
 
 
 class Failed(Exception):
-    """A line that says what did not come about."""
+    """A line that names the condition that was not met."""
 
 
 def run(*command: str) -> str:
-    """What it prints, errors too. Raises Failed."""
+    """Return what a command prints, errors too. Raises Failed."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
         raise Failed(f"{' '.join(command)}: {done.stdout.strip()}")
@@ -50,7 +50,7 @@ def succeeds(*command: str) -> bool:
 
 
 def compose() -> list[str] | None:
-    """The command of this machine, None without an engine."""
+    """Return this machine's command for compose, or None without an engine."""
     if not succeeds("docker", "info"):
         return None
     words = ["docker", "compose"] if succeeds("docker", "compose", "version") else ["docker-compose"]
@@ -58,7 +58,7 @@ def compose() -> list[str] | None:
 
 
 def until(what: str, condition: Callable[[], bool]) -> None:
-    """Raises Failed when it does not come about in time."""
+    """Wait for a condition. Raises Failed if it is not met in time."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         if time.monotonic() > deadline:
@@ -67,7 +67,7 @@ def until(what: str, condition: Callable[[], bool]) -> None:
 
 
 def link(site: str) -> dict[str, str]:
-    """The one link of a site, as its broker tells of it; empty where it does not."""
+    """Return the only link of a site as its broker reports it, or an empty dict if it does not."""
     command = ["docker", "exec", f"warren-{site}", "warrenctl", "-q", "federation_status", "--formatter", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     links: list[dict[str, str]] = json.loads(done.stdout or "[]") if not done.returncode else []
@@ -83,7 +83,7 @@ def links_are_running() -> bool:
 
 
 def changed_s(site: str) -> float:
-    """When the link last started or broke, in seconds; the containers' clocks are in UTC."""
+    """Return when the link last started or broke, in seconds; the containers' clocks are in UTC."""
     return float(calendar.timegm(time.strptime(link(site)["last_changed"], "%Y-%m-%d %H:%M:%S")))
 
 
@@ -94,13 +94,13 @@ def every_site_is_bound(site: str) -> bool:
 
 
 def received() -> Received:
-    """What the consumers have printed."""
+    """Return the messages that the consumers have printed."""
     lines = [LINE.findall(run("docker", "logs", f"consumer-{site}")) for site in SITES]
     return Counter((site, publisher, int(number)) for found in lines for site, number, publisher in found)
 
 
 def stop_publishers() -> dict[str, int]:
-    """How many messages each has published."""
+    """Stop the publishers. Returns how many messages each has published."""
     run("docker", "stop", *[f"publisher-{site}" for site in SITES])
     found = {site: DONE.findall(run("docker", "logs", f"publisher-{site}")) for site in SITES}
     if not all(found.values()):
@@ -109,14 +109,14 @@ def stop_publishers() -> dict[str, int]:
 
 
 def missing(published: dict[str, int]) -> list[tuple[str, str, int]]:
-    """Sites, publishers and numbers of the messages that did not come."""
+    """Return sites, publishers and numbers of the messages that did not arrive."""
     there = received()
     expected = [(site, by, number) for site in SITES for by in SITES for number in range(1, published[by] + 1)]
     return [each for each in expected if each not in there]
 
 
 def calm() -> None:
-    """With nothing amiss each message comes to every site, and once."""
+    """Check that without a fault each message arrives at every site, once."""
     time.sleep(QUIET_S)
     published = {by: max((number for _, each, number in received() if each == by), default=1) for by in SITES}
     until(f"all of {published} at every site", lambda: not missing(published))

@@ -24,7 +24,7 @@ SUM_S = 60.0  # between two lines that sum up
 
 
 class Consumer:
-    """What came at one site; `_last` is the highest number of each publisher."""
+    """The consumer of one site; `_last` is the highest number of each publisher."""
 
     def __init__(self, site: str, broker: str) -> None:
         self._site = site
@@ -85,7 +85,7 @@ class Consumer:
 
 
 def brokers_between(message: AbstractIncomingMessage) -> str:
-    """By which a message came; the header has the last first, and where it was published at the end."""
+    """Return the brokers that a message passed; the header has the last first, and that of the publish at the end."""
     entries = message.headers.get("x-received-from")
     if not isinstance(entries, list):
         return ""

@@ -54,7 +54,7 @@ class Publisher:
                 await self._wait(self._interval_s)
 
     async def _wait(self, seconds: float) -> None:
-        """Until then, or until it is to stop."""
+        """Wait for some time, or until the publisher is to stop."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self.stopped.wait(), seconds)
 

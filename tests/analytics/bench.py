@@ -1,4 +1,4 @@
-"""What an analysis costs: time, processor time and memory, for logs of two sizes; and the same reports by DuckDB.
+"""The cost of an analysis: time, processor time and memory, for logs of two sizes; and the same reports by DuckDB.
 
     python -m tests.analytics.bench [--events 1000000 10000000] [--master local[2]] [--duckdb]
 
@@ -43,7 +43,7 @@ copy (select * from j where entered <> 1 or gone <> 1) to '{out}/odd.parquet';
 
 
 def children(process: int) -> list[int]:
-    """It and all that came from it."""
+    """Return a process and all its descendants."""
     found, parents = [process], {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

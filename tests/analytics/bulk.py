@@ -25,7 +25,7 @@ NODE, BOOT = "rabbit@bulk", "b1"
 
 
 def write(folder: Path, events: int) -> int:
-    """That many, rounded down to whole messages; returns the number of messages."""
+    """Write this many rows, rounded down to complete messages. Returns the number of messages."""
     messages = events // len(EVENTS)
     random = np.random.default_rng(7)
     for number, first in enumerate(range(0, messages, MESSAGES_PER_FILE)):
@@ -89,7 +89,7 @@ def columns(messages: np.ndarray, random: np.random.Generator) -> pa.Table:
 
 
 def table(texts: dict[str, pa.Array], numbers: dict[str, np.ndarray], published: np.ndarray) -> pa.Table:
-    """With all columns; what is not given is null."""
+    """Return a table with all columns; missing ones are null."""
     whole, arrays = arrow_schema(schema.EVENTS), []
     for field in whole:
         if field.name in texts:
@@ -110,7 +110,7 @@ def named(codes: np.ndarray, names: list[str] | tuple[str, ...], where: np.ndarr
 
 
 def snapshots(folder: Path, messages: int) -> None:
-    """Of a broker that starts empty and ends so."""
+    """Write the snapshots of a broker that starts and ends empty."""
     log = Log(folder, NODE, BOOT)
     log.snapshot(schema.START)
     log.now_us = messages * (1_000_000 // MESSAGES_PER_S) + 20_000

@@ -16,7 +16,7 @@ from warren.plugins.throughput.analysis.reports.run import Reporting
 
 
 def checked(spark: SparkSession, folder: Path, output: Path) -> dict[str, Any]:
-    """What report.json would say of conservation."""
+    """Return the section "conservation" of report.json."""
     paths = {table: list_files(Folders(spark), str(folder), table).paths for table in schema.TABLES}
     tables = {table: read(spark, table, paths[table]) for table in schema.TABLES}
     none = {fact.name: fact.make(read(spark, fact.table, [])) for fact in (BALANCES, STAGES)}

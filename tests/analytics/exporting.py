@@ -36,12 +36,12 @@ def task(folder: Path, begun_ns: int, **changed: Any) -> Task:
 
 
 def whole_files(folder: Path, table: str = schema.EVENTS) -> list[Path]:
-    """As a reader finds them: what begins with a dot is passed over."""
+    """Return the files that a reader finds, without those that begin with a dot."""
     return sorted(path for path in folder.glob(f"{table}/dt=*/hour=*/*.parquet") if not path.name.startswith("."))
 
 
 def rows_of(folder: Path, table: str = schema.EVENTS) -> list[Row]:
-    """Of all files, with null for columns that a file has not."""
+    """Return the rows of all files, with null for columns that a file lacks."""
     names = [column.name for column in schema.TABLES[table]]
     found: list[Row] = []
     for path in whole_files(folder, table):
@@ -72,7 +72,7 @@ class Exporting:
         self.soon += 1
 
     def flush(self) -> None:
-        """What was told so far goes to the writer."""
+        """Send the records so far to the writer."""
         self.peer.settle()
         pieces = self.buffer.take()
         if pieces:
@@ -99,7 +99,7 @@ class Exporting:
 
 
 def imbalance(events: list[Row], before: list[Row], after: list[Row]) -> dict[str, int]:
-    """By queue, what the equation of conservation lacks (`schema`); nothing where it holds."""
+    """Return by queue the difference in the equation of conservation (`schema`), without queues where it holds."""
     missing: Counter[str] = Counter()
     for sign, snapshot in ((1, before), (-1, after)):
         for row in snapshot[:-1]:

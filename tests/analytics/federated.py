@@ -24,7 +24,7 @@ SETTLED_S = 60.0
 
 
 class Load:
-    """What is done at one broker, and how much of it was: `counts` by the names of `totals`, `entered` by queue."""
+    """The load of one broker, and its counts: `counts` by the names of `totals`, `entered` by queue."""
 
     def __init__(self, warren: FederatedBroker) -> None:
         self.warren = warren
@@ -36,7 +36,7 @@ class Load:
         self._numbers = 0
 
     def publish(self, count: int, exchange: str, key: str, *queues: str, refused: int = 0) -> None:
-        """With confirms, of which so many refuse; into these queues. Every second message has an id."""
+        """Publish with confirms, of which `refused` are negative, into these queues. Every second message has an id."""
         numbers = range(self._numbers + 1, self._numbers + count + 1)
         self._numbers += count
         for number in numbers:
@@ -84,7 +84,7 @@ class Load:
     # What becomes of messages at one broker
 
     def run(self) -> None:
-        """Whatever can become of them."""
+        """Make everything happen that can happen to messages."""
         for name in ("acked", "got", "again", "dead", "kept", "purged", "gone"):
             self.queue(name)
         self.queue("rejecting", dead_letter_exchange="", dead_letter_routing_key="dead")
@@ -232,7 +232,7 @@ class Federated:
         self.loads["c"].counts["federated_in"] += WORKS
 
     def _settle(self) -> None:
-        """Until nothing is on its way between brokers."""
+        """Wait until no message is between two brokers."""
 
         def settled() -> bool:
             queues = {name: warren.queues() for name, warren in self.warrens.items()}
@@ -243,7 +243,7 @@ class Federated:
         until(settled, lambda: str([(warren.queues(), warren.rows()) for warren in self.warrens.values()]), SETTLED_S)
 
     def _count_news(self) -> None:
-        """What came where; it is more than was published where the cut made some come twice."""
+        """Count arrivals by broker; they exceed the publishes if the cut caused repeats."""
         a, b, c = self.loads.values()
         came = {name: load.drained("inbox") for name, load in self.loads.items()}
         at_least = LOCAL + CUT_AFTER + WHILE_CUT

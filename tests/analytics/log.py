@@ -33,7 +33,7 @@ Values = dict[str, Any]
 
 
 def arrow_schema(table: str, lost: int = 0, version: int = schema.SCHEMA) -> pa.Schema:
-    """As the exporter writes it."""
+    """Return the Arrow schema that the exporter uses."""
     fields = [pa.field(column.name, ARROW[column.type], column.optional) for column in schema.TABLES[table]]
     return pa.schema(fields, {schema.SCHEMA_KEY: str(version), schema.LOST_KEY: str(lost)})
 
@@ -86,7 +86,7 @@ class Log:
         return number
 
     def dead_letter(self, number: int, queue: str, *targets: str, reason: str = "rejected") -> int:
-        """It leaves the queue; the number of the copy that enters those."""
+        """Dead-letter a message. Returns the number of the copy, which enters `targets`."""
         self._take(number, queue)
         self.event(schema.DEAD_LETTER, number, queue=queue, reason=reason)
         self.declare(*targets)

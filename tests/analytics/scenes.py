@@ -1,4 +1,4 @@
-"""What happened at some brokers, written as their logs: three that are well, and some with something wrong."""
+"""Scenes at brokers, written as their logs: three brokers without a fault, and some with one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def well(folder: Path) -> list[Log]:
 
 
 def busy(log: Log) -> None:
-    """Whatever can become of a message, and what is counted for it."""
+    """Log every event that a message can have, with the counts that result."""
     log.metric(schema.CPU_S, 1.0, schema.COUNTER)
     log.metric(schema.CHANNELS, 10)
     for number in range(MESSAGES):

@@ -193,7 +193,7 @@ def test_a_stream_says_the_same_whatever_came_when(
 
 
 def copied(path: Path, to: Path) -> None:
-    """As it appears: whole, under its name."""
+    """Copy a file to its final name, complete at once."""
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_bytes(path.read_bytes())
 

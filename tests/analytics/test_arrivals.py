@@ -1,4 +1,4 @@
-"""What a link took and the other broker's log does not have: whether it is missing, or may just not be written down."""
+"""Messages that a link took and the other broker's log lacks: they are missing, or may only be unlogged."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -28,7 +28,7 @@ def crossing(identity: str, second: int, came: int = 0, **changed: Any) -> dict[
 
 
 def verdicts(spark: SparkSession, crossings: list[dict[str, Any]], spans: list[tuple[Any, ...]]) -> dict[str, Any]:
-    """By identity: missing and pending."""
+    """Return missing and pending by identity."""
     made: DataFrame = arrivals(spark.createDataFrame(crossings, CROSSING), spark.createDataFrame(spans, SPAN))
     return {row["identity"]: (row["missing"], row["pending"]) for row in made.collect()}
 

@@ -1,4 +1,4 @@
-"""From the messages that clients send to the report: three brokers under a load that counts, a link cut in between."""
+"""The path from clients' messages to the report: three brokers under a counting load, with a link that is cut."""
 
 from __future__ import annotations
 

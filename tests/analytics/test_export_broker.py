@@ -122,7 +122,7 @@ def test_a_folder_that_cannot_be_made_ends_the_start_with_a_line(tmp_path: Path)
 
 
 class Switched:
-    """As much of a host as the service looks at before it does anything."""
+    """The part of a host that the service reads before it does anything."""
 
     def __init__(self, **given: Any) -> None:
         self.config = Config(throughput=Throughput(**given))

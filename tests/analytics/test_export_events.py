@@ -1,4 +1,4 @@
-"""What the log says of each thing that can become of a message."""
+"""The rows of the log for each event of a message."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ from .exporting import origin
 
 
 class Federation(Service):
-    """As much as is asked of it."""
+    """The federation service, as far as the metrics read it."""
 
     def __init__(self, *links: dict[str, Any]) -> None:
         self._links = list(links)

@@ -1,4 +1,4 @@
-"""What is left out of the export: by sampling, by a full buffer, by what nobody is to see; and what must not be."""
+"""Omissions from the export: by sampling, by a full buffer, for privacy; and what must not be omitted."""
 
 from collections import Counter
 from pathlib import Path

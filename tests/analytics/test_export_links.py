@@ -1,4 +1,4 @@
-"""What the log says of messages that go from one broker to the next: both sides know them by the same identity."""
+"""The rows of messages that pass from one broker to the next: both sides have the same identity."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,7 +44,7 @@ def inflow(export: Exporting) -> InternalPublisher:
 
 
 def content(**properties: Any) -> Content:
-    """As it came over a link."""
+    """Return a content as if it had come over a link."""
     header = codec.header_frame(1, len(BODY), properties)
     raw = header[19:-1]
     stamped = ExchangeStamp("amqp://up", "x", "up", "/", False)(raw, False)

@@ -121,7 +121,7 @@ def _measure_memory(options: argparse.Namespace) -> None:
 
 
 def _measure_bindings(options: argparse.Namespace) -> None:
-    """Those that outlive a restart, and those that do not, each on a Warren just started."""
+    """Measure durable and transient bindings, each on a Warren that was just started."""
     print(report.machine() + "\n")
     figures = {"seconds": options.seconds, "warmup_s": options.warmup, "many": options.bindings}
     _print_demands(options, [partial(bindings, durable=durable, **figures) for durable in (True, False)])

@@ -1,4 +1,4 @@
-"""What many bindings on one topic exchange cost: binding them one by one, and publishing past them."""
+"""The cost of many bindings of one topic exchange: making them one by one, and publishing past them."""
 
 from __future__ import annotations
 

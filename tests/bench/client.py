@@ -58,7 +58,7 @@ def table(entries: Iterable[tuple[str, int | str | bool]]) -> bytes:
 
 
 def closed(class_id: int, method_id: int, arguments: bytes) -> LoadFailed:
-    """What to raise for a method nobody waits for: the broker's own words when it is a close."""
+    """Return the error for an unexpected method, with the broker's reply text if it is a close."""
     if (class_id, method_id) in (CONNECTION_CLOSE, CHANNEL_CLOSE):
         code = int.from_bytes(arguments[:2], "big")
         return LoadFailed(f"closed by the broker: {code} {arguments[3 : 3 + arguments[2]].decode(errors='replace')}")

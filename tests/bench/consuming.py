@@ -102,7 +102,7 @@ class Deliveries:
         return bodies
 
     def _frame(self, at: int) -> int | None:
-        """Where the frame that begins here ends; None when it is not all there."""
+        """Return the end of the frame that begins at an offset, or None if it is incomplete."""
         if self._end - at < 7:
             return None
         end = at + 8 + int.from_bytes(self._buffer[at + 3 : at + 7], "big")

@@ -1,4 +1,4 @@
-"""What links of federation carry: python -m tests.bench.federation (README.md beside this file)."""
+"""The benchmark of federation links: python -m tests.bench.federation (README.md beside this file)."""
 
 from __future__ import annotations
 

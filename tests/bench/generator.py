@@ -26,7 +26,7 @@ SETTLE_S = 0.2  # for a broker to see that the publishers are gone, before their
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one run of a load gave. A figure that was not measured is None."""
+    """The result of one run of a load. A figure that was not measured is None."""
 
     published_per_s: float
     received_per_s: float

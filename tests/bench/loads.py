@@ -48,7 +48,7 @@ class Load:
 
     @property
     def queue_arguments(self) -> tuple[tuple[str, int | str | bool], ...]:
-        """As declared, with where the dead letters go."""
+        """Return a queue's arguments with its dead letter exchange."""
         if not self.dead_letters:
             return self.arguments
         return (*self.arguments, ("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", self.dead_queue))

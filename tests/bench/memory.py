@@ -1,4 +1,4 @@
-"""What a broker costs when it has nothing to do, per idle connection and per queued message."""
+"""The memory of an idle broker, of an idle connection and of a queued message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Demand:
 
 
 def idle(broker: Broker) -> Iterator[Demand]:
-    """Of a broker just started: time to `ready` and resident memory."""
+    """Measure the time to `ready` and the resident memory of a broker that was just started."""
     if broker.start_s is not None:
         yield Demand("command to ready", broker.start_s, 0.4, "s")
     time.sleep(SETTLE_S)

@@ -1,4 +1,4 @@
-"""What a broker has left for others while it is at one end of a busy link."""
+"""The throughput that a broker has left for other clients while it is at one end of a busy link."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def beside(pair: Pair, rounds: int, seconds: float, warmup_s: float) -> Iterator
 
 
 def _while_busy(pair: Pair, place: Place, rate_per_s: float, seconds: float, warmup_s: float) -> tuple[float, float]:
-    """What load A gives, and the link, a second."""
+    """Return the rates of load A and of the link."""
     workers = Workers(replace(FEDERATED, rate_per_s=rate_per_s), pair.up.broker, pair.down.broker)
     try:
         workers.wait_until_ready()

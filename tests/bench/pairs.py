@@ -89,7 +89,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What matches POLICIES at `down` is federated with `up`."""
+    """A pair of brokers: everything that matches POLICIES at `down` is federated with `up`."""
 
     name: str
     up: Place
@@ -116,7 +116,7 @@ class Pair:
 
     @contextmanager
     def linked(self, load: Load) -> Iterator[None]:
-        """With the exchange or queue of the load at both ends, and a link that runs between them."""
+        """Declare the exchange or queue of the load at both ends, and wait until the link between them runs."""
         up, down = self.up.connect(), self.down.connect()
         try:
             declare(load, down)
@@ -154,7 +154,7 @@ class Pair:
             up.delete_exchange(exchange)
 
     def leavings(self, kind: str) -> list[str]:
-        """What links have at the upstream, by name."""
+        """Return the upstream queues of links, by name."""
         return [one["name"] for one in self.up.listed(kind) if one["name"].startswith(LINK)]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -176,13 +176,13 @@ class Pair:
 
 
 def carried(load: Load, pair: Pair, seconds: float, warmup_s: float) -> Result:
-    """What goes over the link. Raises LoadFailed."""
+    """Measure the rate of the link. Raises LoadFailed."""
     with pair.linked(load):
         return measure(load, pair.up.broker, seconds, warmup_s, pair.down.broker)
 
 
 def best(load: Load, pair: Pair, seconds: float, warmup_s: float) -> Result:
-    """At the rate of publishing where most comes through. Raises LoadFailed."""
+    """Measure the rate at the rate of publishing that gives the highest. Raises LoadFailed."""
     found = carried(load, pair, seconds, warmup_s)
     for rate_per_s in RATES:
         if rate_per_s > found.received_per_s:

@@ -28,7 +28,7 @@ class Broker:
 
     @classmethod
     def parse(cls, text: str) -> Broker:
-        """From NAME=PORT or NAME=PORT:PID. Raises ValueError."""
+        """Parse NAME=PORT or NAME=PORT:PID. Raises ValueError."""
         name, _, address = text.partition("=")
         port, _, pid = address.partition(":")
         return cls(name, int(port), int(pid) if pid else None)

@@ -1,4 +1,4 @@
-"""What the processes of one load share: the phase, and for each worker whether it is ready and its count."""
+"""The state that the processes of one load share: the phase, and each worker's readiness and count."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Progress:
         self.words[0] = phase
 
     def ready(self, worker: int) -> None:
-        """Called by a worker: waits until all the others are ready too."""
+        """Report that a worker is ready, and wait until all the others are."""
         self.words[1 + 2 * worker] = 1
         while self.words[0] == STARTING:
             time.sleep(0.001)

@@ -76,7 +76,7 @@ class PlainBatch:
 
 
 class RichBatch:
-    """What a task queue sends; a unique id stands three times in the properties of each message."""
+    """A batch of messages as a task queue sends them, with a unique id three times in the properties of each."""
 
     __slots__ = ("_pieces", "_publisher", "_tail")
 
@@ -118,7 +118,7 @@ def _header(load: Load, properties: bytes) -> bytes:
 
 
 def _body(load: Load, frame_max: int) -> tuple[bytes, bytes]:
-    """What stands before and what after the stamp, and the number, in the body frames."""
+    """Return the body frames before the stamp, and those after the stamp and the number."""
     payload, most = bytes(load.body_bytes), frame_max - 8
     frames = b"".join(frame(BODY, CHANNEL, payload[at : at + most]) for at in range(0, len(payload), most))
     return frames[:7], frames[7 + STAMP_BYTES + (NUMBER.size if load.numbered else 0) :]

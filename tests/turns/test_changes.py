@@ -28,12 +28,12 @@ def queues(api: Api, count: int = MOST, vhost: str = "/") -> None:
 
 
 def queues_of_another(api: Api) -> None:
-    """Of a virtual host that is deleted."""
+    """Make the queues of another virtual host, which is deleted."""
     queues(api, MANY, "v")
 
 
 def bindings(api: Api) -> None:
-    """Of one queue and one exchange."""
+    """Make many bindings between one queue and one exchange."""
     vhost = api.peer.node.vhosts["/"]
     vhost.declare_exchange("x", "topic")
     queue = vhost.declare_queue("q")
@@ -51,7 +51,7 @@ def parameters(api: Api) -> None:
 
 
 def permissions(api: Api) -> None:
-    """Of one user in very many virtual hosts, which have nothing else."""
+    """Set permissions of one user in very many virtual hosts, which have nothing else."""
     node = api.peer.node
     node.users.add("u", b"", ())
     for number in range(FEW // 10):
@@ -60,7 +60,7 @@ def permissions(api: Api) -> None:
 
 
 def connections(api: Api) -> None:
-    """Of one user. Sockets that are forgotten make it quicker to settle."""
+    """Open connections of one user. The peer settles faster if it forgets their sockets."""
     for _ in range(SOME):
         api.peer.connect().channel()
         api.peer._sockets.clear()

@@ -23,8 +23,8 @@ def test_an_import_of_many_queues_and_bindings_is_made_in_short_turns() -> None:
     best_ms = float("inf")
     for _ in range(ATTEMPTS):
         api, meter = Api(), Meter()
-        scope, octets = asgi_scope("POST", "/definitions", body)
-        response = meter.run(asyncio.wait_for(call_application(api.application, scope, octets), PATIENCE_S))
+        scope, content = asgi_scope("POST", "/definitions", body)
+        response = meter.run(asyncio.wait_for(call_application(api.application, scope, content), PATIENCE_S))
         assert response.status == 204 and len(api.peer.node.vhosts["/"].queues) == QUEUES
         best_ms = min(best_ms, meter.longest_s * 1000)
         meter.close()

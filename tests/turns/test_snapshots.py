@@ -24,7 +24,7 @@ def export(tmp_path: Path) -> Iterator[Exporting]:
 
 
 def longest_step_ms(export: Exporting) -> float:
-    """Of all that a snapshot does between two turns of the loop."""
+    """Measure everything that a snapshot does between two turns of the loop."""
     longest_s, begun_s = 0.0, time.thread_time()
     steps = export.snapshots.prepare()
     while True:

@@ -54,7 +54,7 @@ def run(topology: Topology, folder: Path) -> bool:
 
 
 def received(topology: Topology, warrens: list[FederatedBroker]) -> bool:
-    """Whether each got what it should; told for each."""
+    """Whether each broker received what it should; prints a line for each."""
     channels = [warren.connect().channel() for warren in warrens]
     for channel in channels:
         channel.exchange(EXCHANGE, "fanout", durable=True)
@@ -75,14 +75,14 @@ def received(topology: Topology, warrens: list[FederatedBroker]) -> bool:
     good = True
     for number, (channel, wanted) in enumerate(zip(channels, expected, strict=True)):
         came = dict(sorted(Counter(body.decode() for body in channel.drain(QUEUE)).items()))
-        told = ", ".join(f"{name}{f' {count} times' if count > 1 else ''}" for name, count in came.items())
-        print(f"  broker{number} received from {told or 'nobody'}{'' if came == wanted else f'   WRONG: {wanted}'}")
+        received = ", ".join(f"{name}{f' {count} times' if count > 1 else ''}" for name, count in came.items())
+        print(f"  broker{number} received from {received or 'nobody'}{'' if came == wanted else f'   WRONG: {wanted}'}")
         good = good and came == wanted
     return good
 
 
 def federate(topology: Topology, warrens: list[FederatedBroker]) -> None:
-    """Until all links run and every binding is where it is needed."""
+    """Federate the brokers, and wait until all links run and every binding is where it is needed."""
     for number, warren in enumerate(warrens):
         uris = [warrens[up].uri for up, down in topology.links if down == number]
         if uris:

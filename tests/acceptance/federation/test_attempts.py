@@ -14,7 +14,7 @@ EARLY = 0.85  # of the delay between two attempts, which varies by a tenth
 
 
 def pauses(proxied_s: list[float]) -> list[float]:
-    """Between the attempts."""
+    """The delays between the attempts."""
     return [later - sooner for sooner, later in zip(proxied_s, proxied_s[1:], strict=False)]
 
 

@@ -302,7 +302,7 @@ def unacked(place: Place, queue: str) -> int:
 
 
 class Publisher:
-    """Publishes numbers, one after the other, while it is told to."""
+    """A publisher of consecutive numbers, until it is stopped."""
 
     def __init__(self, place: Place, exchange: str = "fed.x", key: str = "k") -> None:
         self.published = 0
@@ -317,7 +317,7 @@ class Publisher:
         self._thread.start()
 
     def stop(self) -> int:
-        """How many were published in all, once the broker has them."""
+        """Return the number of published messages, once the broker has them all."""
         self._going = False
         assert self._thread is not None
         self._thread.join()

@@ -65,7 +65,7 @@ class Lives:
         self.up.bound(self.exchange, "k")
 
     def publish(self, bodies: list[bytes] = NUMBERS) -> None:
-        """With confirms."""
+        """Publish with confirms."""
         channel = self.up.connect().channel()
         channel.confirm()
         for body in bodies:
@@ -73,7 +73,7 @@ class Lives:
         channel.confirms(range(1, len(bodies) + 1))
 
     def settled(self) -> None:
-        """Until nothing is left upstream, nor under way."""
+        """Wait until no message is left upstream or unacknowledged."""
         until(lambda: self.up.queues()[self.upstream_queue] == 0, lambda: str((self.up.queues(), self.down.rows())))
         until(lambda: self.down.running()[0]["unconfirmed"] == 0, lambda: str(self.down.rows()))
 

@@ -92,7 +92,7 @@ def test_072_a_link_that_is_restarted_keeps_its_backlog(up: Place, down: Place) 
 
 
 def held(place: Place, name: str, count: int) -> None:
-    """So many are in the queue, ready or not acknowledged."""
+    """Wait until the queue has this many messages, ready or unacknowledged."""
 
     def look() -> int:
         queue = place.queue(name)

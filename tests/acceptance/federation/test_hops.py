@@ -33,7 +33,7 @@ def chained(places: list[Place], max_hops: int, at: dict[int, int] | None = None
 
 
 def entries(place: Place) -> list[dict[str, Any]]:
-    """Of x-bound-from of the one binding there."""
+    """Return the entries of x-bound-from of the only binding."""
     ((_, _, arguments),) = place.bindings("fed.x")
     found = plain(arguments.get("x-bound-from"))
     assert found[0] == "A"
@@ -41,7 +41,7 @@ def entries(place: Place) -> list[dict[str, Any]]:
 
 
 def seen(places: list[Place]) -> list[int]:
-    """Where a link has bound something, counted from 1."""
+    """Return the places where a link has bound something, counted from 1."""
     return [number for number, place in enumerate(places, 1) if place.keys("fed.x")]
 
 

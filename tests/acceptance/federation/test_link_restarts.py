@@ -115,7 +115,7 @@ def test_a_start_that_was_cut_short_before_the_queue_was_bound_leaves_no_gap(up:
 
 
 class Witness(Observer):
-    """Notes, whenever an exchange upstream has gone, whether what is published still comes to the queue."""
+    """Notes, after each deletion of an exchange upstream, whether publishes still reach the queue."""
 
     def __init__(self, up: Place, queue: str) -> None:
         self.fed: list[bool] = []

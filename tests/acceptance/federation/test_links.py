@@ -25,7 +25,7 @@ def own(loop: LoopThread) -> Iterator[Site]:
 
 
 def base(down: Place, name: str = "fed.x", upstream_name: str = "fed.x") -> str:
-    """Of what the link makes in another virtual host."""
+    """Return the name of the upstream queue of a link whose upstream is another virtual host."""
     return f"federation: {upstream_name} -> {down.site.name}:{down.vhost}:{name}"
 
 
@@ -206,7 +206,7 @@ ENDS: dict[str, Callable[[Place], None]] = {
     "the policy federates no more": lambda down: down.policy("^fed", {"max-length": 5}),
     "the policy is for other names": lambda down: down.policy("^other", ALL),
     "another policy comes before it": lambda down: down.policy("^fed", {"max-length": 5}, "other", 9),
-    "the upstream is gone": lambda down: down.clear_upstream("u0"),
+    "the upstream is deleted": lambda down: down.clear_upstream("u0"),
     "the policy names another upstream": lambda down: down.policy("^fed", {"federation-upstream": "none"}),
 }
 
@@ -237,7 +237,7 @@ def test_021_a_policy_that_begins_to_federate_starts_a_link(up: Place, down: Pla
     flows(up, down)
 
 
-@pytest.mark.parametrize("end", [ENDS["the policy is cleared"], ENDS["the upstream is gone"]])
+@pytest.mark.parametrize("end", [ENDS["the policy is cleared"], ENDS["the upstream is deleted"]])
 def test_022_what_a_link_leaves_behind_where_it_is_told_to_keeps_buffering(
     up: Place, down: Place, end: Callable[[Place], None]
 ) -> None:

@@ -41,7 +41,7 @@ def unacked(place: Place, queue: str) -> int:
 
 
 def settled(up: Place, down: Place) -> None:
-    """Until the upstream knows that it need not keep anything."""
+    """Wait until everything is acknowledged upstream."""
     until(lambda: up.ready(base(down)) + unacked(up, base(down)) == 0, f"{base(down)} is empty")
 
 
@@ -240,7 +240,7 @@ def test_047_what_was_not_acknowledged_comes_again_and_says_so(up: Place, down: 
 
 
 def full(down: Place, queue: str) -> None:
-    """From now on the queue refuses what comes."""
+    """Make the queue refuse further messages."""
     down.policy(f"^{queue}$", {"max-length": 0, "overflow": "reject-publish"}, "full", apply_to="queues")
 
 
@@ -384,7 +384,7 @@ def test_051_a_hundred_thousand_messages_come_once_and_in_order(everywhere: list
 
 
 def raw_bodies(client: Client, count: int) -> list[bytes]:
-    """Of that many messages of one frame each, without a look at anything else of them."""
+    """Return the bodies of `count` messages of one frame each, without parsing anything else."""
     data, at = bytearray(), 0
     bodies: list[bytes] = []
     while len(bodies) < count:

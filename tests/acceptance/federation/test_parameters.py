@@ -29,7 +29,7 @@ def put_set(api: Api, value: object, name: str = "s") -> Response:
 
 
 def refused(response: Response) -> str:
-    """Why it was not valid."""
+    """Return the reason why a parameter was refused."""
     status, error, reason = response.error
     assert (status, error) == (400, "bad_request")
     assert isinstance(reason, str) and reason.startswith(VALIDATION), reason
@@ -176,7 +176,7 @@ def test_004_all_that_is_wrong_is_told_at_once(api: Api) -> None:
 
 @pytest.fixture
 def policymaker(api: Api) -> str:
-    """Who may use the virtual hosts `/` and `open`, and not `closed`."""
+    """Add a user who may use the virtual hosts `/` and `open`, but not `closed`."""
     for vhost in ("open", "closed"):
         api.peer.add_vhost(vhost)
     api.peer.add_user("maker", ("policymaker",))

@@ -1,4 +1,4 @@
-"""A federated x-presence exchange: each listener is told of each presence of every site once, and of its end."""
+"""A federated x-presence exchange: each listener gets one notice of each presence of every site, and one of its end."""
 
 import pytest
 
@@ -18,10 +18,10 @@ X = "fed.p"
 CHAIN = [(0, 1), (1, 2)]
 DEDUPLICATE = {"federation-upstream-set": "all", "federation-deduplicate": True}
 
-Told = tuple[str, str, str]  # action, key, and the site: cluster and virtual host, or nothing where it is here
+Notice = tuple[str, str, str]  # action, key, and the site: cluster and virtual host, or nothing for a local one
 
 
-def told(content: Content) -> Told:
+def notice(content: Content) -> Notice:
     fields = Properties.decode(content.property_bytes).headers or Table.EMPTY
     site = [text(value) for name, value in fields.items() if name in ("cluster-name", "vhost")]
     return fields.text("action") or "", fields.text("key") or "", "/".join(site)
@@ -60,21 +60,21 @@ class Sites:
     def site(self, at: int) -> str:
         return f"{self.places[at].site.name}/{self.places[at].vhost}"
 
-    def hear(self, *expected: list[Told]) -> None:
-        """Each listener has been told this, in any order, and no more comes."""
+    def expect(self, *expected: list[Notice]) -> None:
+        """Check that each listener gets these notices, in any order, and no others."""
         until(lambda: self._ready() == [len(each) for each in expected], lambda: f"{expected}: {self._ready()}")
         until_steady(self._ready)
-        self._heard(*expected)
+        self._check_notices(*expected)
 
-    def _heard(self, *expected: list[Told]) -> None:
-        heard = [sorted(map(told, taken(place))) for place in self.places]
-        assert heard == [sorted(each) for each in expected]
+    def _check_notices(self, *expected: list[Notice]) -> None:
+        received = [sorted(map(notice, taken(place))) for place in self.places]
+        assert received == [sorted(each) for each in expected]
 
     def _ready(self) -> list[int]:
         return [place.ready("listener") for place in self.places]
 
     def known(self, key: str, at: int, present: bool = True) -> None:
-        """Until the presence there is known to the others by all the ways there are, or to nobody."""
+        """Wait until all other places know the presence by all paths, or none knows it."""
         reach = len(self.places) if self.unlimited else self.max_hops
         held = holders(self.edges, self.max_hops, reach, at) if present else {}
         named = {tuple(map(self.site, way)): count for way, count in held.items()}
@@ -89,22 +89,22 @@ class Sites:
                 found[*["/".join(site) for site in reversed(way)], self.site(number)] = count
         return found
 
-    def everywhere(self, action: str, key: str, at: int, *deaf: int) -> list[list[Told]]:
-        """What is heard of a presence that comes, or goes, at one of them."""
-        heard: list[list[Told]] = [[(action, key, self.site(at))] for _ in self.places]
-        heard[at] = [(action, key, "")]
+    def everywhere(self, action: str, key: str, at: int, *deaf: int) -> list[list[Notice]]:
+        """Return the notices that each place gets of a presence that appears or ends at one of them."""
+        received: list[list[Notice]] = [[(action, key, self.site(at))] for _ in self.places]
+        received[at] = [(action, key, "")]
         for number in deaf:
-            heard[number] = []
-        return heard
+            received[number] = []
+        return received
 
     def come_and_go(self, at: int, *deaf: int) -> None:
         place = self.places[at]
         queue = place.listener(X, f"key {at}")
         self.known(f"key {at}", at)
-        self._heard(*self.everywhere("bind", f"key {at}", at, *deaf))
+        self._check_notices(*self.everywhere("bind", f"key {at}", at, *deaf))
         place.ch.delete(queue)
         self.known(f"key {at}", at, False)
-        self.hear(*self.everywhere("unbind", f"key {at}", at, *deaf))
+        self.expect(*self.everywhere("unbind", f"key {at}", at, *deaf))
 
 
 def holders(edges: list[Edge], max_hops: int, reach: int, at: int) -> dict[tuple[int, ...], int]:
@@ -175,11 +175,11 @@ def test_a_key_is_present_at_a_site_once_however_many_queues_have_it(pair: Sites
     here = pair.places[0]
     first, second = here.listener(X, "k"), here.listener(X, "k")
     pair.known("k", 0)
-    pair.hear([("bind", "k", "")] * 2, [("bind", "k", pair.site(0))])
+    pair.expect([("bind", "k", "")] * 2, [("bind", "k", pair.site(0))])
     here.ch.delete(first)
-    pair.hear([("unbind", "k", "")], [])
+    pair.expect([("unbind", "k", "")], [])
     here.ch.delete(second)
-    pair.hear([("unbind", "k", "")], [("unbind", "k", pair.site(0))])
+    pair.expect([("unbind", "k", "")], [("unbind", "k", pair.site(0))])
 
 
 def test_a_notice_names_the_exchange_there_and_the_site(pair: Sites) -> None:
@@ -198,13 +198,13 @@ def test_a_new_listener_gets_a_summary_of_all_sites_at_once(pair: Sites) -> None
     here, there = pair.places
     here.listener(X, "k")
     there.listener(X, "l")
-    pair.hear(*[[("bind", "k", at), ("bind", "l", other)] for at, other in (("", pair.site(1)), (pair.site(0), ""))])
+    pair.expect(*[[("bind", "k", at), ("bind", "l", other)] for at, other in (("", pair.site(1)), (pair.site(0), ""))])
     late = there.listener(X)
     assert there.ready(late) == 2
     there.ch.declare("indifferent")
     there.ch.bind("indifferent", X, "", arguments={"x-presence-exchange-summary": False})
     assert there.ready("indifferent") == 0
-    assert sorted(map(told, taken(there, late))) == [("bind", "k", pair.site(0)), ("bind", "l", "")]
+    assert sorted(map(notice, taken(there, late))) == [("bind", "k", pair.site(0)), ("bind", "l", "")]
 
 
 def test_who_was_there_before_the_links_is_told_of(everywhere: list[Place]) -> None:
@@ -212,16 +212,16 @@ def test_who_was_there_before_the_links_is_told_of(everywhere: list[Place]) -> N
     for at, place in enumerate(everywhere):
         place.listener(X, f"key {at}")
     sites.federate()
-    sites.hear(*[[("bind", f"key {at}", "" if at == me else sites.site(at)) for at in range(3)] for me in range(3)])
+    sites.expect(*[[("bind", f"key {at}", "" if at == me else sites.site(at)) for at in range(3)] for me in range(3)])
 
 
 def test_a_link_that_starts_again_tells_nothing(pair: Sites) -> None:
     pair.places[0].listener(X, "k")
     pair.known("k", 0)
-    pair.hear([("bind", "k", "")], [("bind", "k", pair.site(0))])
+    pair.expect([("bind", "k", "")], [("bind", "k", pair.site(0))])
     for place in pair.places:
         restarted(place)
-    pair.hear([], [])
+    pair.expect([], [])
     pair.come_and_go(1)
 
 
@@ -243,16 +243,16 @@ def test_what_happens_while_a_link_is_down_is_told_when_it_is_back(everywhere: l
     down.running()
     gone = up.listener(X, "gone")
     up.listener(X, "stays")
-    sites.hear(
+    sites.expect(
         [("bind", "gone", ""), ("bind", "stays", "")], [("bind", key, sites.site(0)) for key in ("gone", "stays")]
     )
     proxy.cut()
     down.down()
     up.ch.delete(gone)
     up.listener(X, "new")
-    sites.hear([("unbind", "gone", ""), ("bind", "new", "")], [])
+    sites.expect([("unbind", "gone", ""), ("bind", "new", "")], [])
     proxy.restore()
-    sites.hear([], [("unbind", "gone", sites.site(0)), ("bind", "new", sites.site(0))])
+    sites.expect([], [("unbind", "gone", sites.site(0)), ("bind", "new", sites.site(0))])
 
 
 def test_what_vanished_unheard_of_is_told_after_the_link_is_back(everywhere: list[Place], proxied: NewProxy) -> None:
@@ -263,7 +263,7 @@ def test_what_vanished_unheard_of_is_told_after_the_link_is_back(everywhere: lis
     down.running()
     gone = up.listener(X, "gone")
     up.listener(X, "stays")
-    sites.hear(
+    sites.expect(
         [("bind", "gone", ""), ("bind", "stays", "")], [("bind", key, sites.site(0)) for key in ("gone", "stays")]
     )
     proxy.cut()
@@ -271,7 +271,7 @@ def test_what_vanished_unheard_of_is_told_after_the_link_is_back(everywhere: lis
     up.ch.delete(gone)
     up.ch.delete(f"federation: {X} -> b")  # with the news in it
     proxy.restore()
-    sites.hear([("unbind", "gone", "")], [("unbind", "gone", sites.site(0))])
+    sites.expect([("unbind", "gone", "")], [("unbind", "gone", sites.site(0))])
 
 
 def test_who_is_present_stays_while_the_link_is_down_and_goes_with_it(
@@ -284,14 +284,14 @@ def test_who_is_present_stays_while_the_link_is_down_and_goes_with_it(
     down.running()
     up.listener(X, "k")
     down.listener(X, "l")
-    sites.hear([("bind", "k", ""), ("bind", "l", sites.site(1))], [("bind", "k", sites.site(0)), ("bind", "l", "")])
+    sites.expect([("bind", "k", ""), ("bind", "l", sites.site(1))], [("bind", "k", sites.site(0)), ("bind", "l", "")])
     proxy.cut()
     down.down()
-    sites.hear([], [])
+    sites.expect([], [])
     proxy.restore()
     down.running()
     down.clear_upstream("u0")
-    sites.hear([("unbind", "l", sites.site(1))], [("unbind", "k", sites.site(0))])
+    sites.expect([("unbind", "l", sites.site(1))], [("unbind", "k", sites.site(0))])
 
 
 def test_a_link_that_is_removed_leaves_what_is_known_by_other_ways(everywhere: list[Place]) -> None:
@@ -299,12 +299,12 @@ def test_a_link_that_is_removed_leaves_what_is_known_by_other_ways(everywhere: l
     sites.federate()
     queue = everywhere[0].listener(X, "k")
     sites.known("k", 0)
-    sites.hear(*sites.everywhere("bind", "k", 0))
+    sites.expect(*sites.everywhere("bind", "k", 0))
     everywhere[1].clear_upstream("u0")  # from 0
     everywhere[1].running(1)
-    sites.hear([], [], [])
+    sites.expect([], [], [])
     everywhere[0].ch.delete(queue)
-    sites.hear(*sites.everywhere("unbind", "k", 0))
+    sites.expect(*sites.everywhere("unbind", "k", 0))
 
 
 def test_clients_pass_nothing_for_a_notice(pair: Sites) -> None:
@@ -316,7 +316,7 @@ def test_clients_pass_nothing_for_a_notice(pair: Sites) -> None:
         here.ch.publish("", f"federation: {X} -> b", b"", {"headers": headers_})
     dropped = until(lambda: [row for row in there.rows() if row["dropped_invalid"] == 2], lambda: str(there.rows()))
     assert len(dropped) == 1
-    pair.hear([], [])
+    pair.expect([], [])
 
 
 def test_from_an_upstream_of_another_type_nothing_is_taken_for_a_notice(up: Place, down: Place) -> None:
@@ -330,7 +330,7 @@ def test_from_an_upstream_of_another_type_nothing_is_taken_for_a_notice(up: Plac
     forged = {"action": "bind", "exchange": X, "queue": "q", "key": "forged"}
     up.ch.publish(X, "k", b"", {"headers": forged})
     until(lambda: down.row()["forwarded"] == 1, lambda: str(down.row()))
-    assert [told(content) for content in taken(down, listener)] == [("bind", "k", "")]
+    assert [notice(content) for content in taken(down, listener)] == [("bind", "k", "")]
     assert down.ready(here) == 0
     assert any(event == "federation_not_listening" for event, _, _ in down.site.log)
 
@@ -344,7 +344,7 @@ def test_a_link_that_may_not_look_at_the_upstream_exchange_shows_who_is_downstre
     down.running()
     up.listener(X, "k")
     down.listener(X, "l")
-    sites.hear([("bind", "k", ""), ("bind", "l", sites.site(1))], [("bind", "l", "")])
+    sites.expect([("bind", "k", ""), ("bind", "l", sites.site(1))], [("bind", "l", "")])
     assert up.keys(X) == ["l"]
 
 
@@ -364,8 +364,8 @@ def test_what_is_relayed_is_wrapped_up_once_and_says_where_it_was_published(ever
     for at, place in enumerate(everywhere):
         place.counted("listener", 1)
         content = place.get("listener")
-        assert (told(content), content.body) == (("message", "some.key", sites.site(0) if at else ""), b"body")
+        assert (notice(content), content.body) == (("message", "some.key", sites.site(0) if at else ""), b"body")
         fields = headers(content)
         assert fields["exchange"] == ("S", X)
         assert fields["properties"] == ("F", [("content_type", ("S", "text/plain"))])
-    sites.hear([], [], [])
+    sites.expect([], [], [])

@@ -7,7 +7,7 @@ import pytest
 from tests.support.federated_broker import FederatedBroker
 from tests.support.polling import until
 
-from .test_presence import X, told
+from .test_presence import X, notice
 
 pytestmark = pytest.mark.sockets
 
@@ -38,12 +38,12 @@ def test_a_broker_that_was_restarted_tells_only_what_happened_meanwhile(tmp_path
         listener = down.connect().channel()
         until(lambda: down.queues()["listener"] >= 2, lambda: str((down.queues(), down.rows())))
         until(lambda: not up.queues()[f"federation: {X} -> down"], lambda: str(up.queues()))
-        heard = [listener.get("listener") for _ in range(3)]
-        assert [told(content)[:2] for content in heard if content] == [("unbind", "goes"), ("bind", "comes")]
+        received = [listener.get("listener") for _ in range(3)]
+        assert [notice(content)[:2] for content in received if content] == [("unbind", "goes"), ("bind", "comes")]
         listener.declare("late")
         listener.bind("late", X, "")
         late = [listener.get("late") for _ in range(3)]
-        assert sorted(told(content)[:2] for content in late if content) == [("bind", "comes"), ("bind", "stays")]
+        assert sorted(notice(content)[:2] for content in late if content) == [("bind", "comes"), ("bind", "stays")]
     finally:
         down.close()
         up.close()

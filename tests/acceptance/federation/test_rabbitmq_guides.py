@@ -1,4 +1,4 @@
-"""What RabbitMQ's guides to federated exchanges (that of today, and that of 2012) and to federated queues promise: each
+"""The promises of RabbitMQ's guides to federated exchanges (today's and that of 2012) and to federated queues: each
 statement about behaviour, with the test that shows it. Those that no other file tests are tested here."""
 
 import ast

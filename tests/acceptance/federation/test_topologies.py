@@ -26,7 +26,7 @@ def ring(size: int) -> list[Edge]:
 
 
 def ways(edges: Sequence[Edge], limit: int, *passed: int) -> list[tuple[int, ...]]:
-    """Those that begin so, without a detour: the nodes on them."""
+    """Return the simple paths that begin with these nodes."""
     if len(passed) > limit:
         return []
     further = [(*passed, down) for up, down in edges if up == passed[-1] and down not in passed]
@@ -49,7 +49,7 @@ class Graph:
         self.uris = {edge: places[edge[0]].uri for edge in edges}
 
     def federate(self) -> None:
-        """Until it is as it is to be."""
+        """Federate the places, and wait until all links and bindings exist."""
         uris = [[self.uris[up, down] for up, down in self.edges if down == at] for at in range(len(self.places))]
         federated = [(place, some) for place, some in zip(self.places, uris, strict=True) if some]
         for place, some in federated:
@@ -63,7 +63,7 @@ class Graph:
         self.places[publisher].ch.publish("fed.x", "k", body)
 
     def ready(self) -> list[int]:
-        """In the first queue of each node."""
+        """Return the ready messages in the first queue of each node."""
         return [place.ready("q0") for place in self.places]
 
     def reached(self, *counts: int) -> None:
@@ -77,7 +77,7 @@ class Graph:
 
 
 def each_reaches(graph: Graph, expected: Sequence[Sequence[int]]) -> None:
-    """What one message of each node gives: by publisher, copies at each node."""
+    """Publish one message at each node and check the number of copies at each other."""
     for publisher, copies in enumerate(expected):
         graph.publish(publisher, b"from %d" % publisher)
         graph.reached(*copies)

@@ -22,7 +22,7 @@ UNANSWERED = "the upstream has not answered a request within 30 s"
 
 @pytest.fixture
 def upstream(loop: LoopThread, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnresponsiveUpstream]:
-    """Of which answers are awaited for as many looks as ever, with less time between two of them."""
+    """An unresponsive upstream. Links make the usual number of checks for answers, with less time between them."""
     monkeypatch.setattr(transport, "DEADLINE_CHECK_S", 0.02)
     upstream = UnresponsiveUpstream(loop)
     yield upstream

@@ -74,7 +74,7 @@ class Publisher(threading.Thread):
             time.sleep(PAUSE_S)
 
     def pause(self) -> None:
-        """Until nothing more is published, and all of it is confirmed."""
+        """Wait until publishing has ended and everything is confirmed."""
         self._idle.clear()
         self._going.clear()
         assert self._idle.wait(SETTLED_WITHIN_S)
@@ -91,7 +91,7 @@ class Publisher(threading.Thread):
 
 
 class Outcome:
-    """What became of the messages. `unflagged` are copies beyond the first that do not say that they may be one."""
+    """The fates of the messages. `unflagged` are further copies without the redelivered flag."""
 
     def __init__(self, publisher: Publisher, came: list[Content], breaks: int, longest_s: float) -> None:
         numbers = [int(message.body) for message in came]
@@ -127,7 +127,7 @@ def first(numbers: list[int]) -> list[int]:
 
 class Crossing:
     """`begin` has the load begin; what comes after may break the link, each in its own way, and waits until it runs
-    again; `outcome` ends the load and tells what became of it. Then another may begin."""
+    again; `outcome` ends the load and returns its result. Then another may begin."""
 
     def __init__(self, folder: Path, loop: LoopThread, **settings: object) -> None:
         self.up, self.down = FederatedBroker(folder / "up", "up"), FederatedBroker(folder / "down", "down")
@@ -171,14 +171,14 @@ class Crossing:
         return row
 
     def back(self) -> None:
-        """Until the link runs again."""
+        """Wait until the link runs again."""
         began_s = time.monotonic()
         self.running()
         self.breaks += 1
         self.longest_s = max(self.longest_s, time.monotonic() - began_s)
 
     def load(self, seconds: float = 0.0) -> None:
-        """Some more of it, for a random time unless told."""
+        """Let the load run on, for a random time by default."""
         time.sleep(seconds or self.dice.uniform(0.1, 0.5))
 
     # What breaks
@@ -243,7 +243,7 @@ class Crossing:
     # Its end
 
     def settle(self) -> None:
-        """Until all that is upstream has come."""
+        """Wait until all upstream messages have arrived."""
 
         def settled() -> bool:
             (row,) = self.down.rows()

@@ -1,6 +1,6 @@
 """`make federation-faults`: every fault of crossing.py for as long as it takes, one line for each.
 
-The exit status tells whether a confirmed message was lost, or more came twice than a break may explain.
+The exit status is 1 if a confirmed message was lost, or if more repeats arrived than breaks explain.
 """
 
 import argparse
@@ -67,9 +67,9 @@ def main() -> int:
         if words and not any(word in name for word in words):
             continue
         began_s = time.monotonic()
-        survived, told = survives(fault, loop)
+        survived, result = survives(fault, loop)
         good = good and survived
-        print(f"{'ok  ' if survived else 'FAIL'} {name}: {told} ({time.monotonic() - began_s:.0f} s)", flush=True)
+        print(f"{'ok  ' if survived else 'FAIL'} {name}: {result} ({time.monotonic() - began_s:.0f} s)", flush=True)
     loop.close()
     return 0 if good else 1
 

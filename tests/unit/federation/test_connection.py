@@ -27,7 +27,7 @@ from warren.federation.upstream.transport import UpstreamTransport
 
 pytestmark = pytest.mark.sockets
 
-PASSWORD = "pass word/%ä" * 12  # more octets than a length of one octet below 128 can say
+PASSWORD = "pass word/%ä" * 12  # more bytes than a length below 128 can express
 
 Run = Callable[..., None]
 
@@ -66,7 +66,7 @@ def test_messages_come_and_are_acknowledged_over_tcp_and_from_within(run: Run) -
     run(test)
 
 
-def test_things_upstream_are_made_bound_and_removed_with_arguments_to_the_octet(run: Run) -> None:
+def test_things_upstream_are_made_bound_and_removed_with_exact_arguments(run: Run) -> None:
     async def test(site: UpstreamBroker) -> None:
         connection = await site.dial()
         channel: UpstreamChannel = await connection.channel()
@@ -275,7 +275,7 @@ def test_aio_pika_says_nothing_by_itself(run: Run, caplog: pytest.LogCaptureFixt
 
 @pytest.fixture
 def deaf() -> Iterator[int]:
-    """A port whose system takes no more connections and answers nothing, as a host behind a route that is gone."""
+    """A port whose system takes no more connections and answers nothing, like a host without a route."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=0)
     address = listener.getsockname()
     waiting = [socket.socket() for _ in range(4)]

@@ -79,7 +79,7 @@ def test_the_window_remembers_so_long_and_no_longer_than_twice_as_long() -> None
     assert not window.is_repeat(number(2), start_ms + 2 * AGE_MS)
     assert not window.is_repeat(number(1), start_ms + 2 * AGE_MS)
     assert not window.is_repeat(number(1), start_ms + 9 * AGE_MS)
-    assert len(window) == 1, "what is that old is gone at once"
+    assert len(window) == 1, "old entries are removed at once"
 
 
 # Identities
@@ -177,7 +177,7 @@ class Broker:
 
 
 def arrive(broker: Broker, copy: Message, raw: bytes, links: list[tuple[str, str]]) -> list[tuple[str, str, bytes]]:
-    """What the broker's internal exchanges then have for its downstreams."""
+    """Return the messages that the broker's internal exchanges route to its downstreams."""
     broker.copies += 1
     if not identity_from_header(raw, crc32(copy.body)):
         raw = with_identity(raw, broker.identities.of([copy])[0])

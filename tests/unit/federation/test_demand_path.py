@@ -35,7 +35,7 @@ def queue() -> Queue:
 
 
 class Taker(ChannelConsumer):
-    """With room for so many messages at the moment, of those that its prefetch allows."""
+    """A consumer that has room for this many messages at present, of those that its prefetch allows."""
 
     def __init__(self, queue: Queue, priority: int = 0, free: int = 1, prefetch: int = 10) -> None:
         Consumer.__init__(self, "t", queue, self, False, False, priority)
@@ -88,7 +88,7 @@ def test_of_a_single_active_consumer_the_others_do_not_count() -> None:
 
 
 class LinkConsumer(Taker):
-    """That of a link of another broker, which consumes here for whom the path names."""
+    """The consumer of another broker's link, which names the queues of `path`."""
 
     def __init__(self, queue: Queue, path: Path, free: int = 1) -> None:
         arguments = consume_arguments(path, True)
@@ -175,8 +175,8 @@ def settle(links: Links, consumers: set[str], dice: random.Random) -> int:
         if downstream in consumers:
             path: Path = (own,)
         else:
-            told = [path for (at, _), path in links.items() if at == downstream and path]
-            best = choose_path([path for path in told if is_usable(path, own, identity(upstream))], current[1:])
+            named = [path for (at, _), path in links.items() if at == downstream and path]
+            best = choose_path([path for path in named if is_usable(path, own, identity(upstream))], current[1:])
             path = (own, *best) if best else ()
         if path != current:
             links[link] = path

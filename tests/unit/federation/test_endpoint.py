@@ -115,8 +115,8 @@ def test_options_of_the_connection_are_numbers_and_mechanisms_a_list() -> None:
 def test_what_is_no_uri_is_refused_without_a_secret(uri: str, fault: str) -> None:
     with pytest.raises(Invalid, match=fault) as caught:
         parse_endpoint(uri)
-    told = "".join(traceback.format_exception_only(caught.value))
-    assert "secret" not in told and "ret@" not in told
+    text = "".join(traceback.format_exception_only(caught.value))
+    assert "secret" not in text and "ret@" not in text
 
 
 def test_an_endpoint_can_be_printed_without_its_secrets() -> None:

@@ -1,4 +1,4 @@
-"""What a link was delivered goes into this broker in order, and is acknowledged when it is safe, not before: whatever
+"""The forwarder publishes deliveries in order, and acknowledges them when they are safe, not before: whatever
 a queue refuses, whatever the disk is busy with, whatever ends in between."""
 
 import asyncio
@@ -79,7 +79,7 @@ class House:
         )
 
     def bodies(self) -> list[bytes]:
-        """What is ready in the queue, taken out of it."""
+        """Take all ready messages out of the queue."""
         taken = []
         while (found := self.vhost.queues["q"].get(True)) is not None:
             taken.append(found[1].body)

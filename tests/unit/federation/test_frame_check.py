@@ -12,8 +12,8 @@ from warren.federation.upstream.frame_check import METHOD_MAX, START_MAX, is_for
 START = b"\x00\x0a\x00\x0a\x00\x09"
 
 
-def long(octets: bytes) -> bytes:
-    return struct.pack(">I", len(octets)) + octets
+def long(content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + content
 
 
 def start(table: bytes, mechanisms: bytes = b"PLAIN", rest: bytes = b"") -> bytes:

@@ -318,7 +318,7 @@ class Graph:
         self.max_hops = max_hops
 
     def publish(self, at: str) -> dict[str, int]:
-        """How many copies each broker has in the end."""
+        """Publish at one broker. Returns the number of copies that each broker has in the end."""
         copies = {name: 0 for link in self.links for name in link}
         work = [(at, raw())]
         while work:

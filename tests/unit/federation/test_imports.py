@@ -1,4 +1,4 @@
-"""Which file of federation uses the AMQP client library."""
+"""Only one file of federation uses the AMQP client library."""
 
 import ast
 from pathlib import Path

@@ -136,14 +136,14 @@ def test_unfinished_messages_of_all_channels_share_one_limit(monkeypatch: pytest
 
 
 class Socket(asyncio.Transport):
-    """What the line writes to."""
+    """The socket of the transport under test."""
 
     def __init__(self) -> None:
         super().__init__()
         self.written = b""
         self.reading = True
         self.aborted = False
-        self.gone = asyncio.Event()
+        self.closed = asyncio.Event()
         self.unread_bytes = 0
 
     def write(self, data: Any) -> None:
@@ -160,7 +160,7 @@ class Socket(asyncio.Transport):
 
     def abort(self) -> None:
         self.aborted = True
-        self.gone.set()
+        self.closed.set()
 
     def get_write_buffer_size(self) -> int:
         return self.unread_bytes
@@ -323,7 +323,7 @@ async def test_after_a_full_read_others_have_their_turn(house: House) -> None:
 @on_a_loop
 async def test_an_upstream_that_falls_silent_is_given_up(house: House) -> None:
     house.transport.watch_heartbeats(0.001)
-    await asyncio.wait_for(house.socket.gone.wait(), 10)
+    await asyncio.wait_for(house.socket.closed.wait(), 10)
     house.lose()
     assert await house.transport.ended == "heartbeat_timeout"
 

@@ -65,7 +65,7 @@ def downstream(vhost: VHost, name: str, *keys: str, **changed: object) -> Queue:
 
 
 def publish(vhost: VHost, key: str = "k", body: bytes = b"body", **properties: Any) -> int:
-    """To how many places it goes."""
+    """Publish a message. Returns the number of its destinations."""
     message = framed(Address("x", key), Properties(**properties), body)
     queues = vhost.route(vhost.exchanges["x"], (key,), message)[0]
     if queues:
@@ -85,15 +85,15 @@ def messages(queue: Queue) -> list[Message]:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (None, "Argument x-max-hops missing"),
         ("2", "Argument x-max-hops must be of type long, not longstr"),
         (2.0, "Argument x-max-hops must be of type long, not double"),
     ],
 )
-def test_max_hops_has_to_be_a_number(vhost: VHost, value: object, told: str) -> None:
-    with pytest.raises(PreconditionFailed, match=told):
+def test_max_hops_has_to_be_a_number(vhost: VHost, value: object, message: str) -> None:
+    with pytest.raises(PreconditionFailed, match=message):
         declare(vhost, "ix", x_max_hops=value)
 
 

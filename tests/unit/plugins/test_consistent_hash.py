@@ -50,7 +50,7 @@ class Ring:
         return [destination.name for destination in self.exchange.route(keys, message)]
 
     def placed(self, keys: list[str] = SOME) -> list[str]:
-        """Where each key goes; there must be one place for each."""
+        """Return the one destination of each key."""
         placed = []
         for key in keys:
             (destination,) = self.exchange.route((key,), MESSAGE)
@@ -69,7 +69,7 @@ def ring(*names: str, **weights: int) -> Ring:
 
 @cache
 def equal(*names: str) -> list[str]:
-    """Where KEYS go among queues of equal weight."""
+    """Return the queues to which KEYS are routed, if all weights are equal."""
     return ring(*names).placed(KEYS)
 
 
@@ -120,15 +120,15 @@ def test_a_tenth_queue_takes_a_tenth_of_the_keys_and_moves_no_other():
     assert set(Counter(old for old, _ in changes)) == set(TEN[:-1])
 
 
-@pytest.mark.parametrize("gone", TEN)
-def test_a_queue_that_goes_moves_its_own_keys_alone(gone):
+@pytest.mark.parametrize("removed", TEN)
+def test_a_queue_that_goes_moves_its_own_keys_alone(removed):
     some = ring(*TEN)
     before = some.placed()
-    some.unbind(gone)
+    some.unbind(removed)
     changes = moved(before, some.placed())
-    assert len(changes) == before.count(gone) and {old for old, _ in changes} == {gone}
+    assert len(changes) == before.count(removed) and {old for old, _ in changes} == {removed}
     assert len({new for _, new in changes}) == len(TEN) - 1
-    some.bind(gone)
+    some.bind(removed)
     assert some.placed() == before
 
 
@@ -261,7 +261,7 @@ def test_the_copies_of_cc_and_bcc_do_not_count():
 
 def test_keys_that_are_not_text_are_hashed_as_their_bytes():
     some = ring(*TEN)
-    keys = [bytes((0xFF, octet)).decode("utf-8", "surrogateescape") for octet in range(0x80, 0x100)]
+    keys = [bytes((0xFF, byte)).decode("utf-8", "surrogateescape") for byte in range(0x80, 0x100)]
     assert len(set(some.placed(keys))) == len(TEN)
 
 

@@ -120,7 +120,7 @@ def send(channel: BlockingChannel, body: bytes, delay: Any, mode: int = 2) -> No
 
 
 def consume_until(channel: BlockingChannel, count: int, seconds: float) -> list[bytes]:
-    """What comes to q."""
+    """Consume from q until it has delivered `count` messages. Returns their bodies."""
     bodies: list[bytes] = []
     for method, _, body in channel.consume("q", auto_ack=True, inactivity_timeout=seconds):
         if method is None:
@@ -134,7 +134,7 @@ def consume_until(channel: BlockingChannel, count: int, seconds: float) -> list[
 
 @pytest.fixture
 def standing() -> Iterator[ListeningServer]:
-    """A broker whose time stands still until a test moves it."""
+    """A broker whose clock only a test moves."""
     listening = ListeningServer()
     listening.node.registry.register("x-delayed-message", DelayedMessageExchange)
     yield listening

@@ -27,7 +27,7 @@ def vhost() -> VHost:
     vhost.declare_exchange("p", "x-presence")
     vhost.bind("p", queue(vhost, "listener"), "", Table.EMPTY)
     vhost.bind("p", queue(vhost, "link"), "", LISTENING)
-    heard(vhost, "link")
+    notices(vhost, "link")
     return vhost
 
 
@@ -35,7 +35,7 @@ def queue(vhost: VHost, name: str) -> Queue:
     return vhost.declare_queue(name)
 
 
-def heard(vhost: VHost, name: str = "listener") -> list[str]:
+def notices(vhost: VHost, name: str = "listener") -> list[str]:
     """Such as `bind p k a/`: action, queue, key, site, and in brackets the path."""
     lines = []
     while (got := vhost.queues[name].get(True)) is not None:
@@ -58,7 +58,7 @@ def bound_from(path: Path, letter: str = "A") -> Table:
 
 
 def bind(vhost: VHost, key: str, path: Path, letter: str = "A") -> None:
-    """As a link does, from an internal exchange of its own."""
+    """Bind as a link does, from an internal exchange of its own."""
     end = vhost.declare_exchange(f"federation: {letter}", "fanout", internal=True)
     vhost.bind("p", end, key, bound_from(path, letter))
 
@@ -68,7 +68,7 @@ def unbind(vhost: VHost, key: str, path: Path, letter: str = "A") -> None:
 
 
 def bring(vhost: VHost, action: str, path: Path, exchange: str = "up", **more: object) -> None:
-    """As a link does: a notice of that exchange."""
+    """Bring a notice of an upstream exchange, as a link does."""
     entries = [Table.of({"uri": "amqp://u", "cluster-name": name, "vhost": vhost_}) for name, vhost_ in path]
     fields = {"action": action, "exchange": exchange, "queue": "far p", "x-received-from": entries, **more}
     message = framed(Address("p", ""), Properties(headers=Table.of(fields)), b"")
@@ -86,24 +86,24 @@ def vhost_pump(vhost: VHost) -> None:
 
 def test_a_binding_of_another_sites_exchange_is_a_presence_there(vhost):
     bind(vhost, "k", [A])
-    assert heard(vhost) == ["bind far p k a /"]
+    assert notices(vhost) == ["bind far p k a /"]
     unbind(vhost, "k", [A])
-    assert heard(vhost) == ["unbind far p k a /"]
+    assert notices(vhost) == ["unbind far p k a /"]
 
 
 def test_the_site_is_where_the_binding_was_first_made(vhost):
     bind(vhost, "k", [B, A])
-    assert heard(vhost) == ["bind far p k a /"]
-    assert heard(vhost, "link") == ["bind far p k ['b', 'a']"]
+    assert notices(vhost) == ["bind far p k a /"]
+    assert notices(vhost, "link") == ["bind far p k ['b', 'a']"]
 
 
 def test_a_link_that_makes_its_bindings_anew_from_the_other_letter_is_not_told_of(vhost):
     bind(vhost, "k", [A], "A")
     bind(vhost, "k", [A], "B")
     unbind(vhost, "k", [A], "A")
-    assert heard(vhost) == ["bind far p k a /"]
+    assert notices(vhost) == ["bind far p k a /"]
     vhost.delete_exchange("federation: B")
-    assert heard(vhost) == ["unbind far p k a /"]
+    assert notices(vhost) == ["unbind far p k a /"]
 
 
 @pytest.mark.parametrize("value", [1, [], [1], [Table.of({"vhost": "/"})], [Table.of({"cluster-name": "a"})]], ids=repr)
@@ -111,15 +111,15 @@ def test_a_binding_that_says_nothing_of_where_it_comes_from_is_one_of_here(vhost
     end = vhost.declare_exchange("internal", "fanout", internal=True)
     vhost.bind("p", end, "k", Table.of({"x-bound-from": value}))
     vhost.unbind("p", end, "k", Table.of({"x-bound-from": value}))
-    assert heard(vhost) == ["bind internal k", "unbind internal k"]
+    assert notices(vhost) == ["bind internal k", "unbind internal k"]
 
 
 def test_a_queue_is_here_whatever_its_binding_says(vhost):
     vhost.bind("p", queue(vhost, "q"), "k", bound_from([A]))
-    assert heard(vhost) == ["bind q k"]
+    assert notices(vhost) == ["bind q k"]
 
 
-# What links are told
+# Notices for links
 
 
 def test_a_link_is_told_of_a_key_here_once_whoever_has_it(vhost):
@@ -127,9 +127,9 @@ def test_a_link_is_told_of_a_key_here_once_whoever_has_it(vhost):
     vhost.bind("p", one, "k", Table.EMPTY)
     vhost.bind("p", other, "k", Table.EMPTY)
     vhost.delete_queue(one)
-    assert heard(vhost, "link") == ["bind p k"]
+    assert notices(vhost, "link") == ["bind p k"]
     vhost.delete_queue(other)
-    assert heard(vhost, "link") == ["unbind p k"]
+    assert notices(vhost, "link") == ["unbind p k"]
 
 
 def test_a_link_is_told_all_there_is_between_two_marks(vhost):
@@ -137,7 +137,7 @@ def test_a_link_is_told_all_there_is_between_two_marks(vhost):
     bind(vhost, "l", [B, A])
     bring(vhost, "bind", [C, A], key="l")
     vhost.bind("p", queue(vhost, "late"), "", LISTENING)
-    assert heard(vhost, "late") == [
+    assert notices(vhost, "late") == [
         "summary False", "bind p k", "bind far p l ['b', 'a']", "bind far p l ['c', 'a']", "summary True"
     ]  # fmt: skip
 
@@ -146,13 +146,13 @@ def test_each_way_is_told_to_links_and_each_presence_to_listeners(vhost):
     bring(vhost, "bind", [A], key="k")
     bring(vhost, "bind", [B, A], key="k")
     bind(vhost, "k", [A])
-    assert heard(vhost, "link") == ["bind up k ['a']", "bind up k ['b', 'a']"]
-    assert heard(vhost) == ["bind up k a /"]
+    assert notices(vhost, "link") == ["bind up k ['a']", "bind up k ['b', 'a']"]
+    assert notices(vhost) == ["bind up k a /"]
     bring(vhost, "unbind", [A], key="k")
     bring(vhost, "unbind", [B, A], key="k")
-    assert (heard(vhost, "link"), heard(vhost)) == (["unbind up k ['b', 'a']"], [])
+    assert (notices(vhost, "link"), notices(vhost)) == (["unbind up k ['b', 'a']"], [])
     unbind(vhost, "k", [A])
-    assert (heard(vhost, "link"), heard(vhost)) == (["unbind up k ['a']"], ["unbind up k a /"])
+    assert (notices(vhost, "link"), notices(vhost)) == (["unbind up k ['a']"], ["unbind up k a /"])
 
 
 # What links bring
@@ -161,10 +161,10 @@ def test_each_way_is_told_to_links_and_each_presence_to_listeners(vhost):
 def test_what_is_brought_again_is_not_told_again(vhost):
     for _ in range(2):
         bring(vhost, "bind", [A], key="k")
-    assert heard(vhost) == ["bind up k a /"]
+    assert notices(vhost) == ["bind up k a /"]
     for _ in range(2):
         bring(vhost, "unbind", [A], key="k")
-    assert heard(vhost) == ["unbind up k a /"]
+    assert notices(vhost) == ["unbind up k a /"]
 
 
 def test_a_new_listener_gets_remote_ones_in_its_summary(vhost):
@@ -172,26 +172,26 @@ def test_a_new_listener_gets_remote_ones_in_its_summary(vhost):
     bring(vhost, "bind", [A], key="l")
     vhost.bind("p", queue(vhost, "late"), "", Table.EMPTY)
     vhost.bind("p", queue(vhost, "none"), "", Table.of({"x-presence-exchange-summary": False}))
-    assert heard(vhost, "late") == ["bind q k", "bind up l a /"]
-    assert heard(vhost, "none") == []
+    assert notices(vhost, "late") == ["bind q k", "bind up l a /"]
+    assert notices(vhost, "none") == []
 
 
 def test_what_a_summary_leaves_out_is_gone(vhost):
     bring(vhost, "bind", [A], key="k")
     bring(vhost, "bind", [A], key="l")
     bring(vhost, "bind", [B], key="m")
-    heard(vhost)
+    notices(vhost)
     bring(vhost, "summary", [A], complete=False)
     bring(vhost, "bind", [A], key="k")
-    assert heard(vhost) == []
+    assert notices(vhost) == []
     bring(vhost, "summary", [A], complete=True)
-    assert heard(vhost) == ["unbind up l a /"]
+    assert notices(vhost) == ["unbind up l a /"]
 
 
 def test_the_end_of_a_summary_without_its_beginning_says_nothing(vhost):
     bring(vhost, "bind", [A], key="k")
     bring(vhost, "summary", [A], complete=True)
-    assert heard(vhost) == ["bind up k a /"]
+    assert notices(vhost) == ["bind up k a /"]
 
 
 def test_what_was_brought_from_a_site_goes_with_the_link_to_it(vhost):
@@ -199,18 +199,18 @@ def test_what_was_brought_from_a_site_goes_with_the_link_to_it(vhost):
     bring(vhost, "bind", [A, B], key="l")
     bring(vhost, "bind", [A], "other", key="m")
     bring(vhost, "bind", [C], key="n")
-    heard(vhost)
+    notices(vhost)
     vhost.exchanges["p"].type.on_upstream_detached("a", "/", "up")
-    assert heard(vhost) == ["unbind up k a /", "unbind far p l b /"]
+    assert notices(vhost) == ["unbind up k a /", "unbind far p l b /"]
 
 
 def test_two_exchanges_of_one_site_hold_a_presence_together(vhost):
     bring(vhost, "bind", [A], "one", key="k")
     bring(vhost, "bind", [A], "other", key="k")
     bring(vhost, "unbind", [A], "one", key="k")
-    assert heard(vhost) == ["bind one k a /"]
+    assert notices(vhost) == ["bind one k a /"]
     bring(vhost, "unbind", [A], "other", key="k")
-    assert heard(vhost) == ["unbind one k a /"]
+    assert notices(vhost) == ["unbind one k a /"]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_two_exchanges_of_one_site_hold_a_presence_together(vhost):
 def test_what_is_no_notice_is_dropped(vhost, action, path, more):
     vhost.exchanges["p"].type.on_upstream_detached("a", "/", "up")  # which is nothing new
     bring(vhost, action, path, **more)
-    assert (heard(vhost), heard(vhost, "link")) == ([], [])
+    assert (notices(vhost), notices(vhost, "link")) == ([], [])
 
 
 # After a restart
@@ -257,11 +257,11 @@ def test_who_listens_since_before_a_restart_is_not_told_again_of_what_was_there(
     bring(vhost, "bind", [A], key="there")
     bring(vhost, "bind", [A], key="come meanwhile")
     bring(vhost, "summary", [A], complete=True)
-    assert heard(vhost) == ["unbind up gone meanwhile a /", "bind up come meanwhile a /"]
-    assert heard(vhost, "late") == ["bind up come meanwhile a /", "bind up there a /"]
+    assert notices(vhost) == ["unbind up gone meanwhile a /", "bind up come meanwhile a /"]
+    assert notices(vhost, "late") == ["bind up come meanwhile a /", "bind up there a /"]
     bring(vhost, "unbind", [A], key="there")
     bring(vhost, "unbind", [A], key="never")
-    assert heard(vhost) == ["unbind up there a /"]
+    assert notices(vhost) == ["unbind up there a /"]
 
 
 def test_all_of_a_site_that_is_new_is_told_after_a_restart_too(vhost):
@@ -270,7 +270,7 @@ def test_all_of_a_site_that_is_new_is_told_after_a_restart_too(vhost):
     bring(vhost, "summary", [A], complete=False)
     bring(vhost, "bind", [A], key="k")
     bring(vhost, "summary", [A], complete=True)
-    assert heard(vhost) == ["bind up k a /"]
+    assert notices(vhost) == ["bind up k a /"]
 
 
 # Limits

@@ -21,7 +21,7 @@ HASH = "x-consistent-hash"
 
 @pytest.fixture
 def exchange(channel: BlockingChannel, request: pytest.FixtureRequest) -> str:
-    """Of the type x-consistent-hash, hashing the routing key."""
+    """An exchange of the type x-consistent-hash that hashes the routing key."""
     channel.exchange_declare(name := request.node.name, HASH)
     return name
 
@@ -35,7 +35,7 @@ def bound(channel: BlockingChannel, exchange: str, *weights: object) -> list[str
 
 
 def placed(channel: BlockingChannel, exchange: str, queues: list[str]) -> dict[str, str]:
-    """Where each of KEYS goes. Each goes to one queue."""
+    """Return the one queue to which each of KEYS is routed."""
     for key in KEYS:
         channel.basic_publish(exchange, key, key.encode())
     found = {body.decode(): name for name in queues for _, _, body in taken(channel, name)}
@@ -184,7 +184,7 @@ def test_a_restart_moves_no_key(daemon: BrokerProcess, end: str):
 
 
 def shares(channel: BlockingChannel, exchange: str, queues: list[str], messages: int) -> Mapping[str, int]:
-    """How many of so many messages each queue got, and that none got another's."""
+    """Return the number of messages in each queue, after checking that no two queues have the same message."""
     for number in range(messages):
         channel.basic_publish(exchange, "one key", str(number).encode())
     bodies = {name: [body for _, _, body in taken(channel, name)] for name in queues}

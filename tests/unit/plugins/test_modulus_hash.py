@@ -1,4 +1,4 @@
-"""x-modulus-hash: which place a key has, in which order the places stand."""
+"""x-modulus-hash: the slot of a key and the order of the bindings."""
 
 import random
 import subprocess
@@ -40,7 +40,7 @@ def queue(vhost: VHost, name: str) -> Queue:
 
 
 def placed(vhost: VHost, exchange: str = "x") -> dict[str, str]:
-    """Where each of KEYS goes."""
+    """Return the destination of each of KEYS."""
     type_ = vhost.exchanges[exchange].type
     return {key: destination.name for key in KEYS for destination in type_.route((key,), MESSAGE)}
 
@@ -99,7 +99,7 @@ def test_the_keys_of_cc_and_bcc_count_too():
 
 def test_the_hash_is_that_of_every_machine_and_python():
     """These numbers were computed once, by another program: `printf k | b2sum -l 64`."""
-    assert [f"{stable_hash(octets):016x}" for octets in (b"", b"k", b"order-7", b"\xff\x00")] == [
+    assert [f"{stable_hash(data):016x}" for data in (b"", b"k", b"order-7", b"\xff\x00")] == [
         *("e4a6a0577479b2b4", "ac52cb5ff985d463", "e9b52cd6ff54f2f1", "8be98a3d14d420eb"),
     ]
     program = "from warren.broker.hosting.stable_hash import stable_hash; print(stable_hash(b'k'))"

@@ -32,7 +32,7 @@ def exchange(channel: BlockingChannel, request: pytest.FixtureRequest) -> str:
 
 
 def bound(channel: BlockingChannel, exchange: str, count: int) -> list[str]:
-    """So many new queues, in the order of their names."""
+    """Declare and bind `count` queues. Returns their names, sorted."""
     names = sorted(queue(channel) for _ in range(count))
     for name in names:
         channel.queue_bind(name, exchange, "")
@@ -40,7 +40,7 @@ def bound(channel: BlockingChannel, exchange: str, count: int) -> list[str]:
 
 
 def placed(channel: BlockingChannel, exchange: str, queues: list[str]) -> dict[str, str]:
-    """In which of these queues each of KEYS is found, once."""
+    """Return the one queue that has each of KEYS."""
     for key in KEYS:
         channel.basic_publish(exchange, key, b"")
     found = [(method.routing_key, name) for name in queues for method, _, _ in taken(channel, name)]
@@ -71,7 +71,7 @@ def test_hash_mod_n_picks_the_queue(channel, exchange):
 
 
 def test_nothing_bound_is_nowhere_to_go(channel, exchange):
-    """Where N is 0, a mandatory message is returned."""
+    """A mandatory message is returned if N is 0."""
     channel.confirm_delivery()
     with pytest.raises(pika.exceptions.UnroutableError):
         channel.basic_publish(exchange, "k", b"", mandatory=True)

@@ -1,4 +1,4 @@
-"""x-presence in its corners: which summaries, what comes back by way of exchanges, what a relay keeps, how many."""
+"""Corner cases of x-presence: summaries, messages that return through exchanges, relayed properties, large numbers."""
 
 import time
 
@@ -36,7 +36,7 @@ def relaying(vhost: VHost, name: str) -> None:
 
 
 def publish(vhost: VHost, exchange: str, key: str = "k", body: bytes = b"body") -> int:
-    """How many queues it is for, as a publisher sees it."""
+    """Publish a message. Returns the number of queues that get it."""
     message = framed(Address(exchange, key), Properties(), body)
     queues = vhost.route(vhost.exchanges[exchange], (key,), message)[0]
     vhost.enqueue([message], len(body), False, queues)
@@ -50,7 +50,7 @@ def taken(queue: Queue) -> list[Message]:
     return messages
 
 
-def told(queue: Queue) -> list[str]:
+def notices(queue: Queue) -> list[str]:
     """Such as `bind q k`."""
     texts = []
     for message in taken(queue):
@@ -75,9 +75,9 @@ def test_a_queue_that_listens_and_is_present_hears_of_itself_but_not_of_its_end(
     vhost.bind("p", both, "", Table.EMPTY)
     vhost.bind("p", other, "", Table.EMPTY)
     vhost.bind("p", both, "l", Table.EMPTY)
-    assert told(both) == told(other) == ["bind both k", "bind both l"]
+    assert notices(both) == notices(other) == ["bind both k", "bind both l"]
     vhost.delete_queue(both)
-    assert told(other) == ["unbind both k", "unbind both l"]
+    assert notices(other) == ["unbind both k", "unbind both l"]
     assert both.ready == 0
 
 
@@ -88,10 +88,10 @@ def test_a_queue_that_listens_by_two_bindings_is_told_once_and_until_both_are_go
     vhost.bind("p", someone, "k", Table.EMPTY)
     vhost.unbind("p", listener, "", Table.EMPTY)
     vhost.unbind("p", someone, "k", Table.EMPTY)
-    assert told(listener) == ["bind q k", "unbind q k"]
+    assert notices(listener) == ["bind q k", "unbind q k"]
     vhost.unbind("p", listener, "", Table.of({"n": 1}))
     vhost.bind("p", someone, "k", Table.EMPTY)
-    assert told(listener) == []
+    assert notices(listener) == []
 
 
 def test_bindings_that_differ_in_arguments_are_told_of_one_by_one(vhost):
@@ -100,7 +100,7 @@ def test_bindings_that_differ_in_arguments_are_told_of_one_by_one(vhost):
     vhost.bind("p", someone, "k", Table.EMPTY)
     vhost.bind("p", someone, "k", Table.of({"n": 1}))
     vhost.unbind("p", someone, "k", Table.of({"n": 1}))
-    assert told(listener) == ["bind q k", "bind q k", "unbind q k"]
+    assert notices(listener) == ["bind q k", "bind q k", "unbind q k"]
 
 
 def test_what_a_listener_with_a_time_to_live_makes_of_a_notice_is_its_own(vhost):
@@ -109,8 +109,8 @@ def test_what_a_listener_with_a_time_to_live_makes_of_a_notice_is_its_own(vhost)
     vhost.bind("p", hasty, "", Table.EMPTY)
     vhost.bind("p", patient, "", Table.EMPTY)
     vhost.clock.advance(20)  # type: ignore[attr-defined]
-    assert told(hasty) == []
-    assert told(patient) == ["bind q k"]
+    assert notices(hasty) == []
+    assert notices(patient) == ["bind q k"]
 
 
 def test_an_exchange_that_listens_routes_what_it_is_told(vhost):
@@ -120,7 +120,7 @@ def test_an_exchange_that_listens_routes_what_it_is_told(vhost):
     vhost.bind("p", someone, "k", Table.EMPTY)
     vhost.bind("p", vhost.exchanges["f"], "", Table.EMPTY)
     vhost.unbind("p", someone, "k", Table.EMPTY)
-    assert told(far) == ["bind q k", "unbind q k"]
+    assert notices(far) == ["bind q k", "unbind q k"]
 
 
 def test_a_relay_counts_as_routed_only_where_somebody_listens(vhost):
@@ -188,7 +188,7 @@ def test_whether_it_relays_must_be_said_again_and_be_a_bool(vhost):
 
 @pytest.mark.parametrize(("listeners", "producers"), [(10, 9_990), (9_990, 10), (5_000, 5_000)])
 def test_ten_thousand_bind_in_less_than_five_seconds(vhost, listeners, producers):
-    """Of processor time of this thread. Producers first, so that each listener gets a summary of them all."""
+    """Measure processor time of this thread. Presences first, so that each listener gets a summary of them all."""
     listening = [queue(vhost, f"l{number}") for number in range(listeners)]
     present = [queue(vhost, f"q{number}") for number in range(producers)]
     begin = time.thread_time()

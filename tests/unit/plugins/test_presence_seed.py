@@ -34,8 +34,8 @@ def listener(channel: BlockingChannel, exchange: str) -> str:
     return name
 
 
-def told(channel: BlockingChannel, listener: str) -> list[tuple[str, str, str]]:
-    """What a listener was told: action, queue and key."""
+def notices(channel: BlockingChannel, listener: str) -> list[tuple[str, str, str]]:
+    """Return the notices of a listener: action, queue and key."""
     headers = [properties.headers for _, properties, _ in taken(channel, listener)]
     return [(each["action"], each["queue"], each["key"]) for each in headers]
 
@@ -50,9 +50,9 @@ def test_bound_queues_are_notified(channel, exchange, listener):
     """An exchange of type x-presence notifies queues that are bound to it when other bindings appear and disappear."""
     someone = queue(channel)
     channel.queue_bind(someone, exchange, "here")
-    assert told(channel, listener) == [("bind", someone, "here")]
+    assert notices(channel, listener) == [("bind", someone, "here")]
     channel.queue_unbind(someone, exchange, "here")
-    assert told(channel, listener) == [("unbind", someone, "here")]
+    assert notices(channel, listener) == [("unbind", someone, "here")]
 
 
 def test_messages_go_to_queues_bound_with_the_empty_key(channel, exchange, listener):
@@ -66,7 +66,7 @@ def test_messages_go_to_queues_bound_with_the_empty_key(channel, exchange, liste
     channel.queue_delete(someone)
     expected = [("bind", someone, "a"), ("bind", someone, "b"), ("unbind", someone, "a"), ("unbind", someone, "b")]
     for name in (listener, second):
-        assert told(channel, name) == expected
+        assert notices(channel, name) == expected
 
 
 def test_the_body_is_empty_and_the_headers_say_it_all(channel, exchange, listener):
@@ -90,7 +90,7 @@ def test_nothing_is_published_for_empty_keys(channel, exchange, listener):
     channel.queue_bind(second, exchange, "", arguments={"another": "binding"})
     channel.queue_unbind(second, exchange, "")
     channel.queue_delete(second)
-    assert told(channel, listener) == []
+    assert notices(channel, listener) == []
 
 
 def test_listeners_do_not_produce(channel, exchange, listener):
@@ -98,10 +98,10 @@ def test_listeners_do_not_produce(channel, exchange, listener):
     them."""
     second = queue(channel)
     channel.queue_bind(second, exchange, "")
-    assert told(channel, listener) == told(channel, second) == []
+    assert notices(channel, listener) == notices(channel, second) == []
     someone = queue(channel)
     channel.queue_bind(someone, exchange, "k")
-    assert told(channel, listener) == told(channel, second) == [("bind", someone, "k")]
+    assert notices(channel, listener) == notices(channel, second) == [("bind", someone, "k")]
 
 
 def test_producers_do_not_receive(channel, exchange):
@@ -110,7 +110,7 @@ def test_producers_do_not_receive(channel, exchange):
     channel.queue_bind(first, exchange, "first")
     channel.queue_bind(second, exchange, "second")
     channel.queue_unbind(first, exchange, "first")
-    assert told(channel, first) == told(channel, second) == []
+    assert notices(channel, first) == notices(channel, second) == []
 
 
 def test_published_messages_are_dropped(channel, exchange, listener):
@@ -137,9 +137,9 @@ def test_a_new_listener_gets_a_summary(channel, exchange):
     channel.queue_unbind(present[2], exchange, "here")
     channel.queue_bind(late, exchange, "")
     summary = [("bind", present[0], "here"), ("bind", present[0], "twice"), ("bind", present[1], "here")]
-    assert sorted(told(channel, late)) == sorted(summary)
+    assert sorted(notices(channel, late)) == sorted(summary)
     channel.queue_bind(late, exchange, "")  # no new binding
-    assert told(channel, late) == []
+    assert notices(channel, late) == []
 
 
 def test_the_summary_is_bind_messages(channel, exchange, listener):
@@ -158,9 +158,9 @@ def test_an_argument_of_the_binding_disables_the_summary(channel, exchange):
     someone, late = queue(channel), queue(channel)
     channel.queue_bind(someone, exchange, "before")
     channel.queue_bind(late, exchange, "", arguments={"x-presence-exchange-summary": False})
-    assert told(channel, late) == []
+    assert notices(channel, late) == []
     channel.queue_bind(someone, exchange, "after")
-    assert told(channel, late) == [("bind", someone, "after")]
+    assert notices(channel, late) == [("bind", someone, "after")]
 
 
 @pytest.mark.parametrize("value", [0, False, Decimal("0")], ids=repr)
@@ -170,7 +170,7 @@ def test_zero_or_false_disables_it(channel, exchange, value):
     channel.queue_bind(queue(channel), exchange, "k")
     late = queue(channel)
     channel.queue_bind(late, exchange, "", arguments={SUMMARY: value})
-    assert told(channel, late) == []
+    assert notices(channel, late) == []
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_any_other_value_or_none_enables_it(channel, exchange, arguments):
     someone, late = queue(channel), queue(channel)
     channel.queue_bind(someone, exchange, "k")
     channel.queue_bind(late, exchange, "", arguments=arguments)
-    assert told(channel, late) == [("bind", someone, "k")]
+    assert notices(channel, late) == [("bind", someone, "k")]
 
 
 def test_how_to_listen(channel, exchange):
@@ -195,8 +195,8 @@ def test_how_to_listen(channel, exchange):
     channel.queue_bind(with_summary, exchange, "", arguments={"x-presence-exchange-summary": True})
     channel.queue_bind(without, exchange, "", arguments={"x-presence-exchange-summary": 0})
     channel.queue_unbind(someone, exchange, "k")
-    assert told(channel, with_summary) == [("bind", someone, "k"), ("unbind", someone, "k")]
-    assert told(channel, without) == [("unbind", someone, "k")]
+    assert notices(channel, with_summary) == [("bind", someone, "k"), ("unbind", someone, "k")]
+    assert notices(channel, without) == [("unbind", someone, "k")]
 
 
 @pytest.mark.parametrize("key", ["k", "#", " ", "käse", "x" * 255])
@@ -206,7 +206,7 @@ def test_how_to_generate_events(channel, exchange, listener, key):
     second, someone = queue(channel), queue(channel)
     channel.queue_bind(second, exchange, "")
     channel.queue_bind(someone, exchange, key)
-    assert told(channel, listener) == told(channel, second) == [("bind", someone, key)]
+    assert notices(channel, listener) == notices(channel, second) == [("bind", someone, key)]
 
 
 def test_nobody_can_forge_a_notice(channel, exchange, listener):
@@ -244,7 +244,7 @@ def test_an_expired_queue_is_unbound(channel, exchange, listener):
     """An existing binding disappears: the queue expires."""
     someone = queue(channel, x_expires=50)
     channel.queue_bind(someone, exchange, "k", arguments={"n": 1})
-    assert told(channel, listener) == [("bind", someone, "k")]
+    assert notices(channel, listener) == [("bind", someone, "k")]
     heard: list[str] = []
     channel.basic_consume(listener, lambda _, __, properties, ___: heard.append(properties.headers["action"]))
     channel.connection.process_data_events(5)
@@ -257,9 +257,9 @@ def test_an_exclusive_queue_is_unbound_with_its_connection(channel, exchange, li
     theirs = owner.channel()
     someone = queue(theirs)
     theirs.queue_bind(someone, exchange, "k")
-    assert told(channel, listener) == [("bind", someone, "k")]
+    assert notices(channel, listener) == [("bind", someone, "k")]
     owner.close()
-    assert until(lambda: told(channel, listener)) == [("unbind", someone, "k")]
+    assert until(lambda: notices(channel, listener)) == [("unbind", someone, "k")]
 
 
 def test_an_auto_delete_queue_is_unbound_with_its_last_consumer(channel, exchange, listener):
@@ -268,7 +268,7 @@ def test_an_auto_delete_queue_is_unbound_with_its_last_consumer(channel, exchang
     channel.queue_bind(someone, exchange, "k")
     tag = channel.basic_consume(someone, lambda *_: None)
     channel.basic_cancel(tag)
-    assert told(channel, listener) == [("bind", someone, "k"), ("unbind", someone, "k")]
+    assert notices(channel, listener) == [("bind", someone, "k"), ("unbind", someone, "k")]
 
 
 def test_an_exchange_that_is_bound_is_unbound_when_it_is_deleted(channel, exchange, listener):
@@ -276,15 +276,15 @@ def test_an_exchange_that_is_bound_is_unbound_when_it_is_deleted(channel, exchan
     channel.exchange_declare(other := f"{exchange} other")
     channel.exchange_bind(other, exchange, "k")
     channel.exchange_delete(other)
-    assert told(channel, listener) == [("bind", other, "k"), ("unbind", other, "k")]
+    assert notices(channel, listener) == [("bind", other, "k"), ("unbind", other, "k")]
 
 
 def test_the_end_of_the_presence_exchange_itself_is_not_told(channel, exchange, listener):
     """The source is gone, and with it all that listened."""
     channel.queue_bind(queue(channel), exchange, "k")
-    told(channel, listener)
+    notices(channel, listener)
     channel.exchange_delete(exchange)
-    assert told(channel, listener) == []
+    assert notices(channel, listener) == []
 
 
 # A restart
@@ -292,7 +292,7 @@ def test_the_end_of_the_presence_exchange_itself_is_not_told(channel, exchange, 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
 def test_a_restart_replays_no_notices_and_forgets_no_presence(daemon: BrokerProcess, end: str):
-    """What is there again after a restart has not appeared."""
+    """A presence that a restart restores is no new presence."""
     daemon.start()
     with dial(daemon.address) as connection:
         channel = connection.channel()
@@ -301,14 +301,14 @@ def test_a_restart_replays_no_notices_and_forgets_no_presence(daemon: BrokerProc
             channel.queue_declare(name, durable=True)
         channel.queue_bind("listener", "p", "")
         channel.queue_bind("present", "p", "k")
-        assert told(channel, "listener") == [("bind", "present", "k")]
+        assert notices(channel, "listener") == [("bind", "present", "k")]
     daemon.kill() if end == "killed" else daemon.stop()
     daemon.start()
     with dial(daemon.address) as connection:
         channel = connection.channel()
         channel.queue_bind("present", "p", "k")  # is there already
-        assert told(channel, "listener") == []
+        assert notices(channel, "listener") == []
         channel.queue_bind("late", "p", "")
-        assert told(channel, "late") == [("bind", "present", "k")]
+        assert notices(channel, "late") == [("bind", "present", "k")]
         channel.queue_delete("present")
-        assert told(channel, "listener") == told(channel, "late") == [("unbind", "present", "k")]
+        assert notices(channel, "listener") == notices(channel, "late") == [("unbind", "present", "k")]

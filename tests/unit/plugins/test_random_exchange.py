@@ -33,7 +33,7 @@ def bind(vhost: VHost, exchange: str, name: str, key: str = "", arguments: Table
 
 
 def chosen(vhost: VHost, exchange: str) -> Counter[str]:
-    """How many of so many messages with one key each queue gets; none gets a message that another has."""
+    """Route ROUNDS messages with one key, each to one queue at most. Returns how many each queue gets."""
     got: Counter[str] = Counter()
     for _ in range(ROUNDS):
         queues, remembered = vhost.route(vhost.exchanges[exchange], ("k",), MESSAGE)

@@ -50,7 +50,7 @@ def queue(vhost: VHost, name: str) -> Queue:
 
 
 def publish(vhost: VHost, body: bytes, key: str = "k", **properties: Any) -> int:
-    """How many queues got it."""
+    """Publish a message. Returns the number of queues that get it."""
     message = framed(Address("x", key), Properties(**properties), body)
     queues = vhost.route(vhost.exchanges["x"], (key,), message)[0]
     vhost.enqueue([message], len(body), message.persistent, queues)

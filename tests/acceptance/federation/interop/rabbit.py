@@ -22,7 +22,7 @@ PLUGINS = "[rabbitmq_management,rabbitmq_federation,rabbitmq_federation_manageme
 
 
 def missing() -> str:
-    """Why it cannot be run; empty where it can."""
+    """Return why RabbitMQ cannot be run, or an empty string."""
     if not (BIN / "rabbitmq-server").exists():
         return "RabbitMQ is not installed (Debian: apt-get install rabbitmq-server)"
     return "" if shutil.which("erl") else "Erlang is not on PATH"
@@ -92,7 +92,7 @@ class Rabbit:
         until(self._end_epmd, "the end of epmd")
 
     def _end_epmd(self) -> bool:
-        """Erlang's register of nodes goes on for ever, and does not end before it has seen that the node is gone."""
+        """End epmd, which ends only after it has seen that the node is down."""
         line = ["epmd", "-port", str(self._epmd_port), "-kill"]
         done = subprocess.run(line, env=self._environment, capture_output=True, text=True, timeout=20, check=False)
         return "Killed" in done.stdout or "Cannot connect" in done.stdout + done.stderr
@@ -135,7 +135,7 @@ class Rabbit:
             self.ask("DELETE", f"/parameters/federation-upstream/%2f/{upstream['name']}")
 
     def running(self, count: int = 1) -> list[Row]:
-        """The links, once there are so many and all of them run."""
+        """Wait until `count` links run, and return them."""
 
         def all_run() -> list[Row]:
             rows: list[Row] = self.ask("GET", "/federation-links")
@@ -144,7 +144,7 @@ class Rabbit:
         return until(all_run, lambda: str(self.ask("GET", "/federation-links")))
 
     def bindings(self, exchange: str) -> list[dict[str, Any]]:
-        """Those that links have made there."""
+        """Return the bindings that links have made."""
         found = self.ask("GET", f"/exchanges/%2f/{quote(exchange, '')}/bindings/source")
         return [one for one in found if one["destination"].startswith("federation: ")]
 
