@@ -1,11 +1,11 @@
-"""The acceptance checks: each test carries the numbers of the checks it covers, and the run ends with the count.
+"""Fixtures of the acceptance tests. Each test is marked with the checks that it covers; the run ends with their count.
 
-They run in process, with sockets, loop and clock replaced (tests/support/in_process.py). Three switches:
+They run in process, with sockets, loop and clock replaced (tests/support/in_process.py). Three variables:
 
-WARREN_PEER=HOST:PORT  over TCP, against whatever broker listens there. What needs the clock or the inside is skipped;
-                       on RabbitMQ itself a test marked `differs` is expected to fail.
-WARREN_CTL=COMMAND     the rabbitmqctl of that peer (with its -n NODE), for the tests that set policies there.
-WARREN_READ=OCTETS     the broker reads that little at once: with 1 nothing is ever recognised whole.
+WARREN_PEER=HOST:PORT  test this broker over TCP. Tests that need the clock or the broker itself are skipped;
+                       on RabbitMQ a test marked `differs` is expected to fail.
+WARREN_CTL=COMMAND     the rabbitmqctl of that broker (with its -n NODE), for the tests that set policies there.
+WARREN_READ=BYTES      the broker reads this little at once: with 1 no frame is ever complete in one read.
 """
 
 import os
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @cache
 def _is_rabbitmq() -> bool:
-    """Whether the peer is RabbitMQ itself: it runs on Erlang."""
+    """Whether the peer is RabbitMQ itself, which runs on Erlang."""
     peer = SocketPeer(PEER)
     client = peer.dial()
     client.start()
@@ -75,13 +75,13 @@ def ch(client: Client) -> Channel:
 
 @pytest.fixture
 def name(broker: Peer) -> Callable[[str], str]:
-    """Names for queues and exchanges of this test's own."""
+    """Return names for queues and exchanges of this test alone."""
     return broker.name
 
 
 @pytest.fixture
 def queue(ch: Channel, name: Callable[[str], str]) -> str:
-    """A queue, empty and transient."""
+    """An empty transient queue."""
     declared = name("queue")
     ch.declare(declared)
     return declared
@@ -89,7 +89,7 @@ def queue(ch: Channel, name: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def dlx(ch: Channel, name: Callable[[str], str]) -> str:
-    """A fanout exchange for dead letters; `dead` receives what goes to it."""
+    """A fanout exchange for dead letters, which arrive at `dead`."""
     ch.exchange(exchange := name("dlx"), "fanout")
     ch.declare(letters := name("letters"))
     ch.bind(letters, exchange)
@@ -98,7 +98,7 @@ def dlx(ch: Channel, name: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def dead(client: Client, dlx: str, name: Callable[[str], str]) -> Channel:
-    """A channel on which all comes that goes to `dlx`."""
+    """A channel that consumes the dead letters of `dlx`."""
     channel = client.channel()
     channel.consume(name("letters"), no_ack=True)
     return channel

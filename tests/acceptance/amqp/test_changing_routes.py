@@ -1,4 +1,4 @@
-"""Sections 7 and 8: the same publish after the topology changed. A broker that remembers routes must forget them."""
+"""Publishes after changes of the topology: cached routes must not be used any more."""
 
 from collections.abc import Callable
 
@@ -13,12 +13,12 @@ Name = Callable[[str], str]
 
 @pytest.fixture
 def other(broker: Peer) -> Channel:
-    """Somebody else, who changes things."""
+    """Another client, which changes the topology."""
     return broker.connect().channel()
 
 
 def arrives(ch: Channel, exchange: str, key: str, *queues: str) -> list[bool]:
-    """Publish, always with the same octets, and look into each queue."""
+    """Publish, always with the same bytes, and read each queue."""
     ch.publish(exchange, key, b"body")
     ch.sync()
     return [ch.drain(queue) == [b"body"] for queue in queues]
@@ -105,7 +105,7 @@ def test_an_auto_delete_queue_that_went_is_reached_no_more(ch: Channel, other: C
     assert ch.next().method.name == "Basic.Return"
 
 
-def test_the_same_octets_with_other_headers_go_elsewhere(ch: Channel, name: Name) -> None:
+def test_the_same_bytes_with_other_headers_go_elsewhere(ch: Channel, name: Name) -> None:
     one, two = (str(ch.declare(name(word)).queue) for word in ("one", "two"))
     for _ in range(2):
         ch.publish("", one, b"plain")

@@ -1,4 +1,4 @@
-"""Checks 147 to 151: publisher confirms (section 10)."""
+"""Publisher confirms."""
 
 from collections.abc import Callable
 
@@ -32,7 +32,7 @@ def test_every_publish_is_confirmed(
 
 
 def confirmed(ch: Channel, last: int) -> tuple[int, set[int], set[int]]:
-    """Read until the publishes 1 to `last` are settled: how many returned, which were acked, which nacked."""
+    """Read until the publishes 1 to `last` are settled; return the count of returns, the acked and the nacked ones."""
     returned, acked, nacked = 0, set[int](), set[int]()
     while len(acked) + len(nacked) < last:
         item = ch.next()

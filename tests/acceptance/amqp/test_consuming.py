@@ -1,4 +1,4 @@
-"""Checks 116 to 122, 128 to 132 and 146: consumers, their turns, and their end."""
+"""Consumers: their turns, cancellation and deletion of their queues."""
 
 from collections.abc import Callable
 from typing import Any
@@ -187,9 +187,9 @@ def test_consumers_of_a_deleted_queue_are_told(broker: Peer, client: Client, ch:
     tags = {ch.consume(queue), ch.consume(queue)}
     foreign = other.consume(queue)
     client.channel().call(Queue.Delete, queue=queue)
-    told = [ch.next(), ch.next(), other.next()]
-    assert all(isinstance(item, Basic.Cancel) and item.nowait for item in told)
-    assert [{told[0].consumer_tag, told[1].consumer_tag}, told[2].consumer_tag] == [tags, foreign]
+    cancels = [ch.next(), ch.next(), other.next()]
+    assert all(isinstance(item, Basic.Cancel) and item.nowait for item in cancels)
+    assert [{cancels[0].consumer_tag, cancels[1].consumer_tag}, cancels[2].consumer_tag] == [tags, foreign]
     ch.nothing()
 
 

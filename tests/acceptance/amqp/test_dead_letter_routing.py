@@ -1,4 +1,4 @@
-"""Checks 170, 173 and 174: where dead letters go, and what of them is changed (section 13)."""
+"""Dead letters: their routes, and the changes to their properties."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ def test_everything_else_of_a_message_stays(ch: Channel, source: str, dlx: str, 
     ch.reject_next(source)
     letter = dead.delivery()
     sent = codec.property_bytes({**before, "headers": {}, **after})
-    assert letter.property_bytes[:2] == sent[:2]  # the same properties, and around the headers the same octets
+    assert letter.property_bytes[:2] == sent[:2]  # the same properties, and around the headers the same bytes
     head, tail = codec.property_bytes(before)[2:], codec.property_bytes(after)[2:]
     assert letter.property_bytes[2:].startswith(head) and letter.property_bytes.endswith(tail)
     assert letter.headers["mine"] == "own"

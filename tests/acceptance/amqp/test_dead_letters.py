@@ -1,4 +1,4 @@
-"""Checks 167 to 169: which messages a queue gives up to its dead letter exchange, and when (section 13)."""
+"""Dead-lettering: which messages, and when."""
 
 from collections.abc import Callable
 from typing import Any

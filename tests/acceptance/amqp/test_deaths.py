@@ -1,4 +1,4 @@
-"""Checks 168, 171, 172 and 175 to 177: what a dead letter tells of its deaths, and where circles end (13.4, 13.5)."""
+"""The headers x-death of dead letters, and the end of cycles."""
 
 import time
 from collections.abc import Callable
@@ -22,12 +22,12 @@ PLANTED = [{"count": Typed("l", 7), "reason": "expired", "queue": "elsewhere", "
 
 
 def brief(letter: Content) -> list[tuple[str, str, int]]:
-    """Queue, reason and count of each death, as they stand."""
+    """Return queue, reason and count of each death in order."""
     return [(death["queue"], death["reason"], death["count"]) for death in letter.headers["x-death"]]
 
 
 def seconds(broker: Peer) -> float:
-    """The wall clock of the broker."""
+    """Return the wall clock of the broker."""
     return broker.clock.timestamp_s() if isinstance(broker, InProcessPeer) else time.time()
 
 
@@ -57,12 +57,12 @@ def test_a_death_is_told_in_full(broker: Peer, ch: Channel, name: Name, dlx: str
     assert set(death) == {"count", "reason", "queue", "time", "exchange", "routing-keys"}
     when = death["time"]
     assert isinstance(when, datetime) and abs(when.timestamp() - seconds(broker)) <= 2
-    told = {"count": Typed("l", 1), "reason": reason, "queue": queue, "time": Typed("T", int(when.timestamp())),
+    expected = {"count": Typed("l", 1), "reason": reason, "queue": queue, "time": Typed("T", int(when.timestamp())),
             "exchange": exchange, "routing-keys": ["a.key", "b.key"]}  # fmt: skip
-    for key, value in told.items():
+    for key, value in expected.items():
         assert codec.short_string(key) + codec.field(value) in letter.header, key
     for key in ("reason", "queue", "exchange"):
-        assert codec.short_string(f"x-first-death-{key}") + codec.field(told[key]) in letter.header, key
+        assert codec.short_string(f"x-first-death-{key}") + codec.field(expected[key]) in letter.header, key
 
 
 @pytest.mark.differs("before 3.13 there was no last death")
@@ -155,7 +155,7 @@ def test_the_time_is_of_the_first_such_death(broker: Peer, ch: Channel, name: Na
     assert times[0] == times[1]
 
 
-# Deaths a client tells of
+# Deaths in a header of a client
 
 
 @pytest.mark.check(176)

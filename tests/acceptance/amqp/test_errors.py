@@ -1,4 +1,4 @@
-"""Checks 49 to 59: which errors close what, and what they say."""
+"""Errors: what they close, and their codes and texts."""
 
 from collections.abc import Callable
 
@@ -95,7 +95,7 @@ def test_the_immediate_flag_is_not_supported(client: Client, ch: Channel, queue:
 
 
 @pytest.mark.check(56)
-def test_a_prefetch_in_octets_is_not_supported(ch: Channel) -> None:
+def test_a_prefetch_in_bytes_is_not_supported(ch: Channel) -> None:
     closed = ch.refused(540, Basic.Qos, prefetch_size=10)
     assert closed.reply_text == "NOT_IMPLEMENTED - prefetch_size!=0 (10)"
 
@@ -118,9 +118,9 @@ def test_flow_cannot_be_switched_off(ch: Channel) -> None:
 @pytest.mark.parametrize(
     "queue",
     [
-        pytest.param("q" * 255, id="one octet"),
-        pytest.param("ü" * 127, id="two octets"),
-        pytest.param("漢" * 85, id="three octets", marks=CUT),
+        pytest.param("q" * 255, id="one byte"),
+        pytest.param("ü" * 127, id="two bytes"),
+        pytest.param("漢" * 85, id="three bytes", marks=CUT),
         pytest.param("q" + "漢" * 84, id="one and three", marks=CUT),
     ],
 )

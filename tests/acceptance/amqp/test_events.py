@@ -22,7 +22,7 @@ def text(value: str) -> Value:
 
 
 class Listener:
-    """What the event exchange tells of those keys. `last` is the one event there must have been."""
+    """A consumer of the event exchange with these binding keys. `last` is the only event that has arrived."""
 
     def __init__(self, broker: InProcessPeer, *keys: str) -> None:
         self.channel = broker.connect().channel()
@@ -58,7 +58,7 @@ def listen(broker: InProcessPeer) -> Callable[..., Listener]:
 
 
 def act(broker: InProcessPeer, deed: Callable[[], object]) -> None:
-    """As an operator."""
+    """Make a change as an operator."""
     broker.node.events.actor = "rmq-cli"
     deed()
     broker.node.events.actor = "rmq-internal"
@@ -122,8 +122,8 @@ def test_an_exchange_is_created_bound_and_deleted(listen: Callable[..., Listener
     }
     assert events.last("binding.created") == bound
     ch.call(Exchange.Delete, exchange="x")
-    gone = {"name": text("x"), "vhost": text("/"), "user_who_performed_action": GUEST}
-    assert events.take() == [("binding.deleted", bound), ("exchange.deleted", gone)]
+    exchange = {"name": text("x"), "vhost": text("/"), "user_who_performed_action": GUEST}
+    assert events.take() == [("binding.deleted", bound), ("exchange.deleted", exchange)]
 
 
 @pytest.mark.check(222)

@@ -1,4 +1,4 @@
-"""Who is deleted has to go, whatever is under way; and the listing by which operators know connections."""
+"""Connections of deleted users and virtual hosts are closed, whatever is under way. Also the list of connections."""
 
 import pytest
 from pamqp.commands import Connection, Queue
@@ -14,7 +14,7 @@ VHOST_TEXT = "CONNECTION_FORCED - vhost 'v' is deleted"
 
 
 def of_user(broker: InProcessPeer) -> Client:
-    """A connection of `u` to the vhost `v`."""
+    """Return a connection of `u` to the vhost `v`."""
     broker.node.add_vhost("v")
     broker.node.users.add("u", hash_password("u", b"salt"))
     broker.node.users.set_permission("u", "v", ".*", ".*", ".*")
@@ -22,7 +22,7 @@ def of_user(broker: InProcessPeer) -> Client:
 
 
 def delete(broker: InProcessPeer, what: str) -> str:
-    """The user or the vhost; what its connections are told."""
+    """Delete the user or the vhost, and return the reason that its connections are sent."""
     if what == "user":
         broker.node.users.delete("u")
         return USER_TEXT

@@ -1,4 +1,4 @@
-"""Checks 72 to 75: exchanges that lead to exchanges, internal ones, and the alternate exchange."""
+"""Bindings between exchanges, internal exchanges, and the alternate exchange."""
 
 from collections.abc import Callable
 

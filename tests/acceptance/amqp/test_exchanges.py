@@ -1,4 +1,4 @@
-"""Checks 60 to 71 and 76: declaring and deleting exchanges."""
+"""Declaration and deletion of exchanges."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ ON_DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"
 Name = Callable[[str], str]
 
 
-def gone(ch: Channel, exchange: str) -> bool:
+def is_missing(ch: Channel, exchange: str) -> bool:
     """Whether an exchange does not exist."""
     probe = ch.client.channel()
     probe.send(Exchange.Declare, exchange=exchange, passive=True)
@@ -98,7 +98,7 @@ def test_line_ends_in_names_are_dropped(ch: Channel, name: Name) -> None:
     ch.bind(queue, exchange + "\n", "key")
     ch.call(Queue.Unbind, queue=queue, exchange=exchange + "\n", routing_key="key")
     ch.call(Exchange.Delete, exchange=exchange + "\r\n")
-    assert gone(ch, exchange)
+    assert is_missing(ch, exchange)
 
 
 @pytest.mark.check(65)
@@ -155,7 +155,7 @@ def test_being_a_destination_is_not_being_in_use(ch: Channel, name: Name) -> Non
     ch.exchange(exchange := name("exchange"))
     ch.call(Exchange.Bind, destination=exchange, source="amq.fanout")
     ch.call(Exchange.Delete, exchange=exchange, if_unused=True)
-    assert gone(ch, exchange)
+    assert is_missing(ch, exchange)
 
 
 @pytest.mark.check(69)
@@ -164,9 +164,9 @@ def test_an_auto_delete_exchange_goes_with_its_last_binding(ch: Channel, queue: 
     for key in "ab":
         ch.bind(queue, exchange, key)
     for key in "ab":
-        assert not gone(ch, exchange)
+        assert not is_missing(ch, exchange)
         ch.call(Queue.Unbind, queue=queue, exchange=exchange, routing_key=key)
-    assert gone(ch, exchange)
+    assert is_missing(ch, exchange)
 
 
 @pytest.mark.check(69)
@@ -174,7 +174,7 @@ def test_an_auto_delete_exchange_goes_with_its_last_queue(ch: Channel, queue: st
     ch.exchange(exchange := name("exchange"), auto_delete=True)
     ch.bind(queue, exchange, "key")
     ch.call(Queue.Delete, queue=queue)
-    assert gone(ch, exchange)
+    assert is_missing(ch, exchange)
 
 
 @pytest.mark.check(70)
@@ -192,7 +192,7 @@ def test_auto_deletion_runs_along_chains_and_loops(ch: Channel, queue: str, name
     else:
         ch.bind(queue, chain[-1])
         ch.call(Queue.Unbind, queue=queue, exchange=chain[-1], routing_key="")
-    assert all(gone(ch, exchange) for exchange in chain)
+    assert all(is_missing(ch, exchange) for exchange in chain)
 
 
 @pytest.mark.check(70)
@@ -203,8 +203,8 @@ def test_auto_deletion_stops_where_another_binding_is_left(ch: Channel, queue: s
         ch.bind(queue, exchange)
     ch.call(Exchange.Bind, destination=second, source=first)
     ch.call(Queue.Unbind, queue=queue, exchange=second, routing_key="")
-    assert gone(ch, second)
-    assert not gone(ch, first)
+    assert is_missing(ch, second)
+    assert not is_missing(ch, first)
     ch.publish(first, "", b"body")
     assert ch.drain(queue) == [b"body"]
 
@@ -214,7 +214,7 @@ def test_an_auto_delete_exchange_that_was_never_bound_stays(ch: Channel, name: N
     ch.exchange(exchange := name("exchange"), auto_delete=True)
     ch.call(Exchange.Bind, destination=exchange, source="amq.fanout")
     ch.call(Exchange.Unbind, destination=exchange, source="amq.fanout")
-    assert not gone(ch, exchange)
+    assert not is_missing(ch, exchange)
 
 
 @pytest.mark.check(71)
@@ -225,9 +225,9 @@ def test_an_auto_delete_exchange_survives_until_the_last_of_many_queues(ch: Chan
         ch.declare(queue)
         ch.bind(queue, exchange, "key")
     for queue in queues:
-        assert not gone(ch, exchange)
+        assert not is_missing(ch, exchange)
         ch.call(Queue.Delete, queue=queue)
-    assert gone(ch, exchange)
+    assert is_missing(ch, exchange)
 
 
 @pytest.mark.check(76)
@@ -247,7 +247,7 @@ def test_methods_that_wait_for_no_answer_get_none(ch: Channel, name: Name) -> No
     ch.send(Queue.Delete, queue=queue, nowait=True)
     ch.send(Exchange.Delete, exchange=exchange, nowait=True)
     ch.nothing()
-    assert gone(ch, exchange) and not gone(ch, other)
+    assert is_missing(ch, exchange) and not is_missing(ch, other)
 
 
 @pytest.mark.check(76)

@@ -1,4 +1,4 @@
-"""Checks 148, 160 and 179 to 184: messages that expire (section 14)."""
+"""Expiry of messages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ TTL_MS = 200
 
 @pytest.fixture
 def short(ch: Channel, name: Name) -> str:
-    """A queue whose messages live for TTL_MS."""
+    """A queue whose messages expire after TTL_MS."""
     ch.declare(queue := name("short"), arguments={"x-message-ttl": TTL_MS})
     return queue
 
@@ -272,7 +272,7 @@ def test_what_comes_back_in_time_expires_at_the_time_it_always_had(
 
 
 def come_back(consumer: Channel, tag: int, how: str) -> None:
-    """Return a message to its queue in one of the ways there are."""
+    """Requeue a message in one of the possible ways."""
     if how == "channel":
         consumer.close()
         return

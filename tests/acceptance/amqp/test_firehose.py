@@ -1,4 +1,4 @@
-"""The firehose. What is expected here is what RabbitMQ sends, to the type of each header."""
+"""The firehose: the messages are those of RabbitMQ, down to the type of each header."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def headers(traced: Content) -> dict[str, Value]:
 
 
 class Trace:
-    """What comes out of the firehose. It is switched on at first."""
+    """A consumer of the firehose, which is switched on at first."""
 
     def __init__(self, broker: InProcessPeer) -> None:
         broker.node.set_tracing("/", True)
@@ -34,14 +34,14 @@ class Trace:
         self.channel.bind(self.queue, "amq.rabbitmq.trace", "#")
 
     def take(self) -> list[tuple[str, dict[str, Value], bytes]]:
-        """Routing key, headers and body of each since the last time."""
+        """Return routing key, headers and body of each message since the last call."""
         found = []
         while (traced := self.channel.get(self.queue)) is not None:
             assert traced.method.exchange == "amq.rabbitmq.trace"
             found.append((traced.method.routing_key, headers(traced), traced.body))
         return found
 
-    def told(self) -> list[str]:
+    def routing_keys(self) -> list[str]:
         return [key for key, _, _ in self.take()]
 
 
@@ -119,11 +119,11 @@ def test_what_is_on_at_first_was_off_before_and_can_be_off_again(broker: InProce
     for _ in range(2):
         ch.publish("", "q", b"traced")
     ch.sync()
-    assert trace.told() == ["publish."] * 2
+    assert trace.routing_keys() == ["publish."] * 2
     broker.node.set_tracing("/", False)
     ch.publish("", "q", b"not traced")
     ch.get("q")
-    assert trace.told() == []
+    assert trace.routing_keys() == []
     assert ch.count("q") == 3
 
 
@@ -137,7 +137,7 @@ def test_what_is_routed_nowhere_is_traced(trace: Trace, ch: Channel) -> None:
 def test_what_is_refused_is_not_traced(trace: Trace, ch: Channel) -> None:
     ch.publish("", "q", b"", {"expiration": "soon"})
     ch.expect_close(406)
-    assert trace.told() == []
+    assert trace.routing_keys() == []
 
 
 def test_what_comes_out_of_the_firehose_does_not_go_into_it(trace: Trace, ch: Channel) -> None:
@@ -147,7 +147,7 @@ def test_what_comes_out_of_the_firehose_does_not_go_into_it(trace: Trace, ch: Ch
     ch.publish("", "nowhere", b"one")
     ch.sync()
     trace.channel.delivery()
-    assert trace.told() == ["publish."]
+    assert trace.routing_keys() == ["publish."]
 
 
 def test_a_queue_that_is_traced_may_be_the_one_that_the_trace_goes_to(trace: Trace, ch: Channel) -> None:
@@ -163,7 +163,7 @@ def test_a_transaction_is_traced_as_it_is_published(trace: Trace, ch: Channel) -
     ch.transact()
     ch.publish("", "q", b"one")
     ch.rollback()
-    assert trace.told() == ["publish."]
+    assert trace.routing_keys() == ["publish."]
 
 
 def test_direct_replies_are_traced(trace: Trace, ch: Channel) -> None:
@@ -174,7 +174,7 @@ def test_direct_replies_are_traced(trace: Trace, ch: Channel) -> None:
     assert asked is not None
     ch.publish("", asked.properties.reply_to, b"answer")
     ch.delivery()
-    assert [key.partition(".")[0] for key in trace.told()] == ["publish", "deliver", "publish", "deliver"]
+    assert [key.partition(".")[0] for key in trace.routing_keys()] == ["publish", "deliver", "publish", "deliver"]
 
 
 def test_another_vhost_is_not_traced(broker: InProcessPeer, trace: Trace) -> None:
@@ -183,7 +183,7 @@ def test_another_vhost_is_not_traced(broker: InProcessPeer, trace: Trace) -> Non
     there = broker.connect(vhost="other").channel()
     there.publish("", "q", b"one")
     there.sync()
-    assert trace.told() == []
+    assert trace.routing_keys() == []
 
 
 def test_a_key_that_would_be_too_long_is_cut(trace: Trace, ch: Channel) -> None:
@@ -191,7 +191,7 @@ def test_a_key_that_would_be_too_long_is_cut(trace: Trace, ch: Channel) -> None:
     ch.declare(long)
     ch.publish("", long, b"one")
     ch.get(long)
-    assert trace.told() == ["publish.", f"deliver.{long}"[:255]]
+    assert trace.routing_keys() == ["publish.", f"deliver.{long}"[:255]]
 
 
 def test_headers_that_would_not_fit_a_frame_are_not_told(trace: Trace, ch: Channel) -> None:

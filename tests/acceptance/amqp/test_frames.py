@@ -1,4 +1,4 @@
-"""Checks 29 to 41 and 45 to 48: frames, whole and broken, and channels."""
+"""Frames, complete and broken, and channels."""
 
 import struct
 from collections.abc import Callable
@@ -16,7 +16,7 @@ GONE_MS = 3500  # a connection that is no longer trusted is closed by then
 
 
 def publishing(channel: Channel, queue: str) -> bytes:
-    """The method frame of a publish to a queue."""
+    """Return the method frame of a publish to a queue."""
     return codec.method_frame(channel.number, Basic.Publish, {"routing_key": queue})
 
 
@@ -159,7 +159,7 @@ def test_a_heartbeat_with_a_payload_and_a_stunted_header_are_refused(ch: Channel
 
 @pytest.mark.check(39)
 @pytest.mark.parametrize("part", ["method", "header", "body", "heartbeat"])
-def test_a_bad_end_octet_ends_this_connection_only(broker: Peer, ch: Channel, queue: str, part: str) -> None:
+def test_a_bad_end_byte_ends_this_connection_only(broker: Peer, ch: Channel, queue: str, part: str) -> None:
     other = broker.connect().channel()
     frames = {
         "method": [publishing(ch, queue)],
@@ -207,7 +207,7 @@ def test_a_body_announced_as_enormous_is_refused_at_the_header(ch: Channel, queu
 @pytest.mark.check(40)
 def test_empty_body_frames_are_tolerated(ch: Channel, queue: str) -> None:
     empty = codec.frame(codec.BODY, 1, b"")
-    full = [codec.frame(codec.BODY, 1, bytes((octet,))) for octet in b"body"]
+    full = [codec.frame(codec.BODY, 1, bytes((byte,))) for byte in b"body"]
     ch.client.raw(publishing(ch, queue) + codec.header_frame(1, 4) + empty + empty.join(full))
     ch.sync()
     assert ch.drain(queue) == [b"body"]

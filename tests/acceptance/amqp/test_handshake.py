@@ -1,4 +1,4 @@
-"""Checks 1 to 28: the handshake and the life of a connection."""
+"""The handshake, and opening and closing of connections."""
 
 import contextlib
 from typing import Any
@@ -71,8 +71,8 @@ def test_the_header_of_0_9_is_accepted(broker: Peer) -> None:
 
 def test_a_header_may_come_in_pieces(broker: Peer) -> None:
     client = broker.dial()
-    for octet in b"AMQP\x00\x00\x09\x01":
-        client.raw(bytes((octet,)))
+    for byte in b"AMQP\x00\x00\x09\x01":
+        client.raw(bytes((byte,)))
     assert isinstance(client.next(), Connection.Start)
 
 

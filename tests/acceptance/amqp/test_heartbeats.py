@@ -1,4 +1,4 @@
-"""Checks 19 to 22: heartbeats and the time a handshake may take."""
+"""Heartbeats, and the handshake timeout."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_a_silent_client_is_dropped_between_two_and_three_intervals(broker: Peer
 
 @pytest.mark.check(19)
 @pytest.mark.parametrize("life", [codec.BEAT, codec.BEAT[:1]])
-def test_any_octet_keeps_a_client_alive(broker: Peer, life: bytes) -> None:
+def test_any_byte_keeps_a_client_alive(broker: Peer, life: bytes) -> None:
     client = broker.connect(heartbeat=1)
     sent = codec.BEAT * 20
     for at in range(0, len(life) * 10, len(life)):

@@ -1,4 +1,4 @@
-"""Checks 152, 153, 186 and 187: queues that hold only so much (section 15)."""
+"""Length limits of queues."""
 
 import itertools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ BODIES = [b"0", b"1", b"2", b"3", b"4"]
 
 
 def limited(ch: Channel, queue: str, length: int | None = None, **more: Any) -> str:
-    """Declare a queue with limits; `bytes_`, `overflow`, `dlx` and `durable` may be told."""
+    """Declare a queue with limits, and optionally `bytes_`, `overflow`, `dlx` and `durable`."""
     arguments = {"x-max-length": length, "x-max-length-bytes": more.get("bytes_"), "x-overflow": more.get("overflow"),
                  "x-dead-letter-exchange": more.get("dlx")}  # fmt: skip
     given = {key: value for key, value in arguments.items() if value is not None}
@@ -122,11 +122,11 @@ def test_what_is_dropped_is_confirmed(ch: Channel, name: Name) -> None:
     assert ch.count(queue) == 2
 
 
-# Octets
+# Bytes
 
 
 @pytest.mark.check(187)
-def test_octets_are_those_of_the_ready_bodies(ch: Channel, name: Name) -> None:
+def test_bytes_are_those_of_the_ready_bodies(ch: Channel, name: Name) -> None:
     limited(ch, queue := name("queue"), bytes_=10)
     ch.fill(queue, b"12345", b"67890", headers={"long": "x" * 100})
     assert ch.count(queue) == 2
@@ -157,7 +157,7 @@ def test_a_message_that_is_too_large_by_itself_is_dropped(ch: Channel, name: Nam
 
 
 @pytest.mark.check(187)
-def test_no_octets_leave_room_for_empty_bodies(ch: Channel, name: Name) -> None:
+def test_no_bytes_leave_room_for_empty_bodies(ch: Channel, name: Name) -> None:
     limited(ch, queue := name("queue"), bytes_=0)
     ch.fill(queue, b"", b"x")
     assert ch.count(queue) == 0
@@ -166,9 +166,9 @@ def test_no_octets_leave_room_for_empty_bodies(ch: Channel, name: Name) -> None:
 
 
 @pytest.mark.check(187)
-@pytest.mark.parametrize(("length", "octets"), [(2, 100), (100, 2)])
-def test_both_limits_hold(ch: Channel, name: Name, length: int, octets: int) -> None:
-    limited(ch, queue := name("queue"), length, bytes_=octets)
+@pytest.mark.parametrize(("length", "size"), [(2, 100), (100, 2)])
+def test_both_limits_hold(ch: Channel, name: Name, length: int, size: int) -> None:
+    limited(ch, queue := name("queue"), length, bytes_=size)
     ch.fill(queue, *BODIES)
     assert ch.drain(queue) == BODIES[3:]
 
@@ -199,7 +199,7 @@ def test_a_full_queue_refuses(ch: Channel, name: Name, overflow: str, durable: b
 
 @pytest.mark.check(187)
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
-def test_a_queue_without_room_for_the_octets_refuses(ch: Channel, name: Name, overflow: str) -> None:
+def test_a_queue_without_room_for_the_bytes_refuses(ch: Channel, name: Name, overflow: str) -> None:
     limited(ch, queue := name("queue"), bytes_=10, overflow=overflow)
     ch.confirm()
     for body in (b"12345", b"123456", b"67890", b""):

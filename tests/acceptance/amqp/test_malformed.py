@@ -1,4 +1,4 @@
-"""What sections 2 and 3 of the behaviour demand of methods that cannot be read, and of input cut short."""
+"""Methods that cannot be decoded, and input that is cut short."""
 
 import struct
 from collections.abc import Callable
@@ -38,12 +38,12 @@ def test_a_method_that_is_unknown_or_the_servers_own_is_refused(ch: Channel, ids
     "arguments",
     [
         b"",
-        b"\x00\x00\x05abc",  # a short string of five octets with three
+        b"\x00\x00\x05abc",  # a short string of five bytes with three
         b"\x00\x00\x01q\x00",  # no table
         b"\x00\x00\x01q\x00\x00\x00\x00\x09\x01kS\x00",  # a table longer than the frame
         b"\x00\x00\x01q\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff",  # a long string beyond the table
         b"\x00\x00\x01q\x00\x00\x00\x00\x03\x01k?",  # an unknown field type
-        b"\x00\x00\x01q\x00\x00\x00\x00\x00more",  # octets left over
+        b"\x00\x00\x01q\x00\x00\x00\x00\x00more",  # bytes left over
     ],
 )
 def test_arguments_that_cannot_be_decoded_are_a_syntax_error(ch: Channel, arguments: bytes) -> None:
@@ -88,10 +88,10 @@ def test_a_header_nested_five_hundred_deep_harms_nobody(
         b"\x80\x00\x05text",  # ... that is longer than the frame
         b"\x20\x00\x00\x00\x00\x09\x01kS",  # headers longer than the frame
         b"\x20\x00\x00\x00\x00\x07\x01kS\x00\x00\x00\xff",  # a header longer than the headers
-        b"\x00\x40\x00",  # a timestamp of one octet
+        b"\x00\x40\x00",  # a timestamp of one byte
         b"\x00",  # half of the flags
         b"\x00\x01",  # more flags announced
-        b"\x80\x00\x04textmore",  # octets left over
+        b"\x80\x00\x04textmore",  # bytes left over
     ],
 )
 def test_properties_that_cannot_be_decoded_reach_no_consumer(
@@ -138,7 +138,7 @@ def test_a_publish_cut_off_by_the_end_of_the_stream_never_happened(
 
 
 @pytest.mark.in_process("so many pieces take long over a socket")
-def test_a_session_sent_octet_by_octet_is_understood_alike(broker: Peer) -> None:
+def test_a_session_sent_byte_by_byte_is_understood_alike(broker: Peer) -> None:
     client = broker.dial()
     session = (
         PROTOCOL_HEADER
@@ -148,8 +148,8 @@ def test_a_session_sent_octet_by_octet_is_understood_alike(broker: Peer) -> None
         + codec.method_frame(0, Connection.TuneOk, {"channel_max": 2047, "frame_max": 131072})
         + codec.method_frame(0, Connection.Open, {"virtual_host": "/"})
     )
-    for octet in session:
-        client.raw(bytes((octet,)))
+    for byte in session:
+        client.raw(bytes((byte,)))
     assert [client.next().name for _ in range(3)] == ["Connection.Start", "Connection.Tune", "Connection.OpenOk"]
     channel = client.channel()
     channel.declare("queue")
@@ -158,13 +158,13 @@ def test_a_session_sent_octet_by_octet_is_understood_alike(broker: Peer) -> None
         + codec.header_frame(1, 4, {"headers": {"k": "v"}})
         + codec.frame(codec.BODY, 1, b"body")
     )
-    for octet in publish:
-        client.raw(bytes((octet,)))
+    for byte in publish:
+        client.raw(bytes((byte,)))
     message = channel.get("queue")
     assert message is not None and (message.body, message.headers) == (b"body", {"k": "v"})
 
 
-def test_a_name_of_two_hundred_and_fifty_five_octets_is_accepted_everywhere(client: Client, ch: Channel) -> None:
+def test_a_name_of_two_hundred_and_fifty_five_bytes_is_accepted_everywhere(client: Client, ch: Channel) -> None:
     long = "n" * 255
     ch.exchange(long, auto_delete=True)
     ch.declare(long, exclusive=True)

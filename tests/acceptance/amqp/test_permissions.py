@@ -1,6 +1,6 @@
-"""Rights by names and by routing keys, and limits of connections, channels and queues.
+"""Permissions by names and routing keys, and limits of connections, channels and queues.
 
-The whole table, method by method, is in tests/unit/session/test_permission_matrix.py.
+The complete table, method by method, is in tests/unit/session/test_permission_matrix.py.
 """
 
 import pytest
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.in_process("makes users and gives them rights")
 
 
 def channel_of(broker: InProcessPeer, configure: str, write: str, read: str) -> Channel:
-    """Of a user with these rights, who finds what guest has made."""
+    """Return a channel of a user with these permissions; the objects are guest's."""
     ch = broker.connect().channel()
     ch.exchange("x", "fanout")
     ch.declare("q")
@@ -136,7 +136,7 @@ def test_who_loses_the_right_to_read_a_queue_loses_the_consumers_of_it(broker: I
 
 
 def refused(broker: InProcessPeer, user: str) -> str:
-    """The text with which one more connection is refused."""
+    """Return the text with which one more connection is refused."""
     client = broker.dial()
     client.start()
     client.login("PLAIN", f"\0{user}\0{user}")

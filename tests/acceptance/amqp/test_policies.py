@@ -1,4 +1,4 @@
-"""Checks 214 to 217: policies, as clients meet them (section 22). What each key does to a queue is tested beside it."""
+"""Policies, as clients notice them. The effects of each key are tested with the feature."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ QUORUM = {"x-queue-type": "quorum"}
 
 @pytest.fixture
 def spare(ch: Channel, name: Name) -> str:
-    """A queue bound to the fanout exchange of that name, which is nobody's alternate yet."""
+    """A queue bound to a fanout exchange with the same name, which is no alternate exchange yet."""
     ch.exchange(made := name("spare"), "fanout")
     ch.declare(made)
     ch.bind(made, made)

@@ -1,4 +1,4 @@
-"""Checks 214 and 215: what policies change about queues that are in use (sections 15 and 22)."""
+"""Policies that change queues in use."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.policies
 
 
 def length(ch: Channel, queue: str, count: int = 9) -> int:
-    """How many of so many messages a queue keeps."""
+    """Publish `count` messages, and return how many the queue keeps."""
     ch.call(Queue.Purge, queue=queue)
     ch.fill(queue, *[b"x"] * count)
     return ch.count(queue)
@@ -71,7 +71,7 @@ def test_a_policy_limits_deliveries(broker: Peer, ch: Channel, name: Name) -> No
 
 @pytest.mark.check(214)
 def test_what_waits_is_delivered_under_new_rules(broker: Peer, client: Client, ch: Channel, name: Name) -> None:
-    """A consumer that is busy while policies change, is served as before."""
+    """A consumer that is busy during a change of policies is served as before."""
     ch.declare(queue := name("queue"))
     ch.qos(1)
     ch.consume(queue)

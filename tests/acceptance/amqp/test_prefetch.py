@@ -1,4 +1,4 @@
-"""Checks 123 to 127: how many messages may be out at once."""
+"""Prefetch limits."""
 
 from collections.abc import Callable
 

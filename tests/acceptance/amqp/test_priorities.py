@@ -1,4 +1,4 @@
-"""Checks 188 and 189: queues that serve the more urgent first (section 16)."""
+"""Priority queues."""
 
 import random
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def declare(ch: Channel, queue: str, most: Any = 5, **arguments: Any) -> str:
 
 
 def publish(ch: Channel, queue: str, *priorities: int | None, **properties: Any) -> None:
-    """A message of each priority whose body says it, with a number."""
+    """Publish a message of each priority; its body is the priority and a number."""
     for number, priority in enumerate(priorities):
         given = properties if priority is None else {**properties, "priority": priority}
         ch.publish("", queue, f"{priority}.{number}".encode(), given)
@@ -197,9 +197,9 @@ def test_too_many_push_out_the_most_urgent(ch: Channel, name: Name, dlx: str, de
     assert ch.drain(queue) == [b"1.0", b"0.0"]
 
 
-def test_octets_of_all_levels_count(ch: Channel, name: Name) -> None:
+def test_bytes_of_all_levels_count(ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), 5, max_length_bytes=7)
-    publish(ch, queue, 1, 2, 3)  # of three octets each
+    publish(ch, queue, 1, 2, 3)  # of three bytes each
     assert ch.drain(queue) == [b"2.1", b"1.0"]
 
 

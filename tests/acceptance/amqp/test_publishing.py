@@ -1,4 +1,4 @@
-"""Checks 107 to 115: publishing, returns, copies, and what is checked of a message."""
+"""Publishing: returns, copies, and the checks of a message."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Checks 86 to 88 and 227: exclusive and auto-delete queues in every corner, and arguments that say little."""
+"""Exclusive and auto-delete queues in corner cases, and arguments without effect."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,8 +26,8 @@ def test_with_an_exclusive_queue_go_its_bindings_and_what_lived_by_them(broker: 
     channel.bind(queue, middle)
     owner.close()
     for exchange in (source, middle):
-        gone = ch.client.channel()
-        gone.refused(404, Exchange.Declare, exchange=exchange, exchange_type="fanout", passive=True)
+        closed = ch.client.channel()
+        closed.refused(404, Exchange.Declare, exchange=exchange, exchange_type="fanout", passive=True)
 
 
 @pytest.mark.check(86)
@@ -205,9 +205,9 @@ def test_an_auto_delete_queue_may_be_durable(ch: Channel, name: Name) -> None:
 
 
 @pytest.mark.check(88)
-@pytest.mark.parametrize("told", [True, False])
-def test_nobody_is_told_of_the_end_of_what_nobody_consumes(broker: Peer, name: Name, told: bool) -> None:
-    client = broker.connect(capabilities=CAPABILITIES if told else {})
+@pytest.mark.parametrize("notified", [True, False])
+def test_a_queue_without_consumers_is_deleted_without_a_notification(broker: Peer, name: Name, notified: bool) -> None:
+    client = broker.connect(capabilities=CAPABILITIES if notified else {})
     ch = client.channel()
     ch.declare(queue := name("queue"), auto_delete=True)
     ch.cancel(ch.consume(queue))

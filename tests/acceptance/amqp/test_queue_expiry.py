@@ -1,4 +1,4 @@
-"""Check 98: queues that nobody uses expire (section 14)."""
+"""Expiry of unused queues."""
 
 from collections.abc import Callable
 
@@ -17,12 +17,12 @@ AFTER_MS = 500
 
 @pytest.fixture
 def leased(ch: Channel, name: Name) -> str:
-    """A queue that goes when it was not used for EXPIRES_MS."""
+    """A queue that is deleted if it is not used for EXPIRES_MS."""
     ch.declare(queue := name("leased"), arguments={"x-expires": EXPIRES_MS})
     return queue
 
 
-def gone(client: Client, queue: str) -> bool:
+def is_deleted(client: Client, queue: str) -> bool:
     """Whether a queue is no more, without a use of it."""
     ch = client.channel()
     ch.send(Queue.Bind, queue=queue, exchange="amq.fanout", routing_key="")
@@ -37,7 +37,7 @@ def gone(client: Client, queue: str) -> bool:
 @pytest.mark.parametrize("letter", "sIil")
 def test_a_queue_nobody_uses_goes(broker: Peer, client: Client, ch: Channel, name: Name, letter: str) -> None:
     ch.declare(queue := name("queue"), arguments={"x-expires": Typed(letter, EXPIRES_MS)})
-    assert not gone(client, queue)
+    assert not is_deleted(client, queue)
     broker.wait(AFTER_MS)
     closed = ch.refused(404, Queue.Declare, queue=queue, passive=True)
     assert closed.reply_text == f"NOT_FOUND - no queue '{queue}' in vhost '/'"
@@ -47,9 +47,9 @@ def test_a_queue_nobody_uses_goes(broker: Peer, client: Client, ch: Channel, nam
 @pytest.mark.in_process("to the millisecond")
 def test_a_queue_goes_at_its_time_and_not_before(broker: Peer, client: Client, leased: str) -> None:
     broker.wait(EXPIRES_MS - 1)
-    assert not gone(client, leased)
+    assert not is_deleted(client, leased)
     broker.wait(1)
-    assert gone(client, leased)
+    assert is_deleted(client, leased)
 
 
 @pytest.mark.check(98)
@@ -68,9 +68,9 @@ def test_a_use_makes_it_stay(broker: Peer, client: Client, ch: Channel, leased: 
             case _:
                 assert ch.get(leased) is not None
     broker.wait(PART_MS)
-    assert not gone(client, leased)
+    assert not is_deleted(client, leased)
     broker.wait(PART_MS)
-    assert gone(client, leased)
+    assert is_deleted(client, leased)
 
 
 @pytest.mark.check(98)
@@ -78,7 +78,7 @@ def test_publishing_is_no_use(broker: Peer, client: Client, ch: Channel, leased:
     for _ in range(2):
         broker.wait(PART_MS)
         ch.fill(leased, b"body")
-    assert gone(client, leased)
+    assert is_deleted(client, leased)
 
 
 @pytest.mark.check(98)
@@ -87,7 +87,7 @@ def test_what_is_out_does_not_hold_it(broker: Peer, client: Client, ch: Channel,
     one, two = ch.get(leased, no_ack=False), ch.get(leased, no_ack=False)
     assert one is not None and two is not None
     broker.wait(AFTER_MS)
-    assert gone(client, leased)
+    assert is_deleted(client, leased)
     ch.ack(one.tag)
     ch.nack(two.tag)
     ch.sync()  # neither tag was unknown
@@ -103,9 +103,9 @@ def test_consumers_hold_it_and_the_time_starts_when_the_last_one_goes(
     broker.wait(AFTER_MS)
     ch.cancel(second)
     broker.wait(PART_MS)
-    assert not gone(client, leased)
+    assert not is_deleted(client, leased)
     broker.wait(PART_MS)
-    assert gone(client, leased)
+    assert is_deleted(client, leased)
 
 
 @pytest.mark.check(98)
@@ -114,9 +114,9 @@ def test_the_end_of_a_channel_ends_the_use_of_its_consumers(broker: Peer, client
     consumer.consume(leased)
     broker.wait(AFTER_MS)
     consumer.close()
-    assert not gone(client, leased)
+    assert not is_deleted(client, leased)
     broker.wait(AFTER_MS)
-    assert gone(client, leased)
+    assert is_deleted(client, leased)
 
 
 @pytest.mark.check(98)
@@ -155,7 +155,7 @@ def test_its_name_is_free(broker: Peer, ch: Channel, leased: str) -> None:
 def test_an_exclusive_queue_expires_too(broker: Peer, client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), exclusive=True, arguments={"x-expires": 100})
     broker.wait(150)
-    assert gone(client, queue)
+    assert is_deleted(client, queue)
 
 
 def test_an_auto_delete_queue_that_never_had_a_consumer_expires(
@@ -163,7 +163,7 @@ def test_an_auto_delete_queue_that_never_had_a_consumer_expires(
 ) -> None:
     ch.declare(queue := name("queue"), auto_delete=True, arguments={"x-expires": 100})
     broker.wait(150)
-    assert gone(client, queue)
+    assert is_deleted(client, queue)
 
 
 def test_a_get_comes_too_late(broker: Peer, ch: Channel, leased: str) -> None:
@@ -181,7 +181,7 @@ def test_a_policy_gives_queues_a_time(broker: Peer, client: Client, ch: Channel,
     ch.cancel(ch.consume(plain))
     ch.cancel(ch.consume(policy))
     broker.wait(AFTER_MS)
-    assert [gone(client, queue) for queue in (argument, policy, plain)] == [False, True, True]
+    assert [is_deleted(client, queue) for queue in (argument, policy, plain)] == [False, True, True]
 
 
 @pytest.mark.policies
@@ -189,4 +189,4 @@ def test_a_policy_that_goes_lets_queues_stay(broker: Peer, client: Client, ch: C
     broker.set_policy(name("expires"), name(""), {"expires": 5000}, apply_to="queues")
     broker.clear_policy(name("expires"))
     broker.wait(5100)
-    assert not gone(client, queue)
+    assert not is_deleted(client, queue)

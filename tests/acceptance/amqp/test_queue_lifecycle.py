@@ -1,4 +1,4 @@
-"""Checks 85 to 88 and 91 to 96: who may use a queue, what ends it, and its bindings."""
+"""Exclusive and auto-delete queues, deletion of queues, and their bindings."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Checks 77 to 84, 89, 90, 97 and 99: declaring queues."""
+"""Declaration of queues."""
 
 from collections.abc import Callable
 from typing import Any
@@ -206,7 +206,7 @@ def test_names_may_hold_any_character(ch: Channel, name: Name, word: str) -> Non
 
 
 @pytest.mark.check(99)
-def test_a_name_may_have_two_hundred_and_fifty_five_octets(ch: Channel) -> None:
+def test_a_name_may_have_two_hundred_and_fifty_five_bytes(ch: Channel) -> None:
     ch.declare("q" * 255, exclusive=True)
     ch.publish("", "q" * 255, b"body")
     assert ch.drain("q" * 255) == [b"body"]

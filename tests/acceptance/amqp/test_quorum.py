@@ -1,4 +1,4 @@
-"""Check 228: queues that are declared as quorum queues keep their rules (sections 9.9, 13.6 and 26)."""
+"""Quorum queues: the rules of queues that are declared with this type."""
 
 from collections.abc import Callable
 from typing import Any

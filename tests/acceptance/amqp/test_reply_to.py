@@ -1,4 +1,4 @@
-"""Checks 161 to 166: direct reply-to (section 12)."""
+"""Direct reply-to."""
 
 import pytest
 from pamqp.commands import Basic, Queue
@@ -10,7 +10,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 def asked(ch: Channel, replier: Channel, queue: str, body: bytes = b"question") -> str:
-    """Send a question whose answer is to come directly; the name that the replier sees."""
+    """Send a request with direct reply-to, and return the name that the replier gets."""
     ch.publish("", queue, body, {"reply_to": REPLY_TO, "correlation_id": "1"})
     ch.sync()
     question = replier.get(queue)

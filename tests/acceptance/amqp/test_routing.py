@@ -1,4 +1,4 @@
-"""Checks 100 to 106: the four built-in exchange types (section 18)."""
+"""The four built-in exchange types."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ Name = Callable[[str], str]
 
 
 def bound(ch: Channel, name: Name, kind: str, keys: list[str]) -> tuple[str, dict[str, str]]:
-    """An exchange with one queue for each binding key."""
+    """Declare an exchange with one queue for each binding key."""
     ch.exchange(exchange := name("exchange"), kind)
     found = {}
     for at, key in enumerate(keys):
@@ -23,7 +23,7 @@ def bound(ch: Channel, name: Name, kind: str, keys: list[str]) -> tuple[str, dic
 
 
 def reached(ch: Channel, exchange: str, found: dict[str, str], key: str, headers: Any = None) -> set[str]:
-    """The binding keys whose queues a message reaches. No queue may get two copies."""
+    """Return the binding keys whose queues a message reaches, each once."""
     ch.publish(exchange, key, b"body", {"headers": headers} if headers is not None else None)
     ch.sync()
     copies = {binding: ch.call(Queue.Purge, queue=queue).message_count for binding, queue in found.items()}

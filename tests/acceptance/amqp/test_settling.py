@@ -1,4 +1,4 @@
-"""Checks 133 to 143: ack, nack, reject, recover and what a closing channel gives back."""
+"""Settlement: ack, nack, reject, recover, and the requeues of a closing channel."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ Name = Callable[[str], str]
 
 
 def fill(ch: Channel, queue: str, count: int, start: int = 1) -> list[bytes]:
-    """Publish the numbers from `start`, by a channel that is closed again."""
+    """Publish the numbers from `start` on a channel that is closed again."""
     bodies = [str(at).encode() for at in range(start, start + count)]
     publisher = ch.client.channel()
     for body in bodies:

@@ -1,4 +1,4 @@
-"""Checks 144 and 145: queues that serve one of their consumers (section 17)."""
+"""Queues with a single active consumer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ def single(ch: Channel, name: Name) -> str:
 
 
 def consumer(client: Client, queue: str, priority: int | None = None, **fields: Any) -> Channel:
-    """A channel with a consumer of its own."""
+    """Return a channel with a consumer of its own."""
     channel = client.channel()
     if priority is not None:
         fields["arguments"] = {"x-priority": priority}

@@ -1,4 +1,4 @@
-"""Checks 42 to 44: field tables of every type, and how long a message may be."""
+"""Field tables with values of every type, and long messages."""
 
 import struct
 from collections.abc import Callable
@@ -34,7 +34,7 @@ EVERY_TYPE: dict[str, Any] = {
 
 
 def returned(ch: Channel, queue: str, properties: bytes) -> bytes:
-    """The property octets with which a message comes back."""
+    """Return the property bytes with which a message comes back."""
     ch.publish("", queue, b"body", properties)
     message = ch.get(queue)
     assert message is not None
@@ -42,7 +42,7 @@ def returned(ch: Channel, queue: str, properties: bytes) -> bytes:
 
 
 @pytest.mark.check(42)
-def test_headers_of_every_type_return_octet_for_octet(ch: Channel, queue: str) -> None:
+def test_headers_of_every_type_return_byte_for_byte(ch: Channel, queue: str) -> None:
     sent = codec.property_bytes({"headers": EVERY_TYPE})
     assert returned(ch, queue, sent) == sent
 

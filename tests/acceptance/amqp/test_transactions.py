@@ -1,4 +1,4 @@
-"""Checks 154 to 159: transactions (section 11)."""
+"""Transactions."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ def fill(ch: Channel, queue: str, count: int) -> None:
 
 
 def held(ch: Channel, queue: str, count: int) -> list[int]:
-    """The tags of so many messages that are now out."""
+    """Get `count` messages, and return their tags."""
     tags = []
     for _ in range(count):
         message = ch.get(queue, no_ack=False)
@@ -29,7 +29,7 @@ def held(ch: Channel, queue: str, count: int) -> list[int]:
 
 
 def left(ch: Channel, queue: str) -> list[bytes]:
-    """What the queue holds once the channel is closed."""
+    """Return the contents of the queue after the channel is closed."""
     ch.close()
     return ch.client.channel().drain(queue)
 

@@ -1,4 +1,4 @@
-"""The clients of the load, each a thread with a connection of its own, until the broker is killed under them."""
+"""The clients of the load: each is a thread with a connection of its own, until the broker is killed."""
 
 import random
 import threading
@@ -23,7 +23,7 @@ PATTERN = bytes(range(256)) * 1024
 
 
 class Worker(threading.Thread):
-    """`ended` is why it ended; the end of the stream is what a killed broker leaves."""
+    """A thread with a connection. `ended` is the error that ended it; after a kill, the end of the stream."""
 
     def __init__(self, client: Client, ledger: Ledger, seed: int) -> None:
         super().__init__(daemon=True)
@@ -49,7 +49,7 @@ class Worker(threading.Thread):
 
 
 class Publisher(Worker):
-    """Publishes with confirms, up to a window ahead."""
+    """A publisher with confirms and a window of unconfirmed publishes."""
 
     def __init__(self, client: Client, ledger: Ledger, seed: int, round_: int, number: int) -> None:
         super().__init__(client, ledger, seed)
@@ -86,7 +86,7 @@ class Publisher(Worker):
         self.client.raw(bytes(out))
 
     def settle(self, at_most: int) -> None:
-        """Read confirms until no more than so many are missing."""
+        """Read confirms until at most `at_most` are missing."""
         while len(self._waiting) > at_most:
             item = self.channel.next()
             assert isinstance(item, Basic.Ack), f"expected a confirm, got {item!r}"
@@ -96,7 +96,7 @@ class Publisher(Worker):
             self._settled = upto
 
     def confirmed(self, count: int) -> None:
-        """The oldest of what waits is safe."""
+        """Record that the oldest waiting publishes are safe."""
         for _ in range(count):
             queues, body, transient = self._waiting.popleft()
             if not transient:
@@ -104,7 +104,7 @@ class Publisher(Worker):
                     self.ledger.confirmed[queue].add(body)
 
     def _body(self) -> bytes:
-        """Sizes as they come: mostly small, some of several frames."""
+        """Return a body: mostly small, some of several frames."""
         dice = self.random.random()
         size = self.random.randint(0, 200) if dice < 0.98 else 20_000 if dice < 0.998 else 200_000
         self._published += 1
@@ -112,7 +112,7 @@ class Publisher(Worker):
 
 
 class Committer(Publisher):
-    """Publishes in transactions: what was committed is safe."""
+    """A publisher with transactions: committed messages are safe."""
 
     def select(self) -> None:
         self.channel.transact()
@@ -124,9 +124,9 @@ class Committer(Publisher):
 
 
 class Consumer(Worker):
-    """Acknowledges some, one by one and many at once, and knows from a barrier what has reached the disk.
+    """A consumer that acknowledges some deliveries, singly and many at once, and knows by a barrier what is on disk.
 
-    The barrier is a publish with a confirm that is sent behind the acknowledgements on the same connection.
+    The barrier is a publish with a confirm, sent after the acknowledgements on the same connection.
     """
 
     def __init__(self, client: Client, ledger: Ledger, seed: int, queue: str) -> None:
@@ -157,7 +157,7 @@ class Consumer(Worker):
             self._acked.clear()
 
     def _acknowledge(self) -> None:
-        """All that is held, or send it back to be delivered again."""
+        """Acknowledge all deliveries that are held, or requeue them."""
         held, self._held = self._held, []
         if self.random.random() < 0.2:
             self.channel.nack(held[-1].tag, multiple=True)
@@ -178,7 +178,7 @@ class Consumer(Worker):
 
 
 class CommittingConsumer(Consumer):
-    """Acknowledges in transactions: what was committed stays acknowledged."""
+    """A consumer with transactions: committed acknowledgements are safe."""
 
     def select(self) -> None:
         self.channel.transact()

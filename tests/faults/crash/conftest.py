@@ -1,4 +1,4 @@
-"""What the crash tests share."""
+"""Fixtures of the crash tests."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What was published, confirmed, delivered and acknowledged, by queue, and what must be so after a restart."""
+"""The ledger: bodies published, confirmed, delivered and acknowledged by queue, and the check of a restarted broker."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ class Ledger:
         return sum(map(len, sets.values()))
 
     def check(self, queue: str, came: list[Content]) -> None:
-        """What a queue held after a restart."""
+        """Check the contents of a queue after a restart."""
         bodies = [content.body for content in came]
         there = set(bodies)
         twice = [body for body, times in Counter(bodies).items() if times > 1]
@@ -47,7 +47,7 @@ class Ledger:
 
 
 def _check_order(queue: str, bodies: list[bytes]) -> None:
-    """The messages of one publisher stand as it published them."""
+    """Check that the messages of each publisher are in the order in which it published them."""
     last: dict[bytes, int] = {}
     for body in bodies:
         match = re.match(rb"(\d+ \d+) (\d+) ", body)

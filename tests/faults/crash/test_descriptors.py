@@ -1,4 +1,4 @@
-"""A broker whose file descriptors strangers try to use up: it lives, stores, and serves who has logged in."""
+"""A broker whose file descriptors strangers try to use up: it runs, stores, and serves logged-in clients."""
 
 import socket
 import stat
@@ -19,7 +19,7 @@ STRANGERS = 300
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """One that may open few files."""
+    """A broker that may open few files."""
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nulimit -n {DESCRIPTORS}\nexec {sys.executable} "$@"\n')
     python.chmod(python.stat().st_mode | stat.S_IXUSR)

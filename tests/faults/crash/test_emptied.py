@@ -1,6 +1,6 @@
 """kill -9 while a long queue is purged, or has just been deleted, alone or with its virtual host.
 
-A deletion is answered before all messages of the queue are let go of, so the broker is killed in the middle of that.
+A deletion is answered before all messages of the queue are freed, so the broker is killed in the middle of that.
 """
 
 import pytest
@@ -20,14 +20,14 @@ pytestmark = [pytest.mark.sockets, pytest.mark.timeout(300)]
 
 
 def control(daemon: BrokerProcess, *words: str) -> str:
-    """The answer of `warrenctl` of this broker."""
+    """Run `warrenctl` on this broker and return its output."""
     done = daemon.warrenctl(*words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
 def filled(client: Client, queue: str) -> None:
-    """A durable queue with very many messages, all on the disk."""
+    """Declare a durable queue with very many messages, all on the disk."""
     channel = client.channel()
     channel.declare(queue, durable=True)
     channel.transact()
@@ -51,7 +51,7 @@ def stored(client: Client, queue: str, bodies: list[bytes]) -> None:
 
 
 def again(daemon: BrokerProcess) -> Client:
-    """Kill the broker and start it on what it has stored."""
+    """Kill the broker and start it with the stored data."""
     daemon.kill()
     daemon.start()
     return daemon.connect()
@@ -64,7 +64,7 @@ def check_sound(daemon: BrokerProcess) -> None:
 
 
 def taken(client: Client, queue: str) -> list[bytes]:
-    """The bodies of all messages of a queue in their order."""
+    """Return the bodies of all messages of a queue in order."""
     channel = client.channel()
     count = channel.count(queue)
     channel.consume(queue, no_ack=True)

@@ -1,4 +1,4 @@
-"""What queues were told to do they do after a restart: limits, times, dead letters, one consumer at a time."""
+"""Settings of queues after a restart: limits, times, dead letters, single active consumer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEASE_MS = 4000  # a restart and the next command fit into it
 
 
 def declare(client: Client, queue: str, dead: str = "", **arguments: Any) -> None:
-    """A durable queue whose dead letters go to another one."""
+    """Declare a durable queue whose dead letters go to another queue."""
     given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
     if dead:
         given |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
@@ -34,7 +34,7 @@ def declare(client: Client, queue: str, dead: str = "", **arguments: Any) -> Non
 
 
 def arrives(channel: Channel, queue: str, count: int) -> list[Content]:
-    """What comes to a queue, soon."""
+    """Return the messages that arrive in a queue soon."""
     channel.consume(queue, no_ack=True, consumer_tag=queue)
     came = channel.deliveries(count)
     channel.cancel(queue)
@@ -42,7 +42,7 @@ def arrives(channel: Channel, queue: str, count: int) -> list[Content]:
 
 
 def exists(client: Client, queue: str) -> bool:
-    """Whether there is such a queue. It is asked by a binding, which is no use of a queue that expires."""
+    """Whether a queue exists; asked by a binding, which does not renew the expiry of the queue."""
     channel = client.channel()
     channel.send(Queue.Bind, queue=queue, exchange="amq.fanout", routing_key="")
     if isinstance(channel.next(), Queue.BindOk):
@@ -53,12 +53,12 @@ def exists(client: Client, queue: str) -> bool:
 
 
 def empty(channel: Channel, queue: str) -> None:
-    """Wait until a queue has lost all its messages."""
+    """Wait until a queue has no messages."""
     until(lambda: not channel.count(queue), f"{queue} is empty")
 
 
 def on_disk(client: Client) -> None:
-    """Wait until all that was done is on disk, as it is when a message is confirmed that was published after it."""
+    """Wait until all earlier work is on disk: until a message that is published now is confirmed."""
     declare(client, "barrier")
     confirmed(client, "barrier", [b"behind it"])
 
@@ -68,18 +68,18 @@ def test_limits_count_what_was_there_before(daemon: BrokerProcess, restart: Call
     client = daemon.connect()
     declare(client, "letters")
     declare(client, "by length", "letters", max_length=3)
-    declare(client, "by octets", "letters", max_length_bytes=3)
+    declare(client, "by bytes", "letters", max_length_bytes=3)
     declare(client, "refusing", max_length=3, overflow="reject-publish")
-    for queue in ("by length", "by octets", "refusing"):
+    for queue in ("by length", "by bytes", "refusing"):
         confirmed(client, queue, BODIES[:3])
     client = restart()
     channel = client.channel()
     channel.confirm()
-    for number, queue in enumerate(("by length", "by octets", "refusing"), 1):
+    for number, queue in enumerate(("by length", "by bytes", "refusing"), 1):
         assert channel.count(queue) == 3
         channel.publish("", queue, b"x", PERSISTENT)
         assert channel.confirms([number]) == (({number}, set()) if number < 3 else (set(), {number}))
-    assert channel.drain("by length") == channel.drain("by octets") == [b"1", b"2", b"x"]
+    assert channel.drain("by length") == channel.drain("by bytes") == [b"1", b"2", b"x"]
     assert channel.drain("refusing") == BODIES[:3]
     assert [letter.body for letter in arrives(channel, "letters", 2)] == [b"0", b"0"]
 
@@ -288,7 +288,7 @@ def test_the_time_of_an_unused_queue_starts_anew(daemon: BrokerProcess, restart:
     declare(client, "held", expires=LEASE_MS)
     client = restart()
     client.channel().consume("held")
-    until(lambda: not exists(client, "unused"), "the unused queue has gone")
+    until(lambda: not exists(client, "unused"), "the unused queue is deleted")
     assert exists(client, "held") and exists(client, "leased")
 
 
@@ -316,7 +316,7 @@ def test_a_queue_that_expired_or_was_auto_deleted_stays_away(
     client = daemon.connect()
     declare(client, "leased", expires=50)
     confirmed(client, "leased", BODIES)
-    until(lambda: not exists(client, "leased"), "it has gone")
+    until(lambda: not exists(client, "leased"), "it is deleted")
     client = restart()
     client.channel().refused(404, Queue.Declare, queue="leased", passive=True)
     declare(client, "leased", expires=60000)

@@ -1,7 +1,7 @@
-"""kill -9 at random moments under load, again and again on the same data.
+"""kill -9 at random moments under load, repeatedly on the same data.
 
-WARREN_CRASH_ROUNDS says how often (3); WARREN_CRASH_SEED repeats what the clients of a run sent and when the broker
-was killed, as far as the machine allows.
+WARREN_CRASH_ROUNDS is the number of kills (3). WARREN_CRASH_SEED repeats what the clients of a run sent and when the
+broker was killed, as far as the machine allows.
 """
 
 import os
@@ -47,7 +47,7 @@ def load(daemon: BrokerProcess, ledger: Ledger, dice: random.Random, round_: int
 
 
 def drain(client: Client, ledger: Ledger, queue: str) -> None:
-    """Look at all that a queue holds, check it, and take it out for good."""
+    """Take all messages of a queue and check them."""
     channel = client.channel()
     count = channel.count(queue)
     channel.transact()
@@ -66,7 +66,7 @@ def drain(client: Client, ledger: Ledger, queue: str) -> None:
 
 
 def restart(daemon: BrokerProcess, dice: random.Random) -> float:
-    """Start it on what was left; now and then it is killed once more while it reads that."""
+    """Start the broker again; now and then it is killed once more during recovery."""
     sync = dice.choice(["fsync", "os"])
     if dice.random() < 0.3:
         daemon.launch("--sync", sync)
@@ -106,5 +106,5 @@ def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back(daemon: B
         assert confirmed >= LEAST_CONFIRMED
     assert ledger.unflagged == 0
     daemon.stop()
-    told = daemon.doctor()
-    assert told.returncode == 0, told.stdout + told.stderr
+    doctor = daemon.doctor()
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr

@@ -1,4 +1,4 @@
-"""What queues know of their messages survives a restart: priorities, deadlines, deaths and delivery counts."""
+"""State of messages after a restart: priorities, deadlines, deaths and delivery counts."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_a_deadline_is_kept_and_what_passed_it_while_the_broker_was_down_is_dead
     channel = client.channel()
     channel.declare("dead", durable=True)
     channel.declare("later", durable=True)
-    buried = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-    channel.declare("short", durable=True, arguments=buried)
+    dead_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    channel.declare("short", durable=True, arguments=dead_letters)
     confirmed(client, "short", [b"short"], {"delivery_mode": 2, "expiration": "100"})
     confirmed(client, "later", [b"later"], {"delivery_mode": 2, "expiration": str(HOUR_S * 1000)})
     channel = restart().channel()

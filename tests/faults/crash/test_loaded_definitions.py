@@ -1,4 +1,4 @@
-"""Definitions that a broker loads when it starts: in the place of the default user, durable, or no start at all."""
+"""Definitions loaded at the start: they replace the default user, are durable, and prevent the start if invalid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def configure(folder: Path, document: Any, **more: str) -> Path:
-    """A configuration that loads the document."""
+    """Write a configuration that loads the document."""
     (folder / "definitions.json").write_text(json.dumps(document))
     lines = [f"load_definitions = {folder / 'definitions.json'}"]
     lines += [f"{key.replace('__', '.')} = {value}" for key, value in more.items()]
@@ -70,8 +70,8 @@ def test_a_bad_file_ends_the_start_with_one_line_and_changes_nothing(daemon: Bro
     done = run("serve", "--amqp", "127.0.0.1:0", "--data", str(daemon.data), "--config", str(config))
     assert (done.returncode, done.stdout) == (78, "")
     (said,) = done.stderr.splitlines()
-    told = json.loads(said)
-    assert told["event"] == "cannot_load_definitions"
-    assert told["reason"].startswith(f"{tmp_path}/definitions.json: no exchange 'x' in vhost 'orders' (")
+    line = json.loads(said)
+    assert line["event"] == "cannot_load_definitions"
+    assert line["reason"].startswith(f"{tmp_path}/definitions.json: no exchange 'x' in vhost 'orders' (")
     daemon.start()
     assert daemon.connect().channel().declare("q", durable=True)  # by the default user, in the default virtual host

@@ -1,4 +1,4 @@
-"""Many wrong logins at once: the right password gets in, from another address promptly and from the same in the end."""
+"""Many wrong logins at once: a right password succeeds promptly from another address, and in the end from the same."""
 
 import socket
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ ELSEWHERE = "127.0.0.2"
 
 
 class SocketOf:
-    """A pipe to the broker from an address of this machine."""
+    """A connection to the broker from an address of this machine."""
 
     def __init__(self, broker: tuple[str, int], address: str) -> None:
         self._socket = socket.create_connection(broker, 20, source_address=(address, 0))
@@ -44,7 +44,7 @@ def daemon(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def knock(daemon: BrokerProcess, address: str, password: str) -> Client:
-    """A login that has been asked for."""
+    """Send a login without waiting for its result."""
     client = Client(SocketOf(daemon.address, address))
     client.start()
     client.login("PLAIN", f"\0guest\0{password}")

@@ -1,4 +1,4 @@
-"""What is there after a restart, and what is not: objects, messages, their order and every octet of them."""
+"""Objects and messages after a restart: what is kept, in which order, byte for byte, and what is not."""
 
 import random
 import resource
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.sockets
 
 @pytest.fixture(params=["killed", "stopped"])
 def restart(request: pytest.FixtureRequest, daemon: BrokerProcess) -> Callable[[], Client]:
-    """Starts the broker again after its end, of either kind; a new connection."""
+    """Restart the broker after a stop or a kill, and return a new connection."""
 
     def again() -> Client:
         if request.param == "killed":
@@ -34,7 +34,7 @@ def restart(request: pytest.FixtureRequest, daemon: BrokerProcess) -> Callable[[
 
 
 def confirmed(client: Client, queue: str, bodies: list[bytes], properties: object = None) -> None:
-    """Publish to a queue, and wait for the confirms."""
+    """Publish to a queue and wait for the confirms."""
     channel = client.channel()
     channel.confirm()
     for body in bodies:
@@ -52,7 +52,7 @@ def missing(client: Client, queue: str = "", exchange: str = "") -> None:
 
 
 @pytest.mark.parametrize("frame_max", [4096, 131072])
-def test_messages_of_many_frames_in_ten_queues_are_the_same_to_the_octet(
+def test_messages_of_many_frames_in_ten_queues_are_the_same_to_the_byte(
     daemon: BrokerProcess, restart: Callable[[], Client], frame_max: int
 ) -> None:
     daemon.start()
@@ -234,8 +234,8 @@ def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(daemon: B
     data = bytearray(segment.read_bytes())
     data[data.index(b"body number 7")] ^= 1
     segment.write_bytes(data)
-    told = daemon.doctor()
-    assert told.returncode == 1 and "BAD at offset" in told.stdout, told.stdout + told.stderr
+    doctor = daemon.doctor()
+    assert doctor.returncode == 1 and "BAD at offset" in doctor.stdout, doctor.stdout + doctor.stderr
     daemon.start()
     channel = daemon.connect().channel()
     assert channel.drain("hurt") == bodies[:7] + bodies[8:]
@@ -250,8 +250,8 @@ def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: BrokerProcess) -> None:
     (segment,) = (daemon.data / "log").glob("*.log")
     with segment.open("ab") as file:
         file.write(segment.read_bytes()[20:60])
-    told = daemon.doctor()
-    assert told.returncode == 0 and "torn end of 40 bytes" in told.stdout, told.stdout + told.stderr
+    doctor = daemon.doctor()
+    assert doctor.returncode == 0 and "torn end of 40 bytes" in doctor.stdout, doctor.stdout + doctor.stderr
     daemon.start()
     client = daemon.connect()
     confirmed(client, "torn", [b"next"])
@@ -281,13 +281,13 @@ def test_a_write_that_fails_ends_the_broker_and_is_not_confirmed(daemon: BrokerP
 
 
 def test_the_doctor_of_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
-    told = run("doctor", "--data", str(tmp_path / "none"))
-    assert (told.returncode, told.stdout) == (66, "")
+    doctor = run("doctor", "--data", str(tmp_path / "none"))
+    assert (doctor.returncode, doctor.stdout) == (66, "")
     assert not (tmp_path / "none").exists()
 
 
 def test_confirms_of_get_and_publish_hold_after_a_kill_right_behind_them(daemon: BrokerProcess) -> None:
-    """An acknowledged get, then a confirmed publish on the same connection: the barrier holds for both."""
+    """An acknowledged get, then a confirmed publish on the same connection: the confirm covers both."""
     daemon.start()
     for round_ in range(3):
         client = daemon.connect()

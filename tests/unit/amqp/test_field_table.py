@@ -68,7 +68,7 @@ plain_values = st.recursive(
 
 
 def plain(value: Value) -> object:
-    """What pamqp makes of a value."""
+    """Return the value that pamqp decodes."""
     letter, content = value
     if letter == "S":
         assert isinstance(content, bytes)
@@ -83,7 +83,7 @@ def plain(value: Value) -> object:
 
 
 def nested(depth: int, letter: bytes = b"F") -> bytes:
-    """A table with `depth` tables or arrays in all, the outermost counted."""
+    """Return a table with `depth` tables or arrays in all, the outermost included."""
     raw = b""
     for level in range(depth - 1):
         name = b"\x01a" if letter == b"F" or level == depth - 2 else b""
@@ -209,7 +209,7 @@ class TestHostileBytes:
                 check(raw[:end])
 
     def test_a_value_that_leaves_its_table_is_refused(self):
-        inner = b"\x01aI\x00\x00"  # an integer with two octets; two more lie behind the inner table
+        inner = b"\x01aI\x00\x00"  # an integer with two bytes; two more follow the inner table
         with pytest.raises(SyntaxFault):
             check(b"\x01kF\x00\x00\x00\x05" + inner + b"\x01bV")
 
@@ -337,6 +337,6 @@ class TestTexts:
     def test_types_and_values_are_named_as_rabbitmq_names_them(self, value, name, text):
         assert (type_name(value), text_of(value)) == (name, text)
 
-    @pytest.mark.parametrize(("octets", "term"), [(b'a"b', '<<"a\\"b">>'), (b"\xff\x00", "<<255,0>>"), (b"", '<<"">>')])
-    def test_strings_are_written_as_erlang_binaries_within_terms(self, octets, term):
-        assert term_of(("S", octets)) == term
+    @pytest.mark.parametrize(("raw", "term"), [(b'a"b', '<<"a\\"b">>'), (b"\xff\x00", "<<255,0>>"), (b"", '<<"">>')])
+    def test_strings_are_written_as_erlang_binaries_within_terms(self, raw, term):
+        assert term_of(("S", raw)) == term

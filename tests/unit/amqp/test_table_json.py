@@ -1,4 +1,4 @@
-"""Tables of arguments as JSON and back."""
+"""Conversion of argument tables to JSON and back."""
 
 from typing import Any
 

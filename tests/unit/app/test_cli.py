@@ -1,4 +1,4 @@
-"""The commands, as processes: exit status, one line for each error, what a ready broker writes."""
+"""The commands as processes: exit status, one line for each error, output of a ready broker."""
 
 import re
 import socket
@@ -104,7 +104,7 @@ def test_a_broker_says_where_it_listens_answers_a_ping_and_stops_when_told(tmp_p
 
 
 def check_pings(address: str) -> None:
-    """A ping succeeds with a password that is right and a virtual host that exists."""
+    """Check that pings need a right password and an existing virtual host."""
     assert re.fullmatch(r"127\.0\.0\.1:[1-9]\d*", address)
     pinged = warrenctl("ping", "--url", f"amqp://{address}")
     assert (pinged.returncode, pinged.stdout, pinged.stderr) == (0, "Ping succeeded\n", "")

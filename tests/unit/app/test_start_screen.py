@@ -1,4 +1,4 @@
-"""The start screen, as a person at a terminal sees it."""
+"""The start screen on a terminal."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-"""Files to write a configuration into."""
+"""Fixtures: configuration files to write."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a configuration says, in short: text of a file in, values or the one line of refusal out."""
+"""Helpers for configurations: from the text of a file to its values or the one line of its error."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ NOTHING: dict[str, str] = {}
 def sources(
     path: Path | str | None = None, flags: Mapping[str, object] | None = None, environment: Mapping[str, str] = NOTHING
 ) -> Sources:
-    """With an environment of its own."""
+    """Return the sources of a configuration with an environment of its own."""
     return Sources(None if path is None else str(path), flags, environment)
 
 
@@ -26,7 +26,7 @@ def load(
 def refused(
     path: Path | str | None = None, flags: Mapping[str, object] | None = None, environment: Mapping[str, str] = NOTHING
 ) -> str:
-    """The one line that says why."""
+    """Return the text of the error."""
     with pytest.raises(ConfigError) as caught:
         load(path, flags, environment)
     assert "\n" not in str(caught.value)

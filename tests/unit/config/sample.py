@@ -13,7 +13,7 @@ HEAD = (
 
 
 def text() -> str:
-    """Each key in a comment, with its default where it has one."""
+    """Return each key in a comment, with its default if it has one."""
     lines = list(HEAD)
     for title, keys in SECTIONS:
         lines += ["", f"## {title}"]

@@ -1,4 +1,4 @@
-"""The name of the cluster where the configuration gives none: brokers of one machine have different ones."""
+"""The default cluster name: brokers of one machine have different ones."""
 
 from pathlib import Path
 

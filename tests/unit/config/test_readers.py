@@ -1,4 +1,4 @@
-"""Every key of the configuration is followed: what it sets is read somewhere outside of the configuration."""
+"""Every key of the configuration is followed: its value is read somewhere outside of the configuration."""
 
 import ast
 from functools import cache
@@ -9,7 +9,7 @@ from warren.broker.config.keys import KEYS
 
 @cache
 def attributes_read() -> set[str]:
-    """Names of all attributes that the broker, federation and plugins read, the configuration left out."""
+    """Return the names of all attributes that the broker (without its configuration), federation and plugins read."""
     paths = [path for package in ("broker", "federation", "plugins") for path in (ROOT / package).rglob("*.py")]
     paths = [path for path in paths if ROOT / "broker/config" not in path.parents]
     paths.append(ROOT / "broker/config/config.py")  # its properties read other fields

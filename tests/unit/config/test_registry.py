@@ -1,4 +1,4 @@
-"""Keys: lists and names, other spellings, what is known and not followed."""
+"""Keys: lists and names, other spellings, keys that are known but not followed."""
 
 from dataclasses import replace
 from pathlib import Path

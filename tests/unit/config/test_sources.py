@@ -1,4 +1,4 @@
-"""Which word counts: option, environment, conf.d, file, default; and what can be read again."""
+"""The precedence of option, environment, conf.d, file and default; and reloads."""
 
 from pathlib import Path
 
@@ -38,8 +38,8 @@ def test_a_folder_conf_d_counts_beside_a_file_of_the_stock_name_only(tmp_path: P
 def test_an_error_in_conf_d_is_told_with_its_file(tmp_path: Path, conf: Path) -> None:
     conf.write_text("")
     (tmp_path / "extra.conf").write_text("\nbogus = 1")
-    told = refused(conf, environment={"RABBITMQ_CONFIG_FILES": str(tmp_path / "extra.conf")})
-    assert told.startswith(f"{tmp_path}/extra.conf:2: unknown key bogus")
+    refusal = refused(conf, environment={"RABBITMQ_CONFIG_FILES": str(tmp_path / "extra.conf")})
+    assert refusal.startswith(f"{tmp_path}/extra.conf:2: unknown key bogus")
 
 
 def test_the_environment_may_name_the_file_without_its_suffix_and_the_option_wins(conf: Path, toml: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a started broker makes of its configuration."""
+"""The effects of the configuration on a started broker."""
 
 import signal
 import ssl

@@ -1,4 +1,4 @@
-"""rabbitmq.conf: its grammar, its kinds of value, and the line for what it may not say."""
+"""rabbitmq.conf: its grammar, its types of values, and the line of an error."""
 
 from pathlib import Path
 
@@ -71,15 +71,15 @@ def test_what_is_no_line_is_told_with_its_number(line: str, says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "octets"),
+    ("text", "size"),
     [
         *(("12", 12), ("12B", 12), ("2k", 2048), ("2K", 2048), ("2kB", 2000), ("2KB", 2000), ("2KiB", 2048)),
         *(("3m", 3 << 20), ("3MB", 3_000_000), ("1G", 1 << 30), ("1gib", 1 << 30), ("1TB", 10**12)),
     ],
 )
-def test_a_size_may_have_a_unit(conf: Path, text: str, octets: int) -> None:
+def test_a_size_may_have_a_unit(conf: Path, text: str, size: int) -> None:
     conf.write_text(f"disk_free_limit.absolute = {text}")
-    assert load(conf).disk_free_limit_bytes == octets
+    assert load(conf).disk_free_limit_bytes == size
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_a_listener_is_a_port_of_every_interface_or_of_one(conf: Path, listener:
 )
 def test_what_a_file_may_not_say_is_told_with_file_line_and_key(conf: Path, text: str, says: str) -> None:
     conf.write_text(f"# the second line\n{text}\n")
-    told = refused(conf)
-    assert told.startswith(f"{conf}:2: ")
-    assert says in told
+    refusal = refused(conf)
+    assert refusal.startswith(f"{conf}:2: ")
+    assert says in refusal
 
 
 def test_a_file_that_is_not_utf8_or_cannot_be_read_is_told_in_one_line(conf: Path) -> None:

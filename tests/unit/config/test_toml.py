@@ -45,6 +45,6 @@ memory = false
 )
 def test_what_it_may_not_say_is_told_with_file_and_key(toml: Path, text: str, says: str) -> None:
     toml.write_text(text)
-    told = refused(toml)
-    assert told.startswith(f"{toml}: ")
-    assert says in told
+    refusal = refused(toml)
+    assert refusal.startswith(f"{toml}: ")
+    assert says in refusal

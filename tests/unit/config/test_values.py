@@ -1,4 +1,4 @@
-"""The defaults, and what does not go together."""
+"""The defaults, and contradictory values."""
 
 from pathlib import Path
 

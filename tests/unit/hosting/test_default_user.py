@@ -1,4 +1,4 @@
-"""The account of a new node: its password is the one that was configured, or a random one that is logged once."""
+"""The user of a new node: its password is configured, or random and logged once."""
 
 from warren.broker.config import Config
 from warren.broker.core.access.passwords import verify_password
@@ -9,7 +9,7 @@ Line = tuple[str, str, dict[str, object]]
 
 
 def made(config: Config) -> tuple[bytes, list[Line]]:
-    """The password hash of the user, and the lines of the log."""
+    """Return the password hash of the user and the lines of the log."""
     lines: list[Line] = []
     user = default_user(config, lambda event, level, fields: lines.append((event, level, fields)))
     assert (user.name, user.tags) == (config.default_user, config.default_user_tags)

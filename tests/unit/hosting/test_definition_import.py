@@ -1,4 +1,4 @@
-"""Imports into a broker that serves clients: in slices, one at a time, to the end."""
+"""Imports into a running broker: in slices, one at a time, to the end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator

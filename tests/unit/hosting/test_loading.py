@@ -1,4 +1,4 @@
-"""Plugins that are found, and those that cannot be used: what a start says of them."""
+"""Loading of plugins, and the errors of those that cannot be used."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ class Beat(Service):
 def distribution(
     folder: Path, name: str, entries: str, module: str = WORKS, group: str = "warren.exchange_types"
 ) -> None:
-    """One that is installed in this folder; its module is called like it."""
+    """Install a distribution in this folder; its module has the same name."""
     metadata = folder / f"{name}-1.5.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n", encoding="utf-8")
@@ -39,7 +39,7 @@ def distribution(
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """All that is installed, as far as the process can see."""
+    """A folder with all installed distributions that the process can see."""
     python = [path for path in sys.path if path.startswith(sys.base_prefix) and "-packages" not in path]
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(ROOT), *python])
     write_distribution(tmp_path)
@@ -94,7 +94,7 @@ def test_a_plugin_that_cannot_be_used_is_named_in_one_line(
 
 
 def process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """`warren`, for which nothing is installed but what is in this folder."""
+    """Run `warren` with only the distributions of this folder."""
     return run(*words, folder=folder, paths=(write_distribution(folder), ROOT))
 
 

@@ -1,4 +1,4 @@
-"""Whatever a test configures, the next one finds the log as it was."""
+"""Fixture that restores the log after each test."""
 
 import logging
 from collections.abc import Iterator

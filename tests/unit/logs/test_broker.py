@@ -1,4 +1,4 @@
-"""What a broker logs of real connections: opened, refused, failed, closed, to every output, and never a password."""
+"""The log of real connections: opened, refused, failed, closed, in every output, and never with a password."""
 
 import gc
 import signal
@@ -29,7 +29,7 @@ log.exchange.level = warning
 
 
 class Broker(BrokerProcess):
-    """A broker with that configuration."""
+    """A broker with this configuration."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, amqp=None, data=None)

@@ -1,4 +1,4 @@
-"""The log as the operator configured it: one line for an event, JSON away from a terminal, whoever wrote it."""
+"""The configured log: one line for an event, JSON if there is no terminal, also for other libraries."""
 
 import io
 import json
@@ -168,16 +168,16 @@ def test_a_console_that_is_gone_stops_nobody(capsys: pytest.CaptureFixture[str])
 
 
 def test_lines_are_published_as_long_as_somebody_does(tmp_path: Path) -> None:
-    told = []
+    lines = []
     logs.configure(Log(console=False, exchange=True, exchange_level="warning"))
     logger = structlog.get_logger()
     logger.error("before")
-    logs.publish_to(lambda level, line: told.append((level, line.rpartition(" ")[2])))
+    logs.publish_to(lambda level, line: lines.append((level, line.rpartition(" ")[2])))
     logger.info("too_low")
     logger.error("one")
     logs.publish_to(None)
     logger.error("after")
-    assert told == [("error", "one")]
+    assert lines == [("error", "one")]
 
 
 def test_what_a_peer_chose_cannot_steer_the_terminal() -> None:

@@ -1,4 +1,4 @@
-"""The exchange of the log: lines as messages, for whoever binds to it."""
+"""The log exchange: lines as messages."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from warren.broker.core.telemetry.log_exchange import LOG, WAITING_LIMIT, LogExc
 
 
 class Loop:
-    """Calls what it was given when told to."""
+    """A loop that runs its callbacks when the test says so."""
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []

@@ -1,4 +1,4 @@
-"""The words that people and their tools look for (operator's guide 6)."""
+"""The messages of log events, for which people and tools search."""
 
 import pytest
 
@@ -11,7 +11,7 @@ CAUSED = {"reason": "PRECONDITION_FAILED - inequivalent arg 'durable'", "operati
 
 
 @pytest.mark.parametrize(
-    ("event", "fields", "told"),
+    ("event", "fields", "text"),
     [
         ("connection_accepted", WHOSE, f"accepting AMQP connection {NAME}"),
         (
@@ -66,8 +66,8 @@ CAUSED = {"reason": "PRECONDITION_FAILED - inequivalent arg 'durable'", "operati
         ("cannot_listen", {"address": "a b", "node": "n"}, "cannot_listen address='a b'"),
     ],
 )
-def test_an_event_is_told_in_rabbitmqs_words(event: str, fields: dict[str, object], told: str) -> None:
-    assert phrase(event, fields) == told
+def test_an_event_is_logged_in_rabbitmqs_words(event: str, fields: dict[str, object], text: str) -> None:
+    assert phrase(event, fields) == text
 
 
 def test_an_alarm_is_a_banner() -> None:

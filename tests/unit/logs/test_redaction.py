@@ -1,4 +1,4 @@
-"""No credentials in the log, wherever they stand."""
+"""Redaction of credentials in the log, wherever they are."""
 
 import time
 

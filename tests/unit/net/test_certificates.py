@@ -1,4 +1,4 @@
-"""What a certificate says, in RabbitMQ's words."""
+"""Fields of certificates in RabbitMQ's form."""
 
 import datetime
 import ssl

@@ -1,4 +1,4 @@
-"""Which connection is closed where a limit is reached."""
+"""Connection limits: which connection is closed at a limit."""
 
 import pytest
 
@@ -12,8 +12,8 @@ from warren.broker.net.connection_limits import (
 from warren.broker.runtime.source_address import network_of, source_of
 
 
-class Door:
-    """Opens connections; `closed` are those that were closed in favour of others, `lines` what was logged."""
+class Acceptor:
+    """Accepts connections: `closed` are those closed in favour of others, `lines` the logged ones."""
 
     def __init__(self, limit: int = 100, pool_limit: int = 100, source_limit: int = 100) -> None:
         self.closed: list[str] = []
@@ -32,46 +32,46 @@ class Door:
 
 
 def test_the_oldest_of_the_address_that_has_most_makes_room() -> None:
-    door = Door(pool_limit=3)
+    acceptor = Acceptor(pool_limit=3)
     for name, address in (("other", "10.0.0.9"), ("first", "10.0.0.1"), ("second", "10.0.0.1")):
-        door.enter(name, address)
-    door.enter("newcomer", "10.0.0.2")
-    assert door.closed == ["first"]
-    assert (door.pool.count, door.limits.open) == (3, 3)
+        acceptor.enter(name, address)
+    acceptor.enter("newcomer", "10.0.0.2")
+    assert acceptor.closed == ["first"]
+    assert (acceptor.pool.count, acceptor.limits.open) == (3, 3)
 
 
 def test_one_address_has_a_limit_of_its_own() -> None:
-    door = Door(source_limit=2)
+    acceptor = Acceptor(source_limit=2)
     for name in ("first", "second", "third"):
-        door.enter(name, "10.0.0.1")
-    door.enter("other", "10.0.0.2")
-    assert door.closed == ["first"]
+        acceptor.enter(name, "10.0.0.1")
+    acceptor.enter("other", "10.0.0.2")
+    assert acceptor.closed == ["first"]
 
 
 def test_who_has_logged_in_is_not_closed_for_others() -> None:
-    door = Door(limit=2)
-    door.login("user", "10.0.0.1")
-    door.enter("stranger", "10.0.0.1")
-    assert door.enter("newcomer", "10.0.0.2") is not None
-    assert door.closed == ["stranger"]
+    acceptor = Acceptor(limit=2)
+    acceptor.login("user", "10.0.0.1")
+    acceptor.enter("stranger", "10.0.0.1")
+    assert acceptor.enter("newcomer", "10.0.0.2") is not None
+    assert acceptor.closed == ["stranger"]
 
 
 def test_where_all_have_logged_in_a_newcomer_is_refused() -> None:
-    door = Door(limit=2)
-    first = door.login("one", "10.0.0.1")
-    door.login("two", "10.0.0.1")
-    assert door.enter("newcomer", "10.0.0.2") is None
+    acceptor = Acceptor(limit=2)
+    first = acceptor.login("one", "10.0.0.1")
+    acceptor.login("two", "10.0.0.1")
+    assert acceptor.enter("newcomer", "10.0.0.2") is None
     first.leave()
     first.leave()
-    assert door.enter("newcomer", "10.0.0.2") is not None
-    assert (door.closed, door.limits.open) == ([], 2)
+    assert acceptor.enter("newcomer", "10.0.0.2") is not None
+    assert (acceptor.closed, acceptor.limits.open) == ([], 2)
 
 
 def test_the_log_tells_of_many_refusals_once() -> None:
-    door = Door(source_limit=1)
+    acceptor = Acceptor(source_limit=1)
     for number in range(50):
-        door.enter(str(number), "10.0.0.1")
-    assert door.lines == [{"limit": "connections before login of one address", "source": "10.0.0.1", "closed": 1}]
+        acceptor.enter(str(number), "10.0.0.1")
+    assert acceptor.lines == [{"limit": "connections before login of one address", "source": "10.0.0.1", "closed": 1}]
 
 
 @pytest.mark.parametrize(

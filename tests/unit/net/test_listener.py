@@ -1,4 +1,4 @@
-"""Where a listener is bound."""
+"""The addresses of a listener."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.sockets
 
 
 def report(event: str, level: str, fields: dict[str, object]) -> None:
-    """Nothing is read of it."""
+    """Ignore an event."""
 
 
 def bound_to(host: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Listeners and connections on real sockets: addresses, options, who goes while blocked, who is deleted."""
+"""Listeners and connections on real sockets: addresses, options, peers that close while blocked, deleted users."""
 
 import socket
 from collections.abc import Iterator
@@ -167,7 +167,7 @@ def test_an_operator_closes_by_name_and_each_has_a_number_of_its_own(listening: 
 
 
 def test_the_first_delivery_comes_in_a_later_write_than_consume_ok(listening: ListeningServer) -> None:
-    """A client that waits for its socket before it looks into its own buffer would not see it."""
+    """A client that waits for its socket before it reads its own buffer would not notice it."""
     client = opened(listening.listen())
     channel = client.channel(1)
     channel.declare("q")

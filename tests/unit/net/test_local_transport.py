@@ -1,4 +1,4 @@
-"""Connections that come from within: AMQP over a pair of sockets, logged in without a login, or with one."""
+"""Connections from within the process: AMQP over a pair of sockets, with credentials or without."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Who is at the other end, and whether that is this machine: guest may come from nowhere else."""
+"""The peer of a socket, and whether it is on this machine, as guest has to be."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A client that does not wait for answers."""
+"""Clients that do not wait for replies."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ COUNT = 200
 
 @pytest.mark.sockets
 def test_requests_that_each_wait_for_the_disk_are_all_answered(tmp_path: Path) -> None:
-    """Only the first of them comes with a read; each of the others is served when the one before it was answered."""
+    """Only the first arrives with a read; each other one is served after the reply to the one before it."""
     daemon = BrokerProcess(tmp_path)
     try:
         daemon.start()

@@ -1,4 +1,4 @@
-"""What the listeners' side does for all connections together."""
+"""The AMQP server: what it does for all connections together."""
 
 import pytest
 

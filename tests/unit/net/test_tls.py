@@ -1,4 +1,4 @@
-"""TLS on real sockets: who gets in, what is known of them, and certificates that change (operator's guide 5)."""
+"""TLS on real sockets: admission of clients, their certificates, and changes of the server's."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [uvloop.new_event_loop, a
 
 
 class Authority:
-    """A certificate authority, and the files of a server it vouches for."""
+    """A certificate authority, and the files of a server certificate that it has signed."""
 
     def __init__(self, folder: Path) -> None:
         self.ca = trustme.CA()
@@ -34,7 +34,7 @@ class Authority:
         self.issue()
 
     def issue(self) -> None:
-        """Another certificate for the server, in the same files."""
+        """Sign another certificate for the server, in the same files."""
         issued = self.ca.issue_cert("localhost", "127.0.0.1")
         issued.private_key_pem.write_to_path(self.keyfile)
         issued.cert_chain_pems[0].write_to_path(self.certfile)
@@ -45,7 +45,7 @@ class Authority:
         return TLSOptions(self.certfile, self.keyfile, self.cacertfile, **options)  # type: ignore[arg-type]
 
     def client(self, *names: str, common_name: str = "client", organization: str = "acme") -> ssl.SSLContext:
-        """What a client needs; with a certificate of its own where it has a name."""
+        """Return the context of a client, with a certificate if it has a name."""
         context = ssl.create_default_context(cafile=self.cacertfile)
         if names:
             issued = self.ca.issue_cert(*names, common_name=common_name, organization_name=organization)
@@ -72,7 +72,7 @@ class TLSPipe(SocketPipe):
 
     @property
     def serial(self) -> str:
-        """Of the server's certificate."""
+        """Return the serial number of the server's certificate."""
         certificate = self._socket.getpeercert()  # type: ignore[attr-defined]
         return str(certificate["serialNumber"])
 
@@ -87,7 +87,7 @@ def opened(port: int, context: ssl.SSLContext) -> Client:
 
 
 def turned_away(port: int, context: ssl.SSLContext) -> bool:
-    """With TLS 1.3 a client hears of it at its first read."""
+    """Expect that the client is refused; with TLS 1.3 it notices at its first read."""
     pipe = TLSPipe(port, context)
     try:
         pipe.send(b"AMQP\0\0\x09\1")

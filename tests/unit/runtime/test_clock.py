@@ -1,4 +1,4 @@
-"""The loop's time as the core's clock."""
+"""The event loop's clock as the Clock port of the core."""
 
 import asyncio
 import time

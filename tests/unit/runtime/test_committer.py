@@ -1,4 +1,4 @@
-"""The worker that makes batches durable, with a journal that only notes what it is asked."""
+"""The committer, with a journal that only records calls."""
 
 import asyncio
 import errno
@@ -22,9 +22,9 @@ class NotedBatch(Batch):
 
 
 class NotedJournal(Journal):
-    """`added` batches wait to be sealed; `done` are those that were told to be durable.
+    """A journal with `added` batches to seal; `done` are the durable ones.
 
-    `lazy` says that they are only safe from a power cut after one more, which `sync` adds.
+    If `lazy`, they survive a power cut only after one more batch, which `sync` adds.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class NotedJournal(Journal):
         self.sealed = 0
         self.errors: list[Exception] = []
         self.done: list[int] = []
-        self.told: Callable[[], None] = lambda: None
+        self.on_durable: Callable[[], None] = lambda: None
         self.lazy = False
 
     def seal(self) -> Batch | None:
@@ -51,7 +51,7 @@ class NotedJournal(Journal):
 
     def committed(self, number: int) -> None:
         self.done.append(number)
-        self.told()
+        self.on_durable()
 
 
 class Scene:
@@ -187,7 +187,7 @@ async def test_what_is_only_written_is_synced_soon(monkeypatch: pytest.MonkeyPat
     scene.journal.lazy = True
     scene.journal.added = 1
     synced = asyncio.Event()
-    scene.journal.told = lambda: synced.set() if len(scene.journal.done) == 2 else None
+    scene.journal.on_durable = lambda: synced.set() if len(scene.journal.done) == 2 else None
     scene.committer.commit_soon()
     await synced.wait()
     assert not scene.journal.lazy

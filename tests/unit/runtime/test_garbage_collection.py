@@ -1,4 +1,4 @@
-"""Collections of garbage: short ones at any time, full ones only where they hold nobody up."""
+"""Garbage collections: short ones at any time, full ones only when they delay nobody."""
 
 import gc
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ OBJECTS = 200_000
 
 
 class FakeHeap(Heap):
-    """`new` says whether objects became old; `took_s` is what each full collection takes."""
+    """A heap: `new` is whether objects have become old, `took_s` the duration of each full collection."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -42,7 +42,7 @@ class FakeHeap(Heap):
 
 
 class Place:
-    """Full collections of a heap that is large."""
+    """The full collections of a large heap."""
 
     def __init__(self) -> None:
         self.heap = FakeHeap()

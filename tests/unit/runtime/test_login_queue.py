@@ -1,4 +1,4 @@
-"""Whose password is verified next, and what becomes of those who cannot be told now. The thread is the test."""
+"""The order in which passwords are verified, and the checks that are dropped. The test acts as the thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from warren.broker.runtime.password_hashing import ThreadHashing
 
 
 class Future:
-    """The result of one check, once the test has it made."""
+    """The result of one check, once the test sets it."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
@@ -49,7 +49,7 @@ class Future:
 
 
 class Loop(FakeLoop):
-    """`checks` are those that the thread was given."""
+    """A loop whose `checks` are those that the thread was given."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -62,7 +62,7 @@ class Loop(FakeLoop):
 
 
 class Scene:
-    """`answers` are told in order: who asked, and the answer."""
+    """A ThreadHashing on such a loop; `answers` are names and results in order."""
 
     def __init__(self) -> None:
         self.loop = Loop()
@@ -78,7 +78,7 @@ class Scene:
         return self.hashing.verify(NOBODY, (password or who).encode(), then, name, source)
 
     def answer(self, outcome: object = False) -> None:
-        """Have the thread finish what it was given last."""
+        """Finish the check that the thread was given last."""
         future = self.loop.checks[-1]
         future.outcome = outcome
         for callback in future.callbacks:
@@ -114,7 +114,7 @@ def test_the_same_source_comes_to_its_turn_as_well() -> None:
 
 
 def test_names_of_one_source_take_turns_and_the_delay_of_one_is_not_that_of_others() -> None:
-    """48 connections that guess at one name kept everybody out who shared their address."""
+    """48 connections that guessed at one name once kept out all clients with their address."""
     scene = Scene()
     for number in range(FREE_FAILURES + 1):
         scene.ask(f"early {number}", "10.0.0.1")
@@ -183,7 +183,7 @@ def test_where_too_many_wait_those_that_failed_make_room_and_nobody_who_did_not(
 
 
 def test_a_right_password_gets_in_among_wrong_ones_from_many_thousand_addresses() -> None:
-    """Each try of theirs comes from another address; whoever is refused comes back at once."""
+    """Each wrong login comes from another address, and a refused one is repeated at once."""
     scene = Scene()
     attempts = 0
 
@@ -230,7 +230,7 @@ def test_a_source_whose_password_was_right_before_comes_first_also_beside_bad_ne
     assert ("right", True) in scene.answers
 
 
-def test_whoever_failed_has_each_fourth_turn() -> None:
+def test_a_name_with_failures_has_each_fourth_turn() -> None:
     scene = Scene()
     scene.ask("early", "10.0.0.1")
     scene.answer()
@@ -317,7 +317,7 @@ def test_a_check_that_fails_says_nothing_of_the_password() -> None:
 
 
 def test_equal_passwords_of_different_names_are_not_answered_together() -> None:
-    """Unknown users share a hash: answered together, they would be told from known ones."""
+    """Unknown users share a hash: simultaneous answers would distinguish them from known users."""
     scene = Scene()
     scene.ask("one", "10.0.0.1", "secret", "unknown")
     scene.ask("two", "10.0.0.1", "secret", "nobody")

@@ -1,4 +1,4 @@
-"""The watch over the turns of the event loop."""
+"""The watchdog of the event loop."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from warren.broker.runtime.loop_watchdog import INTERVAL_S, REPORT_S, WARN_S, Tu
 
 
 class Watch:
-    """`lines` are what the log was told."""
+    """The durations of turns; `lines` are the logged ones."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, object]] = []

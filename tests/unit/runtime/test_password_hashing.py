@@ -1,4 +1,4 @@
-"""Argon2id in its thread: real hashes, a real loop."""
+"""Argon2id in its thread, with real hashes and a real loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -83,7 +83,7 @@ def test_who_asks_the_same_meanwhile_gets_the_same_answer() -> None:
 
 
 def test_no_more_wait_than_can_be_answered_in_time() -> None:
-    """Those beyond are told so, and not that the password is wrong."""
+    """Callers beyond the limit learn that it was not checked, not that the password is wrong."""
 
     async def work(hashing: ThreadHashing, afters: list[str]) -> None:
         answers: list[bool | None] = []

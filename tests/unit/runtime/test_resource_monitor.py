@@ -1,4 +1,4 @@
-"""The watch over memory and disk, and what Linux tells of them."""
+"""The monitor of memory and disk, and what Linux reports of them."""
 
 from pathlib import Path
 

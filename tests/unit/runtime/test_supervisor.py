@@ -1,4 +1,4 @@
-"""Tasks that outlive the call which started them: logged when they fail, started again, ended with the node."""
+"""Tasks that outlive the call which started them: logged when they fail, restarted, cancelled with the node."""
 
 import asyncio
 from typing import Any
@@ -138,7 +138,7 @@ async def test_a_child_that_is_cancelled_ends_cleanly_also_while_it_waits_to_be_
 
 
 async def test_a_cancellation_that_nobody_asked_for_is_a_failure():
-    """A timeout after a broken TaskGroup lets CancelledError out on Python 3.11.2."""
+    """On Python 3.11.2 a timeout after a failed TaskGroup raises CancelledError."""
     supervisor, lines = supervised()
     starts: list[int] = []
 
@@ -156,7 +156,7 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure():
 
 
 async def test_each_start_of_a_child_is_free_of_what_a_broken_task_group_left():
-    """Its timeouts end with TimeoutError each time."""
+    """Its timeouts raise TimeoutError each time."""
     supervisor, _ = supervised()
     ends: list[type[BaseException]] = []
 

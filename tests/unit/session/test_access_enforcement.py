@@ -1,4 +1,4 @@
-"""Users and virtual hosts that are deleted while their connections wait for something."""
+"""Deletion of users and virtual hosts while their connections wait for something."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from warren.broker.session.connection import Connection as Session
 
 
 def evict(client: Client) -> None:
-    """Have the deletions of this client's node close it, as the server does."""
+    """Make deletions close the connections of this client's node, as the server does."""
     session = pipe_of(client).connection
 
     def close(chosen: Callable[[Session], bool], reason: str) -> int:

@@ -1,4 +1,4 @@
-"""Who may open a connection or a channel, and what becomes of those that are open when rights go."""
+"""Admission of connections and channels, and loss of rights while they are open."""
 
 import pytest
 from pamqp.commands import Basic, Connection
@@ -25,7 +25,7 @@ def connected(node: Node, user: str = "guest", vhost: str = "/", **settings: obj
 
 
 def refused(node: Node, user: str = "guest", vhost: str = "/", **settings: object) -> str:
-    """The text with which connection.open is refused."""
+    """Return the text with which connection.open is refused."""
     client = logged_in(node, user, **settings)
     client.send(Connection.Open, virtual_host=vhost)
     closed = client.expect_close(530)

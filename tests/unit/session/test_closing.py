@@ -1,4 +1,4 @@
-"""What is still said when a channel or a connection ends."""
+"""Frames that are still sent when a channel or a connection is closed."""
 
 from collections.abc import Callable
 from typing import Any

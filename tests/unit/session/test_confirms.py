@@ -1,4 +1,4 @@
-"""Confirms and commits where the disk is slow: nothing is said to be safe before it is."""
+"""Confirms and commits with a slow disk: none is sent before the messages are safe."""
 
 from typing import Any
 
@@ -38,12 +38,12 @@ class Disk:
         return client
 
     def acked(self) -> list[tuple[int, bool]]:
-        """Tag and multiple of the confirms that have come."""
+        """Return tag and multiple of the confirms that have arrived."""
         return [(item.delivery_tag, item.multiple) for item in came(self.ch) if isinstance(item, Basic.Ack)]
 
 
 def came(ch: ClientChannel) -> list[Any]:
-    """All that has come on a channel; empties its inbox."""
+    """Return and remove all that has arrived on a channel."""
     try:
         while not ch.client.ended:
             ch.client.pump()
@@ -132,8 +132,8 @@ def test_one_persistent_message_among_others_makes_all_after_it_wait(disk: Disk,
     method = codec.method_frame(1, Basic.Publish, {"routing_key": "durable"})
     modes = (1, 1, 2, 1)
     ch.client.raw(b"".join(method + codec.header_frame(1, 0, {"delivery_mode": mode}) for mode in modes))
-    told = sum((tag if multiple else 1) for tag, multiple in disk.acked())
-    assert told <= 2
+    acked = sum((tag if multiple else 1) for tag, multiple in disk.acked())
+    assert acked <= 2
     disk.journal.commit(1)
     assert disk.acked()[-1][0] == 4
 
@@ -284,7 +284,7 @@ def test_a_commit_that_ends_after_its_connection_is_told_to_nobody(disk: Disk, t
 
 @pytest.fixture
 def recorded(disk: Disk) -> Disk:
-    """From now on what is durable is journalled."""
+    """Record durable definitions in the journal from now on."""
     disk.ch.bind("durable", "amq.direct")
     disk.ch.exchange("old", durable=True)
     disk.ch.call(Exchange.Bind, destination="old", source="amq.direct")
@@ -343,7 +343,7 @@ def histories(draw: st.DrawFn) -> list[tuple[str, int]]:
 @examples(200)
 def test_what_is_told_is_safe_and_what_is_safe_is_told(history: list[tuple[str, int]]) -> None:
     confirms = Confirms()
-    filling, durable, told = 1, 0, 0
+    filling, durable, acked = 1, 0, 0
     needs: list[int] = []  # for each publish the batch that it waits for
     for what, number in history:
         if what in ("durable", "transient"):
@@ -359,11 +359,11 @@ def test_what_is_told_is_safe_and_what_is_safe_is_told(history: list[tuple[str, 
             frame = confirms.drain_frames(1)
             safe = next((index for index, batch in enumerate(needs) if batch > durable), len(needs))
             if not frame:
-                assert safe == told
+                assert safe == acked
                 continue
             ack: Any = codec.decode_method(frame[7:-1])
-            assert (ack.delivery_tag, ack.multiple) == (safe, safe - told > 1)
-            told = safe
+            assert (ack.delivery_tag, ack.multiple) == (safe, safe - acked > 1)
+            acked = safe
 
 
 @pytest.mark.parametrize("where", ["queue", "exchange"])

@@ -1,4 +1,4 @@
-"""When deliveries that nobody settles are given up, check by check."""
+"""The consumer timeout, check by check: when unsettled deliveries are given up."""
 
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ MINUTE_MS = 60_000
 
 
 class Watch:
-    """A node with one channel, and a watch over it."""
+    """A node with one channel, and the checks of its timeouts."""
 
     def __init__(self, default_ms: int | None) -> None:
         self.node: Node = new_node()
@@ -39,7 +39,7 @@ class Watch:
         return client
 
     def hold(self, queue: str, **arguments: object) -> Channel:
-        """Declare a queue, and take a message from it that stays out."""
+        """Declare a queue, and get a message from it that stays unsettled."""
         self.channel.declare(queue, arguments=arguments)
         self.channel.publish("", queue, b"one")
         assert self.channel.get(queue, no_ack=False) is not None
@@ -142,7 +142,7 @@ def count_checks(watch: Watch) -> list[int]:
 
 
 class CountedTimeouts(Timeouts):
-    """`looked` is how often each connection was looked at."""
+    """Timeouts that count in `looked` how often each connection was checked."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch.clock, 30 * MINUTE_MS, lambda: watch.connections)

@@ -1,4 +1,4 @@
-"""How much is done for one connection before the others have their turn."""
+"""Fairness: how much is done for one connection before the others have their turn."""
 
 import pytest
 from pamqp.commands import Basic, Channel, Queue
@@ -31,7 +31,7 @@ def replies(pipe: SessionPipe) -> int:
 
 
 def served_by_turns(node: Node, pipes: list[SessionPipe]) -> list[int]:
-    """Let time pass to the end of all that was asked; how many replies each turn of the loop made."""
+    """Run until all requests are served, and return the number of replies in each turn of the loop."""
     clock = node.clock
     assert isinstance(clock, FakeClock)
     served: list[int] = []
@@ -144,6 +144,6 @@ def test_a_connection_that_is_lost_within_a_flood_is_served_no_further() -> None
     node = new_node()
     pipe = opened(node)
     pipe.send(DECLARE * MANY)
-    pipe.connection.lost("gone")
+    pipe.connection.lost("reset")
     replies(pipe)
     assert not sum(served_by_turns(node, [pipe])) and not len(node.scheduler)

@@ -1,4 +1,4 @@
-"""Publishers wait while a queue that is being consumed has too much, and never for consumers that take nothing."""
+"""Flow control: publishers wait for a congested queue with consumers, but never for consumers that take nothing."""
 
 import pytest
 from pamqp.commands import Basic, Connection, Queue
@@ -15,8 +15,8 @@ from warren.broker.session.flow_control import FREE_LOOKS, HOLD_PROGRESS, Publis
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
 
 
-class House:
-    """A publisher, and a consumer with a prefetch that decides how much it takes."""
+class Scenario:
+    """A publisher, and a consumer whose prefetch decides how much it takes."""
 
     def __init__(self, prefetch: int) -> None:
         self.node = new_node()
@@ -34,13 +34,13 @@ class House:
         self.read()
 
     def take(self, count: int) -> None:
-        """Acknowledge so many, which makes room for as many."""
+        """Acknowledge `count` deliveries, which makes room for as many."""
         first = channel_of(self.consumer).unacked.oldest()[0]
         self.consumer.ack(first + count - 1, multiple=True)
         self.read()
 
     def read(self) -> None:
-        """The consumer reads all that comes, if its socket lets it."""
+        """Let the consumer read its input, if its socket allows that."""
         connection = pipe_of(self.consumer.client).connection
         while connection.output.writable and connection.take_output():
             connection.flushed()
@@ -60,89 +60,89 @@ def channel_of(ch: Channel):  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture
-def house() -> House:
-    return House(1)
+def scenario() -> Scenario:
+    return Scenario(1)
 
 
-def test_a_publisher_is_held_when_a_consumed_queue_is_full(house: House) -> None:
-    house.publish(HOLD_ABOVE)
-    assert not house.link.held
-    house.publish(2)
-    assert house.link.held and house.queue in house.holding.queues
+def test_a_publisher_is_held_when_a_consumed_queue_is_full(scenario: Scenario) -> None:
+    scenario.publish(HOLD_ABOVE)
+    assert not scenario.link.held
+    scenario.publish(2)
+    assert scenario.link.held and scenario.queue in scenario.holding.queues
 
 
-def test_nobody_is_held_by_a_queue_without_consumers(house: House) -> None:
-    house.consumer.close()
-    house.publish(HOLD_ABOVE + 100)
-    assert not house.link.held
+def test_nobody_is_held_by_a_queue_without_consumers(scenario: Scenario) -> None:
+    scenario.consumer.close()
+    scenario.publish(HOLD_ABOVE + 100)
+    assert not scenario.link.held
 
 
-def test_who_publishes_elsewhere_is_not_held(house: House) -> None:
-    house.publish(HOLD_ABOVE + 2)
-    other = connected(house.node).channel(1)
+def test_who_publishes_elsewhere_is_not_held(scenario: Scenario) -> None:
+    scenario.publish(HOLD_ABOVE + 2)
+    other = connected(scenario.node).channel(1)
     other.declare("elsewhere")
     other.publish("", "elsewhere", b"body")
     other.sync()
     assert not pipe_of(other.client).link.held
 
 
-def test_who_also_consumes_is_always_read(house: House) -> None:
-    house.publisher.declare("own")
-    house.publisher.consume("own")
-    house.publish(HOLD_ABOVE + 100)
-    assert house.link.holds == 0
+def test_who_also_consumes_is_always_read(scenario: Scenario) -> None:
+    scenario.publisher.declare("own")
+    scenario.publisher.consume("own")
+    scenario.publish(HOLD_ABOVE + 100)
+    assert scenario.link.holds == 0
 
 
 def test_it_goes_on_when_the_queue_has_drained() -> None:
-    house = House(0xFFFF)
-    consumer = pipe_of(house.consumer.client)
+    scenario = Scenario(0xFFFF)
+    consumer = pipe_of(scenario.consumer.client)
     consumer.connection.output.writable = False  # its socket is full for a while
-    house.publish(HOLD_ABOVE + RELEASE_BELOW)
-    assert house.link.held
+    scenario.publish(HOLD_ABOVE + RELEASE_BELOW)
+    assert scenario.link.held
     consumer.connection.output.writable = True
-    while house.queue.ready >= RELEASE_BELOW:
-        assert house.link.held
+    while scenario.queue.ready >= RELEASE_BELOW:
+        assert scenario.link.held
         consumer.connection.take_output()
         consumer.connection.flushed()
-    assert not house.link.held and not house.holding.queues and not house.queue.held_publishers.held
-    house.publish(1)
-    assert house.link.holds == 1
+    assert not scenario.link.held and not scenario.holding.queues and not scenario.queue.held_publishers.held
+    scenario.publish(1)
+    assert scenario.link.holds == 1
 
 
-def test_every_queue_must_drain_that_holds_a_publisher(house: House) -> None:
-    house.consumer.declare("second")
-    house.consumer.consume("second")
+def test_every_queue_must_drain_that_holds_a_publisher(scenario: Scenario) -> None:
+    scenario.consumer.declare("second")
+    scenario.consumer.consume("second")
     for queue in ("queue", "second"):
-        house.consumer.bind(queue, "amq.fanout")
+        scenario.consumer.bind(queue, "amq.fanout")
     fanout = codec.method_frame(1, Basic.Publish, {"exchange": "amq.fanout"}) + codec.header_frame(1, 0)
-    house.publisher.client.raw(fanout * (HOLD_ABOVE + 2))
-    assert len(house.holding.queues) == 2
-    house.consumer.call(Queue.Purge, queue="queue")
-    assert house.link.held
-    house.consumer.call(Queue.Purge, queue="second")
-    assert not house.link.held
+    scenario.publisher.client.raw(fanout * (HOLD_ABOVE + 2))
+    assert len(scenario.holding.queues) == 2
+    scenario.consumer.call(Queue.Purge, queue="queue")
+    assert scenario.link.held
+    scenario.consumer.call(Queue.Purge, queue="second")
+    assert not scenario.link.held
 
 
-def test_a_consumer_that_takes_nothing_does_not_stop_a_publisher(house: House) -> None:
-    house.publish(HOLD_ABOVE + 2)
-    held = [house.holding.look() for _ in range(3 * (FREE_LOOKS + 1))]
+def test_a_consumer_that_takes_nothing_does_not_stop_a_publisher(scenario: Scenario) -> None:
+    scenario.publish(HOLD_ABOVE + 2)
+    held = [scenario.holding.look() for _ in range(3 * (FREE_LOOKS + 1))]
     assert held == ([False] * FREE_LOOKS + [True]) * 3
 
 
 def test_a_consumer_that_drains_keeps_it_held() -> None:
-    house = House(HOLD_PROGRESS)
-    house.publish(HOLD_ABOVE + HOLD_PROGRESS + 2)
+    scenario = Scenario(HOLD_PROGRESS)
+    scenario.publish(HOLD_ABOVE + HOLD_PROGRESS + 2)
     for _ in range(3):
-        house.take(HOLD_PROGRESS)
-        assert house.holding.look()
+        scenario.take(HOLD_PROGRESS)
+        assert scenario.holding.look()
 
 
 def test_one_that_drains_too_slowly_does_not() -> None:
-    house = House(HOLD_PROGRESS)
-    house.publish(HOLD_ABOVE + HOLD_PROGRESS + 2)
-    assert house.holding.look(), "the first deliveries came after the hold"
-    house.take(HOLD_PROGRESS - 1)
-    assert not house.holding.look()
+    scenario = Scenario(HOLD_PROGRESS)
+    scenario.publish(HOLD_ABOVE + HOLD_PROGRESS + 2)
+    assert scenario.holding.look(), "the first deliveries came after the hold"
+    scenario.take(HOLD_PROGRESS - 1)
+    assert not scenario.holding.look()
 
 
 def test_few_long_messages_are_progress_too() -> None:
@@ -157,19 +157,19 @@ def test_few_long_messages_are_progress_too() -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "loss"])
-def test_a_held_publisher_that_goes_is_forgotten(house: House, end: str) -> None:
-    house.publish(HOLD_ABOVE + 2)
+def test_a_held_publisher_that_goes_is_forgotten(scenario: Scenario, end: str) -> None:
+    scenario.publish(HOLD_ABOVE + 2)
     if end == "close":
-        house.publisher.client.send(Connection.Close, reply_code=200)
+        scenario.publisher.client.send(Connection.Close, reply_code=200)
     else:
-        house.publisher.client.vanish()
-    assert not house.queue.held_publishers.held and not house.holding.queues and not house.link.held
+        scenario.publisher.client.vanish()
+    assert not scenario.queue.held_publishers.held and not scenario.holding.queues and not scenario.link.held
 
 
-def test_the_last_consumer_takes_the_hold_along(house: House) -> None:
-    house.publish(HOLD_ABOVE + 2)
-    house.consumer.close()
-    assert not house.link.held
+def test_the_last_consumer_takes_the_hold_along(scenario: Scenario) -> None:
+    scenario.publish(HOLD_ABOVE + 2)
+    scenario.consumer.close()
+    assert not scenario.link.held
 
 
 @pytest.mark.parametrize("paged", [False, True])

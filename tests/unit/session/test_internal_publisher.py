@@ -1,4 +1,4 @@
-"""What a part of the broker publishes goes the way of what a client publishes."""
+"""The internal publisher: its messages are treated like those of clients."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,8 +28,8 @@ from warren.broker.session.settings import Settings
 NAME = "Federation link (upstream: up, policy: p)"
 
 
-class House:
-    """A node with a queue `q`, an inflow, and functions that the end of the turn calls."""
+class Scenario:
+    """A node with a queue `q`, an internal publisher, and the functions to call at the end of the turn."""
 
     def __init__(self, **settings: Any) -> None:
         self.journal = SlowJournal()
@@ -54,12 +54,12 @@ class House:
         self.released += 1
 
     def turn(self) -> None:
-        """The end of the loop's turn."""
+        """Run the functions of the end of the turn."""
         while self.soon:
             self.soon.pop(0)()
 
     def messages(self, queue: str = "q") -> list[Message]:
-        """What is ready in a queue, taken out of it."""
+        """Take and return the ready messages of a queue."""
         taken = []
         while (found := self.vhost.queues[queue].get(True)) is not None:
             taken.append(found[1])
@@ -67,14 +67,14 @@ class House:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
-    house = House()
-    yield house
-    house.inflow.close()
+def scenario() -> Iterator[Scenario]:
+    scenario = Scenario()
+    yield scenario
+    scenario.inflow.close()
 
 
 def content(body: bytes = b"body", channel: int = 3, cut: int = 0, **properties: Any) -> Content:
-    """As it comes off the wire on that channel, its body in frames of `cut` octets, or in one."""
+    """Return a content as frames of a channel, with body frames of `cut` bytes or a single one."""
     whole = content_frames(channel, b"\x00\x00", body)[len(content_frames(channel, b"\x00\x00", b"")) :]
     if cut:
         pieces = [body[at : at + cut] for at in range(0, len(body), cut)]
@@ -84,19 +84,19 @@ def content(body: bytes = b"body", channel: int = 3, cut: int = 0, **properties:
     return Properties(**properties).encode(), len(body), whole
 
 
-def test_contents_arrive_in_order_with_their_properties_and_bodies(house: House) -> None:
+def test_contents_arrive_in_order_with_their_properties_and_bodies(scenario: Scenario) -> None:
     contents = [content(b"%d" % number, correlation_id=f"{number}") for number in range(3)]
     contents += [content(b"long" * 3, cut=5), content(b""), content(b"other channel", channel=9)]
-    taken = house.inflow.publish("", "q", contents)
+    taken = scenario.inflow.publish("", "q", contents)
     assert (taken.ticket, taken.refused, taken.invalid) == (0, frozenset(), {})
-    messages = house.messages()
+    messages = scenario.messages()
     assert [message.body for message in messages] == [b"0", b"1", b"2", b"long" * 3, b"", b"other channel"]
     assert [message.property_bytes for message in messages] == [raw for raw, _, _ in contents]
     assert {(message.address.exchange, message.address.routing_key) for message in messages} == {("", "q")}
 
 
-def test_a_consumer_gets_what_was_published_whatever_frames_it_can_take(house: House) -> None:
-    client = dial(house.node)
+def test_a_consumer_gets_what_was_published_whatever_frames_it_can_take(scenario: Scenario) -> None:
+    client = dial(scenario.node)
     client.start()
     client.login("PLAIN", "\0guest\0guest")
     client.tune(frame_max=4096)
@@ -105,68 +105,68 @@ def test_a_consumer_gets_what_was_published_whatever_frames_it_can_take(house: H
     small.declare("small")
     small.consume("small", no_ack=True)
     body = bytes(range(256)) * 64
-    house.inflow.publish("", "small", [content(body, cut=10_000), content(body), content(b"x", content_type="t")])
-    house.turn()
+    scenario.inflow.publish("", "small", [content(body, cut=10_000), content(body), content(b"x", content_type="t")])
+    scenario.turn()
     assert [small.delivery().body for _ in range(3)] == [body, body, b"x"]
 
 
-def test_alike_contents_are_taken_as_one_run(house: House) -> None:
-    taken = house.inflow.publish("", "q", [content(b"%03d" % number) for number in range(500)])
+def test_alike_contents_are_taken_as_one_run(scenario: Scenario) -> None:
+    taken = scenario.inflow.publish("", "q", [content(b"%03d" % number) for number in range(500)])
     assert taken.ticket == 0
-    assert [message.body for message in house.messages()] == [b"%03d" % number for number in range(500)]
+    assert [message.body for message in scenario.messages()] == [b"%03d" % number for number in range(500)]
 
 
-def test_it_is_delivered_and_stored_once_at_the_end_of_the_turn(house: House) -> None:
-    house.channel.consume("q", no_ack=True)
+def test_it_is_delivered_and_stored_once_at_the_end_of_the_turn(scenario: Scenario) -> None:
+    scenario.channel.consume("q", no_ack=True)
     for _ in range(3):
-        house.inflow.publish("", "q", [content()])
-    assert len(house.soon) == 1 and not house.commits
-    house.turn()
-    assert house.channel.delivery().body == b"body"
-    assert [house.commits, len(house.soon)] == [1, 0]
+        scenario.inflow.publish("", "q", [content()])
+    assert len(scenario.soon) == 1 and not scenario.commits
+    scenario.turn()
+    assert scenario.channel.delivery().body == b"body"
+    assert [scenario.commits, len(scenario.soon)] == [1, 0]
 
 
-def test_the_ticket_is_due_when_the_journal_has_the_messages(house: House) -> None:
+def test_the_ticket_is_due_when_the_journal_has_the_messages(scenario: Scenario) -> None:
     done: list[str] = []
-    taken = house.inflow.publish("", "q", [content(delivery_mode=2), content(delivery_mode=2)])
-    assert taken.ticket == house.journal.ticket() > 0
-    assert house.inflow.counted.confirm == 0
-    house.inflow.when_durable(taken.ticket, lambda: done.append("stored"))
-    house.inflow.when_durable(0, lambda: done.append("at once"))
+    taken = scenario.inflow.publish("", "q", [content(delivery_mode=2), content(delivery_mode=2)])
+    assert taken.ticket == scenario.journal.ticket() > 0
+    assert scenario.inflow.counted.confirm == 0
+    scenario.inflow.when_durable(taken.ticket, lambda: done.append("stored"))
+    scenario.inflow.when_durable(0, lambda: done.append("at once"))
     assert done == ["at once"]
-    house.journal.seal()
-    house.journal.commit(taken.ticket)
+    scenario.journal.seal()
+    scenario.journal.commit(taken.ticket)
     assert done == ["at once", "stored"]
-    assert house.inflow.counted.confirm == house.inflow.counted.publish == 2
+    assert scenario.inflow.counted.confirm == scenario.inflow.counted.publish == 2
 
 
-def test_what_a_queue_refuses_is_named(house: House) -> None:
-    house.channel.declare("short", arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
-    taken = house.inflow.publish("", "short", [content(b"%d" % number) for number in range(4)])
+def test_what_a_queue_refuses_is_named(scenario: Scenario) -> None:
+    scenario.channel.declare("short", arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
+    taken = scenario.inflow.publish("", "short", [content(b"%d" % number) for number in range(4)])
     assert taken.refused == {2, 3}
-    assert [message.body for message in house.messages("short")] == [b"0", b"1"]
+    assert [message.body for message in scenario.messages("short")] == [b"0", b"1"]
 
 
-def test_no_queue_gets_what_another_would_refuse_nor_what_came_behind_it(house: House) -> None:
+def test_no_queue_gets_what_another_would_refuse_nor_what_came_behind_it(scenario: Scenario) -> None:
     limits = {"x-max-length-bytes": 5, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"}
-    house.channel.declare("short", arguments=limits)
-    house.channel.declare("dead")
-    house.channel.bind("dead", "amq.fanout")
+    scenario.channel.declare("short", arguments=limits)
+    scenario.channel.declare("dead")
+    scenario.channel.bind("dead", "amq.fanout")
     for queue in ("q", "short"):
-        house.channel.bind(queue, "amq.direct", "k")
+        scenario.channel.bind(queue, "amq.direct", "k")
     contents = [content(b"1"), content(b"too long"), content(b"3")]
-    assert house.inflow.publish("amq.direct", "k", contents).refused == {1, 2}
+    assert scenario.inflow.publish("amq.direct", "k", contents).refused == {1, 2}
     for queue in ("q", "short"):
-        assert [message.body for message in house.messages(queue)] == [b"1"]
-    house.channel.delete("short")
-    assert not house.inflow.publish("amq.direct", "k", contents[1:]).refused
-    assert [message.body for message in house.messages()] == [b"too long", b"3"]
-    house.turn()
-    assert house.messages("dead") == []
+        assert [message.body for message in scenario.messages(queue)] == [b"1"]
+    scenario.channel.delete("short")
+    assert not scenario.inflow.publish("amq.direct", "k", contents[1:]).refused
+    assert [message.body for message in scenario.messages()] == [b"too long", b"3"]
+    scenario.turn()
+    assert scenario.messages("dead") == []
 
 
 def test_what_no_client_could_publish_is_named_and_the_others_go_on() -> None:
-    house = House(max_message_size=100)
+    scenario = Scenario(max_message_size=100)
     contents = [
         content(b"first"),
         content(b"x" * 101),
@@ -176,102 +176,102 @@ def test_what_no_client_could_publish_is_named_and_the_others_go_on() -> None:
         content(b"last"),
         content(b"worse", expiration="-1"),
     ]
-    taken = house.inflow.publish("", "q", contents)
+    taken = scenario.inflow.publish("", "q", contents)
     assert set(taken.invalid) == {1, 2, 3, 4, 6}
     assert "larger than configured max size 100" in taken.invalid[1]
     assert "invalid expiration 'soon'" in taken.invalid[2]
-    assert [message.body for message in house.messages()] == [b"first", b"last"]
+    assert [message.body for message in scenario.messages()] == [b"first", b"last"]
 
 
-def test_indexes_of_refusals_count_what_is_invalid_before_them(house: House) -> None:
-    house.channel.declare("short", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+def test_indexes_of_refusals_count_what_is_invalid_before_them(scenario: Scenario) -> None:
+    scenario.channel.declare("short", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     bad = content(b"bad", expiration="soon")
-    taken = house.inflow.publish("", "short", [bad, content(b"0"), bad, content(b"1"), bad, content(b"2")])
+    taken = scenario.inflow.publish("", "short", [bad, content(b"0"), bad, content(b"1"), bad, content(b"2")])
     assert sorted(taken.invalid) == [0]
     assert sorted(taken.refused) == [2, 3, 4, 5]
 
 
-def test_a_missing_exchange_takes_nothing(house: House) -> None:
+def test_a_missing_exchange_takes_nothing(scenario: Scenario) -> None:
     with pytest.raises(NotFound, match="no exchange 'gone'"):
-        house.inflow.publish("gone", "q", [content()])
+        scenario.inflow.publish("gone", "q", [content()])
     with pytest.raises(AccessRefused, match="internal"):
-        house.inflow.publish("amq.rabbitmq.trace", "q", [content()])
+        scenario.inflow.publish("amq.rabbitmq.trace", "q", [content()])
     with pytest.raises(Invalid):
-        house.inflow.publish("", "k" * 256, [content()])
-    assert not house.soon
+        scenario.inflow.publish("", "k" * 256, [content()])
+    assert not scenario.soon
 
 
-def test_routing_looks_at_carbon_copies_bindings_and_time_to_live(house: House) -> None:
-    house.channel.declare("copy")
-    house.channel.bind("copy", "amq.topic", "a.*")
+def test_routing_looks_at_carbon_copies_bindings_and_time_to_live(scenario: Scenario) -> None:
+    scenario.channel.declare("copy")
+    scenario.channel.bind("copy", "amq.topic", "a.*")
     headers = Table.of({"CC": ["a.b"]})
-    house.inflow.publish("amq.topic", "other", [content(headers=headers)])
-    house.inflow.publish("amq.topic", "a.c", [content(expiration="10")])
-    house.turn()
-    assert house.vhost.queues["copy"].ready == 2
-    assert isinstance(house.node.clock, FakeClock)
-    house.node.clock.advance(11)
-    assert len(house.messages("copy")) == 1
+    scenario.inflow.publish("amq.topic", "other", [content(headers=headers)])
+    scenario.inflow.publish("amq.topic", "a.c", [content(expiration="10")])
+    scenario.turn()
+    assert scenario.vhost.queues["copy"].ready == 2
+    assert isinstance(scenario.node.clock, FakeClock)
+    scenario.node.clock.advance(11)
+    assert len(scenario.messages("copy")) == 1
 
 
-def test_a_route_is_forgotten_when_a_binding_changes(house: House) -> None:
-    house.inflow.publish("amq.direct", "k", [content(b"nobody's")])
-    house.channel.bind("q", "amq.direct", "k")
-    house.inflow.publish("amq.direct", "k", [content(b"ours")])
-    assert [message.body for message in house.messages()] == [b"ours"]
-    assert house.vhost.statistics.publishing.drop_unroutable == 1
+def test_a_route_is_forgotten_when_a_binding_changes(scenario: Scenario) -> None:
+    scenario.inflow.publish("amq.direct", "k", [content(b"nobody's")])
+    scenario.channel.bind("q", "amq.direct", "k")
+    scenario.inflow.publish("amq.direct", "k", [content(b"ours")])
+    assert [message.body for message in scenario.messages()] == [b"ours"]
+    assert scenario.vhost.statistics.publishing.drop_unroutable == 1
 
 
-def test_any_user_id_is_taken_and_a_user_of_the_insiders_name_gains_nothing(house: House) -> None:
-    taken = house.inflow.publish("amq.direct", "q", [content(user_id="somebody")])
+def test_any_user_id_is_taken_and_a_user_of_the_insiders_name_gains_nothing(scenario: Scenario) -> None:
+    taken = scenario.inflow.publish("amq.direct", "q", [content(user_id="somebody")])
     assert not taken.invalid
-    assert INTERNAL_NAME not in house.vhost.routes
+    assert INTERNAL_NAME not in scenario.vhost.routes
 
 
-def test_the_firehose_names_the_link(house: House) -> None:
-    house.channel.declare("traced")
-    house.channel.bind("traced", "amq.rabbitmq.trace", "publish.#")
-    house.node.set_tracing("/", True)
-    house.inflow.publish("", "q", [content()])
-    [copy] = house.messages("traced")
+def test_the_firehose_names_the_link(scenario: Scenario) -> None:
+    scenario.channel.declare("traced")
+    scenario.channel.bind("traced", "amq.rabbitmq.trace", "publish.#")
+    scenario.node.set_tracing("/", True)
+    scenario.inflow.publish("", "q", [content()])
+    [copy] = scenario.messages("traced")
     assert copy.headers.text("connection") == NAME
 
 
-def test_it_is_held_while_consumers_have_too_much_and_released_when_they_drain(house: House) -> None:
-    house.channel.declare("busy")
-    house.channel.qos(1)
-    house.channel.consume("busy")
-    house.inflow.publish("", "busy", [content() for _ in range(HOLD_ABOVE + 10)])
-    assert house.inflow.held and not house.released
-    house.vhost.queues["busy"].purge()
-    assert not house.inflow.held and house.released == 1
+def test_it_is_held_while_consumers_have_too_much_and_released_when_they_drain(scenario: Scenario) -> None:
+    scenario.channel.declare("busy")
+    scenario.channel.qos(1)
+    scenario.channel.consume("busy")
+    scenario.inflow.publish("", "busy", [content() for _ in range(HOLD_ABOVE + 10)])
+    assert scenario.inflow.held and not scenario.released
+    scenario.vhost.queues["busy"].purge()
+    assert not scenario.inflow.held and scenario.released == 1
 
 
-def test_consumers_that_take_nothing_hold_it_back_for_a_while_only(house: House) -> None:
-    house.channel.declare("busy")
-    house.channel.qos(1)
-    house.channel.consume("busy")
-    house.inflow.publish("", "busy", [content() for _ in range(HOLD_ABOVE + 10)])
-    assert isinstance(house.node.clock, FakeClock)
-    house.node.clock.advance(HOLD_MS + 1)
-    assert not house.inflow.held and house.released == 1
+def test_consumers_that_take_nothing_hold_it_back_for_a_while_only(scenario: Scenario) -> None:
+    scenario.channel.declare("busy")
+    scenario.channel.qos(1)
+    scenario.channel.consume("busy")
+    scenario.inflow.publish("", "busy", [content() for _ in range(HOLD_ABOVE + 10)])
+    assert isinstance(scenario.node.clock, FakeClock)
+    scenario.node.clock.advance(HOLD_MS + 1)
+    assert not scenario.inflow.held and scenario.released == 1
 
 
-def test_it_is_held_while_the_journal_is_behind(house: House) -> None:
-    house.journal.much = True
-    taken = house.inflow.publish("", "q", [content(delivery_mode=2)])
-    assert house.inflow.held
-    house.journal.much = False
-    house.journal.seal()
-    house.journal.commit(taken.ticket)
-    assert not house.inflow.held and house.released == 1
+def test_it_is_held_while_the_journal_is_behind(scenario: Scenario) -> None:
+    scenario.journal.much = True
+    taken = scenario.inflow.publish("", "q", [content(delivery_mode=2)])
+    assert scenario.inflow.held
+    scenario.journal.much = False
+    scenario.journal.seal()
+    scenario.journal.commit(taken.ticket)
+    assert not scenario.inflow.held and scenario.released == 1
 
 
 # What a type takes
 
 
 class Keeper(ExchangeType):
-    """Keeps what is brought; of a body it answers as its name says."""
+    """An exchange type that keeps federated messages; their bodies decide the result."""
 
     def on_created(self, context: ExchangeContext) -> None:
         self.kept: list[Message] = []
@@ -286,24 +286,26 @@ class Keeper(ExchangeType):
         return []
 
 
-def test_where_it_brings_the_type_is_given_what_is_published_and_says_what_became_of_it(house: House) -> None:
-    house.node.registry.register("x-keeper", Keeper)
-    type_ = house.vhost.declare_exchange("k", "x-keeper").type
+def test_where_it_brings_the_type_is_given_what_is_published_and_says_what_became_of_it(scenario: Scenario) -> None:
+    scenario.node.registry.register("x-keeper", Keeper)
+    type_ = scenario.vhost.declare_exchange("k", "x-keeper").type
     assert isinstance(type_, Keeper)
     some = [content(body, delivery_mode=2) for body in (b"plain", b"bad", b"refused", b"plain")]
-    house.inflow.publish("k", "key", some)
+    scenario.inflow.publish("k", "key", some)
     assert type_.kept == []
-    house.inflow.brings = True
-    taken = house.inflow.publish("k", "key", [*some, (b"\xff", 0, b"")])
+    scenario.inflow.brings = True
+    taken = scenario.inflow.publish("k", "key", [*some, (b"\xff", 0, b"")])
     assert [(one.body, one.persistent, one.address.routing_key) for one in type_.kept] == [
         (b"plain", True, "key"),
         (b"refused", True, "key"),
         (b"plain", True, "key"),
     ]
     assert (taken.ticket, taken.refused, sorted(taken.invalid)) == (0, {2}, [1, 4])
-    house.channel.publish("", "q", b"", {"delivery_mode": 2})
-    house.channel.sync()
-    assert house.inflow.publish("k", "key", [content(b"stored", delivery_mode=2)]).ticket == house.journal.ticket()
-    house.vhost.delete_exchange("k")
+    scenario.channel.publish("", "q", b"", {"delivery_mode": 2})
+    scenario.channel.sync()
+    assert (
+        scenario.inflow.publish("k", "key", [content(b"stored", delivery_mode=2)]).ticket == scenario.journal.ticket()
+    )
+    scenario.vhost.delete_exchange("k")
     with pytest.raises(NotFound):
-        house.inflow.publish("k", "key", some)
+        scenario.inflow.publish("k", "key", some)

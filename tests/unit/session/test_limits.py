@@ -1,4 +1,4 @@
-"""Limits of what a client makes the broker keep: arguments, declarations, open transactions, lists."""
+"""Limits on what a client makes the broker keep: arguments, declarations, open transactions, lists."""
 
 import pytest
 from pamqp.commands import Basic, Connection, Exchange, Queue

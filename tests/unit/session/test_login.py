@@ -1,4 +1,4 @@
-"""Who may come in, and under what name the log speaks of them."""
+"""Logins: who is accepted, and the name in the log."""
 
 from pamqp.commands import Channel, Connection
 
@@ -47,7 +47,7 @@ def test_the_log_names_the_user_whose_connection_failed() -> None:
 
 
 def waiting() -> tuple[FakeHashing, Client]:
-    """A client whose password is being looked at, and who has already said more."""
+    """A client whose password is being verified, and which has already sent more."""
     hashing = FakeHashing()
     node = new_node(hashing=hashing)
     node.users.add("u", fake_hash(b"right"), (), ARGON2ID)
@@ -135,5 +135,5 @@ def test_where_too_many_logins_wait_the_connection_is_closed_without_a_word_on_t
 def test_a_login_whose_client_has_gone_is_forgotten() -> None:
     hashing, client = waiting()
     client.login("PLAIN", "\0u\0right")
-    pipe_of(client).connection.lost("gone")
+    pipe_of(client).connection.lost("reset")
     assert not hashing.waiting

@@ -1,4 +1,4 @@
-"""Connections that are lost while the node has much to do: what they had counts as gone at once for who comes next."""
+"""Connections that are lost while the node is busy: what they held counts as released at once."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def node() -> Node:
 
 
 def busy(node: Node) -> None:
-    """Jobs have had their share of this turn."""
+    """Let jobs use up their share of this turn."""
     node.scheduler._left = 0
 
 
@@ -39,7 +39,7 @@ def later(node: Node) -> None:
 
 
 def deliveries(ch: ClientChannel) -> list[int]:
-    """The positions of what is out on the channel, in the order of its delivery."""
+    """Return the positions of the unsettled deliveries of a channel, in the order of their delivery."""
     connection = session(ch)
     while connection.take_output():
         connection.flushed()
@@ -53,7 +53,7 @@ def test_a_hundred_lost_connections_have_a_hundred_successors_at_once(node: Node
         ch.consume(f"mine{number}", consumer_tag="c")
         ch.publish("", f"mine{number}", b"of the first")
     for ch in clients:
-        session(ch).lost("gone")
+        session(ch).lost("reset")
     assert len(node.scheduler), "their ends are not complete"
     successors = [connected(node).channel(1) for _ in range(LOST)]
     for number, ch in enumerate(successors):
@@ -80,7 +80,7 @@ def test_an_exclusive_queue_of_a_lost_connection_is_not_found(node: Node, kind: 
     owner, other = connected(node).channel(1), connected(node).channel(1)
     owner.declare("mine", exclusive=True)
     busy(node)
-    session(owner).lost("gone")
+    session(owner).lost("reset")
     other.refused(404, kind, queue="mine", **fields)
 
 
@@ -89,7 +89,7 @@ def test_deleting_or_unbinding_it_is_fine(node: Node) -> None:
     for name in ("one", "two"):
         owner.declare(name, exclusive=True)
     busy(node)
-    session(owner).lost("gone")
+    session(owner).lost("reset")
     other.delete("one")
     other.unbind("two", "amq.direct", "k")
     assert not node.vhosts["/"].queues
@@ -99,13 +99,13 @@ def test_deleting_or_unbinding_it_is_fine(node: Node) -> None:
 def test_an_exclusive_consumer_gives_way_to_its_successor_which_gets_first_what_was_out() -> None:
     large = Large()
     large.ch.cancel("c")
-    large.connection.lost("gone")
+    large.connection.lost("reset")
     large.turns()
     first, second = connected(large.node).channel(1), connected(large.node).channel(1)
     first.send(Basic.Consume, queue="queue", consumer_tag="c", exclusive=True)
     deliveries(first)
     busy(large.node)
-    session(first).lost("gone")
+    session(first).lost("reset")
     second.send(Basic.Consume, queue="queue", consumer_tag="c", exclusive=True)
     second.publish("", "queue", b"fresh")
     assert deliveries(second) == [], "not before what was out is back"
@@ -127,7 +127,7 @@ def test_basic_get_waits_for_what_comes_back_to_the_queue(node: Node) -> None:
     other.publish("", "few", b"second")
     deliveries(lost)
     lost.cancel("few")
-    session(lost).lost("gone")
+    session(lost).lost("reset")
     other.publish("", "few", b"third")
     other.send(Basic.Get, queue="few", no_ack=True)
     other.send(Basic.Get, queue="few", no_ack=True)
@@ -140,7 +140,7 @@ def test_basic_get_waits_for_what_comes_back_to_the_queue(node: Node) -> None:
 def test_basic_get_that_waits_sees_the_queue_go() -> None:
     large = Large()
     other, third = connected(large.node).channel(1), connected(large.node).channel(1)
-    large.connection.lost("gone")
+    large.connection.lost("reset")
     other.send(Basic.Get, queue="queue", no_ack=True)
     third.delete("queue")
     later(large.node)
@@ -156,7 +156,7 @@ def test_a_single_active_consumer_gives_way_and_order_is_kept(node: Node) -> Non
         active.publish("", "queue", b"%d" % number)
     assert len(deliveries(active)) == 3
     busy(node)
-    session(active).lost("gone")
+    session(active).lost("reset")
     late.consume("queue")
     consumers: Any = node.vhosts["/"].queues["queue"].consumers
     assert consumers.active.channel is session(waiting).channels[1], "it has been there longer"
@@ -168,7 +168,7 @@ def test_a_single_active_consumer_gives_way_and_order_is_kept(node: Node) -> Non
 
 def test_messages_come_back_before_the_next_single_active_consumer_is_served() -> None:
     large = Large()
-    large.connection.lost("gone")
+    large.connection.lost("reset")
     large.turns()
     large.ch = connected(large.node).channel(1)
     large.ch.delete("queue")
@@ -182,7 +182,7 @@ def test_messages_come_back_before_the_next_single_active_consumer_is_served() -
     assert len(deliveries(active)) == LARGE
     later(large.node)
     large.node.scheduler._left = 15  # enough to end the consumer, and not to look at what it has
-    session(active).lost("gone")
+    session(active).lost("reset")
     large.ch.publish("", "queue", b"fresh")
     assert deliveries(waiting) == []
     later(large.node)
@@ -194,7 +194,7 @@ def test_a_queue_that_goes_with_its_last_consumer_goes_before_it_is_declared_aga
     first.declare("queue", auto_delete=True)
     first.consume("queue")
     busy(node)
-    session(first).lost("gone")
+    session(first).lost("reset")
     second.declare("queue", auto_delete=True, arguments={"x-max-length": 1})
     later(node)
     second.consume("queue")
@@ -205,7 +205,7 @@ def test_a_queue_whose_consumers_are_lost_is_unused(node: Node) -> None:
     first.declare("queue")
     first.consume("queue")
     busy(node)
-    session(first).lost("gone")
+    session(first).lost("reset")
     second.call(Queue.Delete, queue="queue", if_unused=True)
     later(node)
 
@@ -215,7 +215,7 @@ def test_channels_of_a_lost_connection_count_no_more(node: Node) -> None:
     for number in range(10):
         client.channel(number + 1)
     busy(node)
-    pipe_of(client).connection.lost("gone")
+    pipe_of(client).connection.lost("reset")
     assert node.census.channels == 0
     later(node)
     assert node.census.channels == 0

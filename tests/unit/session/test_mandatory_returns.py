@@ -1,4 +1,4 @@
-"""basic.return, and the order in which a publish is looked at."""
+"""basic.return, and the order of the checks of a publish."""
 
 import pytest
 from pamqp.commands import Basic

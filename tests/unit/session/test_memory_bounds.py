@@ -1,4 +1,4 @@
-"""How much a client can make the broker keep for it."""
+"""Bounds on the memory that a client can make the broker keep."""
 
 from pamqp.commands import Basic
 

@@ -1,4 +1,4 @@
-"""What must be gone from the broker's memory once nobody can use it any more."""
+"""Memory leaks: objects that must be freed once nothing can use them."""
 
 from collections.abc import Callable
 
@@ -49,7 +49,7 @@ def test_a_long_chain_of_auto_delete_exchanges_goes_at_once(broker: InProcessPee
 
 
 def congest(broker: InProcessPeer, publisher: Client) -> Channel:
-    """Fill a queue whose consumer takes nothing, until its publisher is held back; the consumer's channel."""
+    """Fill a queue whose consumer takes nothing until its publisher is held; return the consumer's channel."""
     ch = broker.connect().channel()
     ch.declare("queue")
     ch.qos(1)

@@ -18,7 +18,7 @@ PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec
 
 
 def laden(consumers: int, transaction: bool = False) -> ClientChannel:
-    """A channel with so many consumers that share a limit, and COUNT deliveries to them."""
+    """Return a channel with consumers that share a limit, and COUNT deliveries to them."""
     client = dial(new_node())
     client.start()
     client.login("PLAIN", "\0guest\0guest")
@@ -73,7 +73,7 @@ LARGE = 3 * acknowledge.TOGETHER
 
 
 class Large:
-    """A channel with LARGE deliveries that are not settled, of which each turn settles some."""
+    """A channel with LARGE unsettled deliveries, of which each turn settles some."""
 
     def __init__(self, transaction: bool = False) -> None:
         self.journal = SureJournal()
@@ -106,7 +106,7 @@ class Large:
         assert not self.connection.suspended and not self.channel.unacked and self.queue.unacked == LARGE
 
     def turns(self) -> list[int]:
-        """Let the job end; how much each turn of it settled."""
+        """Run the job to its end, and return how much each turn settled."""
         assert isinstance(self.node.clock, FakeClock)
         settled, left = [LARGE - self.queue.unacked], self.queue.unacked
 
@@ -150,7 +150,7 @@ def test_very_many_are_settled_in_slices_before_anything_else_is_served(how: str
 
 def test_what_a_dying_connection_held_goes_back_in_slices_and_in_order() -> None:
     large = Large()
-    large.connection.lost("gone")
+    large.connection.lost("reset")
     assert 0 < large.queue.unacked < LARGE
     other = connected(large.node).channel(1)
     other.send(Basic.Consume, queue="queue", consumer_tag="c")
@@ -200,7 +200,7 @@ def test_a_connection_that_ends_within_a_long_transaction_gives_everything_back_
         large.ack_all()
         large.ch.send(Tx.Rollback)
     assert large.connection.suspended
-    large.connection.lost("gone")
+    large.connection.lost("reset")
     assert max(large.turns()) <= TURN_COST
     assert large.queue.unacked == 0 and large.queue.ready == LARGE
     other = connected(large.node).channel(1)
@@ -276,6 +276,6 @@ def test_a_queue_that_is_deleted_if_empty_after_close_ok_keeps_what_the_channel_
 def test_a_connection_that_is_lost_while_its_channel_ends_gives_all_back() -> None:
     large = Large()
     large.ch.send(Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
-    large.connection.lost("gone")
+    large.connection.lost("reset")
     large.turns()
     assert (large.queue.ready, large.queue.unacked) == (LARGE, 0)

@@ -1,4 +1,4 @@
-"""What an operator does by a channel without a client: refused, counted and undone as a client's."""
+"""Operations of an operator on a channel without a client: refused, counted and undone like a client's."""
 
 from collections.abc import Callable, Iterator
 
@@ -25,7 +25,7 @@ def peer() -> Iterator[InProcessPeer]:
 
 @pytest.fixture
 def channel_of(peer: InProcessPeer) -> Open:
-    """A channel of this user, who is new and has these permissions unless it is guest."""
+    """Return a channel of a user, who is created with these permissions unless it is guest."""
 
     def made(user: str = "guest", *permissions: str) -> OperatorChannel:
         users = peer.node.users

@@ -30,7 +30,7 @@ Need = tuple[str, str, str]  # right, kind, name
 
 
 class Rule:
-    """`needs` are all needed, or any one of them where it says `anyone`."""
+    """A row of RULES: all of `needs` are required, or any one of them if `anyone`."""
 
     def __init__(self, name: str, do: Callable[[Channel], object], index: int, *needs: Need, anyone: bool = False):
         self.name = name
@@ -53,7 +53,7 @@ def publish(exchange: str, **properties: object) -> Callable[[Channel], object]:
 
 
 def settled(kind: type[Basic.Ack | Basic.Nack | Basic.Reject]) -> Callable[[Channel], object]:
-    """Nothing is delivered without the right to read, so a tag that is not known stands for a delivery: 406."""
+    """Expect 406 for an unknown tag in place of a delivery: without the right to read nothing is delivered."""
 
     def do(ch: Channel) -> None:
         ch.client.channel().refused(406, kind, delivery_tag=1)
@@ -114,9 +114,9 @@ RULES = [
     ),
     Rule(
         "declare queue with dead letters again",
-        calls(Queue.Declare, queue="dying", arguments=DEAD_LETTERS),
+        calls(Queue.Declare, queue="dead-lettering", arguments=DEAD_LETTERS),
         Queue.Declare.index,
-        (CONFIGURE, "queue", "dying"),
+        (CONFIGURE, "queue", "dead-lettering"),
     ),
     Rule(
         "declare queue passively",
@@ -152,7 +152,7 @@ RULES = [
 
 
 def prepared() -> Node:
-    """A node in which guest has made the things that the rules speak of."""
+    """Return a node in which guest has made the objects of the rules."""
     node = new_node()
     client = dialled(node, "guest")
     ch = client.channel()
@@ -160,7 +160,7 @@ def prepared() -> Node:
     ch.exchange("other", "fanout")
     ch.exchange("alternating", "direct", arguments=ALTERNATE)
     ch.declare("q")
-    ch.declare("dying", arguments=DEAD_LETTERS)
+    ch.declare("dead-lettering", arguments=DEAD_LETTERS)
     client.close()
     node.users.add("u", hash_password("u", b"salt"))
     return node
@@ -176,7 +176,7 @@ def dialled(node: Node, user: str) -> Client:
 
 
 def exactly(needs: set[tuple[str, str]], right: str) -> str:
-    """The pattern of a right that holds for just the names it is needed on."""
+    """Return the pattern of a right that matches only the names for which it is needed."""
     names = [name for needed, name in needs if needed == right]
     patterns = ["amq\\.gen-.*" if name == GENERATED else re.escape(name) for name in sorted(names)]
     return f"^({'|'.join(patterns)})$" if patterns else ""
@@ -188,7 +188,7 @@ def granted(node: Node, configure: str, write: str, read: str) -> Channel:
 
 
 def refusal(ch: Channel, rule: Rule) -> str:
-    """The text with which the method is refused, or an empty one where it is served."""
+    """Return the text with which the method is refused, or an empty one if it is served."""
     try:
         rule.do(ch)
         ch.sync()

@@ -1,4 +1,4 @@
-"""Publishes that need a look at themselves, in company of others."""
+"""Publishes with special properties among others."""
 
 import pytest
 from pamqp.commands import Basic, Exchange

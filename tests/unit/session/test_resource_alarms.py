@@ -1,4 +1,4 @@
-"""An alarm: who publishes waits, is told so once, and loses nothing; all others go on."""
+"""Resource alarms: publishers are blocked, notified once, and lose nothing; other clients are served."""
 
 from typing import Any
 
@@ -27,8 +27,8 @@ def connected(node: Node, capabilities: dict[str, Any] | None = None) -> ClientC
     return client.channel(1)
 
 
-class House:
-    """A node in alarm, with a publisher and somebody who does not publish."""
+class Scenario:
+    """A node with an alarm, a publisher, and a client that does not publish."""
 
     def __init__(self) -> None:
         self.node = new_node()
@@ -38,19 +38,19 @@ class House:
         self.node.alarms.set(DISK)
 
     def end(self) -> None:
-        """As the server does it."""
+        """Clear the alarm and unblock connections as the server does."""
         self.node.alarms.clear(DISK)
         for ch in (self.publisher, self.other):
             unblock(pipe_of(ch.client).connection)
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def scenario() -> Scenario:
+    return Scenario()
 
 
 def notices(client: Client) -> list[Any]:
-    """What has come about the connection."""
+    """Return the methods of channel 0 that have arrived."""
     try:
         while not client.ended:
             client.pump()
@@ -67,8 +67,8 @@ def names(client: Client) -> list[str]:
 
 
 @pytest.mark.parametrize("body", [b"body", b"long" * 50_000], ids=["short", "long"])
-def test_the_first_publish_is_held_and_told_of_once(house: House, body: bytes) -> None:
-    ch = house.publisher
+def test_the_first_publish_is_held_and_told_of_once(scenario: Scenario, body: bytes) -> None:
+    ch = scenario.publisher
     assert notices(ch.client) == []
     ch.publish("", "queue", body)
     (blocked,) = notices(ch.client)
@@ -76,44 +76,46 @@ def test_the_first_publish_is_held_and_told_of_once(house: House, body: bytes) -
     for _ in range(3):
         ch.publish("", "queue", body)
     assert notices(ch.client) == []
-    assert house.other.count("queue") == 0
-    house.end()
+    assert scenario.other.count("queue") == 0
+    scenario.end()
     assert names(ch.client) == ["Connection.Unblocked"]
-    assert house.other.drain("queue") == [body] * 4
+    assert scenario.other.drain("queue") == [body] * 4
     assert notices(ch.client) == []
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one read", "one by one"])
-def test_a_message_without_a_body_is_whole_at_its_header_and_taken_but_no_other(house: House, together: bool) -> None:
-    ch = house.publisher
+def test_a_message_without_a_body_is_whole_at_its_header_and_taken_but_no_other(
+    scenario: Scenario, together: bool
+) -> None:
+    ch = scenario.publisher
     frames = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
     for data in [frames * 3] if together else [frames] * 3:
         ch.client.raw(data)
     assert names(ch.client) == ["Connection.Blocked"]
-    assert house.other.drain("queue") == [b""]
-    house.end()
+    assert scenario.other.drain("queue") == [b""]
+    scenario.end()
     assert names(ch.client) == ["Connection.Unblocked"]
-    assert house.other.drain("queue") == [b"", b""]
+    assert scenario.other.drain("queue") == [b"", b""]
 
 
-def test_a_header_is_enough_to_be_held(house: House) -> None:
-    client = house.publisher.client
+def test_a_header_is_enough_to_be_held(scenario: Scenario) -> None:
+    client = scenario.publisher.client
     client.raw(codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}))
     assert names(client) == []
     client.raw(codec.header_frame(1, 4))
     assert names(client) == ["Connection.Blocked"]
-    house.end()
+    scenario.end()
     client.raw(codec.frame(3, 1, b"body"))
     assert names(client) == ["Connection.Unblocked"]
-    assert house.other.drain("queue") == [b"body"]
+    assert scenario.other.drain("queue") == [b"body"]
 
 
-def test_who_is_told_to_go_within_a_message_is_not_blocked_and_can_say_goodbye(house: House) -> None:
-    client = house.other.client
+def test_who_is_told_to_go_within_a_message_is_not_blocked_and_can_say_goodbye(scenario: Scenario) -> None:
+    client = scenario.other.client
     client.raw(codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}))
-    house.node.alarms.clear(DISK)
+    scenario.node.alarms.clear(DISK)
     client.raw(codec.header_frame(1, 4))
-    house.node.alarms.set(DISK)
+    scenario.node.alarms.set(DISK)
     pipe_of(client).connection.close(ConnectionForced("for a reason"))
     client.raw(codec.frame(3, 1, b"bo")[:-1])
     assert names(client) == ["Connection.Close"] and not pipe_of(client).connection.blocked
@@ -122,48 +124,48 @@ def test_who_is_told_to_go_within_a_message_is_not_blocked_and_can_say_goodbye(h
     assert pipe_of(client).link.closing == 0.0
 
 
-def test_a_second_alarm_is_not_told_of_and_the_first_to_go_frees_nobody(house: House) -> None:
-    house.publisher.publish("", "queue", b"body")
-    house.node.alarms.set(MEMORY)
-    assert names(house.publisher.client) == ["Connection.Blocked"]
-    late = connected(house.node)
+def test_a_second_alarm_is_not_told_of_and_the_first_to_go_frees_nobody(scenario: Scenario) -> None:
+    scenario.publisher.publish("", "queue", b"body")
+    scenario.node.alarms.set(MEMORY)
+    assert names(scenario.publisher.client) == ["Connection.Blocked"]
+    late = connected(scenario.node)
     late.publish("", "queue", b"late")
     (blocked,) = notices(late.client)
     assert blocked.reason == "low on memory & disk"
-    house.node.alarms.clear(MEMORY)
-    assert house.node.alarms.reason == REASON and house.other.count("queue") == 0
+    scenario.node.alarms.clear(MEMORY)
+    assert scenario.node.alarms.reason == REASON and scenario.other.count("queue") == 0
 
 
-def test_listings_tell_who_is_held_from_who_would_be(house: House) -> None:
-    connection = pipe_of(house.publisher.client).connection
+def test_listings_tell_who_is_held_from_who_would_be(scenario: Scenario) -> None:
+    connection = pipe_of(scenario.publisher.client).connection
     assert connection.state_text == "blocking"
-    house.publisher.publish("", "queue", b"body")
+    scenario.publisher.publish("", "queue", b"body")
     assert connection.state_text == "blocked"
-    house.end()
+    scenario.end()
     assert connection.state_text == "running"
-    assert pipe_of(dial(house.node)).connection.state_text == "starting"
+    assert pipe_of(dial(scenario.node)).connection.state_text == "starting"
 
 
-def test_who_does_not_want_to_publish_is_told_nothing(house: House) -> None:
-    house.publisher.declare("queue", passive=True)
-    house.end()
-    house.publisher.sync()
-    assert notices(house.publisher.client) == [] and notices(house.other.client) == []
+def test_who_does_not_want_to_publish_is_told_nothing(scenario: Scenario) -> None:
+    scenario.publisher.declare("queue", passive=True)
+    scenario.end()
+    scenario.publisher.sync()
+    assert notices(scenario.publisher.client) == [] and notices(scenario.other.client) == []
 
 
-def test_who_cannot_be_told_is_held_all_the_same(house: House) -> None:
-    house.node.alarms.clear(DISK)
+def test_who_cannot_be_told_is_held_all_the_same(scenario: Scenario) -> None:
+    scenario.node.alarms.clear(DISK)
     capabilities = {**CAPABILITIES, "connection.blocked": False}
-    house.publisher = ch = connected(house.node, capabilities)
-    house.node.alarms.set(DISK)
+    scenario.publisher = ch = connected(scenario.node, capabilities)
+    scenario.node.alarms.set(DISK)
     ch.publish("", "queue", b"body")
-    assert notices(ch.client) == [] and house.other.count("queue") == 0
-    house.end()
-    assert notices(ch.client) == [] and house.other.drain("queue") == [b"body"]
+    assert notices(ch.client) == [] and scenario.other.count("queue") == 0
+    scenario.end()
+    assert notices(ch.client) == [] and scenario.other.drain("queue") == [b"body"]
 
 
-def test_all_that_came_after_it_is_served_in_its_order(house: House) -> None:
-    ch = house.publisher
+def test_all_that_came_after_it_is_served_in_its_order(scenario: Scenario) -> None:
+    ch = scenario.publisher
     second = ch.client.channel(2)
     ch.publish("", "queue", b"1")
     second.publish("", "queue", b"2")
@@ -174,43 +176,43 @@ def test_all_that_came_after_it_is_served_in_its_order(house: House) -> None:
     ch.send(Channel.Close, reply_code=200)
     assert names(ch.client) == ["Connection.Blocked"]
     assert not ch.client.inbox(1) and not ch.client.inbox(2)
-    assert "late" not in house.node.vhosts["/"].queues
-    house.end()
+    assert "late" not in scenario.node.vhosts["/"].queues
+    scenario.end()
     assert names(ch.client) == ["Connection.Unblocked"]
     assert second.next().message_count == 2
     assert isinstance(ch.next(), Queue.DeclareOk)
     assert ch.next().body == b"back"
     assert isinstance(ch.next(), Channel.CloseOk)
-    assert house.other.drain("queue") == [b"1", b"2", b"3"]
+    assert scenario.other.drain("queue") == [b"1", b"2", b"3"]
 
 
-def test_confirms_count_what_was_held(house: House) -> None:
-    house.publisher.confirm()
+def test_confirms_count_what_was_held(scenario: Scenario) -> None:
+    scenario.publisher.confirm()
     for number in range(5):
-        house.publisher.publish("", "queue", b"%d" % number)
-    assert names(house.publisher.client) == ["Connection.Blocked"] and not house.publisher.client.inbox(1)
-    house.end()
-    assert house.publisher.confirms(range(1, 6)) == ({1, 2, 3, 4, 5}, set())
-    assert house.other.drain("queue") == [b"0", b"1", b"2", b"3", b"4"]
+        scenario.publisher.publish("", "queue", b"%d" % number)
+    assert names(scenario.publisher.client) == ["Connection.Blocked"] and not scenario.publisher.client.inbox(1)
+    scenario.end()
+    assert scenario.publisher.confirms(range(1, 6)) == ({1, 2, 3, 4, 5}, set())
+    assert scenario.other.drain("queue") == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_a_publish_within_a_transaction_is_held_too(house: House) -> None:
-    house.publisher.transact()
-    house.publisher.publish("", "queue", b"body")
-    house.publisher.send(Tx.Commit)
-    assert names(house.publisher.client) == ["Connection.Blocked"] and not house.publisher.client.inbox(1)
-    house.end()
-    assert isinstance(house.publisher.next(), Tx.CommitOk)
-    assert house.other.drain("queue") == [b"body"]
+def test_a_publish_within_a_transaction_is_held_too(scenario: Scenario) -> None:
+    scenario.publisher.transact()
+    scenario.publisher.publish("", "queue", b"body")
+    scenario.publisher.send(Tx.Commit)
+    assert names(scenario.publisher.client) == ["Connection.Blocked"] and not scenario.publisher.client.inbox(1)
+    scenario.end()
+    assert isinstance(scenario.publisher.next(), Tx.CommitOk)
+    assert scenario.other.drain("queue") == [b"body"]
 
 
-def test_consumers_and_acknowledgements_go_on(house: House) -> None:
-    house.node.alarms.clear(DISK)
+def test_consumers_and_acknowledgements_go_on(scenario: Scenario) -> None:
+    scenario.node.alarms.clear(DISK)
     for number in range(5):
-        house.publisher.publish("", "queue", b"%d" % number)
-    house.node.alarms.set(DISK)
-    house.publisher.publish("", "queue", b"held")
-    ch = house.other
+        scenario.publisher.publish("", "queue", b"%d" % number)
+    scenario.node.alarms.set(DISK)
+    scenario.publisher.publish("", "queue", b"held")
+    ch = scenario.other
     ch.qos(1)
     ch.consume("queue")
     for number in range(5):
@@ -219,69 +221,69 @@ def test_consumers_and_acknowledgements_go_on(house: House) -> None:
         ch.ack(delivery.tag)
     ch.nothing()
     assert notices(ch.client) == []
-    house.end()
-    assert names(house.publisher.client) == ["Connection.Blocked", "Connection.Unblocked"]
+    scenario.end()
+    assert names(scenario.publisher.client) == ["Connection.Blocked", "Connection.Unblocked"]
     assert ch.delivery().body == b"held"
 
 
-def test_deliveries_reach_who_is_held(house: House) -> None:
-    house.publisher.declare("own")
-    house.publisher.consume("own")
-    house.publisher.publish("", "queue", b"held")
-    house.node.alarms.clear(DISK)  # for others that were not held it is over a moment earlier
-    house.other.publish("", "own", b"body")
-    house.other.sync()
-    assert house.publisher.delivery().body == b"body"
+def test_deliveries_reach_who_is_held(scenario: Scenario) -> None:
+    scenario.publisher.declare("own")
+    scenario.publisher.consume("own")
+    scenario.publisher.publish("", "queue", b"held")
+    scenario.node.alarms.clear(DISK)  # for others that were not held it is over a moment earlier
+    scenario.other.publish("", "own", b"body")
+    scenario.other.sync()
+    assert scenario.publisher.delivery().body == b"body"
 
 
-def test_it_may_come_again(house: House) -> None:
+def test_it_may_come_again(scenario: Scenario) -> None:
     for number in range(3):
-        house.node.alarms.set(DISK)
-        house.publisher.publish("", "queue", b"%d" % number)
-        assert names(house.publisher.client) == ["Connection.Blocked"]
-        house.end()
-        assert names(house.publisher.client) == ["Connection.Unblocked"]
-    assert house.other.drain("queue") == [b"0", b"1", b"2"]
+        scenario.node.alarms.set(DISK)
+        scenario.publisher.publish("", "queue", b"%d" % number)
+        assert names(scenario.publisher.client) == ["Connection.Blocked"]
+        scenario.end()
+        assert names(scenario.publisher.client) == ["Connection.Unblocked"]
+    assert scenario.other.drain("queue") == [b"0", b"1", b"2"]
 
 
-def test_another_alarm_before_the_first_is_over_for_all_holds_the_same_publish(house: House) -> None:
-    house.publisher.publish("", "queue", b"body")
-    house.end()
-    house.node.alarms.set(DISK)
-    assert names(house.publisher.client) == ["Connection.Blocked", "Connection.Unblocked", "Connection.Blocked"]
-    assert house.other.count("queue") == 0
-    house.end()
-    assert house.other.drain("queue") == [] and names(house.publisher.client) == ["Connection.Unblocked"]
-    assert house.other.drain("queue") == [b"body"]
+def test_another_alarm_before_the_first_is_over_for_all_holds_the_same_publish(scenario: Scenario) -> None:
+    scenario.publisher.publish("", "queue", b"body")
+    scenario.end()
+    scenario.node.alarms.set(DISK)
+    assert names(scenario.publisher.client) == ["Connection.Blocked", "Connection.Unblocked", "Connection.Blocked"]
+    assert scenario.other.count("queue") == 0
+    scenario.end()
+    assert scenario.other.drain("queue") == [] and names(scenario.publisher.client) == ["Connection.Unblocked"]
+    assert scenario.other.drain("queue") == [b"body"]
 
 
-def test_who_is_held_and_goes_leaves_nothing(house: House) -> None:
-    house.publisher.publish("", "queue", b"body")
-    house.publisher.client.vanish()
-    house.end()
-    assert house.other.drain("queue") == [] and house.node.open_connections == 1
+def test_who_is_held_and_goes_leaves_nothing(scenario: Scenario) -> None:
+    scenario.publisher.publish("", "queue", b"body")
+    scenario.publisher.client.vanish()
+    scenario.end()
+    assert scenario.other.drain("queue") == [] and scenario.node.open_connections == 1
 
 
-def test_a_connection_that_we_close_while_it_is_held_ends(house: House) -> None:
-    house.publisher.publish("", "queue", b"body")
-    assert names(house.publisher.client) == ["Connection.Blocked"]
-    pipe = pipe_of(house.publisher.client)
+def test_a_connection_that_we_close_while_it_is_held_ends(scenario: Scenario) -> None:
+    scenario.publisher.publish("", "queue", b"body")
+    assert names(scenario.publisher.client) == ["Connection.Blocked"]
+    pipe = pipe_of(scenario.publisher.client)
     pipe.connection.close(ConnectionForced("enough"))
-    house.publisher.client.expect_close(320)
+    scenario.publisher.client.expect_close(320)
     assert pipe.link.closing == 0.0, "its close-ok is heard"
-    assert house.other.drain("queue") == []
+    assert scenario.other.drain("queue") == []
 
 
-def test_nothing_is_said_to_who_was_told_the_end_but_the_end(house: House) -> None:
-    pipe = pipe_of(house.publisher.client)
+def test_nothing_is_said_to_who_was_told_the_end_but_the_end(scenario: Scenario) -> None:
+    pipe = pipe_of(scenario.publisher.client)
     pipe.connection.close(ConnectionForced("enough"))
-    house.publisher.publish("", "queue", b"body")
-    house.publisher.client.expect_close(320)
-    assert notices(house.publisher.client) == [] and pipe.link.closing == 0.0
+    scenario.publisher.publish("", "queue", b"body")
+    scenario.publisher.client.expect_close(320)
+    assert notices(scenario.publisher.client) == [] and pipe.link.closing == 0.0
 
 
-def test_a_publish_before_the_connection_is_open_is_an_error_even_now(house: House) -> None:
-    client = dial(house.node)
+def test_a_publish_before_the_connection_is_open_is_an_error_even_now(scenario: Scenario) -> None:
+    client = dial(scenario.node)
     client.start()
     client.login("PLAIN", "\0guest\0guest")
     client.tune()

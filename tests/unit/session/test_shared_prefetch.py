@@ -1,4 +1,4 @@
-"""The limit that the consumers of a channel share, where many messages wait for them at once."""
+"""The shared prefetch limit of a channel's consumers while many messages wait."""
 
 import pytest
 

@@ -29,7 +29,7 @@ def channel(node: Node) -> Channel:
 
 
 def served(ch: Channel, exchange: str, key: str, **headers: object) -> str:
-    """The refusal of a publish, or an empty text."""
+    """Publish, and return the text of the refusal or an empty one."""
     ch.publish(exchange, key, b"", {"headers": headers} if headers else None)
     try:
         ch.sync()

@@ -1,4 +1,4 @@
-"""Deliveries that are not settled yet, by themselves."""
+"""The collection of unsettled deliveries by itself."""
 
 from typing import Any
 

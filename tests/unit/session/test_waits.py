@@ -1,4 +1,4 @@
-"""A connection waits for jobs and for the journal before it is served further, and is closed where a job fails."""
+"""Connections that wait for jobs and for the journal, and are closed if a job fails."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ INTERNAL_ERROR = 541
 
 
 class Durable:
-    """The journal's word that something is on disk, which the test gives."""
+    """A journal that is slow until the test calls `give`."""
 
     def __init__(self, large: Large) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -66,7 +66,7 @@ def test_a_job_that_fails_closes_the_connection_that_waits_for_it(monkeypatch: p
         large.ack_all()
     if how == "purge":
         other = connected(large.node).channel(1)
-        large.connection.lost("gone")
+        large.connection.lost("reset")
         large.turns()
         large.ch, large.connection = other, pipe_of(other.client).connection
     with monkeypatch.context() as patch:
@@ -102,7 +102,7 @@ def test_requests_that_meet_a_bug_in_a_later_turn_close_the_connection(monkeypat
 
 
 def owner(node: Node, count: int) -> tuple[Session, list[ClientChannel]]:
-    """A connection with so many channels, and an exclusive queue and a consumer on each."""
+    """Return a connection with channels, an exclusive queue and a consumer on each."""
     client = connected(node)
     channels = [client.channel(number + 1) for number in range(count)]
     for number, ch in enumerate(channels):
@@ -124,7 +124,7 @@ def test_an_end_of_a_connection_that_fails_in_one_part_goes_on_with_the_others(
         yield from real(self)
 
     monkeypatch.setattr(channel_module.Channel, "end_in_steps", end_in_steps)
-    session.lost("gone")
+    session.lost("reset")
     assert isinstance(node.clock, FakeClock)
     node.clock.advance(0)
     assert not len(node.scheduler) and not node.vhosts["/"].queues

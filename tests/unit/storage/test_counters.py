@@ -1,4 +1,4 @@
-"""What a journal counts of what it writes and reads back."""
+"""Counters of a journal: messages and bytes written and read back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def opened(disk: SimulatedDisk) -> Journal:
 
 
 def stored(journal: Journal, count: int, body: bytes) -> list[tuple[int, int]]:
-    """So many messages in one batch, on the disk; their pages."""
+    """Store `count` messages in one batch, and return their pages."""
     messages = [
         Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True) for _ in range(count)
     ]
@@ -35,7 +35,7 @@ def stored(journal: Journal, count: int, body: bytes) -> list[tuple[int, int]]:
     return [(message.id, message.location) for message in messages]
 
 
-def test_messages_and_octets_are_counted_as_they_are_written_and_read_back() -> None:
+def test_messages_and_bytes_are_counted_as_they_are_written_and_read_back() -> None:
     journal = opened(SimulatedDisk(Random(1)))
     assert (journal.written_messages, journal.written_bytes, journal.reads, journal.read_messages) == (0, 0, 0, 0)
     pages = stored(journal, 3, b"x" * 100)

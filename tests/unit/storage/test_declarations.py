@@ -1,4 +1,4 @@
-"""Declarations alone are written and not synced; nothing that was confirmed comes before them on the disk."""
+"""Declarations without messages: written but not synced, and always before later confirmed messages on the disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUEUE = Change(True, StoredQueue("/", "q", 1, False, b""))
 
 
 class Notes:
-    """Metadata and disk that only note in what order they are asked."""
+    """Metadata and disk that only record the order of calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

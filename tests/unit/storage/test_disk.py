@@ -1,4 +1,4 @@
-"""The real disk does what the simulated one pretends to do."""
+"""The real disk: behaves as the simulated one assumes."""
 
 import errno
 import os
@@ -67,13 +67,13 @@ def test_names(disk: Disk) -> None:
     file.close()
 
 
-def test_free_octets(tmp_path: Path, disk: Disk) -> None:
+def test_free_bytes(tmp_path: Path, disk: Disk) -> None:
     assert 0 < disk.free_bytes() <= os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
 
 
 @pytest.mark.parametrize("fails_after", [0, 1, 2])
 def test_a_write_that_fails_leaves_nothing(disk: Disk, monkeypatch: pytest.MonkeyPatch, fails_after: int) -> None:
-    """The disk takes a write in pieces, and is full in the middle."""
+    """The disk takes a write in pieces, and is full before the last one."""
     file = disk.open("x", True)
     file.write(b"before")
     real, calls = os.pwrite, 0
@@ -98,7 +98,7 @@ def test_a_write_that_fails_leaves_nothing(disk: Disk, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_what_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool) -> None:
-    """Files and their folder are, and where that is made anew, unless nothing has to survive a power cut."""
+    """Files and their folder are synced, and the parent of a new folder, unless nothing has to survive a power cut."""
     synced: list[str] = []
 
     def note(descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""What the doctor says of sound, torn and damaged logs. It changes none of them."""
+"""The doctor's report on sound, torn and damaged logs, which it does not change."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def told(capsys: pytest.CaptureFixture[str], log: Path) -> tuple[int, list[str]]:
+def run_doctor(capsys: pytest.CaptureFixture[str], log: Path) -> tuple[int, list[str]]:
     before = contents(log)
     status = examine(log.parent)
     assert contents(log) == before
@@ -44,7 +44,7 @@ def told(capsys: pytest.CaptureFixture[str], log: Path) -> tuple[int, list[str]]
 
 
 def test_a_sound_log_is_counted(capsys: pytest.CaptureFixture[str], log: Path) -> None:
-    status, lines = told(capsys, log)
+    status, lines = run_doctor(capsys, log)
     assert status == 0
     assert f"log: version {log_records.VERSION}" in lines
     assert "00000001.log: 4 records; 3 messages live, 1 dead" in lines
@@ -55,19 +55,19 @@ def test_a_sound_log_is_counted(capsys: pytest.CaptureFixture[str], log: Path) -
 def test_a_torn_end_is_reported_and_is_no_damage(capsys: pytest.CaptureFixture[str], log: Path, end: bytes) -> None:
     with (log / "00000002.log").open("ab") as file:
         file.write(end)
-    status, lines = told(capsys, log)
+    status, lines = run_doctor(capsys, log)
     assert status == 0
     assert any(f"torn end of {len(end)} bytes" in line for line in lines)
 
 
 def test_a_newest_segment_without_a_whole_head_is_torn(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     (log / "00000003.log").write_bytes(log_records.Head(6, SALT).encode()[:7])
-    status, lines = told(capsys, log)
+    status, lines = run_doctor(capsys, log)
     assert status == 0
     assert any(line.startswith("00000003.log: 0 records;") and "torn end of 7 bytes" in line for line in lines)
 
 
-def test_each_octet_of_a_record_is_guarded(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_each_byte_of_a_record_is_guarded(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     path = log / "00000001.log"
     sound = path.read_bytes()
     second = HEAD + len(message(1, [7]))
@@ -75,7 +75,7 @@ def test_each_octet_of_a_record_is_guarded(capsys: pytest.CaptureFixture[str], l
         hurt = bytearray(sound)
         hurt[at] ^= 0x10
         path.write_bytes(hurt)
-        status, lines = told(capsys, log)
+        status, lines = run_doctor(capsys, log)
         assert status == 1
         assert any(line.startswith("00000001.log: 3 records;") and f"BAD at offset {second}" in line for line in lines)
 
@@ -85,27 +85,29 @@ def test_a_bad_head_is_damage(capsys: pytest.CaptureFixture[str], log: Path) -> 
     hurt = bytearray(path.read_bytes())
     hurt[3] ^= 1
     path.write_bytes(hurt)
-    status, lines = told(capsys, log)
+    status, lines = run_doctor(capsys, log)
     assert status == 1
     assert any(line.startswith("00000001.log: 4 records;") and "BAD at offset 0" in line for line in lines)
 
 
 def test_a_bad_checkpoint_is_damage(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     (log / "checkpoint").write_bytes(b"WARRCP" + bytes(40))
-    status, lines = told(capsys, log)
+    status, lines = run_doctor(capsys, log)
     assert status == 1
     assert any(line.startswith("recovery: checkpoint: ") for line in lines)
 
 
-def test_a_log_of_another_version_is_told(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_a_log_of_another_version_is_reported(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     head = log_records.SEGMENT_HEAD_1.pack(log_records.SEGMENT_MAGIC, 1, 0, 6)
     (log / "00000003.log").write_bytes(head + log_records.CRC.pack(log_records.crc32(head)))
-    status, lines = told(capsys, log)
+    status, lines = run_doctor(capsys, log)
     assert status == 1
     assert lines[-1] == "log: BAD: 00000003.log: of version 1 of the log, this broker reads version 2"
 
 
-def test_an_empty_folder_is_sound_and_a_missing_one_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_empty_folder_is_sound_and_a_missing_one_is_reported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert examine(tmp_path) == 0
     assert examine(tmp_path / "none") == 66
     assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: there is no such folder\n"

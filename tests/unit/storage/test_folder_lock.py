@@ -1,4 +1,4 @@
-"""One process at a time in a data folder."""
+"""The lock on a data folder: one process at a time."""
 
 import os
 from pathlib import Path

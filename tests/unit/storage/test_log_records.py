@@ -1,4 +1,4 @@
-"""Records come back as they were made, and nothing else is taken for one."""
+"""Records are read back as they were written, and nothing else is taken for one."""
 
 from random import Random
 
@@ -16,10 +16,10 @@ MESSAGE = log_records.encode_message(
     SALT, 7, 5, 4096, 21, 3, log_records.PERSISTENT, 2, b"\x01\0\0\0\x02\0\0\0" + ADDRESS.encoded, FRAMES
 )
 SETTLED = log_records.encode_settled(SALT, 8, 3, [1, 2, 1 << 40])
-GONE = log_records.encode_queue_deleted(SALT, 9, 3)
-COUNTED = log_records.encode_delivery_count(SALT, 10, 3, 1 << 40, 7)
+DELETED = log_records.encode_queue_deleted(SALT, 9, 3)
+DELIVERY_COUNT = log_records.encode_delivery_count(SALT, 10, 3, 1 << 40, 7)
 KINDS = pytest.mark.parametrize(
-    "record", [MESSAGE, SETTLED, GONE, COUNTED], ids=["message", "settled", "gone", "counted"]
+    "record", [MESSAGE, SETTLED, DELETED, DELIVERY_COUNT], ids=["message", "settled", "queue deleted", "delivery count"]
 )
 
 
@@ -45,8 +45,8 @@ def test_an_address_of_any_length_comes_back(exchange: str, key: str, queues: in
 
 @KINDS
 def test_a_record_ends_where_the_next_begins(record: bytes) -> None:
-    assert log_records.record_end(SALT, record + GONE, 0) == len(record)
-    assert log_records.record_end(SALT, GONE + record, len(GONE)) == len(GONE) + len(record)
+    assert log_records.record_end(SALT, record + DELETED, 0) == len(record)
+    assert log_records.record_end(SALT, DELETED + record, len(DELETED)) == len(DELETED) + len(record)
 
 
 @KINDS
@@ -59,16 +59,16 @@ def test_a_part_of_a_record_is_none(record: bytes) -> None:
 def test_a_flipped_bit_is_seen(record: bytes) -> None:
     for at in range(len(record)):
         for bit in range(8):
-            damaged = bytearray(record + GONE)
+            damaged = bytearray(record + DELETED)
             damaged[at] ^= 1 << bit
-            assert not log_records.record_end(SALT, bytes(damaged), 0), f"bit {bit} of octet {at}"
+            assert not log_records.record_end(SALT, bytes(damaged), 0), f"bit {bit} of byte {at}"
 
 
 def test_rubbish_and_zeros_are_no_record() -> None:
     random = Random(1)
-    for octets in range(200):
-        assert not log_records.record_end(SALT, bytes(octets), 0)
-        rubbish = random.randbytes(octets)
+    for size in range(200):
+        assert not log_records.record_end(SALT, bytes(size), 0)
+        rubbish = random.randbytes(size)
         assert not log_records.record_end(SALT, rubbish, 0)
         assert not log_records.record_end(SALT, log_records.LENGTH.pack(log_records.MAGIC) + rubbish, 0)
 
@@ -78,9 +78,9 @@ def test_a_damaged_message_is_not_served() -> None:
 
 
 @pytest.mark.parametrize("queues", [0, 1, 3])
-def test_a_life_comes_back_with_its_message(queues: int) -> None:
-    life = log_records.encode_state(MessageState(NO_TTL, 1 << 41, 255, 1 << 31, True))
-    numbers = life + bytes(4 * queues)
+def test_a_state_comes_back_with_its_message(queues: int) -> None:
+    state = log_records.encode_state(MessageState(NO_TTL, 1 << 41, 255, 1 << 31, True))
+    numbers = state + bytes(4 * queues)
     flags = log_records.PERSISTENT | log_records.HAS_STATE
     record = log_records.encode_message(SALT, 1, 1, 0, 21, 3, flags, queues, numbers + ADDRESS.encoded, FRAMES)
     message = log_records.parse_message(SALT, record, 0)
@@ -90,26 +90,26 @@ def test_a_life_comes_back_with_its_message(queues: int) -> None:
     assert (message.state.deadline_ms, message.state.ttl_ms) == (1 << 41, NO_TTL)
 
 
-def test_an_ordinary_message_has_no_life() -> None:
+def test_an_ordinary_message_has_no_state() -> None:
     message = log_records.parse_message(SALT, MESSAGE, 0)
     assert message is not None and message.state is None
 
 
 @KINDS
 def test_a_record_of_another_salt_is_none(record: bytes) -> None:
-    """Who does not know the salt of a log cannot write a record of it."""
+    """A publisher that does not know the salt of a log cannot write a record of it."""
     assert not any(log_records.record_end(SALT ^ 1 << bit, record, 0) for bit in range(32))
     assert not log_records.record_end(0, record, 0)
 
 
-def test_a_segment_head_says_its_first_id_and_salt() -> None:
-    octets = log_records.Head(1 << 50, SALT).encode()
-    assert len(octets) == log_records.SEGMENT_HEAD_BYTES
-    head = log_records.parse_head(octets + MESSAGE)
+def test_a_segment_head_has_its_first_id_and_salt() -> None:
+    data = log_records.Head(1 << 50, SALT).encode()
+    assert len(data) == log_records.SEGMENT_HEAD_BYTES
+    head = log_records.parse_head(data + MESSAGE)
     assert head is not None and (head.first_id, head.salt) == (1 << 50, SALT)
-    assert log_records.parse_head(octets[:-1]) is None and log_records.parse_head(b"") is None
-    for at in range(len(octets)):
-        damaged = bytearray(octets)
+    assert log_records.parse_head(data[:-1]) is None and log_records.parse_head(b"") is None
+    for at in range(len(data)):
+        damaged = bytearray(data)
         damaged[at] ^= 1
         assert log_records.parse_head(bytes(damaged)) is None
         assert not log_records.unknown_version(bytes(damaged)), "damage is no other version"
@@ -119,6 +119,6 @@ def test_a_segment_head_says_its_first_id_and_salt() -> None:
 def test_a_version_that_is_not_known_is_not_read(version: int) -> None:
     layout, fields = (log_records.SEGMENT_HEAD_1, (1,)) if version == 1 else (log_records.SEGMENT_HEAD, (1, SALT))
     head = layout.pack(log_records.SEGMENT_MAGIC, version, 0, *fields)
-    octets = head + log_records.CRC.pack(log_records.crc32(head)) + bytes(10)
-    assert log_records.parse_head(octets) is None
-    assert log_records.unknown_version(octets) == version
+    data = head + log_records.CRC.pack(log_records.crc32(head)) + bytes(10)
+    assert log_records.parse_head(data) is None
+    assert log_records.unknown_version(data) == version

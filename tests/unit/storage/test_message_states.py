@@ -1,4 +1,4 @@
-"""What a queue knows of its messages beyond their octets is there after a restart: priorities, deadlines, attempts."""
+"""State of messages after a restart: priorities, deadlines, delivery counts, BCC keys."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def attempts(journal: Journal, pages: list[tuple[int, int]], queue: int) -> Atte
 
 
 def attempts_in(journal: Journal) -> dict[tuple[int, int], int]:
-    """Return the messages that the journal remembers, by queue and id."""
+    """Return the delivery counts in the journal, by queue and id."""
     return {key: value for segment in journal.segments.values() for key, value in segment.attempts.items()}
 
 
@@ -106,9 +106,9 @@ def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there() -> No
     journal, _ = opened(disk)
     append(journal, [1], b"x", MessageState(deadline_ms=5))
     append(journal, [1], b"x")
-    gone = append(journal, [2], b"x", MessageState(deadline_ms=5))
+    settled = append(journal, [2], b"x", MessageState(deadline_ms=5))
     append(journal, [2], b"x", MessageState(level=1))
-    journal.settle(2, gone.id, gone.location)
+    journal.settle(2, settled.id, settled.location)
     commit(journal)
     found = opened(disk.crash())[1]
     assert {queue: recovered.deadlines_ms for queue, recovered in found.items()} == {1: array("Q", (5, 0)), 2: None}
@@ -142,7 +142,7 @@ def test_a_settled_message_leaves_no_count_behind() -> None:
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_counts_outlive_the_segments_they_were_written_in(closed: bool) -> None:
-    """The segment of the counts has nothing that is wanted, and goes; the messages are copied, and get other ids."""
+    """The segment of the counts has no live messages and is deleted; the messages are copied and get other ids."""
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk, 2000)
     kept = [append(journal, [1, 2], b"kept %d" % number, MessageState(level=4)) for number in range(2)]
@@ -167,15 +167,15 @@ def test_counts_outlive_the_segments_they_were_written_in(closed: bool) -> None:
 
 
 def test_the_copy_of_a_message_keeps_what_was_counted_for_the_one_before() -> None:
-    """A power cut took what was counted anew with the copy; neither was durable, so the old segment is still there."""
+    """A power cut lost the count that was written with the copy; neither was durable, so the old segment exists."""
     disk = SimulatedDisk(Random(1))
     salt, address, frames = 5, Address("", "q"), content_frames(1, b"\x00\x00", b"x")
-    octets = log_records.Head(1, salt).encode()
+    data = log_records.Head(1, salt).encode()
     for id_ in (1, 2):
-        octets += log_records.encode_message(salt, id_, 1, 0, 1, 1, 1, 1, b"\1\0\0\0" + address.encoded, frames)
+        data += log_records.encode_message(salt, id_, 1, 0, 1, 1, 1, 1, b"\1\0\0\0" + address.encoded, frames)
         if id_ == 1:
-            octets += log_records.encode_delivery_count(salt, 2, 1, 1, 4)
-    disk.put("00000001.log", octets)
+            data += log_records.encode_delivery_count(salt, 2, 1, 1, 4)
+    disk.put("00000001.log", data)
     journal, found = opened(disk)
     assert [id_ for id_, _ in found[1]] == [2]
     assert attempts(journal, found[1], 1) == {b"x": 4}

@@ -1,4 +1,4 @@
-"""What metadata keeps, through changes, repeats, failures and kills."""
+"""Metadata through changes, repeats, failures and kills."""
 
 import errno
 import os
@@ -50,12 +50,12 @@ def fields(record: Record) -> tuple[object, ...]:
     return (type(record).__name__, *[getattr(record, slot) for slot in record.__slots__])
 
 
-def told(definitions: Definitions) -> list[tuple[object, ...]]:
+def all_fields(definitions: Definitions) -> list[tuple[object, ...]]:
     return [fields(change.record) for change in definitions.changes()]
 
 
 def everything(name: str, number: int) -> list[Record]:
-    """One record of each kind."""
+    """Return one record of each class."""
     hash_ = b"\x00hash=" + name.encode("utf-8", "surrogateescape")
     return [
         StoredVHost(name, name, (name, "a,b"), name, number % 2 == 0),
@@ -80,7 +80,7 @@ def deletes(records: list[Record]) -> list[Change]:
 
 
 def image(path: Path, folder: Path) -> Path:
-    """The files as a kill at this moment would leave them."""
+    """Copy the files as a kill at this moment would leave them."""
     folder.mkdir()
     for file in path.parent.glob(path.name + "*"):
         shutil.copy(file, folder)
@@ -100,7 +100,7 @@ def test_all_that_is_put_comes_back_whatever_its_name(path: Path, metadata: Meta
     metadata.apply(puts(records))
     metadata.close()
     found = loaded(path)
-    assert sorted(told(found), key=repr) == sorted(map(fields, records), key=repr)
+    assert sorted(all_fields(found), key=repr) == sorted(map(fields, records), key=repr)
     assert [queue.number for queue in found.queues] == list(range(1, len(NAMES) + 1))
     assert [vhost.name for vhost in found.vhosts] == NAMES, "not in the order in which they were made"
     assert type(found.exchanges[0].durable) is bool and type(found.queues[0].auto_delete) is bool
@@ -109,7 +109,7 @@ def test_all_that_is_put_comes_back_whatever_its_name(path: Path, metadata: Meta
 
 def test_a_new_file_is_empty_and_nobody_elses(path: Path, metadata: Metadata) -> None:
     found = metadata.load()
-    assert found.empty and told(found) == [] and found.next_queue == 1
+    assert found.empty and all_fields(found) == [] and found.next_queue == 1
     assert path.stat().st_mode & 0o777 == 0o600
     metadata.apply([])
     metadata.apply(puts([StoredUser("u", b"h", ())]))
@@ -122,29 +122,31 @@ def test_to_apply_again_changes_nothing(metadata: Metadata) -> None:
     again = [Change(False, odd[QUEUE]), Change(True, StoredQueue("\udcff", "\udcff", 3, False, b"x"))]
     changes = puts(odd) + puts(plain) + deletes(plain[QUEUE - 1 :]) + again
     metadata.apply(changes)
-    first = told(metadata.load())
+    first = all_fields(metadata.load())
     assert ("StoredQueue", "\udcff", "\udcff", 3, False, b"x") in first and fields(odd[QUEUE]) not in first
     metadata.apply(changes)
-    assert told(metadata.load()) == first
+    assert all_fields(metadata.load()) == first
 
 
 def test_what_is_put_again_is_changed(metadata: Metadata) -> None:
     metadata.apply(puts([StoredUser("u", b"old", ("a",)), StoredPermission("u", "/", "", "", "")]))
     metadata.apply(puts([StoredUser("u", b"new", ()), StoredPermission("u", "/", "c", "w", "r")]))
     user = ("StoredUser", "u", b"new", (), SHA256, {})
-    assert told(metadata.load()) == [user, ("StoredPermission", "u", "/", "c", "w", "r")]
+    assert all_fields(metadata.load()) == [user, ("StoredPermission", "u", "/", "c", "w", "r")]
 
 
 @pytest.mark.parametrize("kind", range(10))
 def test_a_delete_takes_one_record_or_a_virtual_host_with_all_that_is_in_it(metadata: Metadata, kind: int) -> None:
     records = everything("one", 1) + everything("two", 2)
     metadata.apply(puts(records))
-    gone = everything("one", 1)[kind]
+    deleted = everything("one", 1)[kind]
     for _ in range(2):
-        metadata.apply([Change(False, gone)])
-        left = sorted(told(metadata.load()), key=repr)
-        inside = [fields(record) for record in records if isinstance(gone, StoredVHost) and in_vhost(record, gone.name)]
-        kept = [fields(record) for record in records if fields(record) not in (fields(gone), *inside)]
+        metadata.apply([Change(False, deleted)])
+        left = sorted(all_fields(metadata.load()), key=repr)
+        inside = [
+            fields(record) for record in records if isinstance(deleted, StoredVHost) and in_vhost(record, deleted.name)
+        ]
+        kept = [fields(record) for record in records if fields(record) not in (fields(deleted), *inside)]
         assert left == sorted(kept, key=repr)
 
 
@@ -161,7 +163,7 @@ def test_bindings_differ_by_every_part(metadata: Metadata, part: int) -> None:
     metadata.apply(puts([make(*parts), make(*other)]))
     assert len(metadata.load().bindings) == 2
     metadata.apply(deletes([make(*parts)]))
-    assert told(metadata.load()) == [("StoredBinding", *other)]
+    assert all_fields(metadata.load()) == [("StoredBinding", *other)]
 
 
 def test_no_number_of_a_queue_is_given_twice(path: Path, metadata: Metadata) -> None:
@@ -178,7 +180,7 @@ def test_no_number_of_a_queue_is_given_twice(path: Path, metadata: Metadata) -> 
 
 
 class Watched(list[Change]):
-    """Changes that are watched while they are applied."""
+    """Changes that run a function while they are applied."""
 
     def __init__(self, changes: list[Change], between: Callable[[int], None]) -> None:
         super().__init__(changes)
@@ -194,24 +196,24 @@ class Watched(list[Change]):
 def test_a_kill_within_a_transaction_leaves_nothing_of_it(tmp_path: Path, path: Path) -> None:
     metadata = Metadata(path)
     metadata.apply(puts(everything("first", 1)))
-    before = told(metadata.load())
+    before = all_fields(metadata.load())
     images: list[Path] = []
     second = puts(everything("second", 2)) + deletes(everything("first", 1))
     metadata.apply(Watched(second, lambda index: images.append(image(path, tmp_path / str(index)))))
-    after = told(metadata.load())
+    after = all_fields(metadata.load())
     images.append(image(path, tmp_path / "after"))
     metadata.close()
     assert len(images) == len(second) + 2
-    assert [told(loaded(at)) == before for at in images] == [True] * (len(images) - 1) + [False]
-    assert told(loaded(tmp_path / "after" / path.name)) == after
+    assert [all_fields(loaded(at)) == before for at in images] == [True] * (len(images) - 1) + [False]
+    assert all_fields(loaded(tmp_path / "after" / path.name)) == after
 
 
 def test_a_torn_log_gives_the_transactions_that_are_whole(tmp_path: Path, path: Path) -> None:
     metadata = Metadata(path)
-    states = [told(metadata.load())]
+    states = [all_fields(metadata.load())]
     for number in range(1, 6):
         metadata.apply(puts([StoredQueue("/", f"q{number}", number, False, TABLE), StoredVHost(f"v{number}")]))
-        states.append(told(metadata.load()))
+        states.append(all_fields(metadata.load()))
     killed = image(path, tmp_path / "killed")
     metadata.close()
     log = killed.with_name(killed.name + "-wal")
@@ -219,7 +221,7 @@ def test_a_torn_log_gives_the_transactions_that_are_whole(tmp_path: Path, path: 
     for cut in [*range(0, len(whole), 1500), len(whole)]:
         log.write_bytes(whole[:cut])
         at = image(killed, tmp_path / str(cut))
-        index = states.index(told(loaded(at)))
+        index = states.index(all_fields(loaded(at)))
         assert index >= last, "a longer log gives less"
         last = index
     assert last == 5
@@ -227,7 +229,7 @@ def test_a_torn_log_gives_the_transactions_that_are_whole(tmp_path: Path, path: 
 
 def test_a_full_disk_changes_nothing_and_may_be_tried_again(metadata: Metadata) -> None:
     metadata.apply(puts(everything("there", 1)))
-    before = told(metadata.load())
+    before = all_fields(metadata.load())
     ask = metadata._connection.execute
     used = ask("PRAGMA page_count").fetchone()[0]
     ask(f"PRAGMA max_page_count = {used + 2}")
@@ -236,10 +238,10 @@ def test_a_full_disk_changes_nothing_and_may_be_tried_again(metadata: Metadata) 
         with pytest.raises(OSError) as raised:
             metadata.apply(changes)
         assert raised.value.errno == errno.ENOSPC and "full" in str(raised.value)
-        assert told(metadata.load()) == before
+        assert all_fields(metadata.load()) == before
     ask(f"PRAGMA max_page_count = {used + 1000}")
     metadata.apply(changes)
-    assert len(told(metadata.load())) == len(before) + 2
+    assert len(all_fields(metadata.load())) == len(before) + 2
 
 
 def test_any_other_failure_is_final(metadata: Metadata) -> None:
@@ -250,7 +252,7 @@ def test_any_other_failure_is_final(metadata: Metadata) -> None:
 
 
 class Refusing:
-    """A connection to a database that refuses each statement with this code of SQLite."""
+    """A connection to a database that fails each statement with an error code of SQLite."""
 
     in_transaction = False
 
@@ -307,7 +309,7 @@ def test_without_a_descriptor_to_spare_declarations_are_stored_and_their_sync_is
 
 
 def test_transactions_are_as_safe_as_was_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Applied, they are in the write-ahead log; that is synced when asked to, and at first for what is found there."""
+    """Applied ones are in the write-ahead log, which is synced on request, and at the start if it exists."""
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
     for durable in (True, False):
@@ -401,8 +403,8 @@ def test_a_file_of_an_earlier_version_is_brought_to_ours_with_what_it_holds(path
         earlier.execute("INSERT INTO users VALUES (x'75', x'68', '[\"administrator\"]')")
         earlier.execute("PRAGMA user_version = 1")
     earlier.close()
-    assert told(loaded(path)) == [
+    assert all_fields(loaded(path)) == [
         ("StoredVHost", "/", "", (), "", False),
         ("StoredUser", "u", b"h", ("administrator",), SHA256, {}),
     ]
-    assert told(loaded(path))[1][4] == SHA256, "not the same when it is opened again"
+    assert all_fields(loaded(path))[1][4] == SHA256, "not the same when it is opened again"

@@ -1,4 +1,4 @@
-"""A disk that refuses to read: the place is named, nothing is lost, and all else is served, copied and confirmed."""
+"""Read errors of the disk: the place is logged, nothing is lost, all else is served, copied and confirmed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BODY = b"x" * 80
 
 
 class BadDisk(SimulatedDisk):
-    """`bad` are the offsets of bytes, by file, that cannot be read."""
+    """A disk with unreadable bytes: their offsets by file are in `bad`."""
 
     def __init__(self) -> None:
         super().__init__(Random(1))
@@ -44,18 +44,18 @@ class BadDisk(SimulatedDisk):
 
 
 class BadFile(SimulatedFile):
-    def read(self, offset: int, octets: int) -> bytes:
+    def read(self, offset: int, count: int) -> bytes:
         disk = self._disk
         assert isinstance(disk, BadDisk)
         bad = disk.bad.get(self._name, -1)
-        if offset <= bad < offset + octets:
+        if offset <= bad < offset + count:
             disk.refused += 1
             raise OSError(errno.EIO, "Input/output error", self._name)
-        return super().read(offset, octets)
+        return super().read(offset, count)
 
 
 class Log:
-    """A journal on such a disk. `pages` are what it has stored, by body."""
+    """A journal on such a disk. `pages` are those of its messages, by body."""
 
     def __init__(self) -> None:
         self.disk = BadDisk()
@@ -64,7 +64,7 @@ class Log:
         self.stored: list[Message] = []
 
     def store(self, count: int, *queues: int) -> None:
-        """Each in a batch of its own."""
+        """Store messages, each in a batch of its own."""
         for _ in range(count):
             body = b"%04d" % len(self.stored) + BODY
             message = Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
@@ -81,7 +81,7 @@ class Log:
         return True
 
     def read(self) -> list[int | None]:
-        """The numbers of all that is stored, read in one go."""
+        """Read all messages at once, and return their numbers."""
         read = self.journal.read_all([(each.id, each.location) for each in self.stored])
         return [int(message.body[:4]) if message is not None else None for message in read]
 
@@ -118,7 +118,7 @@ def test_a_segment_that_fails_again_and_again_is_left_alone_for_a_while(monkeypa
     assert log.read() == expected
     refused = log.disk.refused
     assert refused <= 8
-    assert log.read() == expected and log.disk.refused == refused, "a dying disk is asked again and again"
+    assert log.read() == expected and log.disk.refused == refused, "a failing disk is read again and again"
     log.disk.before = before
     assert log.read() == expected
     now_s += segment_reader.RETRY_S
@@ -180,7 +180,7 @@ def test_a_file_that_another_process_has_written_to_is_an_error() -> None:
 
 
 def failing(log: Log, error: int, *calls: str) -> Callable[[], None]:
-    """Have these calls for the first segment fail; what is returned ends that."""
+    """Make these calls fail for the first segment, until the returned function is called."""
     before = log.disk.before
 
     def fail(what: str, name: str) -> None:

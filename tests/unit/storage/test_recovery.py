@@ -1,6 +1,6 @@
-"""Damage that the log may have suffered: torn, zero and garbage ends, flipped bits, missing files; then two restarts.
+"""Damage to the log: torn, zero and garbage ends, flipped bits, missing files; then two restarts.
 
-The log is written by the journal itself: segments of a few records, each record a batch of its own.
+The log is written by the journal itself: segments of a few records, each record in a batch of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def message(body: bytes) -> Message:
 
 
 def opened(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, dict[int, list[bytes]]]:
-    """A journal after its start, and the bodies that it found."""
+    """Start a journal, and return it with the recovered bodies."""
     journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
     found = journal.recover()
     read = {queue: journal.read(pages) for queue, pages in found.items() if pages}
@@ -47,7 +47,7 @@ def commit(journal: Journal) -> None:
 
 
 def append(journal: Journal, queues: list[int], *bodies: bytes) -> list[Message]:
-    """Each in a batch of its own."""
+    """Append messages, each in a batch of its own."""
     messages = [message(body) for body in bodies]
     for each in messages:
         journal.append(queues, [each])
@@ -56,7 +56,7 @@ def append(journal: Journal, queues: list[int], *bodies: bytes) -> list[Message]
 
 
 def written(*bodies: bytes, segment_bytes: int = SEGMENT_BYTES) -> SimulatedDisk:
-    """The disk after a killed broker had got these into queue 1."""
+    """Return the disk of a killed broker with these messages in queue 1."""
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk, segment_bytes)
     append(journal, [1], *bodies)
@@ -70,7 +70,7 @@ def salt_of(data: bytes) -> int:
 
 
 def records_of(data: bytes) -> list[int]:
-    """Where each record of a segment starts, and where the last one ends."""
+    """Return the offset of each record of a segment, and the end of the last one."""
     salt = salt_of(data)
     at, found = log_records.SEGMENT_HEAD_BYTES, []
     while at < len(data):
@@ -81,7 +81,7 @@ def records_of(data: bytes) -> list[int]:
 
 
 def survives_two_restarts(disk: SimulatedDisk, expected: list[bytes]) -> None:
-    """What is expected is there, and so is what is written then, after the next start and the one after that."""
+    """Check that the messages are recovered, and later ones too, after this start and the next two."""
     journal, found = opened(disk)
     assert found.get(1, []) == expected
     append(journal, [1], b"after the first")
@@ -102,34 +102,34 @@ def test_an_empty_folder() -> None:
     survives_two_restarts(SimulatedDisk(Random(1)), [])
 
 
-def test_cut_off_at_every_octet_of_the_last_two_records() -> None:
+def test_cut_off_at_every_byte_of_the_last_two_records() -> None:
     data = written(*BODIES).content(FIRST)
     starts = records_of(data)
-    for octets in range(starts[-3], len(data) + 1):
+    for size in range(starts[-3], len(data) + 1):
         disk = SimulatedDisk(Random(1))
-        disk.put(FIRST, data[:octets])
-        survives_two_restarts(disk, BODIES[: sum(end <= octets for end in starts[1:])])
+        disk.put(FIRST, data[:size])
+        survives_two_restarts(disk, BODIES[: sum(end <= size for end in starts[1:])])
 
 
 def test_cut_off_in_the_head() -> None:
     data = written(*BODIES).content(FIRST)
-    for octets in range(log_records.SEGMENT_HEAD_BYTES + 1):
+    for size in range(log_records.SEGMENT_HEAD_BYTES + 1):
         disk = SimulatedDisk(Random(1))
-        disk.put(FIRST, data[:octets])
+        disk.put(FIRST, data[:size])
         survives_two_restarts(disk, [])
 
 
-@pytest.mark.parametrize("octets", [1, 3, 4, 11, 12, 13, 21, 100, 511, 512, 513, 70_000])
+@pytest.mark.parametrize("size", [1, 3, 4, 11, 12, 13, 21, 100, 511, 512, 513, 70_000])
 @pytest.mark.parametrize("kind", ["zeros", "garbage", "magic", "half a record"])
-def test_an_end_that_means_nothing(octets: int, kind: str) -> None:
+def test_an_end_that_means_nothing(size: int, kind: str) -> None:
     data = written(*BODIES).content(FIRST)
     head = log_records.LENGTH.pack(log_records.MAGIC)
     last = records_of(data)[-2]
     tail = {
-        "zeros": bytes(octets),
-        "garbage": Random(octets).randbytes(octets),
-        "magic": (head * octets)[:octets],
-        "half a record": data[last : len(data) - 1] + bytes(octets),
+        "zeros": bytes(size),
+        "garbage": Random(size).randbytes(size),
+        "magic": (head * size)[:size],
+        "half a record": data[last : len(data) - 1] + bytes(size),
     }[kind]
     disk = SimulatedDisk(Random(1))
     disk.put(FIRST, data + tail)
@@ -150,8 +150,8 @@ def test_the_same_behind_other_segments() -> None:
 
 
 @pytest.mark.parametrize("bit", [0, 7])
-def test_a_flipped_bit_in_any_octet_of_a_record_in_the_middle(bit: int) -> None:
-    """It is reported with segment and offset, it alone is lost, and what follows is served."""
+def test_a_flipped_bit_in_any_byte_of_a_record_in_the_middle(bit: int) -> None:
+    """The record is reported with segment and offset and is lost; the ones after it are served."""
     data = written(*BODIES).content(FIRST)
     starts = records_of(data)
     for at in range(starts[1], starts[2]):
@@ -160,7 +160,7 @@ def test_a_flipped_bit_in_any_octet_of_a_record_in_the_middle(bit: int) -> None:
         disk = SimulatedDisk(Random(1))
         disk.put(FIRST, bytes(damaged))
         journal, found = opened(disk.crash())
-        assert found == {1: [b"one", b"three", b"four"]}, f"octet {at}"
+        assert found == {1: [b"one", b"three", b"four"]}, f"byte {at}"
         assert len(journal.report) == 1, journal.report
         assert FIRST in journal.report[0] and f"offset {starts[1]}" in journal.report[0]
         survives_two_restarts(disk, [b"one", b"three", b"four"])
@@ -168,7 +168,7 @@ def test_a_flipped_bit_in_any_octet_of_a_record_in_the_middle(bit: int) -> None:
 
 @pytest.mark.parametrize("number", range(len(BODIES) - 1))
 def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
-    """At the end of a segment that is not the newest, damage is no torn end: nothing is cut off."""
+    """Damage at the end of an older segment is no torn end: nothing is cut off."""
     disk = written(*BODIES, segment_bytes=100)
     name = f"{number + 1:08d}.log"
     data = disk.content(name)
@@ -190,7 +190,7 @@ def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(len(BODIES)))
 def test_a_damaged_segment_head(number: int) -> None:
-    """Its records are served all the same, settled ones stay so, and ids go on."""
+    """Its records are served, settled ones stay settled, and ids continue."""
     disk = written(*BODIES, segment_bytes=100)
     name = f"{number + 1:08d}.log"
     for at in range(log_records.SEGMENT_HEAD_BYTES):
@@ -206,7 +206,7 @@ def test_a_damaged_segment_head(number: int) -> None:
 
 @pytest.mark.parametrize("at_end", [True, False])
 def test_the_last_message_of_an_old_segment_is_damaged(at_end: bool) -> None:
-    """Its id must not be given again: a later message would be taken for it."""
+    """Its id must not be used again: a later message would be taken for it."""
     disk = written(b"one", b"two", segment_bytes=100)
     data = disk.content(SECOND)
     if at_end:
@@ -226,7 +226,7 @@ def test_the_last_message_of_an_old_segment_is_damaged(at_end: bool) -> None:
 
 
 def test_orphan_acks_are_ignored() -> None:
-    """The acks came through a power cut and the messages did not; new messages get none of their ids."""
+    """The acks survived a power cut and the messages did not; new messages get none of their ids."""
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     append(journal, [1], b"one")
@@ -274,8 +274,8 @@ def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
     assert opened(disk.crash())[1] == {1: [b"two", b"four"]}
 
 
-@pytest.mark.parametrize("octets", [0, 1, 30])
-def test_a_damaged_checkpoint_is_reported_and_not_used(octets: int) -> None:
+@pytest.mark.parametrize("size", [0, 1, 30])
+def test_a_damaged_checkpoint_is_reported_and_not_used(size: int) -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     messages = append(journal, [1], *BODIES)
@@ -283,7 +283,7 @@ def test_a_damaged_checkpoint_is_reported_and_not_used(octets: int) -> None:
     commit(journal)
     journal.close()
     name = next(name for name in disk.names() if not name.endswith(".log"))
-    disk.put(name, disk.content(name)[:octets])
+    disk.put(name, disk.content(name)[:size])
     journal, found = opened(disk)
     assert found == {1: BODIES[1:]}
     assert len(journal.report) == 1 and name in journal.report[0]
@@ -301,10 +301,10 @@ def test_a_flipped_bit_in_the_checkpoint() -> None:
         data[at] ^= 0x80
         fresh.put(name, bytes(data))
         journal, found = opened(fresh)
-        assert found == {1: BODIES, 2: BODIES} and journal.report, f"octet {at}"
+        assert found == {1: BODIES, 2: BODIES} and journal.report, f"byte {at}"
 
 
-def test_a_large_message_in_ten_queues_is_the_same_to_the_octet() -> None:
+def test_a_large_message_in_ten_queues_is_the_same_to_the_byte() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     body = Random(1).randbytes(300_000)
@@ -315,7 +315,7 @@ def test_a_large_message_in_ten_queues_is_the_same_to_the_octet() -> None:
 
 
 def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
-    """Wherever the bit flips, in the length too, reading back neither fails nor takes what is not there."""
+    """Wherever the bit flips, even in the length, reading neither fails nor returns other bytes."""
     disk = written(*BODIES)
     data = disk.content(FIRST)
     starts = records_of(data)
@@ -328,12 +328,12 @@ def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
             damaged[at] ^= 1 << bit
             fresh.put(FIRST, bytes(damaged))
             read = journal.read_all(pages)
-            assert [m and m.body for m in read] == [b"one", None, b"three", b"four"], f"octet {at}, bit {bit}"
+            assert [m and m.body for m in read] == [b"one", None, b"three", b"four"], f"byte {at}, bit {bit}"
             assert len(journal.report) == 1 and f"offset {starts[1]}" in journal.report[0]
 
 
 def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
-    """Were it not for the salt, skipping the damaged record would find the one within."""
+    """Without the salt, recovery would find this record when it skips the damaged one around it."""
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     append(journal, [1], b"one")
@@ -347,7 +347,7 @@ def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
 
 
 def test_a_damaged_head_of_the_only_segment() -> None:
-    """The checkpoint, there from the first start on, says the salt."""
+    """The checkpoint, which exists from the first start on, has the salt."""
     disk = written(*BODIES)
     data = disk.content(FIRST)
     for at in range(log_records.SEGMENT_HEAD_BYTES):

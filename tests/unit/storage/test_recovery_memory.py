@@ -1,4 +1,4 @@
-"""A start takes little more memory than what it finds will take: a broker that ran starts again where it was."""
+"""Memory of a start: little more than the recovered messages take, so that a broker that ran can start again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of several queues: who still wants them, in few bytes, also where the list of queues is long."""
+"""Messages of several queues: which queues still want them, in few bytes even for long lists of queues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEGMENT_BYTES = 4000
 
 
 def opened(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, dict[int, list[int]]]:
-    """A journal after its start, and the ids that each queue has."""
+    """Start a journal, and return it with the ids of each queue."""
     journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
     found = journal.recover()
     return journal, {queue: [id_ for id_, _ in pages] for queue, pages in found.items()}
@@ -80,7 +80,7 @@ def test_what_is_encoded_is_decoded_and_a_copy_is_another() -> None:
 
 
 def test_a_message_of_two_queues_takes_few_bytes_of_memory() -> None:
-    """It took 320. Its queues have 16 each besides, where it is paged out."""
+    """It once took 320. A paged-out message takes 16 more in each of its queues."""
     journal, _ = opened(SimulatedDisk(Random(1)), 1 << 30)
     messages = append(journal, [1, 2], 1, b"")
     tracemalloc.start()
@@ -112,7 +112,7 @@ def test_a_message_of_more_queues_than_two_bytes_can_count_is_kept_by_a_checkpoi
 
 
 def test_a_checkpoint_says_what_was_settled_when_it_was_sealed_whatever_came_since() -> None:
-    """The worker encodes it while the loop goes on, where what is settled may depend on a copy that is not written."""
+    """The worker encodes it while the loop settles messages whose copies may not be written yet."""
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk)
     dead = append(journal, [1], 30)

@@ -13,8 +13,8 @@ def begun(body_bytes: int, body_max: int = 1000) -> Content:
     return content
 
 
-def body(octets: bytes) -> bytes:
-    return codec.frame(codec.BODY, 1, octets)
+def body(data: bytes) -> bytes:
+    return codec.frame(codec.BODY, 1, data)
 
 
 @pytest.mark.parametrize("pieces", [[b"whole body"], [b"whole", b" ", b"body"], [b"", b"whole body"]])

@@ -1,4 +1,4 @@
-"""Frames that the broker sends, read back by pamqp."""
+"""Frames sent by the broker, decoded by pamqp."""
 
 from typing import Any
 
@@ -17,10 +17,10 @@ from warren.broker.wire import method_encoder
 from warren.broker.wire.method_encoder import long, long_string, short, short_string
 
 
-def read(octets: bytes) -> tuple[int, Any]:
-    """Channel and method of the one frame that this is."""
-    taken, channel, method = frame.unmarshal(octets)
-    assert taken == len(octets)
+def read(data: bytes) -> tuple[int, Any]:
+    """Return channel and method of a single frame."""
+    taken, channel, method = frame.unmarshal(data)
+    assert taken == len(data)
     return channel, method
 
 
@@ -111,7 +111,7 @@ def test_what_goes_before_a_content(exchange: str, key: str, tag: str, number: i
         assert (method.delivery_tag, method.redelivered) == (number, redelivered)
 
 
-def test_a_short_string_is_no_longer_than_255_octets() -> None:
+def test_a_short_string_is_no_longer_than_255_bytes() -> None:
     assert short_string("ü" * 127) == b"\xfe" + b"\xc3\xbc" * 127
     assert short_string("\udcff") == b"\x01\xff"
     with pytest.raises(ValueError):

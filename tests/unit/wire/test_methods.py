@@ -1,4 +1,4 @@
-"""Method payloads against pamqp, which wrote the methods but not the checks."""
+"""Method payloads compared with pamqp, which lacks some checks."""
 
 import pytest
 from hypothesis import given
@@ -59,7 +59,7 @@ def declare(queue: bytes = b"q", table: bytes = b"\0\0\0\0") -> bytes:
         pytest.param(declare(table=b"\xff\xff\xff\xff"), id="a table of 4 GiB"),
         pytest.param(declare(table=b"\0\0\0\x03\x01aU"), id="an unknown field type"),
         pytest.param(declare(table=b"\0\0\0\x08\x01aS\0\0\0\x09x"), id="a string longer than its table"),
-        pytest.param(declare() + b"\0", id="octets left over"),
+        pytest.param(declare() + b"\0", id="bytes left over"),
         pytest.param(b"\0\x32\0\x0a\0", id="a cut number"),
     ],
 )
@@ -91,6 +91,6 @@ def test_tables_are_as_deep_and_as_wide_as_allowed_and_no_more() -> None:
         method_decoder.decode(commands.Queue.Declare.index, declare(table=nested(20_000)))
 
 
-def test_the_table_keeps_its_octets() -> None:
+def test_the_table_keeps_its_bytes() -> None:
     raw = b"\x01bs\xff\xfe\x01aL" + b"\xff" * 8 + b"\x01bV"  # not sorted, a key twice, widths that pamqp forgets
     assert method_decoder.decode(commands.Queue.Declare.index, declare(table=codec.long_string(raw)))[1].raw == raw

@@ -1,4 +1,4 @@
-"""What a client says to log in."""
+"""SASL responses of clients."""
 
 import pytest
 
