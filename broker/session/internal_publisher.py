@@ -1,11 +1,11 @@
-"""The way in for messages that a part of this broker brings from elsewhere, such as a link of federation.
+"""The publisher for parts of the broker that bring messages from elsewhere, such as federation links.
 
-They go by the functions that serve a client's publishes, so routing, limits, dead-lettering, the firehose and all that
-is counted are the same. What is missing is the client: nobody's permissions are asked, any user-id is accepted, and an
-alarm does not make it wait, as whoever has an InternalPublisher looks at `Node.alarms` itself.
+It uses the functions that serve clients' publishes, so routing, limits, dead-lettering, the firehose and counters are
+the same. There are no permission checks, any user-id is accepted, and alarms do not block it: its owner checks
+`Node.alarms` itself.
 
-Contents come as frames off another broker's wire and go into the queues as they are; only the header frame is made.
-What is published is delivered and stored at the end of the loop's turn, once for all of it.
+Contents are body frames as another broker has sent them; they go into the queues unchanged, with a new header frame.
+Deliveries and the journal's batch follow at the end of the loop's turn, once for all contents.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from .settings import Settings
 from .transport import Peer
 
 NUMBER_AT, NUMBER_END = 1, 3  # of the channel, in a frame
-NO_NUMBER = b"\x00\x01"  # where no body's frame names a channel
+NO_NUMBER = b"\x00\x01"  # used while there are no body frames with a channel number
 PERSISTENT = 2
-NOT_SEEN = -1  # octets of a body that never come
-INVALID, REFUSED, HELD = "invalid", "refused", "held"  # why something goes into no queue
-FLAGS = 2  # octets of property flags, which are always there
+NOT_SEEN = -1  # no body has this length
+INVALID, REFUSED, HELD = "invalid", "refused", "held"  # reasons for which a content goes into no queue
+FLAGS = 2  # bytes of property flags, which are mandatory
 
 
 Content = tuple[bytes, int, bytes]
-"""Properties, the length of the body in octets, and the body's frames as they came off the wire, whole."""
+"""Properties, length of the body in bytes, and the whole body frames as received."""
 
 
 class PublishResult:
-    """What became of contents that were published together.
+    """The result of publishing several contents.
 
-    ticket   what the journal has to have on disk before they are safe; 0 where nothing has to be waited for
-    refused  those (by index) that some queue did not take, or would not have taken
-    invalid  those (by index) that no client could have published, with the reason; nobody has them
+    ticket   the journal's ticket that must be durable before they are safe; 0 if there is nothing to wait for
+    refused  indexes of contents that some queue refused or would have refused
+    invalid  index and reason of contents that no client could have published; they are in no queue
     """
 
     __slots__ = ("ticket", "refused", "invalid")
@@ -61,7 +61,7 @@ class PublishResult:
 
 
 class ConfirmTally(Confirms):
-    """Notes what a confirm would wait for and say; nobody is told by it."""
+    """Confirms that only record the ticket and the refusals; nothing is sent."""
 
     __slots__ = ("ticket", "left_out")
 
@@ -84,7 +84,7 @@ class ConfirmTally(Confirms):
 
 
 class InternalPeer(Peer):
-    """Who publishes is in this process, and has a name of its own."""
+    """The peer of a publisher in this process, with a name in place of addresses."""
 
     __slots__ = ("name",)
 
@@ -97,7 +97,10 @@ class InternalPeer(Peer):
 
 
 class PublisherTransport(InternalTransport):
-    """Holds back who publishes, as a transport does by not reading (`holding`). `changed` is told of each change."""
+    """The transport of a connection without a client: `held` is what paused reading is for a socket.
+
+    `changed` is called when that may have changed.
+    """
 
     def __init__(self, node: Node, report: Report, changed: Callable[[], None]) -> None:
         super().__init__(report)
@@ -134,19 +137,23 @@ class PublisherTransport(InternalTransport):
         self._changed()
 
     def flush_soon(self) -> None:
-        """The journal has caught up: there is nothing else that a connection without a client has to say."""
+        """Drop the output, which nobody reads, and report that the journal has caught up."""
         if self.connection is not None:
             self.connection.take_output()
         self._changed()
 
 
 class InternalPublisher:
-    """Into one virtual host, until `close`. `name` is what the firehose calls the connection.
+    """A publisher into one virtual host, until `close`.
 
-    `soon` calls a function at the end of the loop's turn, `commit_soon` tells the committer that the journal has more.
-    While `held`, nothing more is to be published, as consumers or the disk do not keep up; `on_release` is called when
-    that is over. What is published all the same is taken. `counted` is as of a channel. Where it `brings`, the type of
-    the exchange is given the messages instead of routing them (`ExchangeType.brought`).
+    name         name of the connection in the firehose
+    soon         calls a function at the end of the loop's turn
+    commit_soon  makes the committer check the journal
+    held         True while nothing should be published because consumers or the disk do not keep up; contents that are
+                 published then are accepted nevertheless
+    on_release   called when `held` has become False
+    counted      counters, as of a channel
+    brings       True if the exchange's type gets the messages (`ExchangeType.on_federated`) in place of routing
     """
 
     def __init__(
@@ -173,7 +180,7 @@ class InternalPublisher:
         self._transport.connection = self._connection
         self._channel = self._connection.channel
         self._tally = self._channel.confirms = ConfirmTally()
-        # The header frame made last, and of what: number of the channel, properties, length of the body.
+        # The last header frame, after its channel number, properties and length of the body.
         self._header = (NO_NUMBER, b"", NOT_SEEN, b"")
 
     @property
@@ -181,7 +188,7 @@ class InternalPublisher:
         return self._channel.publishing
 
     def comes_from(self, upstream: str, link: str) -> None:
-        """What the log of messages is to say: the name of the upstream, and of the queue there."""
+        """Set the names of the upstream and of the queue there, for the message log."""
         origin = self._channel.origin
         origin.upstream, origin.link = upstream, link
 
@@ -190,8 +197,11 @@ class InternalPublisher:
         return self._transport.held or self._connection.suspended > 0
 
     def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
-        """All of them, in this order. Raises NotFound (404) and AccessRefused (403) for the exchange, and nothing has
-        happened then; Invalid for names that fit no short string. HOT: the federation bench."""
+        """Publish contents in order. HOT: the federation bench.
+
+        Raises NotFound (404) or AccessRefused (403) for the exchange, and Invalid for names above 255 bytes; nothing is
+        published then.
+        """
         if self.brings:
             return self._bring(exchange, routing_key, contents)
         channel, tally = self._channel, self._tally
@@ -204,7 +214,7 @@ class InternalPublisher:
         while at < len(whole):
             first, rest = tally.next, whole[at:] if at else whole
             if limited:
-                # What is refused is published again, so no queue gets it while another would refuse it.
+                # Refused contents are published again later, so no queue may get one that another would refuse.
                 if not all(target.has_room(contents[indexes[at]][1]) for target in limited):
                     refused |= frozenset(indexes[at:])
                     break
@@ -212,7 +222,7 @@ class InternalPublisher:
             try:
                 publishing.publish(channel, route, rest, alike)
                 done = len(rest)
-            except AMQPError as error:  # the first that was not published; the others go on
+            except AMQPError as error:  # for the first that was not published; continue with the others
                 done = tally.next - first
                 invalid[indexes[at + done]] = error.reply_text
                 done += 1
@@ -254,7 +264,7 @@ class InternalPublisher:
         return PublishResult(self._node.journal.ticket() if stored else 0, frozenset(refused), invalid)
 
     def discard(self, exchange: str, routing_key: str, content: Content, reason: str) -> None:
-        """It goes into no queue: the log of messages is told of it, where there is one."""
+        """Note in the message log, if there is one, that a content goes into no queue."""
         vhost = self._connection.vhost
         if vhost is None or vhost.message_log is None:
             return
@@ -264,7 +274,7 @@ class InternalPublisher:
         vhost.message_log.discarded(self._channel.origin, message, reason)
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
-        """Call `fn` once what was published with this ticket is on disk: now, where it is."""
+        """Call `fn` once the ticket's batch is on disk, at once if it is already."""
         journal = self._node.journal
         if ticket <= journal.durable:
             fn()
@@ -272,13 +282,13 @@ class InternalPublisher:
             journal.when_durable(ticket, fn)
 
     def flush(self) -> None:
-        """Deliver and store what was published, without waiting for the end of the turn."""
+        """Deliver and store published contents without waiting for the end of the turn."""
         self._flushes = False
         self._node.pump()
         self._commit_soon()
 
     def close(self) -> None:
-        """Publish no more. What was published stays."""
+        """End the publisher; published contents stay."""
         if self._closed:
             return
         self._closed = True
@@ -287,7 +297,7 @@ class InternalPublisher:
         self.on_release = lambda: None
 
     def _find_route(self, exchange: str, routing_key: str) -> Route:
-        """Find a route and remember it. Raises AccessRefused (403), NotFound (404), Invalid."""
+        """Find a route and cache it. Raises AccessRefused (403), NotFound (404), Invalid."""
         check_short(exchange)
         check_short(routing_key)
         route = publishing.find_route(self._channel, exchange, routing_key, mandatory=False)
@@ -295,9 +305,9 @@ class InternalPublisher:
         return route
 
     def _framed(self, contents: list[Content], invalid: dict[int, str]) -> tuple[list[bytes], list[int], bool]:
-        """Header and body frames of each, its index, and whether all have the same header frame.
+        """Return the frames of each valid content, the indexes of these, and whether all header frames are equal.
 
-        The header frame names the channel that the body frames name, so that these need not be copied.
+        The header frame has the channel number of the body frames, so that these need not be copied.
         """
         number, seen, seen_bytes, header = self._header
         for _, _, frames in contents:
@@ -324,7 +334,7 @@ class InternalPublisher:
         return whole, indexes, alike
 
     def _size_fault(self, raw: bytes, body_bytes: int) -> str:
-        """Why no client here could publish, or get, a message of this size; empty where one could."""
+        """Return why no client could publish or get a message of this size, or an empty text."""
         settings = self._connection.settings
         if body_bytes > settings.max_message_size:
             return f"message size {body_bytes} is larger than configured max size {settings.max_message_size}"
@@ -333,7 +343,7 @@ class InternalPublisher:
         return "" if len(raw) >= FLAGS else "content header has no property flags"
 
     def _confirm_later(self, count: int, ticket: int) -> None:
-        """Count as confirmed what is, or will be, safe."""
+        """Count publishes as confirmed once they are safe."""
         if not ticket:
             self._confirmed(count)
         else:
@@ -353,7 +363,7 @@ class InternalPublisher:
             self.flush()
 
     def _look(self) -> None:
-        """Tell of the end of a hold, and be ready to tell of the next."""
+        """Call `on_release` if a hold has ended."""
         held = self.held
         if self._was_held and not held:
             self._was_held = False
@@ -363,6 +373,6 @@ class InternalPublisher:
 
 
 def check_short(text: str) -> None:
-    """Raises Invalid for a text that is longer than a short string may be."""
+    """Check the length of a short string. Raises Invalid."""
     if len(text.encode("utf-8", "surrogateescape")) > SHORT_STRING:
-        raise Invalid(f"a name or a routing key has at most {SHORT_STRING} octets")
+        raise Invalid(f"a name or a routing key has at most {SHORT_STRING} bytes")

@@ -74,7 +74,7 @@ def generated_prefix(arguments: Table) -> str:
         return "amq.gen"
     prefix = arguments.text(NAME_PREFIX)
     if prefix is None or len(prefix.encode("utf-8", "surrogateescape")) > PREFIX_LIMIT:
-        raise PreconditionFailed(f"invalid arg '{NAME_PREFIX}': a string of at most {PREFIX_LIMIT} octets is needed")
+        raise PreconditionFailed(f"invalid arg '{NAME_PREFIX}': a string of at most {PREFIX_LIMIT} bytes is needed")
     return prefix
 
 

@@ -1,6 +1,6 @@
-"""A channel without a client, for what an operator does in a virtual host by HTTP, with the checks of any channel.
+"""A channel without a client, for the requests of an operator in a virtual host.
 
-It calls the operations that serve a client's methods too, so both agree on permissions, refusals and counters.
+It calls the operations that also serve the methods of clients, so both agree on permissions, errors and counters.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from .unacked import Settlement
 
 
 class PublishOutcome:
-    """What became of a publish. One that no queue was to have is not `routed`; `refused` is one that a queue did not
-    take."""
+    """The result of a publish.
+
+    routed   False if it reached no queue
+    refused  True if a queue did not take it
+    """
 
     __slots__ = ("routed", "refused")
 
@@ -38,7 +41,7 @@ class PublishOutcome:
 
 
 class FetchedMessage:
-    """A message taken from a queue, which had `left` more."""
+    """A message taken from a queue, with the number of ready messages after it."""
 
     __slots__ = ("message", "redelivered", "left")
 
@@ -49,9 +52,9 @@ class FetchedMessage:
 
 
 class OperatorChannel:
-    """Of one user in one virtual host, until `close`. `peer` is where the request came from.
+    """A channel of one user in one virtual host, until `close`. `peer` is the source of the request.
 
-    All of it raises the AMQPErrors that a client would be told; Invalid for what no client could say.
+    Its methods raise the AMQPErrors that a client would get, and Invalid for arguments that no client could send.
     """
 
     def __init__(
@@ -67,16 +70,16 @@ class OperatorChannel:
         self._channel = self._connection.channel
 
     def close(self) -> None:
-        """What was taken and not settled goes back."""
+        """Close the channel, and requeue unsettled messages."""
         self._connection.end_channel()
         self._connection.node.pump()
 
-    # What there is
+    # Queues, exchanges and bindings
 
     def declare_queue(
         self, name: str, *, durable: bool = False, auto_delete: bool = False, arguments: Table = Table.EMPTY
     ) -> Queue:
-        """Create a queue that is not exclusive, or find the same one."""
+        """Create a queue that is not exclusive, or return the existing one if it is equivalent."""
         name = strip_line_ends(short("the name of a queue", name))
         return operations.declare_queue(
             self._channel, name, durable=durable, exclusive=False, auto_delete=auto_delete, arguments=arguments
@@ -100,7 +103,7 @@ class OperatorChannel:
         internal: bool = False,
         arguments: Table = Table.EMPTY,
     ) -> None:
-        """Create an exchange, or find the same one."""
+        """Create an exchange, unless an equivalent one exists."""
         name = strip_line_ends(short("the name of an exchange", name))
         operations.declare_exchange(
             self._channel,
@@ -134,15 +137,15 @@ class OperatorChannel:
             operations.unbind_exchange(self._channel, source, strip_line_ends(destination), routing_key, arguments)
 
     def _queue_name(self, name: str) -> str:
-        """Raises NotFound (404) for an empty name."""
+        """Return the name without line ends. Raises NotFound (404) for an empty one."""
         return self._channel.queue_name(strip_line_ends(name))
 
     # Messages
 
     def publish(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> PublishOutcome:
-        """Mandatory. What is stored is safe with the next batch of the journal.
+        """Publish with the mandatory flag. A persistent message is safe with the next batch of the journal.
 
-        Raises Invalid while an alarm is on, as a client would have to wait, and for properties that fit no frame.
+        Raises Invalid during an alarm, which would block a client, and for properties that fit no frame.
         """
         channel, connection = self._channel, self._connection
         alarm = connection.node.alarms.reason
@@ -166,29 +169,30 @@ class OperatorChannel:
         return PublishOutcome(channel.publishing.return_unroutable == unroutable, refused)
 
     def get(self, name: str, count: int, no_ack: bool) -> list[FetchedMessage]:
-        """At most so many messages; unless `no_ack`, they are out until `give_back`, `reject` or `close`."""
+        """Take at most `count` messages; without `no_ack` they are unsettled until `give_back`, `reject` or `close`."""
         channel = self._channel
         queue = basic.readable_queue(channel, name)
-        taken = []
+        messages = []
         for _ in range(count):
-            found = basic.fetch(channel, queue, no_ack)
-            if found is None:
+            delivery = basic.fetch(channel, queue, no_ack)
+            if delivery is None:
                 break
-            taken.append(FetchedMessage(found[1], found[2], queue.ready))
-        return taken
+            _, message, redelivered = delivery
+            messages.append(FetchedMessage(message, redelivered, queue.ready))
+        return messages
 
     def give_back(self, failed: bool) -> None:
-        """All that is out goes to the head of its queue; one that `failed` counts as an attempt."""
+        """Requeue all unsettled messages; with `failed` this counts as a failed attempt of each."""
         settlement = Settlement.RETURN if failed else Settlement.NACK
         acknowledge.settle(self._channel, self._channel.unacked.tags(), settlement)
 
     def reject(self) -> None:
-        """All that is out is dropped, or dead-lettered."""
+        """Drop or dead-letter all unsettled messages."""
         acknowledge.settle(self._channel, self._channel.unacked.tags(), Settlement.REJECT)
 
 
 def short(what: str, text: str) -> str:
-    """Raises Invalid for what fits no short string."""
+    """Return the text, which must fit a short string. Raises Invalid."""
     if len(text.encode("utf-8", "surrogateescape")) > SHORT_STRING:
-        raise Invalid(f"{what} has at most {SHORT_STRING} octets")
+        raise Invalid(f"{what} has at most {SHORT_STRING} bytes")
     return text
