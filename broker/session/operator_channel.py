@@ -168,7 +168,7 @@ class OperatorChannel:
         connection.node.pump()
         return PublishOutcome(channel.publishing.return_unroutable == unroutable, refused)
 
-    def get(self, name: str, count: int, no_ack: bool) -> list[FetchedMessage]:
+    def get(self, name: str, count: int, *, no_ack: bool) -> list[FetchedMessage]:
         """Take at most `count` messages; without `no_ack` they are unsettled until `give_back`, `reject` or `close`."""
         channel = self._channel
         queue = basic.readable_queue(channel, name)

@@ -344,7 +344,7 @@ class DefinitionsImport:
             arguments = with_queue_type(arguments, vhost.default_queue_type)
         where = f"queue '{name}' in {vhost}"
         check_queue_arguments(arguments, where)
-        check_queue_type(arguments, where, durable, False, auto_delete)
+        check_queue_type(arguments, where, durable=durable, exclusive=False, auto_delete=auto_delete)
         self._node.limits.check_all_queues(name, self._new["queue"])
         self._new["queue"] += 1
         vhost.queues[name] = arguments.text("x-queue-type") or CLASSIC

@@ -85,7 +85,7 @@ class Exchange(Destination):
         ruled = self.effective.get(ALTERNATE[0])
         return ruled if isinstance(ruled, str) else None
 
-    def check_same(self, type_name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table) -> None:
+    def check_same(self, type_name: str, arguments: Table, *, durable: bool, auto_delete: bool, internal: bool) -> None:
         """Raise PreconditionFailed (406) if a repeated declaration is not equivalent."""
         flags: tuple[tuple[str, object, object], ...] = (
             ("type", type_name, self.type_name),

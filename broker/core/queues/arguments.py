@@ -173,7 +173,7 @@ def check_queue_arguments(arguments: Table, where: str) -> None:
         raise refused("x-dead-letter-routing-key", where, "routing_key_but_no_dlx_defined")
 
 
-def check_queue_type(arguments: Table, where: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
+def check_queue_type(arguments: Table, where: str, *, durable: bool, exclusive: bool, auto_delete: bool) -> None:
     """Raise PreconditionFailed (406) for properties and arguments that quorum queues do not support."""
     if arguments.text(QUEUE_TYPE) != QUORUM:
         return

@@ -169,7 +169,7 @@ class VHost(QueueHost):
             raise AccessRefused("operation not permitted on the default exchange")
         exchange = self.exchanges.get(name)
         if exchange is not None:
-            exchange.check_same(type_, durable, auto_delete, internal, arguments)
+            exchange.check_same(type_, arguments, durable=durable, auto_delete=auto_delete, internal=internal)
             return exchange
         if name.startswith(RESERVED):
             raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
@@ -324,7 +324,9 @@ class VHost(QueueHost):
             queue.expiry.renew()
             return queue
         check_queue_arguments(arguments, f"queue '{name}' in {self}")
-        check_queue_type(arguments, f"queue '{name}' in {self}", durable, exclusive, auto_delete)
+        check_queue_type(
+            arguments, f"queue '{name}' in {self}", durable=durable, exclusive=exclusive, auto_delete=auto_delete
+        )
         if not as_is:
             self._limits.check_queue(self, name)
             self._policies.check_queue_name(self, name)

@@ -172,7 +172,7 @@ def aliveness(request: Request) -> Response:
     channel = request.channel()
     channel.declare_queue(ALIVE)
     outcome = channel.publish("", ALIVE, Properties(), b"test_message")
-    taken = channel.get(ALIVE, 1, True)
+    taken = channel.get(ALIVE, 1, no_ack=True)
     return ok() if outcome.routed and taken else failed("the message did not come back")
 
 

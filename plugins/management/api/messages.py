@@ -125,7 +125,7 @@ async def get(request: Request) -> Response:
     with request.sliced_channel() as channel:
         for number in range(body.count):
             with request.host.acting(request.user.name):
-                taken = channel.get(queue.name, 1, body.ackmode == TAKEN)
+                taken = channel.get(queue.name, 1, no_ack=body.ackmode == TAKEN)
             if not taken:
                 break
             before = len(parts)

@@ -79,7 +79,7 @@ def test_permissions_and_equivalence_are_those_of_clients(peer: InProcessPeer, c
         with pytest.raises(AccessRefused):
             refused()
     with pytest.raises(AccessRefused):
-        channel_of("writer", "", ".*", "").get("q", 1, True)
+        channel_of("writer", "", ".*", "").get("q", 1, no_ack=True)
 
 
 def test_a_publish_is_routed_or_not_or_refused_and_counted(peer: InProcessPeer, channel_of: Open) -> None:
@@ -105,21 +105,21 @@ def test_messages_that_were_got_go_back_to_the_head_in_their_order(peer: InProce
     queue = channel.declare_queue("q")
     for number in range(3):
         channel.publish("", "q", Properties(message_id=str(number)), b"%d" % number)
-    got = channel.get("q", 2, False)
+    got = channel.get("q", 2, no_ack=False)
     assert [(one.message.body, one.redelivered, one.left) for one in got] == [(b"0", False, 2), (b"1", False, 1)]
     channel.give_back(failed=False)
     assert (queue.ready, queue.unacked) == (3, 0)
-    again = channel.get("q", 5, False)
+    again = channel.get("q", 5, no_ack=False)
     assert [(one.message.body, one.redelivered) for one in again] == [(b"0", True), (b"1", True), (b"2", False)]
     channel.reject()
-    assert (queue.ready, queue.unacked, channel.get("q", 1, True)) == (0, 0, [])
+    assert (queue.ready, queue.unacked, channel.get("q", 1, no_ack=True)) == (0, 0, [])
 
 
 def test_closing_gives_back_what_was_not_settled_and_leaves_nothing(peer: InProcessPeer, channel_of: Open) -> None:
     channel = channel_of()
     queue = channel.declare_queue("q")
     channel.publish("", "q", Properties(), b"body")
-    channel.get("q", 1, False)
+    channel.get("q", 1, no_ack=False)
     assert peer.node.census.channels == 1
     channel.close()
     assert (queue.ready, peer.node.census.channels, peer.node.open_connections) == (1, 0, 0)
