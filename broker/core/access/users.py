@@ -169,9 +169,7 @@ class Users:
         return self.hashing.verify(password_hash, password, verified, name, source)
 
     def admitted(self, name: str, loopback: bool) -> User | None:
-        """Return the user, unchecked; None if unknown, or if allowed to connect from this machine only and it is
-        another one.
-        """
+        """Return the user without checking a password; None if unknown, or barred as it is not `loopback`."""
         if not loopback and name in self.loopback_only:
             return None
         return self._users.get(name)

@@ -32,8 +32,9 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 class DefinitionEntry:
-    """An entry of a definitions document. Its methods raise Invalid for a field of another type; `null` is a missing
-    field.
+    """An entry of a definitions document. Its methods raise Invalid for a field of another type.
+
+    A field with the value `null` counts as missing.
     """
 
     __slots__ = ("section", "fields")

@@ -90,8 +90,7 @@ def text_pieces(
     sections: list[Section],
     encode: Callable[[str, Document], bytes] = lambda name, item: encode_entry(item),
 ) -> Iterator[bytes]:
-    """Yield the JSON text of a snapshot in short pieces, some of them empty, so that the caller may serve others in
-    between.
+    """Yield the JSON text of a snapshot in short pieces, some of them empty, between which the caller may serve others.
 
     `encode` is called with the name of a section and an entry, or with an empty name and the head.
     """

@@ -205,9 +205,7 @@ class DefinitionsImport:
         self._steps.append(partial(self._node.users.put, stored))
 
     def _hashed(self, password: str) -> bytes:
-        """Return a hash by one of RabbitMQ's algorithms, which is computed at once. Raises Invalid if the rules refuse
-        it.
-        """
+        """Return a hash by one of RabbitMQ's algorithms, computed at once. Raises Invalid if the rules refuse it."""
         users = self._node.users
         users.rules.check(password)
         assert users.hashing is not None, "every node that operators can reach has it"

@@ -60,8 +60,9 @@ class Recorder(Sink):
         self._deduplication = deduplication
 
     def drops(self, message: Message) -> bool:
-        """Return whether a duplicate was accepted after this message was routed, as in a transaction, and count it if
-        so.
+        """Return whether a duplicate was accepted after this message was routed, as in a transaction.
+
+        If so, the message is counted as a duplicate.
         """
         return self._deduplication.is_duplicate(message, self.context.clock.now_ms())
 

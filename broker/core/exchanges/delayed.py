@@ -120,9 +120,7 @@ class Delay(Sink):
         self._drop()
 
     def _drop(self) -> None:
-        """Drop a slice of the messages. If the broker stops, recovery drops the rest: the journal has recorded the
-        deletion.
-        """
+        """Drop a slice of the messages. After a stop recovery drops the rest, as the deletion is in the journal."""
         durable = self.context.number > 0
         for _ in range(min(DROP_SLICE, len(self._heap))):
             id_, location = self._page(self._heap.pop())
@@ -207,9 +205,7 @@ class Delay(Sink):
 
 
 class DelayedExchange(ExchangeDecorator):
-    """An exchange type that holds messages with a delay; `inner` routes each when it is due, by the bindings at that
-    time.
-    """
+    """An exchange type that holds messages with a delay until they are due; then `inner` routes them."""
 
     __slots__ = ("_context", "_delay")
 
@@ -270,9 +266,7 @@ def delay_ms(raw: bytes) -> int:
 
 
 def with_negated_delay(message: Message) -> Message:
-    """Return a copy of a due message with the header negated, as RabbitMQ's plugin does, so that it is not delayed
-    again.
-    """
+    """Return a copy of a due message with the header negated, as in RabbitMQ's plugin: it is not delayed again."""
     raw = message.property_bytes
     headers = properties.headers(raw) or Table.EMPTY
     value = headers.get(HEADER)

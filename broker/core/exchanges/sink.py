@@ -25,7 +25,5 @@ class Sink(RouteTarget):
         return self.handle(messages)
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
-        """Process messages that were published together. The result says whether they are stored, and which are
-        rejected.
-        """
+        """Process messages that were published together; return whether they are stored, and which are rejected."""
         raise NotImplementedError

@@ -188,8 +188,7 @@ class Journal:
         raise NotImplementedError
 
     def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
-        """Read stored messages by id and location, in this order, each with the delivery attempts that this queue
-        counted.
+        """Read stored messages by id and location, in this order, each with its delivery attempts in this queue.
 
         A page that was read must not be read again: the message now has its `id` and `location`. A page that is
         damaged, or that the disk could not read, gives None; it may be read again later, and its location has been
@@ -210,7 +209,5 @@ class Journal:
         return messages
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
-        """Call `fn` once `durable` reaches the ticket, which must be in the future. Calls are made in the order of
-        tickets.
-        """
+        """Call `fn` once `durable` reaches the ticket, which must be in the future. Calls are made in that order."""
         raise NotImplementedError

@@ -56,8 +56,7 @@ class Policy:
         self._compiled = Pattern(pattern or ".*", stored=True)
 
     def applies(self, kind: str, queue_type: str, name: str) -> bool | None:
-        """Return whether the policy applies to a queue or exchange of its virtual host; None if the search takes too
-        long.
+        """Return whether the policy applies to a queue or exchange of its virtual host; None if the search is too long.
 
         `kind` is "queue" or "exchange"; `queue_type` is "classic" or "quorum", and ignored for an exchange.
         """

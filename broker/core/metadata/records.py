@@ -107,9 +107,7 @@ class StoredQueue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredBinding:
-    """A binding of a durable exchange to a durable queue or exchange. `kind` is "queue" or "exchange", of the
-    destination.
-    """
+    """A binding between durable objects. `kind` is "queue" or "exchange", of the destination."""
 
     vhost: str
     source: str

@@ -72,8 +72,7 @@ def one_of(*names: str) -> Rule:
 
 
 def check_text(what: str, value: str, most: int, least: int = 0) -> None:
-    """Check that a text can be stored: from `least` to `most` bytes of UTF-8, and no lone surrogate, which JSON can
-    have.
+    """Check that a text can be stored: `least` to `most` bytes of UTF-8, and no lone surrogate, as JSON may have.
 
     Raises Invalid.
     """

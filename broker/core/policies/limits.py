@@ -34,9 +34,7 @@ class VHostLimits(Component):
 
 
 class Limits(TopologyLimits):
-    """The limits of virtual hosts and users. `queues`, `exchanges` and `vhosts` are those of the node; None for no
-    limit.
-    """
+    """The limits of virtual hosts and users. `queues`, `exchanges` and `vhosts` are limits of the node, or None."""
 
     def __init__(self, parameters: Parameters, users: Users, vhosts: dict[str, VHost], observers: Observers) -> None:
         self.queues: int | None = None

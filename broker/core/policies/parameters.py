@@ -141,8 +141,9 @@ class Parameters:
         return old is None
 
     def check(self, vhost: str, component: str, name: str, value: object, planned: int = 0) -> str:
-        """Return the value as JSON. Raises Invalid if it cannot be set, in addition to `planned` parameters of the
-        component.
+        """Return the value as JSON. Raises Invalid if it cannot be set.
+
+        `planned` parameters of the component count as set already.
         """
         check_text("the name of a parameter", name, NAME_LIMIT)
         stored = to_json(value)
@@ -195,7 +196,7 @@ class Parameters:
     # At the start
 
     def restore(self, stored: StoredParameter) -> None:
-        """Restore a stored parameter, even if its component is unknown, without notifying observers. Raises Invalid,
+        """Restore a stored parameter, also of an unknown component. Observers are not notified. Raises Invalid,
         Unknown.
         """
         self._check_vhost(stored.vhost)

@@ -63,9 +63,7 @@ def uri_fault(uri: str) -> str:
 
 
 def option_fault(name: str, value: str, tls: bool) -> str:
-    """Return why an option of the query is invalid, as RabbitMQ's term; empty if it is valid. Unknown options are
-    valid.
-    """
+    """Return why an option of the query is invalid, as RabbitMQ's term; empty if it is valid or unknown."""
     if name in _UNCONFIGURABLE:
         return f"{{parameter_unconfigurable_in_query,{name}}}"
     if (name in _INTEGERS or tls and name == "depth") and not re.fullmatch("[0-9]{1,10}", value):

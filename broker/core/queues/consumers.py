@@ -110,9 +110,7 @@ class Consumers:
             turn.append(consumer)
 
     def remove(self, consumer: Consumer) -> bool:
-        """Remove a consumer; return False if it was not there, as its cancellation and the queue's deletion may
-        coincide.
-        """
+        """Remove a consumer; return False if it was not there, as when its queue was deleted at the same time."""
         if consumer not in self._all:
             return False
         del self._all[consumer]

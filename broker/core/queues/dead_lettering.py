@@ -58,9 +58,7 @@ class DeadLetterOutbox:
             self._count(messages, 1)
 
     def publish_slice(self, published: int) -> None:
-        """Publish SLICE messages and as many more as were published to the queue meanwhile, so that publishers cannot
-        outrun it.
-        """
+        """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up."""
         self._publish_first(min(SLICE + published, len(self.waiting)))
 
     def publish_all(self) -> None:

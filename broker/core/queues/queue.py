@@ -411,9 +411,7 @@ class Queue(RouteTarget):
         self.release(messages)
 
     def release(self, messages: list[Message], body_bytes: int = -1) -> None:
-        """Have the journal drop messages that left; `body_bytes` is the sum of their bodies or -1 if unknown. HOT:
-        bench D.
-        """
+        """Have the journal drop messages that left. `body_bytes` is their sum, or -1 if unknown. HOT: bench D."""
         if self.number:
             self.journal.settle(messages, body_bytes)
 
@@ -473,9 +471,7 @@ class Queue(RouteTarget):
         self.schedule_pump()
 
     def remove_consumer(self, consumer: Consumer) -> bool:
-        """Remove a consumer; return False if it was not there, as its cancellation and the queue's deletion may
-        coincide.
-        """
+        """Remove a consumer; return False if it was not there, as when the queue was deleted at the same time."""
         if not self.consumers.remove(consumer):
             return False
         if not len(self.consumers):

@@ -83,9 +83,7 @@ class QueueJournal:
         self.body_bytes = min(self.body_bytes, body_bytes)
 
     def settle_purged(self, messages: list[Message]) -> None:
-        """Settle purged messages, which the totals no longer count, except for those that are not stored for this
-        queue.
-        """
+        """Settle purged messages, as far as they are stored for this queue; the totals no longer count them."""
         if self.number:
             for message in messages:
                 if message.persistent:

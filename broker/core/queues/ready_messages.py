@@ -69,9 +69,7 @@ class ReadyMessages:
 
     @property
     def paged(self) -> bool:
-        """True if some messages are only in the journal; new ones are stored there too then, whatever their delivery
-        mode.
-        """
+        """True if some messages are in the journal only; new ones then go there too, whatever their delivery mode."""
         return any(len(fifo.backlog) for fifo in self.all)
 
     @property

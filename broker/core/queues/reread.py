@@ -23,9 +23,7 @@ READ_COST = 5  # of reading one message (`scheduler`)
 
 
 class Reread:
-    """The queues of one virtual host with unread messages, each with the time of its next attempt, and the timer for
-    them.
-    """
+    """The queues of one virtual host with unread messages, with the time of the next attempt of each."""
 
     __slots__ = ("_clock", "_scheduler", "_queues", "_reading", "_timer", "_when_ms")
 

@@ -78,9 +78,7 @@ def routing_keys(message: Message, configured: str | None) -> tuple[str, ...]:
 
 
 def cycles(message: Message, queue: str) -> bool:
-    """Return whether the queue must not get the dead letter, as it was in that queue before and no consumer rejected
-    it.
-    """
+    """Return whether the queue has dead-lettered the message, and no consumer has rejected it since: a cycle."""
     raw = message.property_bytes
     if queue.encode("utf-8", "surrogateescape") not in raw:
         return False  # the usual case, found without decoding

@@ -75,10 +75,9 @@ class Firehose(Tracer):
 
 
 def property_table(properties: Properties) -> Table:
-    """Return the properties that are set, as a field table: numbers as `I` if they fit, strings as `S`, headers
-    unchanged.
+    """Return the properties that are set, as a field table: numbers as `I` if they fit, strings as `S`.
 
-    Headers that are too long, or nested too deep for a table in a table, are left out.
+    Headers are unchanged; those that are too long, or nested too deep for a table in a table, are left out.
     """
     given = (
         ("content_type", properties.content_type),

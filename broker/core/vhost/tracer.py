@@ -8,9 +8,7 @@ from ..queues.route_target import RouteTarget
 
 
 class Tracer:
-    """A tracer, called with every message that is published or delivered in a virtual host while tracing is switched
-    on.
-    """
+    """A tracer, called with every message that is published or delivered in a virtual host while tracing is on."""
 
     __slots__ = ()
 

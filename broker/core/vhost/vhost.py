@@ -287,9 +287,7 @@ class VHost(QueueHost):
         self.clear_route_cache()
 
     def _finish_unbinding(self, kind: str, name: str) -> None:
-        """Finish deleting the bindings of a deleted queue or exchange of this name, as observers know bindings by
-        names.
-        """
+        """Finish deleting the bindings of a deleted object of this name, as observers know bindings by names."""
         job = self.unbindings.get((kind, name))
         if job is not None:
             self.scheduler.finish(job)
@@ -385,9 +383,7 @@ class VHost(QueueHost):
         return ready
 
     def consumers_changed(self, queue: Queue) -> None:
-        """Notify observers that a consumer was added or removed. An auto-delete queue is deleted with its last
-        consumer.
-        """
+        """Notify observers of an added or removed consumer. An auto-delete queue is deleted with its last one."""
         if not queue.internal:
             self._observers.consumers_changed(queue)
         if queue.auto_delete and queue.had_consumer and not len(queue.consumers):
