@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-Banner = Callable[["Request"], str]
+from .request import Request
+
+Banner = Callable[[Request], str]
 
 ANY_NODE = "rabbit@localhost"  # accepted for every node
 SHORT = {"vhost": "-p", "if-empty": "-e", "if-unused": "-u", "pid": "-P", "number": "-N", "duration": "-d", "all": "-a"}
@@ -16,25 +18,6 @@ LISTING = "[--no-table-headers]"
 
 OPTION = re.compile(r"\[--([a-z-]+)( <[^>]+>)?\]")
 ARGUMENT = re.compile(r"(\[?)<([^>]+)>(, \.\.\.|\.\.\.)?")
-
-
-class Request:
-    """A parsed command line; `options` has those that were given, by their long names."""
-
-    __slots__ = ("command", "arguments", "options", "node")
-
-    def __init__(self, command: str, arguments: list[str], options: dict[str, str | bool]) -> None:
-        self.command = command
-        self.arguments = arguments
-        self.options = options
-        self.node = ""  # the node's own name, once it has answered
-
-    @property
-    def vhost(self) -> str:
-        return str(self.options.get("vhost") or "/")
-
-    def option(self, name: str, default: str) -> str:
-        return str(self.options.get(name, default))
 
 
 class Command:
@@ -77,4 +60,4 @@ class Command:
     def banner_of(self, request: Request) -> str:
         if callable(self.banner):
             return self.banner(request)
-        return self.banner.format(*request.arguments, vhost=request.vhost, node=request.node)
+        return self.banner.format(*request.arguments, vhost=request.vhost_name, node=request.node)

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import click
 
 from .catalogue import COMMANDS, GROUPS
-from .command import SHORT, Command, Request
+from .command import SHORT, Command
+from .request import Request
 
 USAGE = 64  # EX_USAGE
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from . import command_line, formats, report
 from .answers import Answer, CommandError, Lines, Report, Rows
 from .catalogue import COMMANDS
-from .command import ANY_NODE, Command, Request
+from .command import ANY_NODE, Command
 from .exit_status import DATA, TIMEOUT, UNAVAILABLE, USAGE, ExitError, Unreachable
-from .question import Question
+from .request import Request
 from .wait import StartupWait
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ No broker answers at this socket. It may be down, or keep its data in another fo
 
   --data DIR   the folder of its data; default: $RABBITMQ_MNESIA_DIR or ./data
   --url URL    its HTTP API, such as http://USER@HOST:15672"""
-OWN_OPTIONS = ("data", "timeout", "url", "password-file")  # how to reach the node; not passed to the command
 HTTP_TIMEOUT_S = 60.0  # of a whole command with --url, if neither --timeout nor the command sets one
 
 
@@ -78,12 +77,12 @@ class Run:
         url = self.request.options.get("url")
         if url is not None:
             timeout_s = self.timeout_s if "timeout" in self.request.options else self.timeout_s or HTTP_TIMEOUT_S
-            password_file = self.request.option("password-file", "")
+            password_file = self.request.text("password-file", "")
             remote: Node = HTTPNode(str(url), self.command.name, timeout_s, password_file)
         else:
             folder = self.request.options.get("data") or os.environ.get("RABBITMQ_MNESIA_DIR") or "./data"
             remote = LocalNode(Path(str(folder)), self.timeout_s)
-        wanted = self.request.option("node", "") or remote.name
+        wanted = self.request.text("node", "") or remote.name
         if wanted not in (remote.name, ANY_NODE, f"rabbit@{socket.gethostname()}"):
             remote.close()
             text = f"Error: unable to perform an operation on node '{wanted}': this is node '{remote.name}'"
@@ -112,7 +111,7 @@ class Run:
                     remote.wait_for_end()
         except TimeoutError:
             value = int((self.timeout_s or 0) * 1000)
-            node = self.request.node or self.request.option("node", ANY_NODE)
+            node = self.request.node or self.request.text("node", ANY_NODE)
             text = f"Error: operation {name} on node {node} timed out. Timeout value used: {value}"
             raise ExitError(TIMEOUT, text) from None
         except Unreachable as error:
@@ -122,7 +121,7 @@ class Run:
         """Return the error text: which node, at which address, and which options help."""
         if self.request.node:  # it has answered before
             return f"Error: unable to perform an operation on node '{self.request.node}': {error}"
-        node = self.request.option("node", f"warren@{socket.gethostname().partition('.')[0]}")
+        node = self.request.text("node", f"warren@{socket.gethostname().partition('.')[0]}")
         text = f"Error: unable to perform an operation on node '{node}': {error}"
         if "url" in self.request.options:
             return text
@@ -131,9 +130,8 @@ class Run:
     def ask(self, remote: Node) -> None:
         """Run the command on the node and print its result. Raises ExitError, Unreachable, TimeoutError."""
         arguments = self.arguments()
-        options = {name: value for name, value in self.request.options.items() if name not in OWN_OPTIONS}
         try:
-            answer = remote.ask(Question(self.request.command, arguments, options))
+            answer = remote.run(Request(self.request.command, arguments, self.request.options))
         except CommandError as error:
             if not error.argument:
                 self.print_line(self.banner())
@@ -146,7 +144,7 @@ class Run:
         """Run the commands of `report`; an error is printed in place of a result. Raises Unreachable, TimeoutError."""
         self.print_line(self.banner())
         try:
-            answer = remote.ask(Question("list_vhosts", ["name"], {}))
+            answer = remote.run(Request("list_vhosts", ["name"], {}))
         except CommandError as error:
             raise error_of(error) from None
         assert isinstance(answer, Rows)

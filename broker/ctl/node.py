@@ -11,7 +11,7 @@ from .command import ANY_NODE
 from .commands.call import Call
 from .commands.table import COMMANDS, LOCAL_ONLY
 from .exit_status import UNAVAILABLE, USAGE, ExitError, Unreachable
-from .question import Question
+from .request import Request
 
 
 class Node:
@@ -23,12 +23,10 @@ class Node:
         self._api = api
         self._default_vhost = default_vhost
 
-    def ask(self, question: Question) -> Answer:
+    def run(self, request: Request) -> Answer:
         """Run a command on the node. Raises CommandError, Unreachable, TimeoutError."""
-        vhost = question.text("vhost") or self._default_vhost
-        call = Call(self._api, self.name, vhost, question.command, question.arguments, question.options)
         try:
-            answer = COMMANDS[question.command](call)
+            answer = COMMANDS[request.command](Call(self._api, self.name, self._default_vhost, request))
             return Rows(answer.columns, list(answer.rows)) if isinstance(answer, Rows) else answer
         except APIError as error:
             raise CommandError(UNAVAILABLE, reason_of(error)) from None

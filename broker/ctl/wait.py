@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .command import ANY_NODE, Request
+from .command import ANY_NODE
 from .command_line import complaint
 from .exit_status import UNAVAILABLE, USAGE, ExitError, Unreachable
+from .request import Request
 
 if TYPE_CHECKING:
     from .node import Node
@@ -35,7 +36,7 @@ class StartupWait:
         if self._request.command == "await_startup":
             return self._retry(connect, lambda: True)
         pid = self._pid()
-        node = self._request.option("node", ANY_NODE)
+        node = self._request.text("node", ANY_NODE)
         self._print_line(f"Waiting for erlang distribution on node '{node}' while OS process '{pid}' is running")
         remote = self._retry(connect, lambda: is_running(pid))
         self._print_line(f"Waiting for {APPLICATIONS} to start on node '{remote.name}'")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..command import Command, Request
+from ..command import Command
+from ..request import Request
 
 LIST_SHORT = {"enabled": "-E", "implicitly-enabled": "-e", "minimal": "-m", "verbose": "-v"}
 
@@ -13,11 +14,11 @@ def check_port_banner(request: Request) -> str:
 
 
 def tail_banner(request: Request) -> str:
-    return f"Last {request.option('number', '50')} log lines on node {request.node} ..."
+    return f"Last {request.text('number', '50')} log lines on node {request.node} ..."
 
 
 def stream_banner(request: Request) -> str:
-    duration = request.option("duration", "infinity")
+    duration = request.text("duration", "infinity")
     seconds = "" if duration == "infinity" else f" for {duration} seconds"
     return f"Streaming logs from node {request.node}{seconds} ..."
 

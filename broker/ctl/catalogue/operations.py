@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..command import LISTING, Command, Request
+from ..command import LISTING, Command
+from ..request import Request
 from .users_and_access import V, close_all_banner
 
 COLUMNS = f"{LISTING} [<column>, ...]"
@@ -24,7 +25,7 @@ def import_banner(request: Request) -> str:
 def delete_queue_banner(request: Request) -> str:
     conditions = [f"if queue is {word}" for word in ("empty", "unused") if request.options.get(f"if-{word}")]
     condition = f"{' and '.join(conditions)} " if conditions else ""
-    return f"Deleting queue '{request.arguments[0]}' on vhost '{request.vhost}' {condition}..."
+    return f"Deleting queue '{request.arguments[0]}' on vhost '{request.vhost_name}' {condition}..."
 
 
 def memory_banner(request: Request) -> str:

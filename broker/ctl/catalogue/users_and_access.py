@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..command import LISTING, Command, Request
+from ..command import LISTING, Command
+from ..request import Request
 
 V = "[--vhost <vhost>]"
 METADATA = "[--description <description>] [--tags <tags>] [--default-queue-type <type>]"
@@ -22,19 +23,19 @@ def vhost_tags_banner(request: Request) -> str:
 def topic_banner(request: Request) -> str:
     user, *exchange = request.arguments
     on = f' on "{exchange[0]}"' if exchange else ""
-    return f'Clearing topic permissions{on} for user "{user}" in vhost "{request.vhost}" ...'
+    return f'Clearing topic permissions{on} for user "{user}" in vhost "{request.vhost_name}" ...'
 
 
 def limits_banner(request: Request) -> str:
     if request.options.get("global"):
         return "Listing limits for all users ..."
-    return f'Listing limits for user "{request.option("user", "guest")}" ...'
+    return f'Listing limits for user "{request.text("user", "guest")}" ...'
 
 
 def vhost_limits_banner(request: Request) -> str:
     if request.options.get("global"):
         return "Listing limits for all vhosts ..."
-    return f'Listing limits for vhost "{request.vhost}" ...'
+    return f'Listing limits for vhost "{request.vhost_name}" ...'
 
 
 def user_limit_banner(request: Request) -> str:
@@ -48,17 +49,17 @@ def user_limit_banner(request: Request) -> str:
 
 def policy_banner(request: Request) -> str:
     name, pattern, definition = request.arguments
-    priority = request.option("priority", "0")
+    priority = request.text("priority", "0")
     kind = "operator policy override" if "operator" in request.command else "policy"
     return (
         f'Setting {kind} "{name}" for pattern "{pattern}" to "{definition}" '
-        f'with priority "{priority}" for vhost "{request.vhost}" ...'
+        f'with priority "{priority}" for vhost "{request.vhost_name}" ...'
     )
 
 
 def close_all_banner(request: Request) -> str:
     everywhere = f" to node {request.node} (across all vhosts)"
-    where = everywhere if request.options.get("global") else f" in vhost {request.vhost}"
+    where = everywhere if request.options.get("global") else f" in vhost {request.vhost_name}"
     return f"Closing all connections{where}, reason: {request.arguments[0]}..."
 
 

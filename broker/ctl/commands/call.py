@@ -7,22 +7,26 @@ from typing import Any
 
 from ..answers import Answer, no_user, no_vhost
 from ..api_client import API, NotFound
-from ..question import Options, Question
+from ..request import Request
 
 Item = dict[str, Any]
 """An object as the API returns it."""
 
 
-class Call(Question):
+class Call(Request):
     """A command with the API client. `node` is the name of the node that answered."""
 
-    __slots__ = ("api", "node", "vhost_name")
+    __slots__ = ("api", "_default_vhost")
 
-    def __init__(self, api: API, node: str, vhost: str, command: str, arguments: list[str], options: Options) -> None:
-        super().__init__(command, arguments, options)
+    def __init__(self, api: API, node: str, default_vhost: str, request: Request) -> None:
+        super().__init__(request.command, request.arguments, request.options)
         self.api = api
         self.node = node
-        self.vhost_name = vhost
+        self._default_vhost = default_vhost
+
+    @property
+    def vhost_name(self) -> str:
+        return self.text("vhost") or self._default_vhost
 
     @property
     def is_local(self) -> bool:

@@ -10,7 +10,7 @@ from .. import status_text as status
 from ..answers import CommandError, Report, Rows
 from ..api_client import APIError
 from ..exit_status import UNAVAILABLE
-from ..question import integer
+from ..request import integer
 from .call import Call, Handler, Item
 
 CONNECT_WAIT_S = 10.0

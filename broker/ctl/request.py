@@ -1,4 +1,4 @@
-"""A command with its arguments and options, before it is sent to a node."""
+"""A parsed command line."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from .exit_status import UNAVAILABLE, USAGE
 Options = dict[str, str | bool]
 
 
-class Question:
-    """A command; `options` are by long name, without dashes."""
+class Request:
+    """A command with its arguments and options; the options are by long name, without dashes."""
 
-    __slots__ = ("command", "arguments", "options")
+    __slots__ = ("command", "arguments", "options", "node")
 
     def __init__(self, command: str, arguments: list[str], options: Options) -> None:
         self.command = command
         self.arguments = arguments
         self.options = options
+        self.node = ""  # the node's own name, once it has answered
+
+    @property
+    def vhost_name(self) -> str:
+        return self.text("vhost") or "/"
 
     def text(self, option: str, default: str = "") -> str:
         value = self.options.get(option, default)
