@@ -49,8 +49,8 @@ def load_commands(taken: Collection[str]) -> dict[str, Command]:
 
 
 def installed(group: str) -> Iterator[tuple[EntryPoint, str]]:
-    """What is to be loaded, by name, each with the name and version of its distribution."""
-    names: dict[int, str] = {}  # of distributions, whose metadata takes a while to parse
+    """Yield the installed entry points of a group by name, each with name and version of its distribution."""
+    names: dict[int, str] = {}  # names of distributions, whose metadata is slow to parse
     for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
         if id(entry.dist) not in names:
             names[id(entry.dist)] = distribution_of(entry)
@@ -58,7 +58,7 @@ def installed(group: str) -> Iterator[tuple[EntryPoint, str]]:
 
 
 def distribution_of(entry: EntryPoint) -> str:
-    """Name and version."""
+    """Return name and version of an entry point's distribution."""
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown distribution"
 
 
@@ -72,6 +72,7 @@ def load(entry: EntryPoint, what: str, use: Callable[[object], None]) -> None:
 
 
 def register(registry: Registry, entry: EntryPoint, distribution: str, loaded: object) -> None:
+    """Register a loaded class, which must be an ExchangeType, under the name of its entry point."""
     if not (isinstance(loaded, type) and issubclass(loaded, ExchangeType)):
         raise TypeError(f"{entry.value} is no ExchangeType")
     registry.register(entry.name, loaded, distribution)

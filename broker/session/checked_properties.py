@@ -1,4 +1,4 @@
-"""The properties of the publishes of one channel: checked, and what they ask for."""
+"""The check of the properties of publishes on one channel, with patterns for repeated structures."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ REPLY_TO_BYTES = REPLY_TO.encode()
 CHECKED_BY_MESSAGE = properties.USER_ID | properties.EXPIRATION
 PATTERN_AFTER = 64  # checks of properties of one length before a pattern is made of them, which costs as much
 LENGTHS_LIMIT, PATTERNS_LIMIT = 256, 16
-VALUES_LIMIT = 24  # a pattern of so many values takes a millisecond or two to make
+VALUES_LIMIT = 24  # a pattern with this many values takes a millisecond or two to make
 
 
 class CheckedProperties:
-    """The properties that a channel checked last.
+    """The last checked properties of a channel.
 
     raw          property flags and values
     persistent   delivery mode 2
-    special      they ask for more than delivery to the queues of the routing key: user-id, expiration, CC, BCC, or a
+    special      they require more than delivery to the queues of the routing key: user-id, expiration, CC, BCC or
                  direct reply-to
 
-    Most publishers send properties of one structure, in which a few values change, such as an id. A pattern of all
-    bytes but those values recognises them in one step, where a check reads each field.
+    Most publishers send properties with the same structure and a few changing values, such as an id. A pattern of all
+    bytes except these values matches them in one step; a check reads each field.
     """
 
     __slots__ = ("raw", "persistent", "special", "_checks", "_patterns")
@@ -33,7 +33,7 @@ class CheckedProperties:
         self.persistent = False
         self.special = False
         self._checks: dict[int, int] = {}  # by length of the properties
-        self._patterns: dict[int, tuple[re.Pattern[bytes], bool, bool]] = {}  # with persistent, and whether to reply
+        self._patterns: dict[int, tuple[re.Pattern[bytes], bool, bool]] = {}  # with persistent and has-reply-to
 
     def check(self, raw: bytes) -> None:
         """Check other properties than `raw`; raises SyntaxFault (502). HOT: bench L."""
@@ -57,7 +57,7 @@ class CheckedProperties:
             self._count(raw, repliable)
 
     def _count(self, raw: bytes, repliable: bool) -> None:
-        """Count a check, and make a pattern after many of the same length."""
+        """Count a check, and make a pattern after many checks of the same length."""
         length = len(raw)
         checks = self._checks.get(length, 0) + 1
         if checks < PATTERN_AFTER:
@@ -68,14 +68,14 @@ class CheckedProperties:
         spans = properties.value_spans(raw)
         if len(spans) > VALUES_LIMIT:
             return
-        self._checks[length] = -checks  # properties of this length and another structure: the next one comes later
+        self._checks[length] = -checks  # so that the next pattern of this length comes after twice as many checks
         if length not in self._patterns and len(self._patterns) >= PATTERNS_LIMIT:
             del self._patterns[next(iter(self._patterns))]
         self._patterns[length] = pattern_of(raw, spans), self.persistent, repliable
 
 
 def pattern_of(raw: bytes, spans: list[tuple[int, int]]) -> re.Pattern[bytes]:
-    """Return a pattern of properties that differ from `raw` in these values alone, whose lengths are the same."""
+    """Return a pattern of properties that differ from `raw` only in these values, with the same lengths."""
     pieces = []
     at = 0
     for start, end in spans:

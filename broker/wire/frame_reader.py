@@ -25,8 +25,8 @@ ACK = commands.Basic.Ack.index
 ACK_SIZE = 13
 LONGEST_PUBLISH = 4 + 2 + 256 + 256 + 1  # ids, ticket, exchange, routing key, flags
 
-MIXED_RUN = 128  # publishes with different methods in one event: each costs, so others have their turn between them
-SHORT_RUN = 8  # publishes with the same method; a longer run is an event of its own
+MIXED_RUN = 128  # publishes with different methods in one event, at most: others have their turn after it
+SHORT_RUN = 8  # publishes with the same method; a run of this length is an event of its own
 CONTENT_HEAD_BYTES = 19  # frame head, class, weight and body size
 
 _head = Struct(">BHI").unpack_from
@@ -77,10 +77,10 @@ class Publishes:
 
 
 class MixedPublishes:
-    """Publishes on one channel with different methods, one after the other.
+    """Consecutive publishes on one channel with different methods.
 
     methods   payload of each method, with its end byte
-    contents  header frame and body frame of each, whole
+    contents  whole header frame and body frame of each
     """
 
     __slots__ = ("channel", "methods", "contents")
@@ -252,7 +252,7 @@ class FrameReader:
                 break
             content_at = at + skip
             contents.append(data[content_at:last])
-            # Those of the same shape: header and body are as long as before.
+            # Contents of the same shape: header and body have the same lengths as the last ones.
             header_bytes = FRAME_OVERHEAD + _size(data, content_at + 3)[0]
             head = data[content_at : content_at + CONTENT_HEAD_BYTES]
             body_at = content_at + header_bytes
@@ -280,7 +280,7 @@ class FrameReader:
     def _mixed_publishes(
         self, at: int, channel: int, method: bytes, contents: list[bytes], alike: bool
     ) -> Publishes | MixedPublishes:
-        """Parse whole publishes with other methods at `at`, which follow a short run with one method. HOT: bench K."""
+        """Parse complete publishes with other methods from `at`, after a short run with one method. HOT: bench K."""
         data = self._data
         end = len(data)
         run = len(contents)
@@ -288,7 +288,7 @@ class FrameReader:
         while at + 11 <= end and len(contents) < MIXED_RUN:
             kind, number, size, index = _method_head(data, at)
             stop = at + size + FRAME_OVERHEAD
-            # Anything else is left to `next`, which says what is wrong with it.
+            # Anything else is left to `next`, which reports errors in it.
             if (
                 index != PUBLISH
                 or kind != METHOD
@@ -303,7 +303,7 @@ class FrameReader:
                 break
             methods.append(data[at + 7 : stop])
             contents.append(data[stop:last])
-            # Those of the same shape: method and body are as long as before, and the header is the same.
+            # Publishes of the same shape: method and body have the same lengths, and the headers are equal.
             body_at = stop + FRAME_OVERHEAD + _size(data, stop + 3)[0]
             head = data[at : at + 11]
             middle = data[stop - 1 : body_at + 7] if last > body_at else data[stop - 1 : body_at]

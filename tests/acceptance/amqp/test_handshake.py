@@ -275,7 +275,7 @@ def test_a_new_secret_is_accepted_and_channels_stay(client: Client, ch: Channel)
 
 
 @pytest.mark.check(25)
-@pytest.mark.in_process("the operator stands inside")
+@pytest.mark.in_process("the operator is in the process")
 def test_an_operator_who_closes_a_connection_is_named_as_the_cause(broker: Peer, client: Client, ch: Channel) -> None:
     broker.close_connection(client, "because I say so")
     closed = client.expect_close(320)

@@ -14,7 +14,7 @@ Name = Callable[[str], str]
 BODIES = [b"0", b"1", b"2", b"3", b"4"]
 
 
-def limited(ch: Channel, queue: str, length: int | None = None, **more: Any) -> str:
+def declare_limited(ch: Channel, queue: str, length: int | None = None, **more: Any) -> str:
     """Declare a queue with limits, and optionally `bytes_`, `overflow`, `dlx` and `durable`."""
     arguments = {"x-max-length": length, "x-max-length-bytes": more.get("bytes_"), "x-overflow": more.get("overflow"),
                  "x-dead-letter-exchange": more.get("dlx")}  # fmt: skip
@@ -30,7 +30,7 @@ def limited(ch: Channel, queue: str, length: int | None = None, **more: Any) -> 
 @pytest.mark.parametrize("length", [0, 1, 2, 3])
 @pytest.mark.parametrize("overflow", [None, "drop-head"])
 def test_the_oldest_are_dropped(ch: Channel, name: Name, length: int, overflow: str | None) -> None:
-    limited(ch, queue := name("queue"), length, overflow=overflow)
+    declare_limited(ch, queue := name("queue"), length, overflow=overflow)
     for filled in range(1, 6):
         ch.fill(queue, BODIES[filled - 1])
         assert ch.count(queue) == min(filled, length)
@@ -40,7 +40,7 @@ def test_the_oldest_are_dropped(ch: Channel, name: Name, length: int, overflow: 
 @pytest.mark.check(186)
 @pytest.mark.parametrize("length", [0, 1, 2, 3])
 def test_the_dropped_are_dead_lettered_in_order(ch: Channel, name: Name, dlx: str, dead: Channel, length: int) -> None:
-    limited(ch, queue := name("queue"), length, dlx=dlx)
+    declare_limited(ch, queue := name("queue"), length, dlx=dlx)
     ch.fill(queue, *BODIES)
     assert [letter.body for letter in dead.deliveries(5 - length)] == BODIES[: 5 - length]
     dead.nothing(queue, name("letters"))
@@ -50,7 +50,7 @@ def test_the_dropped_are_dead_lettered_in_order(ch: Channel, name: Name, dlx: st
 @pytest.mark.check(186)
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_what_is_out_does_not_count(ch: Channel, name: Name, length: int) -> None:
-    limited(ch, queue := name("queue"), length)
+    declare_limited(ch, queue := name("queue"), length)
     ch.fill(queue, *BODIES[:length])
     for _ in range(length):
         assert ch.get(queue, no_ack=False) is not None
@@ -61,7 +61,7 @@ def test_what_is_out_does_not_count(ch: Channel, name: Name, length: int) -> Non
 @pytest.mark.check(186)
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_what_comes_back_is_dropped_first(ch: Channel, name: Name, dlx: str, dead: Channel, length: int) -> None:
-    limited(ch, queue := name("queue"), length, dlx=dlx)
+    declare_limited(ch, queue := name("queue"), length, dlx=dlx)
     old = [b"old %d" % at for at in range(length)]
     ch.fill(queue, *old)
     out = [ch.get(queue, no_ack=False) for _ in old]
@@ -75,7 +75,7 @@ def test_what_comes_back_is_dropped_first(ch: Channel, name: Name, dlx: str, dea
 
 @pytest.mark.check(186)
 def test_what_comes_back_stays_while_there_is_room(ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), 3)
+    declare_limited(ch, queue := name("queue"), 3)
     ch.fill(queue, b"0", b"1", b"2")
     out = [ch.get(queue, no_ack=False) for _ in range(3)]
     ch.fill(queue, b"3")
@@ -87,7 +87,7 @@ def test_what_comes_back_stays_while_there_is_room(ch: Channel, name: Name) -> N
 
 @pytest.mark.check(186)
 def test_a_channel_that_ends_returns_too_much(client: Client, ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), 2)
+    declare_limited(ch, queue := name("queue"), 2)
     ch.fill(queue, b"0", b"1")
     reader = client.channel()
     for _ in range(2):
@@ -101,7 +101,7 @@ def test_a_channel_that_ends_returns_too_much(client: Client, ch: Channel, name:
 def test_a_queue_that_holds_nothing_hands_over(
     client: Client, ch: Channel, name: Name, dlx: str, dead: Channel
 ) -> None:
-    limited(ch, queue := name("queue"), 0, dlx=dlx)
+    declare_limited(ch, queue := name("queue"), 0, dlx=dlx)
     reader = client.channel()
     reader.qos(1)
     reader.consume(queue)
@@ -114,7 +114,7 @@ def test_a_queue_that_holds_nothing_hands_over(
 
 
 def test_what_is_dropped_is_confirmed(ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), 2, durable=True)
+    declare_limited(ch, queue := name("queue"), 2, durable=True)
     ch.confirm()
     for _ in range(50):
         ch.publish("", queue, b"body", {"delivery_mode": 2})
@@ -127,7 +127,7 @@ def test_what_is_dropped_is_confirmed(ch: Channel, name: Name) -> None:
 
 @pytest.mark.check(187)
 def test_bytes_are_those_of_the_ready_bodies(ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), bytes_=10)
+    declare_limited(ch, queue := name("queue"), bytes_=10)
     ch.fill(queue, b"12345", b"67890", headers={"long": "x" * 100})
     assert ch.count(queue) == 2
     ch.fill(queue, b"")
@@ -142,7 +142,7 @@ def test_bytes_are_those_of_the_ready_bodies(ch: Channel, name: Name) -> None:
 
 @pytest.mark.check(187)
 def test_a_large_message_pushes_out_many(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
-    limited(ch, queue := name("queue"), bytes_=10, dlx=dlx)
+    declare_limited(ch, queue := name("queue"), bytes_=10, dlx=dlx)
     ch.fill(queue, b"123", b"456", b"789", b"12345678")
     assert [letter.body for letter in dead.deliveries(3)] == [b"123", b"456", b"789"]
     assert ch.drain(queue) == [b"12345678"]
@@ -150,7 +150,7 @@ def test_a_large_message_pushes_out_many(ch: Channel, name: Name, dlx: str, dead
 
 @pytest.mark.check(187)
 def test_a_message_that_is_too_large_by_itself_is_dropped(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
-    limited(ch, queue := name("queue"), bytes_=10, dlx=dlx)
+    declare_limited(ch, queue := name("queue"), bytes_=10, dlx=dlx)
     ch.fill(queue, b"123", b"x" * 11)
     assert [letter.body for letter in dead.deliveries(2)] == [b"123", b"x" * 11]
     assert ch.count(queue) == 0
@@ -158,7 +158,7 @@ def test_a_message_that_is_too_large_by_itself_is_dropped(ch: Channel, name: Nam
 
 @pytest.mark.check(187)
 def test_no_bytes_leave_room_for_empty_bodies(ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), bytes_=0)
+    declare_limited(ch, queue := name("queue"), bytes_=0)
     ch.fill(queue, b"", b"x")
     assert ch.count(queue) == 0
     ch.fill(queue, b"", b"")
@@ -168,14 +168,14 @@ def test_no_bytes_leave_room_for_empty_bodies(ch: Channel, name: Name) -> None:
 @pytest.mark.check(187)
 @pytest.mark.parametrize(("length", "size"), [(2, 100), (100, 2)])
 def test_both_limits_hold(ch: Channel, name: Name, length: int, size: int) -> None:
-    limited(ch, queue := name("queue"), length, bytes_=size)
+    declare_limited(ch, queue := name("queue"), length, bytes_=size)
     ch.fill(queue, *BODIES)
     assert ch.drain(queue) == BODIES[3:]
 
 
 @pytest.mark.check(187)
 def test_a_message_of_many_frames_counts_whole(ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), bytes_=400_000)
+    declare_limited(ch, queue := name("queue"), bytes_=400_000)
     ch.fill(queue, bytes(300_000), b"x" * 300_000)
     assert ch.drain(queue) == [b"x" * 300_000]
 
@@ -187,7 +187,7 @@ def test_a_message_of_many_frames_counts_whole(ch: Channel, name: Name) -> None:
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_full_queue_refuses(ch: Channel, name: Name, overflow: str, durable: bool) -> None:
-    limited(ch, queue := name("queue"), 2, overflow=overflow, durable=durable)
+    declare_limited(ch, queue := name("queue"), 2, overflow=overflow, durable=durable)
     ch.confirm()
     for body in BODIES:
         ch.publish("", queue, body, {"delivery_mode": 2})
@@ -200,7 +200,7 @@ def test_a_full_queue_refuses(ch: Channel, name: Name, overflow: str, durable: b
 @pytest.mark.check(187)
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 def test_a_queue_without_room_for_the_bytes_refuses(ch: Channel, name: Name, overflow: str) -> None:
-    limited(ch, queue := name("queue"), bytes_=10, overflow=overflow)
+    declare_limited(ch, queue := name("queue"), bytes_=10, overflow=overflow)
     ch.confirm()
     for body in (b"12345", b"123456", b"67890", b""):
         ch.publish("", queue, body)
@@ -211,7 +211,7 @@ def test_a_queue_without_room_for_the_bytes_refuses(ch: Channel, name: Name, ove
 
 @pytest.mark.check(152)
 def test_another_queue_takes_what_one_refuses(ch: Channel, name: Name) -> None:
-    limited(ch, full := name("full"), 1, overflow="reject-publish")
+    declare_limited(ch, full := name("full"), 1, overflow="reject-publish")
     ch.declare(other := name("other"))
     ch.exchange(exchange := name("exchange"), "fanout")
     for queue in (full, other):
@@ -226,7 +226,7 @@ def test_another_queue_takes_what_one_refuses(ch: Channel, name: Name) -> None:
 
 @pytest.mark.check(152)
 def test_what_is_refused_is_not_returned(ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), 0, overflow="reject-publish")
+    declare_limited(ch, queue := name("queue"), 0, overflow="reject-publish")
     ch.confirm()
     ch.publish("", queue, b"body", mandatory=True)
     assert ch.confirms([1]) == (set(), {1})
@@ -235,14 +235,14 @@ def test_what_is_refused_is_not_returned(ch: Channel, name: Name) -> None:
 
 @pytest.mark.check(152)
 def test_without_confirms_a_refusal_is_silent(ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), 2, overflow="reject-publish")
+    declare_limited(ch, queue := name("queue"), 2, overflow="reject-publish")
     ch.fill(queue, *BODIES)
     assert ch.drain(queue) == BODIES[:2]
 
 
 @pytest.mark.check(152)
 def test_a_full_queue_refuses_though_a_consumer_waits(client: Client, ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), 0, overflow="reject-publish")
+    declare_limited(ch, queue := name("queue"), 0, overflow="reject-publish")
     reader = client.channel()
     reader.consume(queue)
     ch.confirm()
@@ -253,7 +253,7 @@ def test_a_full_queue_refuses_though_a_consumer_waits(client: Client, ch: Channe
 
 @pytest.mark.check(152)
 def test_a_busy_consumer_frees_no_room(client: Client, ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), 1, overflow="reject-publish")
+    declare_limited(ch, queue := name("queue"), 1, overflow="reject-publish")
     reader = client.channel()
     reader.qos(1)
     reader.consume(queue)
@@ -272,7 +272,7 @@ def test_a_busy_consumer_frees_no_room(client: Client, ch: Channel, name: Name) 
 
 @pytest.mark.check(152)
 def test_what_is_refused_may_go_to_the_dead_letters(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
-    limited(ch, queue := name("queue"), 1, overflow="reject-publish-dlx", dlx=dlx)
+    declare_limited(ch, queue := name("queue"), 1, overflow="reject-publish-dlx", dlx=dlx)
     ch.confirm()
     for body in BODIES[:3]:
         ch.publish("", queue, body, {"expiration": "60000"})
@@ -288,7 +288,7 @@ def test_what_is_refused_may_go_to_the_dead_letters(ch: Channel, name: Name, dlx
 
 @pytest.mark.check(152)
 def test_what_is_refused_is_no_dead_letter_by_itself(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
-    limited(ch, queue := name("queue"), 1, overflow="reject-publish", dlx=dlx)
+    declare_limited(ch, queue := name("queue"), 1, overflow="reject-publish", dlx=dlx)
     ch.fill(queue, *BODIES)
     dead.nothing(queue, name("letters"))
 
@@ -296,7 +296,7 @@ def test_what_is_refused_is_no_dead_letter_by_itself(ch: Channel, name: Name, dl
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 def test_a_transaction_that_is_refused_in_part_closes_the_channel(client: Client, ch: Channel, name: Name,
                                                                   overflow: str) -> None:  # fmt: skip
-    limited(ch, queue := name("queue"), 1, overflow=overflow)
+    declare_limited(ch, queue := name("queue"), 1, overflow=overflow)
     other = client.channel()
     other.transact()
     for body in BODIES[:3]:
@@ -308,7 +308,7 @@ def test_a_transaction_that_is_refused_in_part_closes_the_channel(client: Client
 
 @pytest.mark.check(186)
 def test_what_comes_back_to_a_queue_that_refuses_is_kept(ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), 2, overflow="reject-publish")
+    declare_limited(ch, queue := name("queue"), 2, overflow="reject-publish")
     ch.fill(queue, b"0", b"1")
     out = [ch.get(queue, no_ack=False) for _ in range(2)]
     ch.fill(queue, b"2", b"3")
@@ -320,7 +320,7 @@ def test_what_comes_back_to_a_queue_that_refuses_is_kept(ch: Channel, name: Name
 
 @pytest.mark.check(153)
 def test_no_publish_is_both_acked_and_nacked(client: Client, ch: Channel, name: Name) -> None:
-    limited(ch, queue := name("queue"), 1, overflow="reject-publish")
+    declare_limited(ch, queue := name("queue"), 1, overflow="reject-publish")
     reader = client.channel()
     reader.qos(3)
     reader.consume(queue)
@@ -349,7 +349,7 @@ def test_no_publish_is_both_acked_and_nacked(client: Client, ch: Channel, name: 
 def test_a_policy_trims_at_once(
     broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel, key: str, limit: int
 ) -> None:
-    limited(ch, larger := name("larger"), 4, dlx=dlx)
+    declare_limited(ch, larger := name("larger"), 4, dlx=dlx)
     ch.declare(plain := name("plain"))
     for queue in (larger, plain):
         ch.fill(queue, *BODIES)

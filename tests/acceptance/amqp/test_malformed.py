@@ -137,7 +137,7 @@ def test_a_publish_cut_off_by_the_end_of_the_stream_never_happened(
     assert ch.count(queue) == 0
 
 
-@pytest.mark.in_process("so many pieces take long over a socket")
+@pytest.mark.in_process("many single bytes take long over a socket")
 def test_a_session_sent_byte_by_byte_is_understood_alike(broker: Peer) -> None:
     client = broker.dial()
     session = (

@@ -23,7 +23,7 @@ def leased(ch: Channel, name: Name) -> str:
 
 
 def is_deleted(client: Client, queue: str) -> bool:
-    """Whether a queue is no more, without a use of it."""
+    """Whether a queue is deleted; asked without a use of it."""
     ch = client.channel()
     ch.send(Queue.Bind, queue=queue, exchange="amq.fanout", routing_key="")
     answer = ch.next()

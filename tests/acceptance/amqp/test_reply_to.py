@@ -9,7 +9,7 @@ from tests.support.peer import Peer
 REPLY_TO = "amq.rabbitmq.reply-to"
 
 
-def asked(ch: Channel, replier: Channel, queue: str, body: bytes = b"question") -> str:
+def send_request(ch: Channel, replier: Channel, queue: str, body: bytes = b"question") -> str:
     """Send a request with direct reply-to, and return the name that the replier gets."""
     ch.publish("", queue, body, {"reply_to": REPLY_TO, "correlation_id": "1"})
     ch.sync()
@@ -36,7 +36,7 @@ def test_a_reply_comes_straight_to_the_asking_channel(broker: Peer, ch: Channel,
     other = broker.connect()
     replier = other.channel()
     tag = ch.consume(REPLY_TO, no_ack=True)
-    reply_to = asked(ch, replier, queue)
+    reply_to = send_request(ch, replier, queue)
     assert exists(other, reply_to)
     replier.publish("", reply_to, b"answer", {"correlation_id": "1"})
     answer = ch.delivery()
@@ -52,7 +52,7 @@ def test_a_reply_comes_straight_to_the_asking_channel(broker: Peer, ch: Channel,
 def test_a_mandatory_reply_does_not_return_while_someone_waits(broker: Peer, ch: Channel, queue: str) -> None:
     replier = broker.connect().channel()
     tag = ch.consume(REPLY_TO, no_ack=True)
-    reply_to = asked(ch, replier, queue)
+    reply_to = send_request(ch, replier, queue)
     replier.confirm()
     replier.publish("", reply_to, b"answer", mandatory=True)
     assert replier.confirms([1]) == ({1}, set())
@@ -71,7 +71,7 @@ def test_each_channel_has_a_name_of_its_own(broker: Peer, client: Client, queue:
     names = []
     for channel in channels:
         channel.consume(REPLY_TO, no_ack=True)
-        names.append(asked(channel, replier, queue))
+        names.append(send_request(channel, replier, queue))
     assert len(set(names)) == 3
     for at, reply_to in enumerate(names):
         replier.publish("", reply_to, str(at).encode())
@@ -84,7 +84,7 @@ def test_a_forged_name_is_unknown(broker: Peer, ch: Channel, queue: str, forge: 
     other = broker.connect()
     replier = other.channel()
     ch.consume(REPLY_TO, no_ack=True)
-    name = asked(ch, replier, queue)
+    name = send_request(ch, replier, queue)
     forged = {"xxxxx": name[:-5] + "xxxxx", "": name[:-5], "longer": name + "x"}[forge]
     assert not exists(other, forged)
     replier.publish("", forged, b"forged")
@@ -95,7 +95,7 @@ def test_a_forged_name_is_unknown(broker: Peer, ch: Channel, queue: str, forge: 
 @pytest.mark.check(162)
 def test_a_reply_name_is_no_queue_to_get_from(client: Client, ch: Channel, queue: str) -> None:
     ch.consume(REPLY_TO, no_ack=True)
-    reply_to = asked(ch, client.channel(), queue)
+    reply_to = send_request(ch, client.channel(), queue)
     client.channel().refused(404, Basic.Get, queue=reply_to)
     client.channel().refused(404, Basic.Get, queue=REPLY_TO)
 
@@ -138,7 +138,7 @@ def test_a_cancelled_reply_consumer_may_be_set_again(broker: Peer, ch: Channel, 
     replier = broker.connect().channel()
     for _ in range(2):
         tag = ch.consume(REPLY_TO, no_ack=True)
-        replier.publish("", asked(ch, replier, queue), b"answer")
+        replier.publish("", send_request(ch, replier, queue), b"answer")
         assert ch.delivery().body == b"answer"
         ch.cancel(tag)
     ch.nothing()
@@ -149,6 +149,6 @@ def test_a_cancelled_reply_consumer_may_be_set_again(broker: Peer, ch: Channel, 
 @pytest.mark.parametrize("method", [Queue.Bind, Queue.Unbind])
 def test_a_reply_name_cannot_be_bound(client: Client, ch: Channel, queue: str, method: type) -> None:
     ch.consume(REPLY_TO, no_ack=True)
-    reply_to = asked(ch, client.channel(), queue)
+    reply_to = send_request(ch, client.channel(), queue)
     closed = ch.refused(403, method, queue=reply_to, exchange="amq.direct", routing_key="key")
     assert closed.reply_text == "ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) queue"

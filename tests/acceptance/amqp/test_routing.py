@@ -12,7 +12,7 @@ from tests.support.codec import Typed
 Name = Callable[[str], str]
 
 
-def bound(ch: Channel, name: Name, kind: str, keys: list[str]) -> tuple[str, dict[str, str]]:
+def declare_bound(ch: Channel, name: Name, kind: str, keys: list[str]) -> tuple[str, dict[str, str]]:
     """Declare an exchange with one queue for each binding key."""
     ch.exchange(exchange := name("exchange"), kind)
     found = {}
@@ -22,7 +22,7 @@ def bound(ch: Channel, name: Name, kind: str, keys: list[str]) -> tuple[str, dic
     return exchange, found
 
 
-def reached(ch: Channel, exchange: str, found: dict[str, str], key: str, headers: Any = None) -> set[str]:
+def reached_keys(ch: Channel, exchange: str, found: dict[str, str], key: str, headers: Any = None) -> set[str]:
     """Return the binding keys whose queues a message reaches, each once."""
     ch.publish(exchange, key, b"body", {"headers": headers} if headers is not None else None)
     ch.sync()
@@ -33,23 +33,23 @@ def reached(ch: Channel, exchange: str, found: dict[str, str], key: str, headers
 
 @pytest.mark.check(100)
 def test_direct_compares_keys(ch: Channel, name: Name) -> None:
-    exchange, found = bound(ch, name, "direct", ["a", "a.b", "*", "#", ""])
+    exchange, found = declare_bound(ch, name, "direct", ["a", "a.b", "*", "#", ""])
     for key in ("a", "a.b", "*", "#", ""):
-        assert reached(ch, exchange, found, key) == {key}
-    assert reached(ch, exchange, found, "A") == set()
+        assert reached_keys(ch, exchange, found, key) == {key}
+    assert reached_keys(ch, exchange, found, "A") == set()
 
 
 @pytest.mark.check(100)
 def test_fanout_reaches_all(ch: Channel, name: Name) -> None:
-    exchange, found = bound(ch, name, "fanout", ["a", "b", ""])
+    exchange, found = declare_bound(ch, name, "fanout", ["a", "b", ""])
     for key in ("a", "x", ""):
-        assert reached(ch, exchange, found, key) == {"a", "b", ""}
+        assert reached_keys(ch, exchange, found, key) == {"a", "b", ""}
 
 
 @pytest.mark.check(100)
 @pytest.mark.parametrize("kind", ["direct", "fanout", "topic"])
 def test_messages_keep_their_order_in_every_queue(ch: Channel, name: Name, kind: str) -> None:
-    exchange, found = bound(ch, name, kind, ["key"])
+    exchange, found = declare_bound(ch, name, kind, ["key"])
     bodies = [str(at).encode() for at in range(100)]
     for body in bodies:
         ch.publish(exchange, "key", body)
@@ -78,7 +78,7 @@ def test_a_hash_matches_an_empty_key_in_each_of_a_hundred_queues(ch: Channel, na
     found = {str(at): str(ch.declare(name(f"queue-{at}")).queue) for at in range(100)}
     for queue in found.values():
         ch.bind(queue, exchange, "#")
-    assert reached(ch, exchange, found, "") == set(found)
+    assert reached_keys(ch, exchange, found, "") == set(found)
 
 
 PATTERNS = ["#", "", "*", "a.#", "#.a", "*.#", "a.*.b", "a.", "a.*", "##", "a#b", "a*", "*.*", "#.a.#", "a.#.b", "*.a"]
@@ -103,28 +103,28 @@ MATCHES = {
 
 @pytest.mark.check(103)
 def test_topic_patterns_match_word_by_word(ch: Channel, name: Name) -> None:
-    exchange, found = bound(ch, name, "topic", PATTERNS)
+    exchange, found = declare_bound(ch, name, "topic", PATTERNS)
     for key, expected in MATCHES.items():
-        assert reached(ch, exchange, found, key) == expected, key
+        assert reached_keys(ch, exchange, found, key) == expected, key
 
 
 @pytest.mark.check(103)
 def test_topic_bindings_that_are_removed_match_no_more(ch: Channel, name: Name) -> None:
-    exchange, found = bound(ch, name, "topic", ["a.#.b", "a.#", "a.*.b"])
+    exchange, found = declare_bound(ch, name, "topic", ["a.#.b", "a.#", "a.*.b"])
     ch.call(Queue.Unbind, queue=found["a.#.b"], exchange=exchange, routing_key="a.#.b")
-    assert reached(ch, exchange, found, "a.x.b") == {"a.#", "a.*.b"}
+    assert reached_keys(ch, exchange, found, "a.x.b") == {"a.#", "a.*.b"}
     ch.call(Queue.Unbind, queue=found["a.#"], exchange=exchange, routing_key="a.#")
-    assert reached(ch, exchange, found, "a.x.b") == {"a.*.b"}
+    assert reached_keys(ch, exchange, found, "a.x.b") == {"a.*.b"}
 
 
 @pytest.mark.timeout(120)
 def test_many_hashes_and_a_long_key_do_not_blow_up(ch: Channel, name: Name) -> None:
-    exchange, found = bound(ch, name, "topic", ["#.a.#"])
+    exchange, found = declare_bound(ch, name, "topic", ["#.a.#"])
     words = ".".join(["a"] * 100)
     for at in range(20):
         ch.bind(found["#.a.#"], exchange, f"#.a.#.no{at}")
     for _ in range(10):
-        assert reached(ch, exchange, found, words) == {"#.a.#"}
+        assert reached_keys(ch, exchange, found, words) == {"#.a.#"}
 
 
 def headers_bound(
@@ -164,7 +164,7 @@ def test_headers_match_all_or_any_without_the_x_keys(ch: Channel, name: Name) ->
     }
     exchange, found = headers_bound(ch, name, specs)
     for headers, expected in HEADERS:
-        assert reached(ch, exchange, found, "ignored", headers) == expected, headers
+        assert reached_keys(ch, exchange, found, "ignored", headers) == expected, headers
 
 
 @pytest.mark.check(104)
@@ -188,7 +188,7 @@ def test_headers_compare_values_with_their_kind(ch: Channel, name: Name) -> None
         ([1], ""),
         (None, ""),
     ]:
-        assert reached(ch, exchange, found, "", {"k": value}) == ({expected} if expected else set()), value
+        assert reached_keys(ch, exchange, found, "", {"k": value}) == ({expected} if expected else set()), value
 
 
 @pytest.mark.check(104)
@@ -196,7 +196,7 @@ def test_headers_compare_values_with_their_kind(ch: Channel, name: Name) -> None
 def test_headers_tell_integers_from_floats(ch: Channel, name: Name) -> None:
     exchange, found = headers_bound(ch, name, {"integer": {"k": 1}, "double": {"k": 1.0}})
     for letter, value, expected in [("b", 1, "integer"), ("d", 1.0, "double"), ("f", 1.0, "double")]:
-        assert reached(ch, exchange, found, "", {"k": Typed(letter, value)}) == {expected}
+        assert reached_keys(ch, exchange, found, "", {"k": Typed(letter, value)}) == {expected}
 
 
 @pytest.mark.check(105)
@@ -213,7 +213,7 @@ def test_headers_match_with_the_x_keys_where_asked(ch: Channel, name: Name) -> N
         ({"x-a": "0", "b": "2"}, {"all", "any", "any-with-x"}),
         ({"c": "3"}, set()),
     ]:
-        assert reached(ch, exchange, found, "", headers) == expected, headers
+        assert reached_keys(ch, exchange, found, "", headers) == expected, headers
 
 
 @pytest.mark.check(106)

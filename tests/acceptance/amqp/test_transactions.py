@@ -18,7 +18,7 @@ def fill(ch: Channel, queue: str, count: int) -> None:
     publisher.close()
 
 
-def held(ch: Channel, queue: str, count: int) -> list[int]:
+def get_tags(ch: Channel, queue: str, count: int) -> list[int]:
     """Get `count` messages, and return their tags."""
     tags = []
     for _ in range(count):
@@ -28,7 +28,7 @@ def held(ch: Channel, queue: str, count: int) -> list[int]:
     return tags
 
 
-def left(ch: Channel, queue: str) -> list[bytes]:
+def remaining(ch: Channel, queue: str) -> list[bytes]:
     """Return the contents of the queue after the channel is closed."""
     ch.close()
     return ch.client.channel().drain(queue)
@@ -64,7 +64,7 @@ def test_publishes_are_forgotten_at_the_rollback(client: Client, ch: Channel, qu
 def test_publishes_are_forgotten_when_the_channel_closes(ch: Channel, queue: str) -> None:
     ch.transact()
     ch.publish("", queue, b"forgotten")
-    assert left(ch, queue) == []
+    assert remaining(ch, queue) == []
 
 
 @pytest.mark.check(154)
@@ -90,27 +90,27 @@ def test_publishes_are_delivered_in_order_with_others_in_between(client: Client,
 def test_acks_take_effect_at_the_commit(ch: Channel, queue: str) -> None:
     fill(ch, queue, 3)
     ch.transact()
-    tags = held(ch, queue, 3)
+    tags = get_tags(ch, queue, 3)
     ch.ack(tags[2])
     ch.ack(tags[0])
     ch.commit()
-    assert left(ch, queue) == [b"2"]
+    assert remaining(ch, queue) == [b"2"]
 
 
 @pytest.mark.check(155)
 def test_uncommitted_acks_are_undone_when_the_channel_closes(ch: Channel, queue: str) -> None:
     fill(ch, queue, 3)
     ch.transact()
-    for tag in held(ch, queue, 3):
+    for tag in get_tags(ch, queue, 3):
         ch.ack(tag)
-    assert left(ch, queue) == [b"1", b"2", b"3"]
+    assert remaining(ch, queue) == [b"1", b"2", b"3"]
 
 
 @pytest.mark.check(155)
 def test_acks_can_be_given_again_after_a_rollback(ch: Channel, queue: str) -> None:
     fill(ch, queue, 4)
     ch.transact()
-    tags = held(ch, queue, 4)
+    tags = get_tags(ch, queue, 4)
     for tag in (tags[1], tags[3], tags[0]):
         ch.ack(tag)
     ch.rollback()
@@ -119,37 +119,37 @@ def test_acks_can_be_given_again_after_a_rollback(ch: Channel, queue: str) -> No
     for tag in (tags[3], tags[0], tags[1]):
         ch.ack(tag)
     ch.commit()
-    assert left(ch, queue) == [b"3"]
+    assert remaining(ch, queue) == [b"3"]
 
 
 @pytest.mark.check(155)
 def test_what_a_rollback_restores_is_covered_by_an_ack_of_many(ch: Channel, queue: str) -> None:
     fill(ch, queue, 4)
     ch.transact()
-    tags = held(ch, queue, 4)
+    tags = get_tags(ch, queue, 4)
     ch.ack(tags[2])
     ch.ack(tags[0])
     ch.rollback()
     ch.ack(tags[2], multiple=True)
     ch.commit()
-    assert left(ch, queue) == [b"4"]
+    assert remaining(ch, queue) == [b"4"]
 
 
 @pytest.mark.check(155)
 def test_all_can_be_acknowledged_at_once(ch: Channel, queue: str) -> None:
     fill(ch, queue, 3)
     ch.transact()
-    held(ch, queue, 3)
+    get_tags(ch, queue, 3)
     ch.ack(0, multiple=True)
     ch.commit()
-    assert left(ch, queue) == []
+    assert remaining(ch, queue) == []
 
 
 @pytest.mark.check(155)
 def test_what_was_acknowledged_cannot_be_again_before_the_commit(ch: Channel, queue: str) -> None:
     fill(ch, queue, 1)
     ch.transact()
-    (tag,) = held(ch, queue, 1)
+    (tag,) = get_tags(ch, queue, 1)
     ch.ack(tag)
     ch.ack(tag)
     assert ch.expect_close(406).reply_text == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
@@ -160,7 +160,7 @@ def test_what_was_acknowledged_cannot_be_again_before_the_commit(ch: Channel, qu
 def test_messages_are_given_back_at_the_commit(client: Client, ch: Channel, queue: str, method: str) -> None:
     fill(ch, queue, 3)
     ch.transact()
-    tags = held(ch, queue, 3)
+    tags = get_tags(ch, queue, 3)
     for tag, requeue in ((tags[0], True), (tags[1], False)):
         (ch.nack if method == "nack" else ch.reject)(tag, requeue=requeue)
     ch.sync()
@@ -168,7 +168,7 @@ def test_messages_are_given_back_at_the_commit(client: Client, ch: Channel, queu
     ch.commit()
     again = client.channel().get(queue)
     assert again is not None and (again.body, again.redelivered) == (b"1", True)
-    assert left(ch, queue) == [b"3"]
+    assert remaining(ch, queue) == [b"3"]
 
 
 @pytest.mark.check(156)
@@ -176,26 +176,26 @@ def test_messages_are_given_back_at_the_commit(client: Client, ch: Channel, queu
 def test_giving_back_is_undone_by_a_rollback(ch: Channel, queue: str, method: str) -> None:
     fill(ch, queue, 2)
     ch.transact()
-    tags = held(ch, queue, 2)
+    tags = get_tags(ch, queue, 2)
     for tag in tags:
         (ch.nack if method == "nack" else ch.reject)(tag, requeue=False)
     ch.rollback()
     assert ch.count(queue) == 0
     ch.ack(tags[1])
     ch.commit()
-    assert left(ch, queue) == [b"1"]
+    assert remaining(ch, queue) == [b"1"]
 
 
 @pytest.mark.check(156)
 def test_acks_and_nacks_mix(ch: Channel, queue: str) -> None:
     fill(ch, queue, 5)
     ch.transact()
-    tags = held(ch, queue, 5)
+    tags = get_tags(ch, queue, 5)
     ch.nack(tags[1], multiple=True)
     ch.ack(tags[2])
     ch.reject(tags[4], requeue=False)
     ch.commit()
-    assert left(ch, queue) == [b"1", b"2", b"4"]
+    assert remaining(ch, queue) == [b"1", b"2", b"4"]
 
 
 @pytest.mark.check(157)
@@ -232,7 +232,7 @@ def test_messages_do_not_return_after_a_rollback(ch: Channel) -> None:
 def test_recover_leaves_what_was_acknowledged(ch: Channel, queue: str) -> None:
     fill(ch, queue, 2)
     ch.transact()
-    tags = held(ch, queue, 2)
+    tags = get_tags(ch, queue, 2)
     ch.ack(tags[0])
     ch.call(Basic.Recover, requeue=True)
     again = ch.get(queue, no_ack=False)
@@ -240,7 +240,7 @@ def test_recover_leaves_what_was_acknowledged(ch: Channel, queue: str) -> None:
     assert ch.get(queue) is None
     ch.ack(again.tag)
     ch.commit()
-    assert left(ch, queue) == []
+    assert remaining(ch, queue) == []
 
 
 def test_consuming_without_acknowledgement_is_no_part_of_a_transaction(ch: Channel, queue: str) -> None:
@@ -248,4 +248,4 @@ def test_consuming_without_acknowledgement_is_no_part_of_a_transaction(ch: Chann
     ch.transact()
     assert ch.get(queue, no_ack=True) is not None
     ch.rollback()
-    assert left(ch, queue) == [b"2"]
+    assert remaining(ch, queue) == [b"2"]

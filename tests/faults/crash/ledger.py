@@ -53,5 +53,5 @@ def _check_order(queue: str, bodies: list[bytes]) -> None:
         match = re.match(rb"(\d+ \d+) (\d+) ", body)
         assert match, f"{queue}: no body of ours: {body[:60]!r}"
         publisher, number = match[1], int(match[2])
-        assert number > last.get(publisher, -1), f"{queue}: {body[:60]!r} stands behind number {last[publisher]}"
+        assert number > last.get(publisher, -1), f"{queue}: {body[:60]!r} is after number {last[publisher]}"
         last[publisher] = number

@@ -26,7 +26,7 @@ def control(daemon: BrokerProcess, *words: str) -> str:
     return done.stdout + done.stderr
 
 
-def filled(client: Client, queue: str) -> None:
+def fill_queue(client: Client, queue: str) -> None:
     """Declare a durable queue with very many messages, all on the disk."""
     channel = client.channel()
     channel.declare(queue, durable=True)
@@ -40,7 +40,7 @@ def filled(client: Client, queue: str) -> None:
     channel.close()
 
 
-def stored(client: Client, queue: str, bodies: list[bytes]) -> None:
+def publish_and_store(client: Client, queue: str, bodies: list[bytes]) -> None:
     """Publish, and return when all is on the disk."""
     channel = client.channel()
     channel.confirm()
@@ -50,7 +50,7 @@ def stored(client: Client, queue: str, bodies: list[bytes]) -> None:
     channel.close()
 
 
-def again(daemon: BrokerProcess) -> Client:
+def kill_and_restart(daemon: BrokerProcess) -> Client:
     """Kill the broker and start it with the stored data."""
     daemon.kill()
     daemon.start()
@@ -63,7 +63,7 @@ def check_sound(daemon: BrokerProcess) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def taken(client: Client, queue: str) -> list[bytes]:
+def drain_queue(client: Client, queue: str) -> list[bytes]:
     """Return the bodies of all messages of a queue in order."""
     channel = client.channel()
     count = channel.count(queue)
@@ -74,34 +74,34 @@ def taken(client: Client, queue: str) -> list[bytes]:
 def test_what_is_published_behind_a_purge_is_not_lost_with_it(daemon: BrokerProcess) -> None:
     daemon.start()
     client, other = daemon.connect(), daemon.connect()
-    filled(client, "long")
+    fill_queue(client, "long")
     other.channel().declare("other", durable=True)
-    stored(other, "other", OTHERS)
+    publish_and_store(other, "other", OTHERS)
     client.channel().send(Queue.Purge, queue="long")
     looking = other.channel()
     while looking.count("long"):
         pass
-    stored(other, "long", LATE)
-    after = again(daemon)
-    there = taken(after, "long")
+    publish_and_store(other, "long", LATE)
+    after = kill_and_restart(daemon)
+    there = drain_queue(after, "long")
     assert there[-len(LATE) :] == LATE
     assert set(there[: -len(LATE)]) <= {b"old"}, "what was published since is there twice"
-    assert taken(after, "other") == OTHERS
+    assert drain_queue(after, "other") == OTHERS
     check_sound(daemon)
 
 
 def test_nothing_of_a_deleted_queue_comes_back(daemon: BrokerProcess) -> None:
     daemon.start()
     client, other = daemon.connect(), daemon.connect()
-    filled(client, "long")
+    fill_queue(client, "long")
     other.channel().declare("other", durable=True)
-    stored(other, "other", OTHERS)
+    publish_and_store(other, "other", OTHERS)
     client.channel().delete("long")
-    after = again(daemon)
+    after = kill_and_restart(daemon)
     after.channel().refused(404, Queue.Declare, queue="long", passive=True)
     assert after.channel(2).declare("long", durable=True).message_count == 0
-    assert taken(after, "other") == OTHERS
-    assert again(daemon).channel().count("long") == 0
+    assert drain_queue(after, "other") == OTHERS
+    assert kill_and_restart(daemon).channel().count("long") == 0
     check_sound(daemon)
 
 
@@ -110,12 +110,12 @@ def test_nothing_of_a_deleted_virtual_host_comes_back(daemon: BrokerProcess) -> 
     control(daemon, "add_vhost", "gone")
     control(daemon, "set_permissions", "-p", "gone", "guest", ".*", ".*", ".*")
     other, client = daemon.connect(), daemon.connect(vhost="gone")
-    filled(client, "long")
+    fill_queue(client, "long")
     other.channel().declare("other", durable=True)
     client.close()
-    stored(other, "other", OTHERS)
+    publish_and_store(other, "other", OTHERS)
     control(daemon, "delete_vhost", "gone")
-    after = again(daemon)
-    assert taken(after, "other") == OTHERS
+    after = kill_and_restart(daemon)
+    assert drain_queue(after, "other") == OTHERS
     assert "gone" not in control(daemon, "list_vhosts", "--quiet")
     check_sound(daemon)

@@ -43,7 +43,7 @@ def daemon(tmp_path: Path) -> Iterator[BrokerProcess]:
     made.close()
 
 
-def knock(daemon: BrokerProcess, address: str, password: str) -> Client:
+def send_login(daemon: BrokerProcess, address: str, password: str) -> Client:
     """Send a login without waiting for its result."""
     client = Client(SocketOf(daemon.address, address))
     client.start()
@@ -63,10 +63,10 @@ def gets_in(client: Client) -> bool:
 
 def test_the_right_password_gets_in_beside_300_wrong_ones(daemon: BrokerProcess) -> None:
     daemon.start()
-    assert gets_in(knock(daemon, "127.0.0.1", "guest"))  # whose hash becomes one of argon2id
-    wrong = [knock(daemon, ELSEWHERE, f"wrong {number}") for number in range(WRONG)]
+    assert gets_in(send_login(daemon, "127.0.0.1", "guest"))  # whose hash becomes one of argon2id
+    wrong = [send_login(daemon, ELSEWHERE, f"wrong {number}") for number in range(WRONG)]
     try:
-        assert gets_in(knock(daemon, "127.0.0.1", "guest")), daemon.tail()
+        assert gets_in(send_login(daemon, "127.0.0.1", "guest")), daemon.tail()
         refusals = len(daemon.events("login_refused"))
         assert refusals < WRONG // 4, f"after {refusals} others"
     finally:
@@ -77,10 +77,10 @@ def test_the_right_password_gets_in_beside_300_wrong_ones(daemon: BrokerProcess)
 
 def test_the_right_password_gets_in_from_the_address_of_the_wrong_ones_in_the_end(daemon: BrokerProcess) -> None:
     daemon.start()
-    assert gets_in(knock(daemon, "127.0.0.1", "guest"))
-    wrong = [knock(daemon, ELSEWHERE, f"wrong {number}") for number in range(WRONG)]
+    assert gets_in(send_login(daemon, "127.0.0.1", "guest"))
+    wrong = [send_login(daemon, ELSEWHERE, f"wrong {number}") for number in range(WRONG)]
     try:
-        assert any(gets_in(knock(daemon, ELSEWHERE, "guest")) for _ in range(1000)), daemon.tail()
+        assert any(gets_in(send_login(daemon, ELSEWHERE, "guest")) for _ in range(1000)), daemon.tail()
     finally:
         for client in wrong:
             client.pipe.close()

@@ -8,7 +8,7 @@ from warren.broker.logs.record import Record
 Line = tuple[str, str, dict[str, object]]
 
 
-def made(config: Config) -> tuple[bytes, list[Line]]:
+def make_user(config: Config) -> tuple[bytes, list[Line]]:
     """Return the password hash of the user and the lines of the log."""
     lines: list[Line] = []
     user = default_user(config, lambda event, level, fields: lines.append((event, level, fields)))
@@ -17,19 +17,19 @@ def made(config: Config) -> tuple[bytes, list[Line]]:
 
 
 def test_it_is_guest_unless_something_else_is_configured() -> None:
-    password_hash, lines = made(Config())
+    password_hash, lines = make_user(Config())
     assert verify_password(password_hash, b"guest") and not lines
-    password_hash, lines = made(Config(default_pass="s3cret", generate_default_pass=True))
+    password_hash, lines = make_user(Config(default_pass="s3cret", generate_default_pass=True))
     assert verify_password(password_hash, b"s3cret") and not lines
 
 
 def test_a_generated_password_is_logged_once_and_is_another_each_time() -> None:
     config = Config(default_user="admin", generate_default_pass=True)
-    password_hash, lines = made(config)
+    password_hash, lines = make_user(config)
     ((event, level, fields),) = lines
     assert (event, level, fields["user"]) == ("default_user_generated", "warning", "admin")
     shown = str(fields["shown_once"])
     assert len(shown) >= 24 and verify_password(password_hash, shown.encode())
-    assert made(config)[1][0][2]["shown_once"] != shown
+    assert make_user(config)[1][0][2]["shown_once"] != shown
     line = Record(0.0, level, event, fields).plain(lambda _: "now")
     assert line.endswith(f"The new user 'admin' has this password, which is shown only once: {shown}")

@@ -88,8 +88,8 @@ def test_sockets_get_their_options(listening: ListeningServer) -> None:
     client.vanish()
 
 
-# Where more waits than the system takes for us, the end of the client stands behind it: the answer to our heartbeat
-# tells of it then.
+# If more input is unread than the system buffers, the end of the stream does not arrive; then the answer to our
+# heartbeat shows that the client has closed.
 @pytest.mark.parametrize(
     ("unread_bytes", "heartbeat_s"), [(0, 0), (50_000, 0), (20_000_000, 1)], ids=["none unread", "some", "much"]
 )

@@ -86,7 +86,7 @@ def opened(port: int, context: ssl.SSLContext) -> Client:
     return client
 
 
-def turned_away(port: int, context: ssl.SSLContext) -> bool:
+def is_refused(port: int, context: ssl.SSLContext) -> bool:
     """Expect that the client is refused; with TLS 1.3 it notices at its first read."""
     pipe = TLSPipe(port, context)
     try:
@@ -127,7 +127,7 @@ def test_without_a_certificate_nobody_gets_in_where_one_is_required(
     listening: ListeningServer, authority: Authority
 ) -> None:
     port = listening.listen(authority.options(verify=True, certificate_required=True))
-    assert turned_away(port, authority.client())
+    assert is_refused(port, authority.client())
     assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in str(listening.reported("tls_handshake_failed")["reason"]).upper()
     assert not listening.server.connections
 
@@ -140,7 +140,7 @@ def test_a_certificate_of_somebody_else_is_refused_even_where_none_is_required(
     other = Authority(tmp_path / "other")
     context = authority.client()
     other.ca.issue_cert("client", common_name="client").configure_cert(context)
-    assert turned_away(port, context)
+    assert is_refused(port, context)
     assert "CERTIFICATE_VERIFY_FAILED" in str(listening.reported("tls_handshake_failed")["reason"]).upper()
     opened(port, authority.client()).vanish()
 

@@ -39,10 +39,10 @@ class Disk:
 
     def acked(self) -> list[tuple[int, bool]]:
         """Return tag and multiple of the confirms that have arrived."""
-        return [(item.delivery_tag, item.multiple) for item in came(self.ch) if isinstance(item, Basic.Ack)]
+        return [(item.delivery_tag, item.multiple) for item in take_inbox(self.ch) if isinstance(item, Basic.Ack)]
 
 
-def came(ch: ClientChannel) -> list[Any]:
+def take_inbox(ch: ClientChannel) -> list[Any]:
     """Return and remove all that has arrived on a channel."""
     try:
         while not ch.client.ended:
@@ -141,7 +141,7 @@ def test_one_persistent_message_among_others_makes_all_after_it_wait(disk: Disk,
 def test_a_return_comes_before_its_confirm(disk: Disk, ch: ClientChannel) -> None:
     for _ in range(2):
         ch.publish("", "nowhere", b"body", DURABLE, mandatory=True)
-        returned, confirmed = came(ch)
+        returned, confirmed = take_inbox(ch)
         assert isinstance(returned, Content) and isinstance(confirmed, Basic.Ack)
 
 
@@ -153,7 +153,7 @@ def test_each_channel_counts_and_hears_of_its_own(disk: Disk, ch: ClientChannel)
         other.publish("", "durable", b"body", DURABLE)
     disk.journal.commit(1)
     assert disk.acked() == [(1, False)]
-    assert [(item.delivery_tag, item.multiple) for item in came(other)] == [(2, True)]
+    assert [(item.delivery_tag, item.multiple) for item in take_inbox(other)] == [(2, True)]
 
 
 @pytest.mark.parametrize("end", ["channel", "connection", "loss", "error"])
@@ -168,9 +168,9 @@ def test_nobody_is_told_who_is_not_there_any_more(disk: Disk, ch: ClientChannel,
         ch.publish("no such exchange", "")
     else:
         ch.client.vanish()
-    came(ch)
+    take_inbox(ch)
     disk.journal.commit(1)
-    assert came(ch) == []
+    assert take_inbox(ch) == []
 
 
 def test_a_confirm_does_not_wait_for_what_was_published_later(disk: Disk, ch: ClientChannel) -> None:
@@ -202,9 +202,9 @@ def test_a_commit_of_more_than_the_disk_takes_is_answered_once(disk: Disk) -> No
     for _ in range(3):
         disk.ch.publish("", "durable", b"body", DURABLE)
     disk.ch.send(Tx.Commit)
-    assert came(disk.ch) == [] and len(disk.journal.live) == 3
+    assert take_inbox(disk.ch) == [] and len(disk.journal.live) == 3
     disk.journal.commit(1)
-    assert [type(item) for item in came(disk.ch)] == [Tx.CommitOk]
+    assert [type(item) for item in take_inbox(disk.ch)] == [Tx.CommitOk]
     disk.ch.sync()
 
 
@@ -221,9 +221,9 @@ def test_commit_ok_waits_for_the_disk(disk: Disk, tx: ClientChannel) -> None:
     tx.publish("", "durable", b"body", DURABLE)
     assert disk.journal.live == {}
     tx.send(Tx.Commit)
-    assert len(disk.journal.live) == 1 and came(tx) == []
+    assert len(disk.journal.live) == 1 and take_inbox(tx) == []
     disk.journal.commit(1)
-    assert [type(item) for item in came(tx)] == [Tx.CommitOk]
+    assert [type(item) for item in take_inbox(tx)] == [Tx.CommitOk]
 
 
 def test_what_was_committed_is_delivered_before_it_is_on_disk(disk: Disk, tx: ClientChannel) -> None:
@@ -239,12 +239,12 @@ def test_nothing_of_a_connection_is_served_while_it_commits(disk: Disk, tx: Clie
     tx.send(Queue.Declare, queue="more")
     other.publish("", "transient", b"body")
     other.send(Queue.Declare, queue="transient", passive=True)
-    assert came(tx) == [] and came(other) == []
+    assert take_inbox(tx) == [] and take_inbox(other) == []
     assert "more" not in disk.node.vhosts["/"].queues
     assert disk.connect().channel().drain("transient") == [], "others are served meanwhile"
     disk.journal.commit(1)
-    assert [type(item) for item in came(tx)] == [Tx.CommitOk, Queue.DeclareOk]
-    assert [item.message_count for item in came(other)] == [1]
+    assert [type(item) for item in take_inbox(tx)] == [Tx.CommitOk, Queue.DeclareOk]
+    assert [item.message_count for item in take_inbox(other)] == [1]
 
 
 def test_it_takes_more_when_that_is_done(disk: Disk, tx: ClientChannel) -> None:
@@ -252,7 +252,7 @@ def test_it_takes_more_when_that_is_done(disk: Disk, tx: ClientChannel) -> None:
         tx.publish("", "durable", b"body", DURABLE)
         tx.send(Tx.Commit)
         disk.journal.commit(number)
-        assert [type(item) for item in came(tx)] == [Tx.CommitOk]
+        assert [type(item) for item in take_inbox(tx)] == [Tx.CommitOk]
     assert tx.count("durable") == 2
 
 
@@ -260,9 +260,9 @@ def test_a_goodbye_waits_for_the_commit_before_it(disk: Disk, tx: ClientChannel)
     tx.publish("", "durable", b"body", DURABLE)
     tx.send(Tx.Commit)
     tx.client.send(Connection.Close, reply_code=200)
-    assert came(tx) == []
+    assert take_inbox(tx) == []
     disk.journal.commit(1)
-    assert [type(item) for item in came(tx)] == [Tx.CommitOk]
+    assert [type(item) for item in take_inbox(tx)] == [Tx.CommitOk]
     assert isinstance(tx.client.next(), Connection.CloseOk)
 
 
@@ -274,9 +274,9 @@ def test_a_commit_that_ends_after_its_connection_is_told_to_nobody(disk: Disk, t
         tx.client.vanish()
     else:
         pipe_of(tx.client).connection.close(ConnectionForced("enough"))
-    came(tx)
+    take_inbox(tx)
     disk.journal.commit(1)
-    assert came(tx) == [] and len(disk.journal.live) == 1
+    assert take_inbox(tx) == [] and len(disk.journal.live) == 1
 
 
 # Declarations
@@ -309,9 +309,9 @@ def test_the_answer_to_what_changes_something_durable_waits_for_the_disk(
     recorded: Disk, kind: type[Any], fields: dict[str, Any]
 ) -> None:
     recorded.ch.send(kind, **fields)
-    assert came(recorded.ch) == []
+    assert take_inbox(recorded.ch) == []
     recorded.journal.commit(recorded.journal.ticket())
-    assert [item.name in kind.valid_responses for item in came(recorded.ch)] == [True]
+    assert [item.name in kind.valid_responses for item in take_inbox(recorded.ch)] == [True]
 
 
 @pytest.mark.parametrize("fields", [{"queue": "new"}, {"queue": "new", "durable": True, "exclusive": True}])
@@ -379,7 +379,7 @@ def test_a_duplicate_is_confirmed_no_sooner_than_its_original_is_safe(disk: Disk
     disk.ch.publish("e", "", b"original", like)
     disk.ch.sync()
     other.publish("e", "", b"duplicate", like)
-    assert not [item for item in came(other) if isinstance(item, Basic.Ack)], "nothing of it is on disk"
+    assert not [item for item in take_inbox(other) if isinstance(item, Basic.Ack)], "nothing of it is on disk"
     disk.journal.commit(disk.journal.ticket())
-    assert [item.delivery_tag for item in came(other) if isinstance(item, Basic.Ack)] == [1]
+    assert [item.delivery_tag for item in take_inbox(other) if isinstance(item, Basic.Ack)] == [1]
     assert disk.ch.drain("q") == [b"original"]

@@ -70,7 +70,7 @@ def test_connections_that_flood_share_each_turn() -> None:
     assert sum(at_once) <= 10 * (AT_ONCE_COST // CHANGE_COST + 1) + CHANGES_AT_ONCE
     last = opened(node)
     last.send(DECLARE)
-    assert replies(last) == 1, "who asks little is served at once"
+    assert replies(last) == 1, "a client with few requests is served at once"
     served = served_by_turns(node, pipes)
     assert max(served) <= IN_A_TURN + IN_A_STEP and sum(at_once) + sum(served) == 10 * MANY
 

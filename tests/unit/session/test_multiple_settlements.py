@@ -17,7 +17,7 @@ COUNT = 5_000
 PUBLISH = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
 
 
-def laden(consumers: int, transaction: bool = False) -> ClientChannel:
+def channel_with_deliveries(consumers: int, transaction: bool = False) -> ClientChannel:
     """Return a channel with consumers that share a limit, and COUNT deliveries to them."""
     client = dial(new_node())
     client.start()
@@ -56,13 +56,15 @@ def seconds(ch: ClientChannel, how: str) -> float:
 
 @pytest.mark.parametrize("how", ["ack", "drop", "requeue", "close", "commit"])
 def test_settling_all_at_once_costs_no_more_where_many_consumers_share_a_limit(how: str) -> None:
-    one, many = (min(seconds(laden(count, how == "commit"), how) for _ in range(2)) for count in (1, 500))
+    one, many = (
+        min(seconds(channel_with_deliveries(count, how == "commit"), how) for _ in range(2)) for count in (1, 500)
+    )
     assert many < 8 * one + 0.02
 
 
 @pytest.mark.parametrize("how", ["ack", "drop", "commit"])
 def test_the_shared_limit_is_free_again_afterwards(how: str) -> None:
-    ch = laden(3, how == "commit")
+    ch = channel_with_deliveries(3, how == "commit")
     seconds(ch, how)
     channel = pipe_of(ch.client).connection.channels[1]
     assert channel.shared_prefetch.unacked == 0 and not channel.unacked

@@ -22,7 +22,7 @@ from warren.broker.session.channel import HANDLERS, IGNORED
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 RIGHTS = (CONFIGURE, WRITE, READ)
 SETS = [frozenset(chosen) for count in range(4) for chosen in combinations(RIGHTS, count)]
-GENERATED = "amq.gen-*"  # stands for names that the broker makes up
+GENERATED = "amq.gen-*"  # in place of generated names
 ALTERNATE = {"alternate-exchange": "other"}
 DEAD_LETTERS = {"x-dead-letter-exchange": "other"}
 

@@ -54,7 +54,7 @@ def test_a_run_whose_enqueueing_fails_is_not_enqueued_again() -> None:
         ch.declare(name)
         ch.bind(name, "fanout")
     queues = broker.node.vhosts["/"].queues
-    del queues["failing"].ready_messages.default  # a bug: whoever pushes to it fails
+    del queues["failing"].ready_messages.default  # a bug: every push to it fails
     method = codec.method_frame(1, Basic.Publish, {"exchange": "fanout", "routing_key": ""})
     special = content({"message_id": "c", "expiration": "1000"})
     client.raw(method + content({"message_id": "a"}) + method + content({"message_id": "b"}) + method + special)

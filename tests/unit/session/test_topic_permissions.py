@@ -28,7 +28,7 @@ def channel(node: Node) -> Channel:
     return ch
 
 
-def served(ch: Channel, exchange: str, key: str, **headers: object) -> str:
+def publish_refusal(ch: Channel, exchange: str, key: str, **headers: object) -> str:
     """Publish, and return the text of the refusal or an empty one."""
     ch.publish(exchange, key, b"", {"headers": headers} if headers else None)
     try:
@@ -46,16 +46,18 @@ def test_keys_are_asked_for_on_publish() -> None:
     node = node_with("^{username}\\.", "")
     ch = channel(node)
     for _ in range(2):
-        assert served(ch, "amq.topic", "a.b.c") == ""
-    assert refusal("write", "axb.c") in served(ch, "amq.topic", "axb.c")
+        assert publish_refusal(ch, "amq.topic", "a.b.c") == ""
+    assert refusal("write", "axb.c") in publish_refusal(ch, "amq.topic", "axb.c")
 
 
 @pytest.mark.parametrize("header", ["CC", "BCC"])
 def test_keys_in_headers_are_asked_for_too(header: str) -> None:
     node = node_with("^mine", "")
-    assert served(channel(node), "amq.topic", "mine", **{header: ["mine too"]}) == ""
-    assert refusal("write", "yours") in served(channel(node), "amq.topic", "mine", **{header: ["mine", "yours"]})
-    assert served(channel(node), "amq.direct", "mine", **{header: ["yours"]}) == ""
+    assert publish_refusal(channel(node), "amq.topic", "mine", **{header: ["mine too"]}) == ""
+    assert refusal("write", "yours") in publish_refusal(
+        channel(node), "amq.topic", "mine", **{header: ["mine", "yours"]}
+    )
+    assert publish_refusal(channel(node), "amq.direct", "mine", **{header: ["yours"]}) == ""
 
 
 def test_other_exchanges_other_types_and_other_users_are_not_concerned() -> None:
@@ -63,13 +65,13 @@ def test_other_exchanges_other_types_and_other_users_are_not_concerned() -> None
     ch = channel(node)
     ch.exchange("other", "topic")
     for exchange in ("other", "amq.direct", "amq.fanout", ""):
-        assert served(ch, exchange, "q") == ""
+        assert publish_refusal(ch, exchange, "q") == ""
     node.users.set_topic_permission("a.b", "/", "amq.direct", "", "")
-    assert served(ch, "amq.direct", "q") == ""
+    assert publish_refusal(ch, "amq.direct", "q") == ""
     ch.bind("q", "other", "any")
     ch.bind("q", "amq.direct", "any")
     node.users.set_topic_permission("guest", "/", "other", "", "")
-    assert served(ch, "other", "q") == ""
+    assert publish_refusal(ch, "other", "q") == ""
 
 
 def test_keys_of_bindings_are_asked_for() -> None:
@@ -90,14 +92,14 @@ def test_keys_of_bindings_are_asked_for() -> None:
 def test_a_change_acts_at_once_also_on_keys_that_were_published_before() -> None:
     node = node_with(".*", ".*")
     ch = channel(node)
-    assert served(ch, "amq.topic", "k") == ""
+    assert publish_refusal(ch, "amq.topic", "k") == ""
     node.users.set_topic_permission("a.b", "/", "amq.topic", "^x", "")
-    assert refusal("write", "k") in served(ch, "amq.topic", "k")
+    assert refusal("write", "k") in publish_refusal(ch, "amq.topic", "k")
     node.users.clear_topic_permission("a.b", "/")
-    assert served(ch.client.channel(), "amq.topic", "k") == ""
+    assert publish_refusal(ch.client.channel(), "amq.topic", "k") == ""
 
 
 def test_the_right_to_the_exchange_comes_first() -> None:
     node = node_with("^x", "")
     node.users.set_permission("a.b", "/", ".*", "^$", ".*")
-    assert "write access to exchange 'amq.topic'" in served(channel(node), "amq.topic", "k")
+    assert "write access to exchange 'amq.topic'" in publish_refusal(channel(node), "amq.topic", "k")

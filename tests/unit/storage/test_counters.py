@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from warren.broker.storage.metadata_store import Metadata
 
 
-def opened(disk: SimulatedDisk) -> Journal:
+def open_journal(disk: SimulatedDisk) -> Journal:
     journal = Journal(disk, cast("Metadata", MemoryMetadata()))
     journal.recover()
     return journal
 
 
-def stored(journal: Journal, count: int, body: bytes) -> list[tuple[int, int]]:
+def store_messages(journal: Journal, count: int, body: bytes) -> list[tuple[int, int]]:
     """Store `count` messages in one batch, and return their pages."""
     messages = [
         Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True) for _ in range(count)
@@ -36,9 +36,9 @@ def stored(journal: Journal, count: int, body: bytes) -> list[tuple[int, int]]:
 
 
 def test_messages_and_bytes_are_counted_as_they_are_written_and_read_back() -> None:
-    journal = opened(SimulatedDisk(Random(1)))
+    journal = open_journal(SimulatedDisk(Random(1)))
     assert (journal.written_messages, journal.written_bytes, journal.reads, journal.read_messages) == (0, 0, 0, 0)
-    pages = stored(journal, 3, b"x" * 100)
+    pages = store_messages(journal, 3, b"x" * 100)
     assert journal.written_messages == 3 and 300 < journal.written_bytes < 900
     journal.read(pages)
     assert (journal.reads, journal.read_messages, journal.read_bytes) == (1, 3, journal.written_bytes)
@@ -46,13 +46,13 @@ def test_messages_and_bytes_are_counted_as_they_are_written_and_read_back() -> N
 
 def test_what_was_there_before_a_restart_was_not_written_since() -> None:
     disk = SimulatedDisk(Random(1))
-    stored(opened(disk), 3, b"x")
-    journal = opened(disk.power_loss(Random(1)))
+    store_messages(open_journal(disk), 3, b"x")
+    journal = open_journal(disk.power_loss(Random(1)))
     assert (journal.written_messages, journal.written_bytes, journal.read_messages) == (0, 0, 0)
 
 
 def test_a_long_message_is_one_read() -> None:
-    journal = opened(SimulatedDisk(Random(1)))
-    pages = stored(journal, 1, b"x" * (2 * READ_BYTES))
+    journal = open_journal(SimulatedDisk(Random(1)))
+    pages = store_messages(journal, 1, b"x" * (2 * READ_BYTES))
     journal.read(pages)
     assert journal.reads == 1 and journal.read_bytes > 2 * READ_BYTES

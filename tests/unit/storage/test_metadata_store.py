@@ -118,7 +118,7 @@ def test_a_new_file_is_empty_and_nobody_elses(path: Path, metadata: Metadata) ->
 
 def test_to_apply_again_changes_nothing(metadata: Metadata) -> None:
     odd, plain = everything("\udcff", 1), everything("plain", 2)
-    # A queue that went and came again, with another number, as one batch may tell of it.
+    # A queue that was deleted and declared again, with another number, in one batch.
     again = [Change(False, odd[QUEUE]), Change(True, StoredQueue("\udcff", "\udcff", 3, False, b"x"))]
     changes = puts(odd) + puts(plain) + deletes(plain[QUEUE - 1 :]) + again
     metadata.apply(changes)

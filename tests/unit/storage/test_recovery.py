@@ -31,7 +31,7 @@ def message(body: bytes) -> Message:
     return Message(ADDRESS, frames, 1, len(body), 0, True)
 
 
-def opened(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, dict[int, list[bytes]]]:
+def open_journal(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, dict[int, list[bytes]]]:
     """Start a journal, and return it with the recovered bodies."""
     journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
     found = journal.recover()
@@ -55,10 +55,10 @@ def append(journal: Journal, queues: list[int], *bodies: bytes) -> list[Message]
     return messages
 
 
-def written(*bodies: bytes, segment_bytes: int = SEGMENT_BYTES) -> SimulatedDisk:
+def write_log(*bodies: bytes, segment_bytes: int = SEGMENT_BYTES) -> SimulatedDisk:
     """Return the disk of a killed broker with these messages in queue 1."""
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk, segment_bytes)
+    journal, _ = open_journal(disk, segment_bytes)
     append(journal, [1], *bodies)
     return disk.crash()
 
@@ -82,14 +82,14 @@ def records_of(data: bytes) -> list[int]:
 
 def survives_two_restarts(disk: SimulatedDisk, expected: list[bytes]) -> None:
     """Check that the messages are recovered, and later ones too, after this start and the next two."""
-    journal, found = opened(disk)
+    journal, found = open_journal(disk)
     assert found.get(1, []) == expected
     append(journal, [1], b"after the first")
     disk = disk.power_loss(Random(2))
-    journal, found = opened(disk)
+    journal, found = open_journal(disk)
     assert found[1] == [*expected, b"after the first"]
     append(journal, [1], b"after the second")
-    journal, found = opened(disk.power_loss(Random(3)))
+    journal, found = open_journal(disk.power_loss(Random(3)))
     assert found[1] == [*expected, b"after the first", b"after the second"]
 
 
@@ -97,13 +97,13 @@ BODIES = [b"one", b"two", b"three", b"four"]
 
 
 def test_an_empty_folder() -> None:
-    journal, found = opened(SimulatedDisk(Random(1)))
+    journal, found = open_journal(SimulatedDisk(Random(1)))
     assert not found and not journal.report
     survives_two_restarts(SimulatedDisk(Random(1)), [])
 
 
 def test_cut_off_at_every_byte_of_the_last_two_records() -> None:
-    data = written(*BODIES).content(FIRST)
+    data = write_log(*BODIES).content(FIRST)
     starts = records_of(data)
     for size in range(starts[-3], len(data) + 1):
         disk = SimulatedDisk(Random(1))
@@ -112,7 +112,7 @@ def test_cut_off_at_every_byte_of_the_last_two_records() -> None:
 
 
 def test_cut_off_in_the_head() -> None:
-    data = written(*BODIES).content(FIRST)
+    data = write_log(*BODIES).content(FIRST)
     for size in range(log_records.SEGMENT_HEAD_BYTES + 1):
         disk = SimulatedDisk(Random(1))
         disk.put(FIRST, data[:size])
@@ -122,7 +122,7 @@ def test_cut_off_in_the_head() -> None:
 @pytest.mark.parametrize("size", [1, 3, 4, 11, 12, 13, 21, 100, 511, 512, 513, 70_000])
 @pytest.mark.parametrize("kind", ["zeros", "garbage", "magic", "half a record"])
 def test_an_end_that_means_nothing(size: int, kind: str) -> None:
-    data = written(*BODIES).content(FIRST)
+    data = write_log(*BODIES).content(FIRST)
     head = log_records.LENGTH.pack(log_records.MAGIC)
     last = records_of(data)[-2]
     tail = {
@@ -135,14 +135,14 @@ def test_an_end_that_means_nothing(size: int, kind: str) -> None:
     disk.put(FIRST, data + tail)
     survives_two_restarts(disk, BODIES)
     disk.put(FIRST, data + tail)
-    report = opened(disk)[0].report
+    report = open_journal(disk)[0].report
     assert len(report) == 1 and FIRST in report[0] and str(len(data)) in report[0]
     assert disk.content(FIRST) == data
 
 
 def test_the_same_behind_other_segments() -> None:
     """Only the newest segment may have a torn end."""
-    disk = written(*BODIES, segment_bytes=100)
+    disk = write_log(*BODIES, segment_bytes=100)
     names = [name for name in disk.names() if name.endswith(".log")]
     assert len(names) == len(BODIES)
     disk.put(names[-1], disk.content(names[-1])[:-1] + bytes(30))
@@ -152,14 +152,14 @@ def test_the_same_behind_other_segments() -> None:
 @pytest.mark.parametrize("bit", [0, 7])
 def test_a_flipped_bit_in_any_byte_of_a_record_in_the_middle(bit: int) -> None:
     """The record is reported with segment and offset and is lost; the ones after it are served."""
-    data = written(*BODIES).content(FIRST)
+    data = write_log(*BODIES).content(FIRST)
     starts = records_of(data)
     for at in range(starts[1], starts[2]):
         damaged = bytearray(data)
         damaged[at] ^= 1 << bit
         disk = SimulatedDisk(Random(1))
         disk.put(FIRST, bytes(damaged))
-        journal, found = opened(disk.crash())
+        journal, found = open_journal(disk.crash())
         assert found == {1: [b"one", b"three", b"four"]}, f"byte {at}"
         assert len(journal.report) == 1, journal.report
         assert FIRST in journal.report[0] and f"offset {starts[1]}" in journal.report[0]
@@ -169,7 +169,7 @@ def test_a_flipped_bit_in_any_byte_of_a_record_in_the_middle(bit: int) -> None:
 @pytest.mark.parametrize("number", range(len(BODIES) - 1))
 def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
     """Damage at the end of an older segment is no torn end: nothing is cut off."""
-    disk = written(*BODIES, segment_bytes=100)
+    disk = write_log(*BODIES, segment_bytes=100)
     name = f"{number + 1:08d}.log"
     data = disk.content(name)
     for at in range(log_records.SEGMENT_HEAD_BYTES, len(data)):
@@ -177,7 +177,7 @@ def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
         damaged[at] ^= 1
         disk.put(name, bytes(damaged))
         disk = disk.crash()
-        journal, found = opened(disk)
+        journal, found = open_journal(disk)
         assert found[1] == [body for body in BODIES if body != BODIES[number]]
         assert (
             len(journal.report) == 1
@@ -191,14 +191,14 @@ def test_a_flipped_bit_in_an_old_segment(number: int) -> None:
 @pytest.mark.parametrize("number", range(len(BODIES)))
 def test_a_damaged_segment_head(number: int) -> None:
     """Its records are served, settled ones stay settled, and ids continue."""
-    disk = written(*BODIES, segment_bytes=100)
+    disk = write_log(*BODIES, segment_bytes=100)
     name = f"{number + 1:08d}.log"
     for at in range(log_records.SEGMENT_HEAD_BYTES):
         fresh = disk.crash()
         data = bytearray(fresh.content(name))
         data[at] ^= 1
         fresh.put(name, bytes(data))
-        journal, found = opened(fresh.crash())
+        journal, found = open_journal(fresh.crash())
         assert found == {1: BODIES}
         assert any(name in line for line in journal.report)
         survives_two_restarts(fresh, BODIES)
@@ -207,42 +207,42 @@ def test_a_damaged_segment_head(number: int) -> None:
 @pytest.mark.parametrize("at_end", [True, False])
 def test_the_last_message_of_an_old_segment_is_damaged(at_end: bool) -> None:
     """Its id must not be used again: a later message would be taken for it."""
-    disk = written(b"one", b"two", segment_bytes=100)
+    disk = write_log(b"one", b"two", segment_bytes=100)
     data = disk.content(SECOND)
     if at_end:
         disk.put(SECOND, data[: log_records.SEGMENT_HEAD_BYTES])
     first = disk.content(FIRST)
     disk.put(FIRST, first[:-1] + bytes((first[-1] ^ 1,)))
-    journal, found = opened(disk)
+    journal, found = open_journal(disk)
     rest = [] if at_end else [b"two"]
     assert found.get(1, []) == rest
     (new,) = append(journal, [1], b"new")
     disk = disk.power_loss(Random(1))
-    journal, found = opened(disk)
+    journal, found = open_journal(disk)
     assert found == {1: [*rest, b"new"]}
     journal.settle(1, new.id, new.location)
     commit(journal)
-    assert opened(disk.power_loss(Random(1)))[1].get(1, []) == rest
+    assert open_journal(disk.power_loss(Random(1)))[1].get(1, []) == rest
 
 
 def test_orphan_acks_are_ignored() -> None:
     """The acks survived a power cut and the messages did not; new messages get none of their ids."""
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+    journal, _ = open_journal(disk)
     append(journal, [1], b"one")
     data = disk.content(FIRST)
     disk.put(FIRST, data + log_records.encode_settled(salt_of(data), 50, 1, [40, 41, 49]))
     disk = disk.crash()
-    journal, found = opened(disk)
+    journal, found = open_journal(disk)
     assert found == {1: [b"one"]}
     bodies = [b"%d" % number for number in range(60)]
     append(journal, [1], *bodies)
-    assert opened(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
+    assert open_journal(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
 
 
 def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+    journal, _ = open_journal(disk)
     append(journal, [1], b"one")
     start = len(disk.content(FIRST))
     lost = [message(b"lost %d" % number) for number in range(5)]
@@ -252,16 +252,16 @@ def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
     data = disk.content(FIRST)
     ack = records_of(data)[-2]
     disk.put(FIRST, data[:start] + bytes(ack - start) + data[ack:])
-    journal, found = opened(disk)
+    journal, found = open_journal(disk)
     assert found == {1: [b"one"]}
     bodies = [b"%d" % number for number in range(10)]
     append(journal, [1], *bodies)
-    assert opened(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
+    assert open_journal(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
 
 
 def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+    journal, _ = open_journal(disk)
     messages = append(journal, [1], *BODIES)
     starts = []
     for each in messages[:3]:
@@ -271,27 +271,27 @@ def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
     data = bytearray(disk.content(FIRST))
     data[starts[1] + 14] ^= 1
     disk.put(FIRST, bytes(data))
-    assert opened(disk.crash())[1] == {1: [b"two", b"four"]}
+    assert open_journal(disk.crash())[1] == {1: [b"two", b"four"]}
 
 
 @pytest.mark.parametrize("size", [0, 1, 30])
 def test_a_damaged_checkpoint_is_reported_and_not_used(size: int) -> None:
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+    journal, _ = open_journal(disk)
     messages = append(journal, [1], *BODIES)
     journal.settle(1, messages[0].id, messages[0].location)
     commit(journal)
     journal.close()
     name = next(name for name in disk.names() if not name.endswith(".log"))
     disk.put(name, disk.content(name)[:size])
-    journal, found = opened(disk)
+    journal, found = open_journal(disk)
     assert found == {1: BODIES[1:]}
     assert len(journal.report) == 1 and name in journal.report[0]
 
 
 def test_a_flipped_bit_in_the_checkpoint() -> None:
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+    journal, _ = open_journal(disk)
     append(journal, [1, 2], *BODIES)
     journal.close()
     name = next(name for name in disk.names() if not name.endswith(".log"))
@@ -300,23 +300,23 @@ def test_a_flipped_bit_in_the_checkpoint() -> None:
         data = bytearray(fresh.content(name))
         data[at] ^= 0x80
         fresh.put(name, bytes(data))
-        journal, found = opened(fresh)
+        journal, found = open_journal(fresh)
         assert found == {1: BODIES, 2: BODIES} and journal.report, f"byte {at}"
 
 
 def test_a_large_message_in_ten_queues_is_the_same_to_the_byte() -> None:
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+    journal, _ = open_journal(disk)
     body = Random(1).randbytes(300_000)
     append(journal, list(range(1, 11)), body)
     assert len(disk.content(FIRST)) < len(body) + 1000
-    journal, found = opened(disk.power_loss(Random(1)))
+    journal, found = open_journal(disk.power_loss(Random(1)))
     assert found == {queue: [body] for queue in range(1, 11)}
 
 
 def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
     """Wherever the bit flips, even in the length, reading neither fails nor returns other bytes."""
-    disk = written(*BODIES)
+    disk = write_log(*BODIES)
     data = disk.content(FIRST)
     starts = records_of(data)
     for at in range(starts[1], starts[2]):
@@ -335,7 +335,7 @@ def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
 def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
     """Without the salt, recovery would find this record when it skips the damaged one around it."""
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+    journal, _ = open_journal(disk)
     append(journal, [1], b"one")
     frames = content_frames(1, b"\x00\x00", b"forged")
     planted = [log_records.encode_message(salt, 2, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
@@ -343,12 +343,12 @@ def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
     data = bytearray(disk.content(FIRST))
     data[records_of(bytes(data))[1] + 4] ^= 1
     disk.put(FIRST, bytes(data))
-    assert opened(disk)[1] == {1: [b"one", b"three"]}
+    assert open_journal(disk)[1] == {1: [b"one", b"three"]}
 
 
 def test_a_damaged_head_of_the_only_segment() -> None:
     """The checkpoint, which exists from the first start on, has the salt."""
-    disk = written(*BODIES)
+    disk = write_log(*BODIES)
     data = disk.content(FIRST)
     for at in range(log_records.SEGMENT_HEAD_BYTES):
         fresh = disk.crash()
@@ -357,24 +357,24 @@ def test_a_damaged_head_of_the_only_segment() -> None:
 
 
 def test_a_head_that_nothing_can_stand_in_for_is_refused_and_left_alone() -> None:
-    disk = written(*BODIES)
+    disk = write_log(*BODIES)
     data = bytes(1) + disk.content(FIRST)[1:]
     disk.put(FIRST, data)
     disk.put("checkpoint", b"nothing")
     with pytest.raises(StorageFault, match=FIRST):
-        opened(disk)
+        open_journal(disk)
     assert disk.content(FIRST) == data
 
 
 @pytest.mark.parametrize("name", [FIRST, SECOND])
 def test_a_log_of_version_1_is_refused_and_left_alone(name: str) -> None:
-    disk = written(*BODIES)
+    disk = write_log(*BODIES)
     head = log_records.SEGMENT_HEAD_1.pack(log_records.SEGMENT_MAGIC, 1, 0, 1)
     data = head + log_records.CRC.pack(log_records.crc32(head)) + b"records"
     disk.put(name, data)
     before = {each: disk.content(each) for each in disk.names()}
     with pytest.raises(StorageFault, match=f"{name}: of version 1 of the log, this broker reads version 2"):
-        opened(disk)
+        open_journal(disk)
     assert {each: disk.content(each) for each in disk.names()} == before
 
 
@@ -383,4 +383,4 @@ def test_a_checkpoint_of_version_1_is_refused() -> None:
     data = b"WARRCP\x01" + bytes(17)
     disk.put("checkpoint", data + log_records.CRC.pack(log_records.crc32(data)))
     with pytest.raises(StorageFault, match="checkpoint: of version 1"):
-        opened(disk)
+        open_journal(disk)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SEGMENT_BYTES = 4000
 
 
-def opened(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, dict[int, list[int]]]:
+def open_journal(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tuple[Journal, dict[int, list[int]]]:
     """Start a journal, and return it with the ids of each queue."""
     journal = Journal(disk, cast("Metadata", MemoryMetadata()), segment_bytes)
     found = journal.recover()
@@ -81,7 +81,7 @@ def test_what_is_encoded_is_decoded_and_a_copy_is_another() -> None:
 
 def test_a_message_of_two_queues_takes_few_bytes_of_memory() -> None:
     """It once took 320. A paged-out message takes 16 more in each of its queues."""
-    journal, _ = opened(SimulatedDisk(Random(1)), 1 << 30)
+    journal, _ = open_journal(SimulatedDisk(Random(1)), 1 << 30)
     messages = append(journal, [1, 2], 1, b"")
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -95,7 +95,7 @@ def test_a_message_of_two_queues_takes_few_bytes_of_memory() -> None:
 
 def test_a_message_of_more_queues_than_two_bytes_can_count_is_kept_by_a_checkpoint() -> None:
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk, 1 << 20)
+    journal, _ = open_journal(disk, 1 << 20)
     queues = list(range(1, 70_001))
     (message,) = append(journal, queues)
     commit(journal)
@@ -103,18 +103,18 @@ def test_a_message_of_more_queues_than_two_bytes_can_count_is_kept_by_a_checkpoi
     commit(journal)
     journal.close()
     disk = disk.crash()
-    journal, found = opened(disk)
+    journal, found = open_journal(disk)
     assert found.keys() == set(queues) - {7}
     for queue in found:
         journal.settle(queue, message.id, message.location)
     commit(journal)
-    assert not opened(disk.crash())[1]
+    assert not open_journal(disk.crash())[1]
 
 
 def test_a_checkpoint_says_what_was_settled_when_it_was_sealed_whatever_came_since() -> None:
     """The worker encodes it while the loop settles messages whose copies may not be written yet."""
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+    journal, _ = open_journal(disk)
     dead = append(journal, [1], 30)
     commit(journal)
     (early, late, counted) = append(journal, [1, 2], 3)
@@ -129,14 +129,14 @@ def test_a_checkpoint_says_what_was_settled_when_it_was_sealed_whatever_came_sin
     journal.record_delivery_count(2, counted.id, counted.location, 5)
     batch.commit()
     assert "00000001.log" not in disk.names(), "a segment went, so there is a checkpoint"
-    journal, found = opened(disk.crash())
+    journal, found = open_journal(disk.crash())
     assert found == {1: [late.id, counted.id], 2: [early.id, late.id, counted.id]}
     assert not any(segment.attempts for segment in journal.segments.values())
 
 
 def test_a_checkpoint_of_the_version_before_is_read() -> None:
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk)
+    journal, _ = open_journal(disk)
     first, second = append(journal, [1, 2, 3], 2)
     commit(journal)
     (salt,) = {segment.salt for segment in journal.segments.values()}
@@ -145,13 +145,13 @@ def test_a_checkpoint_of_the_version_before_is_read() -> None:
     old += Struct("<QH2I").pack(first.id, 2, 1, 3) + Struct("<QH3I").pack(second.id, 3, 1, 2, 3)
     old += Struct("<IQI").pack(3, second.id, 4)
     disk.put(checkpoint.NAME, old + Struct("<I").pack(crc32(old)))
-    journal, found = opened(disk.crash())
+    journal, found = open_journal(disk.crash())
     assert found == {1: [1, 2], 2: [2], 3: [1, 2]} and not journal.report
     assert journal.segments[1].attempts == {(3, second.id): 4}
 
 
 def test_what_compaction_has_moved_is_forgotten_once_each_queue_has_asked() -> None:
-    journal, _ = opened(SimulatedDisk(Random(1)))
+    journal, _ = open_journal(SimulatedDisk(Random(1)))
     messages = append(journal, [1, 2], 30)
     commit(journal)
     kept = messages[::10]
@@ -177,7 +177,7 @@ def test_what_compaction_has_moved_is_forgotten_once_each_queue_has_asked() -> N
 def test_queues_that_were_deleted_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "DELETED_QUEUES_LIMIT", 3)
     disk = SimulatedDisk(Random(1))
-    journal, _ = opened(disk, 1 << 20)
+    journal, _ = open_journal(disk, 1 << 20)
     held = {queue: append(journal, [queue])[0] for queue in range(1, 8)}
     for queue in held:
         journal.queue_deleted(queue)
@@ -185,5 +185,5 @@ def test_queues_that_were_deleted_long_ago_are_forgotten(monkeypatch: pytest.Mon
     for queue, message in held.items():
         journal.settle(queue, message.id, message.location)
     commit(journal)
-    journal, found = opened(disk.crash())
+    journal, found = open_journal(disk.crash())
     assert not found and not journal.report
