@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.support.broker_process import command_line
+
 from . import bulk
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -92,7 +94,7 @@ def main() -> None:
             log = Path(folder) / str(events)
             bulk.write(log, events)
             where = ["--input", str(log), "--output", f"{log}.out", "--master", options.master]
-            analyze = [sys.executable, "-m", "warren.broker.cli", "analyze", *where]
+            analyze = command_line("analyze", *where)
             print(f"{events:>12,} events, Spark  {measured(analyze)}")
             if options.duckdb:
                 out = Path(f"{log}.duckdb")

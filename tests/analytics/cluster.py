@@ -22,7 +22,9 @@ from typing import Any
 
 import pyspark
 
+from tests.support.broker_process import command_line
 from tests.support.loop_thread import LoopThread
+from tests.support.polling import until
 
 from . import bulk
 from .federated import Federated
@@ -33,7 +35,7 @@ SPARK = Path(pyspark.__file__).parent
 
 
 @contextmanager
-def daemon(folder: Path, name: str, until: str, *arguments: str) -> Iterator[str]:
+def daemon(folder: Path, name: str, text: str, *arguments: str) -> Iterator[str]:
     """One of Spark's processes, until what it logs has that in it; gives that line."""
     log = folder / f"{name}.log"
     environment = {**os.environ, "SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
@@ -41,21 +43,22 @@ def daemon(folder: Path, name: str, until: str, *arguments: str) -> Iterator[str
     with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
     try:
-        yield awaited(process, log, until)
+        yield wait_for_line(process, log, text)
     finally:
         process.terminate()
         process.wait(WAIT_S)
 
 
-def awaited(process: subprocess.Popen[bytes], log: Path, text: str) -> str:
-    """The first line with that text. Raises RuntimeError where none comes in time."""
-    deadline = time.monotonic() + WAIT_S
-    while process.poll() is None and time.monotonic() < deadline:
-        for line in log.read_text(encoding="utf-8").splitlines():
-            if text in line:
-                return line
-        time.sleep(0.1)
-    raise RuntimeError(f"{log}: no line with {text!r}\n{log.read_text(encoding='utf-8')[-2000:]}")
+def wait_for_line(process: subprocess.Popen[bytes], log: Path, text: str) -> str:
+    """Return the first line with that text. Raises AssertionError when the process has ended without it."""
+
+    def line_with_text() -> str | None:
+        ended = process.poll() is not None
+        lines = [line for line in log.read_text(encoding="utf-8").splitlines() if text in line]
+        assert lines or not ended, f"{log}: no line with {text!r}\n{log.read_text(encoding='utf-8')[-2000:]}"
+        return lines[0] if lines else None
+
+    return until(line_with_text, f"{text!r} in {log}", WAIT_S, 0.1)
 
 
 @contextmanager
@@ -76,7 +79,7 @@ def analyzed(log: Path, output: Path, master: str, *further: str) -> tuple[dict[
     """The report, and how long it took."""
     started = time.monotonic()
     options = ["--input", str(log), "--output", str(output), "--master", master, *further]
-    subprocess.run([sys.executable, "-m", "warren.broker.cli", "analyze", *options], check=True)
+    subprocess.run(command_line("analyze", *options), check=True)
     report: dict[str, Any] = json.loads((output / "report.json").read_text(encoding="utf-8"))
     return report, time.monotonic() - started
 

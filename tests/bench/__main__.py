@@ -12,13 +12,15 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+from tests.support.broker_process import NotStarted
+
 from . import memory, report
 from .bindings import MANY, bindings
 from .client import Connection, LoadFailed
 from .generator import Result, run
 from .loads import LOADS, Load
 from .memory import Demand
-from .process import Broker, NotStarted, raise_open_files, warren
+from .process import Broker, raise_open_files, warren
 from .sink import sink
 
 

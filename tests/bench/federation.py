@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from tests.support.broker_process import NotStarted
+
 from . import report
 from .client import LoadFailed
 from .generator import Result
@@ -18,7 +20,6 @@ from .loads import Load
 from .memory import Demand
 from .neighbours import beside
 from .pairs import LATENCY_RATE_PER_S, LINKS, OURS, Pair, best, carried, pairs
-from .process import NotStarted
 from .spread import many_bindings, many_links
 
 PARTS = ("links", "beside", "bindings", "many")
