@@ -50,7 +50,7 @@ OUTCOMES: PerObjectGroup[Exchange] = PerObjectGroup(
 ASKED_FOR = (  # only in /metrics/detailed
     PerObjectGroup(
         "vhost_status",
-        (Family("vhost_status", "gauge", "1: a virtual host that there is runs"),),
+        (Family("vhost_status", "gauge", "1 for each virtual host, as all are running"),),
         lambda scope: scope.vhosts,
         lambda vhost: (1,),
         ("vhost",),

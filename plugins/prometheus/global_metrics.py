@@ -96,7 +96,7 @@ GLOBAL: tuple[FamilyGroup, ...] = (
     ),
     PerObjectGroup(
         "global_consumers",
-        (Family("global_consumers", "gauge", "Consumers that there are"),),
+        (Family("global_consumers", "gauge", "Number of consumers"),),
         queues.all_queues,
         queues.consumers,
         summed=(("protocol", PROTOCOL),),
@@ -115,11 +115,11 @@ TOTALS: tuple[FamilyGroup, ...] = (
         (
             Family("connections", "gauge", "Connections that are open"),
             Family("channels", "gauge", "Channels that are open"),
-            Family("queues", "gauge", "Queues that there are"),
+            Family("queues", "gauge", "Number of queues"),
         ),
         open_now,
     ),
     PerObjectGroup(
-        "consumers", (Family("consumers", "gauge", "Consumers that there are"),), queues.all_queues, queues.consumers
+        "consumers", (Family("consumers", "gauge", "Number of consumers"),), queues.all_queues, queues.consumers
     ),
 )

@@ -54,10 +54,10 @@ CHECKS = [
         "Fails if a listener accepts no connections",
         "Testing TCP connections to all active listeners on node {node} ...",
     ),
-    Command("check_port_listener <port>", "Fails if nobody listens on the port", check_port_banner),
+    Command("check_port_listener <port>", "Fails if no listener uses the port", check_port_banner),
     Command(
         "check_protocol_listener <protocol>",
-        "Fails if nobody listens for the protocol",
+        "Fails if no listener has the protocol",
         "Asking node {node} if there's an active listener for protocol {0} ...",
     ),
     Command(
@@ -82,7 +82,7 @@ DIAGNOSTICS = [
     Command("log_tail_stream [--duration <seconds>]", "Streams the log", stream_banner),
     Command(
         "memory_breakdown [--unit <unit>]",
-        "Says what memory is used for",
+        "Displays memory by use",
         "Reporting memory breakdown on node {node}...",
     ),
     Command(
@@ -93,22 +93,22 @@ DIAGNOSTICS = [
 PLUGINS = [
     Command(
         "disable [--all] [--offline] [--online] [<plugin>...]",
-        "Disables nothing: what is there stays",
+        "Does nothing: plugins stay enabled",
         switch_banner,
     ),
     Command(
         "enable [--all] [--offline] [--online] [<plugin>...]",
-        "Fails if plugins are not there",
+        "Fails if plugins are not enabled",
         switch_banner,
     ),
-    Command("is_enabled [--offline] [--online] <plugin>...", "Fails if plugins are not there", enabled_banner),
+    Command("is_enabled [--offline] [--online] <plugin>...", "Fails if plugins are not enabled", enabled_banner),
     Command(
         "list [--verbose] [--minimal] [--enabled] [--implicitly-enabled] [<pattern>]",
         "Lists plugins by RabbitMQ's names",
         list_banner,
         short=LIST_SHORT,
     ),
-    Command("set [--offline] [--online] <plugin>...", "Fails if plugins are not there", switch_banner),
+    Command("set [--offline] [--online] <plugin>...", "Fails if plugins are not enabled", switch_banner),
 ]
 
 GROUPS: dict[str, list[Command]] = {"Health checks": CHECKS, "Diagnostics": DIAGNOSTICS, "Plugins": PLUGINS}

@@ -127,7 +127,7 @@ DEFINITIONS = [
 
 NODE = [
     Command("await_startup", "Waits for the node to start", timeout_s=STARTUP_WAIT_S),
-    Command("cluster_status", "Displays all nodes, and what they are low on", "Cluster status of node {node} ..."),
+    Command("cluster_status", "Displays all nodes and their alarms", "Cluster status of node {node} ..."),
     Command("enable_feature_flag <feature_flag>", "Enables a feature flag", feature_banner),
     Command("environment", "Displays the configuration, without secrets", "Application environment of node {node} ..."),
     Command("eval <expression>", "Evaluates one of a few known expressions"),
@@ -135,7 +135,7 @@ NODE = [
     Command(f"list_exchange_types {LISTING}", "Lists exchange types", "Listing exchange types ..."),
     Command(f"list_feature_flags {COLUMNS}", "Lists feature flags", "Listing feature flags ..."),
     Command("ping", "Checks that the node answers", "Will ping {node}. Timeout: {timeout_ms} ms.", timeout_s=60.0),
-    Command("report", "Tells all that helps to find what is wrong", "Reporting server status of node {node} ..."),
+    Command("report", "Displays all that helps to find a fault", "Reporting server status of node {node} ..."),
     Command("reset", "Returns a stopped node to its virgin state", "Resetting node {node} ..."),
     Command(
         "resume_listeners",
