@@ -357,7 +357,6 @@ CLOCK_READERS: dict[str, str] = {
     "test_085_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm": "a rate: slower allows more",
     "tests/acceptance/federation/test_status.py::"
     "test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
-    "tests/unit/federation/test_shutdown.py::EndedLink.ended": "takes longer than the time limit that is tested",
     "tests/faults/federation/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
     "tests/faults/federation/faults.py": "a program that says how long each fault took",
     "tests/acceptance/federation/ring.py": "a program that watches real brokers, and waits for what must not come",
