@@ -71,8 +71,10 @@ GROUPS = (
         (
             Family("channel_messages_published_total", "counter", "Messages published on a channel"),
             Family("channel_messages_confirmed_total", "counter", "Messages confirmed on a channel"),
-            Family("channel_messages_unroutable_returned_total", "counter", "Mandatory messages that went to no queue"),
-            Family("channel_messages_unroutable_dropped_total", "counter", "Other messages that went to no queue"),
+            Family("channel_messages_unroutable_returned_total", "counter", "Unroutable mandatory messages"),
+            Family(
+                "channel_messages_unroutable_dropped_total", "counter", "Unroutable messages that were not mandatory"
+            ),
         ),
         all_channels,
         publishing,
@@ -97,7 +99,7 @@ GROUPS = (
             Family("channel_messages_delivered_total", "counter", "Messages delivered, not to be acknowledged"),
             Family("channel_messages_redelivered_total", "counter", "Messages delivered again"),
             Family("channel_messages_acked_total", "counter", "Messages that were acknowledged"),
-            Family("channel_get_empty_total", "counter", "How often basic.get found a queue empty"),
+            Family("channel_get_empty_total", "counter", "basic.get requests to an empty queue"),
         ),
         all_channels,
         delivering,
@@ -107,7 +109,7 @@ GROUPS = (
     ),
     PerObjectGroup(
         "channel_queue_exchange_metrics",
-        (Family("queue_messages_published_total", "counter", "Messages that came into queues"),),
+        (Family("queue_messages_published_total", "counter", "Messages published to queues"),),
         queues.all_queues,
         lambda queue: (queue.published,),
         ("queue_vhost", "queue"),

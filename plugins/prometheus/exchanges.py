@@ -40,8 +40,8 @@ OUTCOMES: PerObjectGroup[Exchange] = PerObjectGroup(
     "exchange_outcomes",
     (
         Family("exchange_messages_confirmed_total", "counter", "Messages confirmed to those who published them"),
-        Family("exchange_messages_unroutable_returned_total", "counter", "Mandatory messages that went to no queue"),
-        Family("exchange_messages_unroutable_dropped_total", "counter", "Other messages that went to no queue"),
+        Family("exchange_messages_unroutable_returned_total", "counter", "Unroutable mandatory messages"),
+        Family("exchange_messages_unroutable_dropped_total", "counter", "Unroutable messages that were not mandatory"),
     ),
     lambda scope: (),
     lambda one: (),
@@ -59,7 +59,7 @@ ASKED_FOR = (  # only in /metrics/detailed
     ),
     PerObjectGroup(
         "exchange_bindings",
-        (Family("exchange_bindings", "gauge", "Bindings that begin at an exchange"),),
+        (Family("exchange_bindings", "gauge", "Bindings with an exchange as source"),),
         named,
         lambda exchange: (len(exchange.outgoing),),
         TYPED,

@@ -78,7 +78,7 @@ GROUPS: tuple[FamilyGroup, ...] = (
     ),
     FamilyGroup(
         "federation_link_dropped",
-        (Family("federation_link_dropped_total", "counter", "Messages that a link has left out, by reason"),),
+        (Family("federation_link_dropped_total", "counter", "Messages that a link dropped, by reason"),),
         dropped,
         (*LABELS, "reason"),
         WARREN,
@@ -88,7 +88,7 @@ GROUPS: tuple[FamilyGroup, ...] = (
     ),
     single(Family("federation_link_confirmed_total", "counter", "Messages of a link that were confirmed"), "confirmed"),
     single(Family("federation_link_nacked_total", "counter", "Messages of a link that were refused"), "nacked"),
-    single(Family("federation_link_reconnects_total", "counter", "How often a link ran and broke"), "reconnects"),
+    single(Family("federation_link_reconnects_total", "counter", "Failures of a running link"), "reconnects"),
     single(Family("federation_link_retries", "gauge", "Attempts to connect since a link last ran"), "retries"),
     single(Family("federation_link_unconfirmed", "gauge", "Messages of a link not confirmed yet"), "unconfirmed"),
     single(Family("federation_link_backlog", "gauge", "Messages that wait for a link upstream"), "backlog"),

@@ -64,8 +64,10 @@ GLOBAL: tuple[FamilyGroup, ...] = (
             Family("global_messages_received_confirm_total", "counter", "Messages published to be confirmed"),
             Family("global_messages_confirmed_total", "counter", "Messages that were confirmed"),
             Family("global_messages_routed_total", "counter", "Messages into queues, each queue counting"),
-            Family("global_messages_unroutable_dropped_total", "counter", "Messages that went to no queue"),
-            Family("global_messages_unroutable_returned_total", "counter", "Mandatory ones that went to no queue"),
+            Family(
+                "global_messages_unroutable_dropped_total", "counter", "Unroutable messages that were not mandatory"
+            ),
+            Family("global_messages_unroutable_returned_total", "counter", "Unroutable mandatory messages"),
         ),
         received,
         ("protocol",),
@@ -78,7 +80,7 @@ GLOBAL: tuple[FamilyGroup, ...] = (
             Family("global_messages_delivered_consume_auto_ack_total", "counter", "Delivered, not to be acknowledged"),
             Family("global_messages_delivered_get_manual_ack_total", "counter", "Got, to be acknowledged"),
             Family("global_messages_delivered_get_auto_ack_total", "counter", "Got, not to be acknowledged"),
-            Family("global_messages_get_empty_total", "counter", "How often basic.get found a queue empty"),
+            Family("global_messages_get_empty_total", "counter", "basic.get requests to an empty queue"),
             Family("global_messages_redelivered_total", "counter", "Messages delivered again"),
             Family("global_messages_acknowledged_total", "counter", "Messages that were acknowledged"),
         ),

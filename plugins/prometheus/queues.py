@@ -21,7 +21,7 @@ DELIVERY = (
     Family("queue_messages_delivered_total", "counter", "Messages delivered to consumers that do not acknowledge them"),
     Family("queue_messages_redelivered_total", "counter", "Messages delivered from a queue again"),
     Family("queue_messages_acked_total", "counter", "Messages of a queue that were acknowledged"),
-    Family("queue_get_empty_total", "counter", "How often basic.get found a queue empty"),
+    Family("queue_get_empty_total", "counter", "basic.get requests to an empty queue"),
 )
 # With their names in `sizes`.
 SIZES = (
@@ -116,8 +116,8 @@ GROUPS = (
 TOTALS_BY_QUEUE = PerObjectGroup(
     "warren_queue_metrics",
     (
-        Family("queue_published_total", "counter", "Messages that came into a queue"),
-        Family("queue_delivered_total", "counter", "Messages that went out of a queue, by delivery or basic.get"),
+        Family("queue_published_total", "counter", "Messages published to a queue"),
+        Family("queue_delivered_total", "counter", "Messages delivered or got from a queue"),
         Family("queue_acknowledged_total", "counter", "Messages of a queue that were acknowledged"),
     ),
     all_queues,
