@@ -12,6 +12,8 @@ from warren.plugins.management.api import routes
 from warren.plugins.management.api.warren import stream_events, stream_log
 from warren.plugins.management.router import Route
 
+from .broker import fill
+
 OBJECTS = 100_000
 MESSAGES = 100_000
 FEW = 10_000  # of what takes long to make, and of which nobody has more
@@ -35,10 +37,7 @@ def crowded() -> Api:
         node.users.add(f"u{number}", password_hash, (), SHA256)
         node.users.set_permission(f"u{number}", "/", "", "", "")
         vhost.declare_exchange(f"x{number}", "fanout")
-    channel = api.peer.connect().channel()
-    for _ in range(MESSAGES):
-        channel.publish("", "q0", b"x" * 100)
-    api.peer.settle()
+    fill(api.peer, "q0", MESSAGES)
     return api
 
 
