@@ -1,18 +1,31 @@
-"""The conservation check alone, which takes a fraction of the time of all reports."""
+"""Parts of the analysis, which take a fraction of the time of all reports: the conservation check, and some reports."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from warren.plugins.throughput import schema
+from warren.plugins.throughput.analysis import job
 from warren.plugins.throughput.analysis.fact_store import ALL, Facts
 from warren.plugins.throughput.analysis.hadoop_fs import Folders
 from warren.plugins.throughput.analysis.input_files import list_files, read
 from warren.plugins.throughput.analysis.message_paths import BALANCES, STAGES
+from warren.plugins.throughput.analysis.reports import run
 from warren.plugins.throughput.analysis.reports.run import Reporting
+
+ON_THE_PAGE = ("throughput_1s", "latency", "hot_exchanges", "hot_keys")  # reports that the page cannot do without
+
+
+def batch_of(spark: SparkSession, folder: Path, output: Path, *names: str) -> dict[str, Any]:
+    """Run the job with the conservation check, the reports of these names and those of the page; return report.json."""
+    with pytest.MonkeyPatch.context() as patch:
+        chosen = [report for report in run.REPORTS if report.name in {*names, *ON_THE_PAGE}]
+        patch.setattr(run, "REPORTS", chosen)
+        return job.batch(spark, str(folder), str(output), lambda what: None)
 
 
 def checked(spark: SparkSession, folder: Path, output: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from warren.plugins.throughput.analysis.conservation import imbalances, queues
 from warren.plugins.throughput.analysis.conservation.verdict import verdict
 
 from . import scenes
+from .checking import batch_of
 from .log import START, Log, arrow_schema
 
 pytestmark = pytest.mark.timeout(600)
@@ -39,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(folder: Path, spark: SparkSession) -> Report:
-    return job.batch(spark, str(folder), str(folder.parent / "output"), lambda what: None)
+    return batch_of(spark, folder, folder.parent / "output", "throughput")
 
 
 def found(report: Report, name: str) -> dict[str, list[Report]]:

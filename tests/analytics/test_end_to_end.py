@@ -15,10 +15,9 @@ from pyspark.sql import SparkSession
 
 from tests.support.loop_thread import LoopThread
 from warren.plugins.throughput import schema
-from warren.plugins.throughput.analysis import job
 from warren.plugins.throughput.analysis.conservation import imbalances, queues
 
-from .checking import checked
+from .checking import batch_of, checked
 from .exporting import whole_files
 from .federated import NEWS, WORK, Federated, upstream_queue
 
@@ -41,7 +40,7 @@ def federated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="module")
 def report(federated: Federated, spark: SparkSession) -> Report:
     output = federated.export.parent / "report"
-    return job.batch(spark, str(federated.export), str(output), lambda what: None)
+    return batch_of(spark, federated.export, output, "links", "unroutable", "given_up")
 
 
 def test_the_totals_are_what_clients_counted(federated: Federated, report: Report) -> None:
