@@ -304,6 +304,58 @@ def test_a_name_says_what_a_thing_is() -> None:
     assert not found, "\n".join(found)
 
 
+OPENING = re.compile(
+    "(?:After|As|Asked|At|Before|Behind|Beside|Between|By|Called|For|From|Given|Here|How|If|In|It|Made|None|Nothing|Of|On"
+    "|So|Taken|That|There|This|Those|To|Told|Until|What|Whatever|When|Where|Whether|Which|Who|Whoever|Whom|Whose|Why"
+    "|With) "
+)
+NAMES_OCTETS = {  # where the type octet of AMQP is meant, or a client sees RabbitMQ's own text
+    "broker/core/exchanges/registry.py",
+    "broker/core/metadata/validation.py",
+    "broker/core/queues/arguments.py",
+    "broker/session/internal_publisher.py",
+    "broker/session/operations.py",
+    "broker/session/operator_channel.py",
+    "broker/wire/frame_reader.py",
+    "broker/wire/method_decoder.py",
+}
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str, ast.AST]]:
+    """Yield the line, the text and the definition of each docstring in a file."""
+    for node in nodes_of(path):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield node.body[0].lineno, text, node
+
+
+def returns_bool(node: ast.AST) -> bool:
+    """Whether a definition is a function that is annotated to return a boolean."""
+    returns = node.returns if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else None
+    return isinstance(returns, ast.Name) and returns.id == "bool"
+
+
+def test_a_docstring_opens_with_what_a_thing_is_or_does() -> None:
+    found = []
+    for path in sources(*PACKAGES):
+        for line, text, node in docstrings(path):
+            opening = OPENING.match(text)
+            if opening and not (opening[0] == "Whether " and returns_bool(node)):
+                found.append(complaint(path, line, f"the docstring opens with {opening[0]}"))
+    assert not found, "\n".join(found)
+
+
+def test_lengths_are_in_bytes() -> None:
+    found = []
+    for path in sources(*PACKAGES):
+        lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if short(path) not in NAMES_OCTETS:
+            found += [complaint(path, line, "bytes, not octets") for line, text in lines if "octet" in text.lower()]
+    unneeded = [name for name in NAMES_OCTETS if "octet" not in (ROOT / name).read_text(encoding="utf-8").lower()]
+    assert not found and not unneeded, "\n".join([*found, *[f"{name}: has no octets any more" for name in unneeded]])
+
+
 def catches_everything(handler: ast.ExceptHandler) -> bool:
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(

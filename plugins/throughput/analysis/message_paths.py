@@ -58,7 +58,7 @@ JOURNEYS = Fact("journeys", EVENTS, journeys, (*QUEUE, "msg_seq"), _MERGE)
 
 
 def closed(journey_cut: Column, before: Column) -> Column:
-    """Whether a journey is closed: the message left before the row `journey_cut`, and it is older than `before`."""
+    """Return whether a journey is closed: the message left before row `journey_cut`, and it is older than `before`."""
     once = (F.col("entered") == 1) & (F.col("left") == 1)
     shown = (F.col("acknowledged") + F.col("federated") == 0) | (F.col("delivered") > 0)
     return F.coalesce(once & shown & (F.col("leave_row") < journey_cut) & (F.col("last") < before), F.lit(False))
