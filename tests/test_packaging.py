@@ -1,4 +1,4 @@
-"""What is packaged is what is there: the wheel, its entry points, its dependencies."""
+"""The packages have the whole tree: the wheel, its entry points, its dependencies."""
 
 import ast
 import re

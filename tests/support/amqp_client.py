@@ -26,7 +26,7 @@ SOFT = frozenset((311, 312, 313, 403, 404, 405, 406))  # these close a channel, 
 
 
 class Silence(AssertionError):
-    """Nothing was received, and nothing is on its way."""
+    """The error that nothing was received and nothing is on its way."""
 
 
 class Closed(AssertionError):

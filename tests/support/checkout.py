@@ -1,4 +1,4 @@
-"""This checkout, and its metadata as an installed distribution has it: by these, processes find its plugins.
+"""The checkout under test, and its metadata as an installed distribution has it, by which processes find its plugins.
 
 They find those of the checkout then, also where another version, or none, is installed in the environment of the tests.
 """

@@ -138,7 +138,7 @@ async def test_a_child_that_is_cancelled_ends_cleanly_also_while_it_waits_to_be_
 
 
 async def test_a_cancellation_that_nobody_asked_for_is_a_failure():
-    """On Python 3.11.2 a timeout after a failed TaskGroup raises CancelledError."""
+    """A timeout after a failed TaskGroup raises CancelledError on Python 3.11.2."""
     supervisor, lines = supervised()
     starts: list[int] = []
 

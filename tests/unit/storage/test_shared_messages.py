@@ -80,7 +80,7 @@ def test_what_is_encoded_is_decoded_and_a_copy_is_another() -> None:
 
 
 def test_a_message_of_two_queues_takes_few_bytes_of_memory() -> None:
-    """It once took 320. A paged-out message takes 16 more in each of its queues."""
+    """The memory was once 320 bytes. A paged-out message takes 16 more in each of its queues."""
     journal, _ = open_journal(SimulatedDisk(Random(1)), 1 << 30)
     messages = append(journal, [1, 2], 1, b"")
     tracemalloc.start()
