@@ -40,6 +40,14 @@ def content_frames(channel: int, property_bytes: bytes, body: bytes) -> bytes:
 def reframe(frames: bytes, channel: int, frame_max: int) -> bytes:
     """Encode a content for another channel and another frame_max (largest payload + 8, 0 for no limit)."""
     limit = frame_max - FRAME_OVERHEAD if frame_max else len(frames)
+    number = channel.to_bytes(2, "big")
+    body_at = int.from_bytes(frames[3:7], "big") + FRAME_OVERHEAD
+    if body_at - FRAME_OVERHEAD <= limit:
+        if body_at == len(frames):
+            return frames[:1] + number + frames[3:]
+        size = int.from_bytes(frames[body_at + 3 : body_at + 7], "big")
+        if size <= limit and body_at + size + FRAME_OVERHEAD == len(frames):  # most contents have one body frame
+            return frames[:1] + number + frames[3 : body_at + 1] + number + frames[body_at + 3 :]
     out = bytearray()
     at = 0
     while at < len(frames):
