@@ -260,11 +260,14 @@ def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: BrokerProcess) -> None:
     assert daemon.connect().channel().drain("torn") == [b"whole", b"next"]
 
 
+LARGE = 1_000_000  # bytes: the limit of a segment with such a message is above the size of the metadata's files
+
+
 def test_a_write_that_fails_ends_the_broker_and_is_not_confirmed(daemon: BrokerProcess) -> None:
     daemon.start()
     client = daemon.connect()
     client.channel().declare("failing", durable=True)
-    confirmed(client, "failing", [bytes(100_000)])
+    confirmed(client, "failing", [bytes(LARGE)])
     (segment,) = (daemon.data / "log").glob("*.log")
     limit = segment.stat().st_size + 500  # the write of more than that fails
     resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
@@ -277,7 +280,7 @@ def test_a_write_that_fails_ends_the_broker_and_is_not_confirmed(daemon: BrokerP
     (said,) = daemon.events("storage_failed")
     assert "too large" in said["reason"]
     daemon.start()
-    assert daemon.connect().channel().drain("failing") == [bytes(100_000)]
+    assert daemon.connect().channel().drain("failing") == [bytes(LARGE)]
 
 
 def test_the_doctor_of_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
