@@ -30,12 +30,6 @@ class AMQPError(Exception):
         return encoded[: SHORT_STRING - 3].decode("utf-8", "ignore") + "..."
 
 
-class ContentTooLarge(AMQPError):
-    code = 311
-    name = "CONTENT_TOO_LARGE"
-    hard = False
-
-
 class AccessRefused(AMQPError):
     code = 403
     name = "ACCESS_REFUSED"
@@ -63,11 +57,6 @@ class PreconditionFailed(AMQPError):
 class ConnectionForced(AMQPError):
     code = 320
     name = "CONNECTION_FORCED"
-
-
-class InvalidPath(AMQPError):
-    code = 402
-    name = "INVALID_PATH"
 
 
 class FrameError(AMQPError):

@@ -67,7 +67,6 @@ QUEUE = Struct("<I")
 SETTLED_HEAD = Struct("<BQI")
 MOVED_HEAD = Struct("<BQIQ")
 LENGTH = Struct("<I")
-LARGEST_RECORD = 600 << 20  # bytes: the largest possible message with its frames' overhead
 
 
 class Head:

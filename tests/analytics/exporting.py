@@ -66,7 +66,6 @@ class Exporting:
         self.peer.node.observers.add(self.snapshots)
         self._task = task(folder, self.recording.begun_ns, sample_rate=1 / one_in, headers=headers)
         self.writer = Writer(self._task)
-        self._balance: Counter[str] = Counter()
 
     def _soon(self) -> None:
         self.soon += 1

@@ -154,7 +154,6 @@ VALUES = {
     "password": "secret",
     "filter": "rabbit",
 }
-UNDECIDED = ("props", "id", "password", "pattern", "limit")  # unknown values of these have probes of their own
 
 
 def values_of(path: str, names: Sequence[str]) -> dict[str, str]:

@@ -197,7 +197,6 @@ def quoted(text: str) -> str:
     return quote(text, safe="", errors="surrogateescape")
 
 
-OF_EXCHANGE = "/exchanges/{vhost}/{exchange}/bindings"
 TO_QUEUE = "/bindings/{vhost}/e/{exchange}/q/{queue}"
 TO_EXCHANGE = "/bindings/{vhost}/e/{source}/e/{destination}"
 

@@ -89,9 +89,6 @@ class House:
         definition = {"max-length": length, "overflow": "reject-publish"}
         self.node.policies.set("/", "full", "^q$", definition, 0, "queues")
 
-    def no_limit(self) -> None:
-        self.node.policies.clear("/", "full")
-
 
 def passed(delivery: Delivery) -> bytes:
     return delivery.properties
