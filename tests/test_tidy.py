@@ -310,9 +310,9 @@ OPENING = re.compile(
     "|With) "
 )
 QUOTING = {
-    "tests/unit/plugins/test_modulus_hash_seed.py",
-    "tests/unit/plugins/test_presence_seed.py",
-}  # other documents
+    "tests/unit/plugins/test_modulus_hash_guide.py",
+    "tests/unit/plugins/test_presence_guide.py",
+}  # their docstrings quote documents of other projects
 NAMES_OCTETS = {  # where the type octet of AMQP is meant, or a client sees RabbitMQ's own text
     "broker/core/exchanges/registry.py",
     "broker/core/metadata/validation.py",

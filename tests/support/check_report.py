@@ -10,14 +10,14 @@ CHECK = "check"  # the name of the property that has a number
 LAST_CHECK = 230
 LATER: dict[int, str] = {}
 ELSEWHERE = {  # what needs more than one broker can show while it runs, or plugins
-    178: "tests/faults/crash/test_lives.py",
-    185: "tests/faults/crash/test_lives.py",
+    178: "tests/faults/crash/test_message_states.py",
+    185: "tests/faults/crash/test_message_states.py",
     **dict.fromkeys((*range(190, 194), 204), "tests/unit/plugins/test_hashing_and_random.py"),
-    **dict.fromkeys((194, 195), "tests/unit/plugins/test_modulus_hash_seed.py"),
-    **dict.fromkeys(range(196, 203), "tests/unit/plugins/test_presence_seed.py"),
+    **dict.fromkeys((194, 195), "tests/unit/plugins/test_modulus_hash_guide.py"),
+    **dict.fromkeys(range(196, 203), "tests/unit/plugins/test_presence_guide.py"),
     203: "tests/unit/plugins/test_recent_history.py",
     205: "tests/unit/plugins/test_delayed_message.py",
-    206: "tests/unit/plugins/test_duplicates.py",
+    206: "tests/unit/plugins/test_deduplication_by_clients.py",
     223: "tests/faults/crash/test_restarted.py",
     224: "tests/faults/crash/test_restarted.py",
     225: "tests/faults/crash/test_killed.py",

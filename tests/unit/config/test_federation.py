@@ -6,7 +6,7 @@ import pytest
 
 from warren.broker.config import ConfigError
 
-from .said import sources
+from .loading import sources
 
 
 @pytest.mark.parametrize("kind", ["exchanges", "queues"])

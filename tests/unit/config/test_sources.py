@@ -7,7 +7,7 @@ import pytest
 from warren.broker.config import ConfigError, parse_address
 from warren.broker.config.config import Log, LogLevels
 
-from .said import load, refused, sources
+from .loading import load, refused, sources
 
 
 def test_an_option_wins_over_the_environment_and_that_over_conf_d_and_that_over_the_file(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .said import load, refused
+from .loading import load, refused
 
 
 def test_keys_are_nested_tables_and_lists_are_their_elements(toml: Path, conf: Path) -> None:

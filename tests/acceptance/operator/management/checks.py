@@ -10,7 +10,10 @@ LINKS = f"{CLIENTS}federation_links.py::"
 CHECKS: dict[int, tuple[str, ...]] = {
     # HTTP core
     1: ("queues::test_a_queue_is_declared_once_and_found_the_same",),
-    2: ("web::test_a_slash_at_the_end_counts_for_nothing", "users::test_a_user_is_made_shown_changed_and_deleted"),
+    2: (
+        "http_requests::test_a_slash_at_the_end_counts_for_nothing",
+        "users::test_a_user_is_made_shown_changed_and_deleted",
+    ),
     3: ("queues::test_names_are_decoded_once_and_a_plus_is_a_plus", "routes::test_a_path_is_cut_before_it_is_decoded"),
     4: ("access::test_a_request_without_credentials_gets_a_challenge",),
     5: ("access::test_a_wrong_password_is_not_authorized",),
@@ -22,12 +25,12 @@ CHECKS: dict[int, tuple[str, ...]] = {
         "access::test_guest_is_let_in_from_everywhere_where_that_is_configured",
     ),
     10: (
-        "web::test_an_unknown_route_is_an_object_that_is_not_there",
+        "http_requests::test_an_unknown_route_is_an_object_that_is_not_there",
         "queues::test_a_queue_is_deleted_unless_it_is_needed",
     ),
     11: (
-        "web::test_an_unknown_route_is_an_object_that_is_not_there",
-        "web::test_a_wrong_method_gets_the_allowed_ones",
+        "http_requests::test_an_unknown_route_is_an_object_that_is_not_there",
+        "http_requests::test_a_wrong_method_gets_the_allowed_ones",
     ),
     12: ("vhosts::test_a_virtual_host_is_made_shown_changed_and_deleted",),
     13: (
@@ -96,9 +99,9 @@ CHECKS: dict[int, tuple[str, ...]] = {
     58: ("health::test_load_balancers_ask_without_a_password",),
     59: ("cluster::test_a_requested_hash_accepts_its_password",),
     60: (
-        "web::test_head_answers_as_get_without_the_body",
-        "web::test_long_responses_are_compressed_if_the_client_accepts_it",
-        "web::test_responses_must_not_be_cached_and_have_security_headers",
+        "http_requests::test_head_answers_as_get_without_the_body",
+        "http_requests::test_long_responses_are_compressed_if_the_client_accepts_it",
+        "http_requests::test_responses_must_not_be_cached_and_have_security_headers",
     ),
     # Definitions, parameters, federation
     61: ("definitions::test_what_is_exported_can_be_imported_elsewhere",),
@@ -149,17 +152,17 @@ CHECKS: dict[int, tuple[str, ...]] = {
     98: (f"{PROMETHEUS}slices.py",),
     99: (f"{CLIENTS}prometheus.py",),
     # Configuration, TLS, logs
-    100: ("tests/unit/config/test_registry.py", "tests/unit/config/test_sysctl.py"),
+    100: ("tests/unit/config/test_keys.py", "tests/unit/config/test_rabbitmq_conf.py"),
     101: ("tests/unit/config/test_sources.py",),
-    102: ("tests/unit/config/test_started.py",),
+    102: ("tests/unit/config/test_started_broker.py",),
     103: ("tests/faults/crash/test_loaded_definitions.py",),
-    104: ("tests/unit/config/test_started.py", "tests/unit/net/test_tls.py"),
+    104: ("tests/unit/config/test_started_broker.py", "tests/unit/net/test_tls.py"),
     105: ("tests/unit/net/test_tls.py", "tests/unit/net/test_certificates.py"),
     106: ("tests/unit/net/test_tls.py",),
-    107: ("tests/unit/config/test_started.py",),
+    107: ("tests/unit/config/test_started_broker.py",),
     108: ("tests/unit/logs/test_configure.py",),
-    109: ("tests/unit/logs/test_broker.py",),
-    110: ("tests/unit/config/test_started.py",),
+    109: ("tests/unit/logs/test_connection_log.py",),
+    110: ("tests/unit/config/test_started_broker.py",),
     # Conformance
     118: (
         f"{CLIENTS}rabbit_hole.py::test_overview_and_nodes",

@@ -1,4 +1,4 @@
-"""Helpers for configurations: from the text of a file to its values or the one line of its error."""
+"""Load a configuration from the text of a file, to its values or the one line of its error."""
 
 from collections.abc import Mapping
 from pathlib import Path

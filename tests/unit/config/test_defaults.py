@@ -7,7 +7,7 @@ import pytest
 from warren.broker.config import Config
 from warren.broker.config.config import Management
 
-from .said import load, refused
+from .loading import load, refused
 
 
 def test_without_a_file_the_broker_listens_on_loopback_only() -> None:

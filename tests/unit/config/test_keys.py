@@ -11,7 +11,7 @@ from warren.broker.config.key import ANY
 from warren.broker.config.keys import KEYS
 from warren.broker.config.printing import DEFAULTS, text_of, value_of
 
-from .said import load, sources
+from .loading import load, sources
 
 STOCK = """
 # a file as operators have it

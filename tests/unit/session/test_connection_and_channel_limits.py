@@ -1,4 +1,4 @@
-"""Admission of connections and channels, and loss of rights while they are open."""
+"""Limits on connections and channels, and new secrets, which may take rights away."""
 
 import pytest
 from pamqp.commands import Basic, Connection

@@ -8,7 +8,7 @@ from warren.broker.config import ConfigError
 from warren.broker.config.rabbitmq_conf import parse
 from warren.broker.config.setting import Setting
 
-from .said import load, refused
+from .loading import load, refused
 
 ENVIRONMENT = {"PASSWORD": "a#b '", "EMPTY": ""}
 
