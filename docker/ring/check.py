@@ -1,8 +1,9 @@
-"""Runs the ring of compose.yaml, harms it under traffic, and counts: `python3 docker/ring/check.py`.
+"""A test of the ring of compose.yaml: disconnects and kills brokers under load, and counts the messages.
 
-It needs a Docker engine with `docker compose` or `docker-compose`, and nothing but Python's own library. Exit status: 0
-nothing was lost and the links were back soon after each cut, or there is no engine; 1 otherwise. `--cuts` is how often
-a broker is cut off, RATE how many messages a second each site publishes.
+Run `python3 docker/ring/check.py`. It needs a Docker engine with `docker compose` or `docker-compose`, and nothing but
+Python's standard library. Exit status: 0 if no message was lost and the links were running again soon after each cut,
+or if there is no engine; otherwise 1. `--cuts` is the number of times that a broker is disconnected, RATE the number of
+messages that each site publishes in a second.
 """
 
 import argparse
@@ -21,24 +22,24 @@ from pathlib import Path
 
 FILE = Path(__file__).parent / "compose.yaml"
 SITES = ("a", "b", "c")
-QUIET_S = 10.0  # of traffic with nothing amiss
-CUT_S = 20.0  # for which a broker is off the network: longer than its peers need to notice
+QUIET_S = 10.0  # of load without a fault
+CUT_S = 20.0  # for which a broker is disconnected: longer than its peers need to notice
 BACK_S = 10.0  # within which all links run again after a cut
-CUT_LINKS = ("b", "c")  # sites whose links lead from, or to, the broker that is cut off
-PATIENCE_S = 120.0  # for anything that has to come about
+CUT_LINKS = ("b", "c")  # sites with links from or to the broker that is disconnected
+PATIENCE_S = 120.0  # for any condition
 LINE = re.compile(r"^([abc]) received (\d+) of ([abc])", re.MULTILINE)
 DONE = re.compile(r"published 1 to (\d+), all confirmed")
 
 Received = Counter[tuple[str, str, int]]
-"""Site, publisher, number -> how many times."""
+"""Counts by site, publisher and number."""
 
 
 class Failed(Exception):
-    """A line that names the condition that was not met."""
+    """The test failed; the text names the condition that was not met."""
 
 
 def run(*command: str) -> str:
-    """Return what a command prints, errors too. Raises Failed."""
+    """Return the output and errors of a command. Raises Failed."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
         raise Failed(f"{' '.join(command)}: {done.stdout.strip()}")
@@ -88,7 +89,7 @@ def changed_s(site: str) -> float:
 
 
 def every_site_is_bound(site: str) -> bool:
-    """Whether what is published at this one goes to all: its own queue, the next site, and the one behind that."""
+    """Whether messages published at this site reach all: its own queue, the next site and the one after that."""
     listed = run("docker", "exec", f"warren-{site}", "warrenctl", "-q", "list_bindings", "source_name")
     return listed.splitlines().count("federated.news") == len(SITES)
 
@@ -100,7 +101,7 @@ def received() -> Received:
 
 
 def stop_publishers() -> dict[str, int]:
-    """Stop the publishers. Returns how many messages each has published."""
+    """Stop the publishers; return how many messages each has published."""
     run("docker", "stop", *[f"publisher-{site}" for site in SITES])
     found = {site: DONE.findall(run("docker", "logs", f"publisher-{site}")) for site in SITES}
     if not all(found.values()):
@@ -127,8 +128,10 @@ def calm() -> None:
 
 
 def cut() -> float:
-    """A broker leaves the network of the brokers and comes back; its own site goes on meanwhile. How many seconds its
-    links needed to run again. Raises Failed."""
+    """Disconnect a broker from the others for CUT_S, while its own site continues.
+
+    Return how many seconds its links needed to run again. Raises Failed.
+    """
     run("docker", "network", "disconnect", "warren-ring", "warren-b")
     before = received()
     time.sleep(CUT_S)
@@ -152,7 +155,7 @@ def cut() -> float:
 
 
 def restart() -> None:
-    """A broker is killed and started again."""
+    """Kill a broker and start it again."""
     run("docker", "kill", "warren-c")
     run("docker", "start", "warren-c")
     print("c killed and started again")
@@ -161,7 +164,7 @@ def restart() -> None:
 
 @contextmanager
 def ring(command: list[str]) -> Iterator[None]:
-    """The brokers and consumers, then the publishers; nothing of it stays."""
+    """Start brokers and consumers, then publishers; remove all of them afterwards."""
     taken = run("docker", "ps", "--all", "--quiet", "--filter", "name=^warren-[abc]$")
     if taken:
         raise Failed("the containers of the ring are there already: remove them first")
@@ -180,7 +183,7 @@ def ring(command: list[str]) -> Iterator[None]:
 
 
 def check(cuts: int) -> None:
-    """Raises Failed where a message was lost, or a link was not back in time."""
+    """Run the test. Raises Failed if a message was lost, or a link was not running again in time."""
     calm()
     back_s = [cut() for _ in range(cuts)]
     if back_s:
@@ -197,7 +200,7 @@ def check(cuts: int) -> None:
 
 
 def main() -> int:
-    """The exit status."""
+    """Run the test and return the exit status."""
     parser = argparse.ArgumentParser(description="Runs a ring of three brokers in containers, harms it, and counts.")
     parser.add_argument("--cuts", type=int, default=1, help="how often a broker is cut off the network (1)")
     cuts = parser.parse_args().cuts

@@ -1,7 +1,7 @@
-"""Prints each message that its site receives, and by which broker between it came: `b received 17 of c, by a`.
+"""The consumer of one site: prints each message and the brokers that it passed, as in `b received 17 of c, by a`.
 
-`again` marks one it had before, as may come after a break; `missing` tells of numbers that were left out. SITE is the
-site's name, BROKER the URI of its broker. Every minute, and when SIGTERM ends it, a line sums up.
+`again` marks a message that was received before, as may happen after a break; `missing` names numbers that were
+skipped. SITE is the site's name, BROKER the URI of its broker. Totals are printed every minute and after SIGTERM.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ QUEUE = "news"
 PREFETCH = 100
 PAUSE_S = 1.0  # after a connection was lost
 PATIENCE_S = 10.0  # for a connection
-SUM_S = 60.0  # between two lines that sum up
+SUM_S = 60.0  # between two lines of totals
 
 
 class Consumer:
@@ -29,7 +29,7 @@ class Consumer:
     def __init__(self, site: str, broker: str) -> None:
         self._site = site
         self._broker = broker
-        self._runs: dict[str, object] = {}  # of each publisher, which start of it is counted
+        self._runs: dict[str, object] = {}  # by publisher: the start of it whose numbers are counted
         self._last: dict[str, int] = {}
         self._received: Counter[str] = Counter()
         self._again = self._missing = 0
@@ -79,13 +79,13 @@ class Consumer:
             print(self.total(), flush=True)
 
     def total(self) -> str:
-        """All so far, in a line."""
+        """Return a line with the totals so far."""
         counts = ", ".join([f"{count} of {publisher}" for publisher, count in sorted(self._received.items())])
         return f"{self._site} in all: {counts or 'nothing'}; {self._again} of them again, {self._missing} left out"
 
 
 def brokers_between(message: AbstractIncomingMessage) -> str:
-    """Return the brokers that a message passed; the header has the last first, and that of the publish at the end."""
+    """Return the brokers between the publisher's and this one, the last first, as in the header."""
     entries = message.headers.get("x-received-from")
     if not isinstance(entries, list):
         return ""
@@ -93,7 +93,7 @@ def brokers_between(message: AbstractIncomingMessage) -> str:
 
 
 async def main() -> None:
-    logging.disable()  # a lost connection is said in one line, above; the library would add its tracebacks
+    logging.disable()  # lost connections are printed above, in one line; the library would add tracebacks
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
     consumer = Consumer(os.environ["SITE"], os.environ["BROKER"])
     running = asyncio.gather(consumer.run(), consumer.sum_up())

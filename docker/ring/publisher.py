@@ -1,8 +1,7 @@
-"""Publishes numbered messages at its site, each until the broker has confirmed it; it never goes on without that.
+"""The publisher of one site: publishes numbered messages, each again until the broker has confirmed it.
 
-Each start of it counts from 1 anew, which `run` in the messages tells.
-
-SITE is the site's name, BROKER the URI of its broker, RATE how many messages a second. SIGTERM ends it.
+Each start counts from 1; the field `run` of a message identifies the start. SITE is the site's name, BROKER the URI of
+its broker, RATE the number of messages a second. SIGTERM stops it.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ PATIENCE_S = 10.0  # for a connection, and for a confirm
 
 
 class Publisher:
-    """`confirmed` is the number of the last message that the broker has."""
+    """The publisher of one site; `confirmed` is the number of the last confirmed message."""
 
     def __init__(self, site: str, broker: str, rate: float) -> None:
         self.confirmed = 0
@@ -60,7 +59,7 @@ class Publisher:
 
 
 async def main() -> None:
-    logging.disable()  # a lost connection is said in one line, above; the library would add its tracebacks
+    logging.disable()  # lost connections are printed above, in one line; the library would add tracebacks
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
     publisher = Publisher(os.environ["SITE"], os.environ["BROKER"], float(os.environ["RATE"]))
     for number in (signal.SIGTERM, signal.SIGINT):
