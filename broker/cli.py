@@ -134,7 +134,7 @@ def plugins(options: argparse.Namespace) -> int:
     except PluginError as error:
         print(f"warren: {error}", file=sys.stderr)
         return BROKEN_PLUGIN
-    for name, distribution in registry.listed():
+    for name, distribution in registry.distributions():
         print(f"{name}\t{distribution or 'built in'}")
     return 0
 

@@ -135,7 +135,7 @@ async def run(config: Config, sources: Sources) -> int:
     if config.log.exchange:
         logs.publish_to(LogExchange(node.system_exchange(LOG), loop.call_soon_threadsafe, committer.commit_soon).put)
     set_watermarks(resources, config)
-    resources.watch(committer.look)
+    resources.watch(committer.check_disk)
     committer.commit_soon()  # the definitions made so far, before any client is served
     host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
     control = host.control

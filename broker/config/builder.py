@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from .config import Config, Part
 from .errors import ConfigError
-from .ignored_keys import ALIASES, not_followed, renamed
+from .ignored_keys import ALIASES, canonical_path, not_followed
 from .key import ANY, LIST, MAP, NAMES, NONE, ONE, Key
 from .keys import KEYS
-from .setting import Path, Setting, joined
+from .setting import Path, Setting, dotted
 
 Some = TypeVar("Some", bound=Part)
 
@@ -21,7 +21,7 @@ EXACT: dict[Path, Key] = {key.path: key for key in KEYS if ANY not in key.path}
 WITH_NAMES: tuple[Key, ...] = tuple(key for key in KEYS if ANY in key.path)
 
 
-class Gathered:
+class ConfigBuilder:
     """The values collected so far; later settings win. `warnings` are about keys that are not followed."""
 
     __slots__ = ("warnings", "_ones", "_many", "_shapes", "_none")
@@ -40,7 +40,7 @@ class Gathered:
 
     def add(self, setting: Setting) -> None:
         """Add a setting. Raises ConfigError."""
-        path = renamed(setting.path)
+        path = canonical_path(setting.path)
         key, name = find(path)
         if key is None:
             self._add_unknown(setting, path)
@@ -67,7 +67,7 @@ class Gathered:
     def _add_unknown(self, setting: Setting, path: Path) -> None:
         warning = not_followed(path, setting.text)
         if warning is None:
-            raise ConfigError(f"{setting.origin}: unknown key {joined(setting.path)}{suggestion(setting.path)}")
+            raise ConfigError(f"{setting.origin}: unknown key {dotted(setting.path)}{suggestion(setting.path)}")
         if warning:
             self.warnings.append(f"{setting.origin}: {warning}")
 
@@ -77,7 +77,7 @@ class Gathered:
         for field, value in self._ones.items():
             _put(fields, field, value)
         for field, values in self._many.items():
-            _put(fields, field, shaped(self._shapes[field], values))
+            _put(fields, field, shape_values(self._shapes[field], values))
         for field in self._none:
             _put(fields, field, ())
         try:
@@ -98,7 +98,7 @@ def find(path: Path) -> tuple[Key | None, str]:
     return None, ""
 
 
-def shaped(shape: str, values: dict[str, object]) -> object:
+def shape_values(shape: str, values: dict[str, object]) -> object:
     """Return collected values in the shape of their field. A list is in the order of its numbers, names follow."""
     if shape == MAP:
         return values
@@ -130,6 +130,6 @@ def suggestion(path: Path) -> str:
     """Return a hint at the most similar key, or an empty text."""
     import difflib  # here, because it is rarely needed
 
-    known = [joined(key.path) for key in KEYS] + list(ALIASES)
-    near = difflib.get_close_matches(joined(path), known, 1, 0.8)
+    known = [dotted(key.path) for key in KEYS] + list(ALIASES)
+    near = difflib.get_close_matches(dotted(path), known, 1, 0.8)
     return f"; did you mean {near[0].replace(ANY, 'NAME')}?" if near else ""

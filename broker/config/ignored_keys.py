@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .keys.log import CATEGORIES
 from .rabbitmq_conf import path_of
-from .setting import Path, joined
+from .setting import Path, dotted
 
 # Prefixes of keys.
 SECTIONS = (
@@ -104,7 +104,7 @@ _ALIASES = {path_of(old): path_of(new) for old, new in ALIASES.items()}
 _ALIASES_OF_SECTIONS = {path_of(old): path_of(new) for old, new in ALIASES_OF_SECTIONS.items()}
 
 
-def renamed(path: Path) -> Path:
+def canonical_path(path: Path) -> Path:
     """Return the key that `path` is another name of, else `path`."""
     new = _ALIASES.get(path)
     if new is not None:
@@ -118,7 +118,7 @@ def renamed(path: Path) -> Path:
 
 def not_followed(path: Path, text: str) -> str | None:
     """Return a warning, empty for a value that Warren satisfies anyway, or None for a key unknown to RabbitMQ."""
-    warning = f"{joined(path)}: Warren does not follow this key"
+    warning = f"{dotted(path)}: Warren does not follow this key"
     anyway = _KEYS.get(path)
     if anyway is None:
         anyway = _KEYS.get(tuple("$" if element.isdigit() else element for element in path))

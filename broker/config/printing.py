@@ -8,7 +8,7 @@ from typing import Any
 from .config import Config
 from .key import ANY, LIST, MAP, NAMES, NONE, ONE, Key
 from .keys import KEYS
-from .setting import joined
+from .setting import dotted
 
 DEFAULTS = Config()
 
@@ -27,7 +27,7 @@ def text_of(config: Config) -> str:
 def lines_of(key: Key, config: Config) -> list[str]:
     """Return the lines of one key."""
     value = value_of(key, config)
-    name = joined(key.path)
+    name = dotted(key.path)
     if key.shape == NONE:
         return [] if value else [f"{name} = none"]
     if key.secret:

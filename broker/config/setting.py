@@ -21,9 +21,9 @@ class Setting:
 
     def wrong(self, reason: str) -> ConfigError:
         """Return the error for this setting."""
-        return ConfigError(f"{self.origin}: {joined(self.path)}: {reason}")
+        return ConfigError(f"{self.origin}: {dotted(self.path)}: {reason}")
 
 
-def joined(path: Path) -> str:
+def dotted(path: Path) -> str:
     """Return a key as it is written, with the dots of an element escaped."""
     return ".".join([element.replace(".", "\\.") for element in path])

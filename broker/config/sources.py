@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from . import environment as variables
 from . import rabbitmq_conf, toml
-from .builder import Gathered
+from .builder import ConfigBuilder
 from .config import Config, Log
 from .errors import ConfigError
 from .rabbitmq_conf import path_of
@@ -52,15 +52,15 @@ class Sources:
 
     def load(self) -> Config:
         """Read all sources. Raises ConfigError."""
-        gathered = Gathered()
+        builder = ConfigBuilder()
         self.files = self._find_files()
         for name in self.files:
-            gathered.add_all(self._parsed(name))
-        gathered.add_all(variables.settings(self._environment))
-        gathered.add_all(self._options())
-        self.warnings = gathered.warnings
+            builder.add_all(self._parsed(name))
+        builder.add_all(variables.settings(self._environment))
+        builder.add_all(self._options())
+        self.warnings = builder.warnings
         try:
-            return gathered.config(variables.defaults(self._environment))
+            return builder.config(variables.defaults(self._environment))
         except ConfigError as error:
             where = self.files[0] if self.files else "configuration"
             raise ConfigError(f"{where}: {error}") from None

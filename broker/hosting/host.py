@@ -170,7 +170,7 @@ class Host:
 
     def plugins(self) -> list[str]:
         """Return the plugins that this node runs, by RabbitMQ's names, or by their own if RabbitMQ has none."""
-        types = [name for name, distribution in self.node.registry.listed() if distribution]
+        types = [name for name, distribution in self.node.registry.distributions() if distribution]
         named = [name for name, service in PLUGINS_OF_SERVICES.items() if service in self.services]
         named += [name for name, type_ in PLUGINS_OF_TYPES.items() if type_ in types]
         others = {*self.services, *types} - {*PLUGINS_OF_SERVICES.values(), *PLUGINS_OF_TYPES.values()}
@@ -204,8 +204,10 @@ class Host:
         or as an internal user with all rights in this virtual host and none in others. Raises OSError.
         """
         self._insiders += 1
-        insider = None if with_credentials else user or InternalUser(vhost)
-        return await self._server.connect_inside(Peer(INSIDE, self._insiders, INSIDE, 0, True, insider=insider))
+        internal_user = None if with_credentials else user or InternalUser(vhost)
+        return await self._server.connect_inside(
+            Peer(INSIDE, self._insiders, INSIDE, 0, True, internal_user=internal_user)
+        )
 
     def close_connections(self, chosen: Callable[[Connection], bool], reason: str) -> int:
         """Close the chosen connections with 320 (connection-forced) and this text; return how many."""

@@ -161,7 +161,7 @@ class Listener:
             self._give_up_oldest()
         accepted.setblocking(False)
         if self.tls is not None and self._pool is not self._limits.before_login:
-            self.tls.look()  # the AMQP server checks the files of its listeners itself
+            self.tls.reload_if_changed()  # the AMQP server checks the files of its listeners itself
         peer = address_of(address) if address else "unix socket"
         name = "connection_opening" if self.tls is None else "tls_handshake"
         task = self._supervisor.run(name, self._open(accepted, peer, slot), peer=peer)

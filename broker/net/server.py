@@ -115,7 +115,7 @@ class Server:
     def _look_at_certificates(self) -> None:
         for listener in self.listeners:
             if listener.tls is not None:
-                listener.tls.look()
+                listener.tls.reload_if_changed()
         self._certificates = self.loop.call_later(CERTIFICATES_LOOK_S, self._look_at_certificates)
 
     def _alarm_changed(self, resource: str, on: bool) -> None:

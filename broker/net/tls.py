@@ -68,7 +68,7 @@ class TLS:
         self._seen = self._stamps()
         self.context = context_of(options)
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Reload if a file has changed since the last call."""
         stamps = self._stamps()
         if stamps != self._seen:

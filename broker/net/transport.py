@@ -282,7 +282,7 @@ class Transport(asyncio.Protocol, TransportPort):
         self._hold_timer = None
         if self._connection is None or not self._connection.publisher_throttle.queues:
             return
-        self._held = self._connection.publisher_throttle.look()
+        self._held = self._connection.publisher_throttle.check_progress()
         self._read_or_rest()
         self._hold_timer = self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
 

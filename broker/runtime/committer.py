@@ -44,7 +44,7 @@ class Committer:
         self._journal = journal
         self._enough = enough
         self._full = full
-        self._looking: asyncio.TimerHandle | None = None
+        self._checking: asyncio.TimerHandle | None = None
         self._syncing: asyncio.TimerHandle | None = None
         self._failed = failed
         self._took = took
@@ -97,7 +97,7 @@ class Committer:
         if error is None:
             self._took(seconds)
             self._outstanding = False
-            self._look()
+            self._check_disk()
             self._journal.committed(batch.number)
             self.commit_soon()
             if self._syncing is None and self._journal.unsynced():
@@ -118,19 +118,19 @@ class Committer:
         self._journal.sync()
         self.commit_soon()
 
-    def look(self) -> None:
+    def check_disk(self) -> None:
         """Check the free space, after a change of the limit or from time to time; each batch does so too."""
         if not self._outstanding:
-            self._look()
+            self._check_disk()
 
-    def _look(self) -> None:
+    def _check_disk(self) -> None:
         """Check the free space, and again every RETRY_S while there is not enough or it is unknown."""
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        if self._checking is not None:
+            self._checking.cancel()
+            self._checking = None
         enough = False
         with suppress(OSError):  # the alarm stays as it is
             enough = self._enough()
             self._full(not enough)
         if not enough:
-            self._looking = self._loop.call_later(RETRY_S, self._look)
+            self._checking = self._loop.call_later(RETRY_S, self._check_disk)

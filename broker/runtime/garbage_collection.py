@@ -74,9 +74,9 @@ class FullCollections:
         while True:
             used_s = time.thread_time()
             await asyncio.sleep(LOOK_S)
-            self.look(time.monotonic(), (time.thread_time() - used_s) / LOOK_S)
+            self.collect_if_due(time.monotonic(), (time.thread_time() - used_s) / LOOK_S)
 
-    def look(self, now_s: float, used_share: float) -> None:
+    def collect_if_due(self, now_s: float, used_share: float) -> None:
         """Collect if there are new objects and it delays nobody or is due anyway."""
         if not self._heap.has_new():
             return

@@ -2,8 +2,8 @@
 
 It blocks at the content header. A message without a body is complete then and is taken; any other waits, with all input
 after it, until every alarm has cleared. While memory is low, a declaration or binding of something new waits as well
-once a connection has made MADE_LIMIT of them, because they stay in memory. That many let a worker declare what it needs
-before it consumes, which frees more than they take. What exists already can be declared and bound without limit.
+once a connection has created CREATE_LIMIT objects, because they stay in memory. That many let a worker declare what it
+needs before it consumes, which frees more than they take. What exists already can be declared and bound without limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 BODY_SIZE = slice(11, 19)  # the size of the body in a header frame
-MADE_LIMIT = 100  # new queues, exchanges and bindings of one connection while memory is low: a few 100 KB
+CREATE_LIMIT = 100  # new queues, exchanges and bindings of one connection while memory is low: a few 100 KB
 MAKING = frozenset(
     (
         commands.Queue.Declare.index,
@@ -35,15 +35,15 @@ MAKING = frozenset(
 )
 
 
-def makes_too_much(connection: Connection, event: Method) -> bool:
-    """Whether a method would create something while memory is low and the connection has created MADE_LIMIT already."""
-    if MEMORY not in connection.node.alarms.on() or not makes(connection, event):
+def creates_too_much(connection: Connection, event: Method) -> bool:
+    """Whether a method would create more than CREATE_LIMIT objects on one connection while memory is low."""
+    if MEMORY not in connection.node.alarms.on() or not creates(connection, event):
         return False
-    connection.made += 1
-    return connection.made > MADE_LIMIT
+    connection.created += 1
+    return connection.created > CREATE_LIMIT
 
 
-def makes(connection: Connection, event: Method) -> bool:
+def creates(connection: Connection, event: Method) -> bool:
     """Whether a method would create a queue, exchange or binding that does not exist."""
     vhost, channel = connection.vhost, connection.channels.get(event.channel)
     if event.index not in MAKING or vhost is None or channel is None or channel.closing:
@@ -71,7 +71,7 @@ def makes(connection: Connection, event: Method) -> bool:
     return binding_key(exchange.name, destination, key, arguments) not in exchange.outgoing
 
 
-def admitted(connection: Connection, publishes: Publishes | MixedPublishes) -> Publishes | None:
+def admit_first(connection: Connection, publishes: Publishes | MixedPublishes) -> Publishes | None:
     """Block the connection during an alarm, and return the part of these publishes that is still taken, or None."""
     block(connection)
     contents = publishes.contents
@@ -101,7 +101,7 @@ def unblock(connection: Connection) -> None:
     alarms = connection.node.alarms
     if MEMORY in alarms.on():
         return
-    connection.made = 0
+    connection.created = 0
     if connection.blocked and (not alarms.reason or isinstance(connection.deferred, Method)):
         connection.blocked = False
         notice = b""

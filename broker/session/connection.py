@@ -86,7 +86,7 @@ class Connection(Publisher):
         "publisher_throttle",
         "blocked",
         "deferred",
-        "made",
+        "created",
         "suspended",
         "interrupted",
         "_handshake",
@@ -129,7 +129,7 @@ class Connection(Publisher):
         self.publisher_throttle = PublisherThrottle()
         self.blocked = False  # by an alarm, after it has published
         self.deferred: Event | None = None  # the publish, declaration or postponed method that is handled next
-        self.made = 0  # new queues, exchanges and bindings, while memory is low
+        self.created = 0  # new queues, exchanges and bindings, while memory is low
         self.suspended = 0  # calls of `suspend` without `resume`: for the disk, jobs, the login
         self.interrupted = False  # input is waiting: suspended, blocked, output full, or the turn of others
         self._handshake: Handshake | None = Handshake(self)
@@ -200,7 +200,7 @@ class Connection(Publisher):
                     break
                 if isinstance(event, Method):
                     self._left -= CHANGE_COST if event.index in CHANGES else METHOD_COST
-                    if self.node.alarms.reason and alarm_blocking.makes_too_much(self, event):
+                    if self.node.alarms.reason and alarm_blocking.creates_too_much(self, event):
                         alarm_blocking.block(self)
                         self.deferred = event
                         continue
@@ -210,7 +210,7 @@ class Connection(Publisher):
                     else:
                         self._left -= RUN_COST
                     if self.node.alarms.reason and isinstance(event, (Publishes, MixedPublishes)):
-                        event = alarm_blocking.admitted(self, event)
+                        event = alarm_blocking.admit_first(self, event)
                         if event is None:
                             continue
                 self._handle(event)

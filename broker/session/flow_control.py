@@ -31,7 +31,7 @@ class PublisherThrottle:
         self.queues[queue] = drained_units(queue)
         return not self._free
 
-    def look(self) -> bool:
+    def check_progress(self) -> bool:
         """Check progress after HOLD_MS; return whether to stop reading for the next HOLD_MS."""
         draining = False
         for queue, before in self.queues.items():

@@ -92,10 +92,10 @@ class Handshake:
         loopback = connection.peer.loopback
         logged_in = partial(self._logged_in, mechanism)
         connection.suspend()
-        insider = connection.peer.insider
-        if insider is not None:
-            connection.login_name = insider.name
-            logged_in(insider)
+        internal_user = connection.peer.internal_user
+        if internal_user is not None:
+            connection.login_name = internal_user.name
+            logged_in(internal_user)
         elif mechanism not in connection.settings.mechanisms:
             logged_in(None)
         elif mechanism == "ANONYMOUS":

@@ -113,7 +113,7 @@ class PublisherTransport(InternalTransport):
     def hold(self) -> None:
         self.held = True
         if self._timer is None:
-            self._look_later()
+            self._check_later()
 
     def release(self) -> None:
         self.stop()
@@ -125,15 +125,15 @@ class PublisherTransport(InternalTransport):
             self._timer.cancel()
             self._timer = None
 
-    def _look_later(self) -> None:
-        self._timer = self._clock.call_at(self._clock.now_ms() + HOLD_MS, self._look)
+    def _check_later(self) -> None:
+        self._timer = self._clock.call_at(self._clock.now_ms() + HOLD_MS, self._check_progress)
 
-    def _look(self) -> None:
+    def _check_progress(self) -> None:
         self._timer = None
         if self.connection is None or not self.connection.publisher_throttle.queues:
             return
-        self.held = self.connection.publisher_throttle.look()
-        self._look_later()
+        self.held = self.connection.publisher_throttle.check_progress()
+        self._check_later()
         self._changed()
 
     def flush_soon(self) -> None:
@@ -174,7 +174,7 @@ class InternalPublisher:
         self._flushes = False
         self._was_held = False
         self._closed = False
-        self._transport = PublisherTransport(node, report, self._look)
+        self._transport = PublisherTransport(node, report, self._check_progress)
         user = InternalUser(vhost.name)
         self._connection = InternalConnection(node, settings, InternalPeer(name), self._transport, user, vhost)
         self._transport.connection = self._connection
@@ -207,7 +207,7 @@ class InternalPublisher:
         channel, tally = self._channel, self._tally
         route = channel.routes.get((exchange, routing_key)) or self._find_route(exchange, routing_key)
         invalid: dict[int, str] = {}
-        whole, indexes, alike = self._framed(contents, invalid)
+        whole, indexes, alike = self._frame(contents, invalid)
         refused = frozenset[int]()
         limited = [target for target in route.queues or () if target.rejects_overflow]
         tally.ticket = at = 0
@@ -304,7 +304,7 @@ class InternalPublisher:
         publishing.remember_route(self._channel, (exchange, routing_key), route)
         return route
 
-    def _framed(self, contents: list[Content], invalid: dict[int, str]) -> tuple[list[bytes], list[int], bool]:
+    def _frame(self, contents: list[Content], invalid: dict[int, str]) -> tuple[list[bytes], list[int], bool]:
         """Return the frames of each valid content, the indexes of these, and whether all header frames are equal.
 
         The header frame has the channel number of the body frames, so that these need not be copied.
@@ -362,7 +362,7 @@ class InternalPublisher:
         if self._flushes:
             self.flush()
 
-    def _look(self) -> None:
+    def _check_progress(self) -> None:
         """Call `on_release` if a hold has ended."""
         held = self.held
         if self._was_held and not held:

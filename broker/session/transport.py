@@ -30,10 +30,19 @@ class Peer:
 
     encryption        None without TLS
     certificate_name  the user that a verified client certificate names, or None
-    insider           the user of a connection from within this broker, or None
+    internal_user     the user of a connection from within this broker, or None
     """
 
-    __slots__ = ("host", "port", "local_host", "local_port", "loopback", "certificate_name", "encryption", "insider")
+    __slots__ = (
+        "host",
+        "port",
+        "local_host",
+        "local_port",
+        "loopback",
+        "certificate_name",
+        "encryption",
+        "internal_user",
+    )
 
     def __init__(
         self,
@@ -44,7 +53,7 @@ class Peer:
         loopback: bool,
         certificate_name: str | None = None,
         encryption: Encryption | None = None,
-        insider: User | None = None,
+        internal_user: User | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -53,7 +62,7 @@ class Peer:
         self.loopback = loopback
         self.certificate_name = certificate_name
         self.encryption = encryption
-        self.insider = insider
+        self.internal_user = internal_user
 
     def __str__(self) -> str:
         """Name of the connection as RabbitMQ lists it."""

@@ -41,8 +41,8 @@ def link_key(row: Row) -> Key:
 
 def link_counters(row: Row) -> dict[str, int]:
     """Return the `message_stats` of a link: its publishes to this broker and their confirms."""
-    return {name: whole(row.get(key)) for name, key in (("publish", "forwarded"), ("confirm", "confirmed"))}
+    return {name: as_count(row.get(key)) for name, key in (("publish", "forwarded"), ("confirm", "confirmed"))}
 
 
-def whole(value: object) -> int:
+def as_count(value: object) -> int:
     return value if isinstance(value, int) else 0

@@ -68,8 +68,8 @@ class Page:
     __slots__ = ("number", "size", "_part", "_pattern", "_left_s")
 
     def __init__(self, query: Query) -> None:
-        self.number = whole(query["page"])
-        self.size = whole(query.get("page_size", str(PAGE_SIZE)))
+        self.number = parse_integer(query["page"])
+        self.size = parse_integer(query.get("page_size", str(PAGE_SIZE)))
         name = query.get("name", "")
         use_regex = name and query.get("use_regex", "").lower() == "true"
         self._part = "" if use_regex else name.casefold()
@@ -234,7 +234,7 @@ async def joined_in_slices(texts: Iterable[bytes]) -> list[bytes]:
     return pieces
 
 
-def whole(text: str) -> int:
+def parse_integer(text: str) -> int:
     """Raises HTTPError (400) if the text is not an integer."""
     if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 18:
         raise bad(BAD_PAGE)

@@ -17,12 +17,12 @@ def published(scope: Scope) -> Values:
     return scope.node.statistics().publishing.values()
 
 
-def named(scope: Scope) -> Iterable[Exchange]:
+def named_exchanges(scope: Scope) -> Iterable[Exchange]:
     """Return the exchanges that clients may publish to by name."""
     return (exchange for exchange in scope.exchanges if exchange.name and not exchange.internal)
 
 
-def typed(exchange: Exchange) -> Texts:
+def labels_with_type(exchange: Exchange) -> Texts:
     return text(exchange.vhost), text(exchange.name), text(exchange.type_name)
 
 
@@ -60,19 +60,19 @@ ASKED_FOR = (  # only in /metrics/detailed
     PerObjectGroup(
         "exchange_bindings",
         (Family("exchange_bindings", "gauge", "Bindings with an exchange as source"),),
-        named,
+        named_exchanges,
         lambda exchange: (len(exchange.outgoing),),
         TYPED,
-        typed,
+        labels_with_type,
         prefix=CLUSTER,
     ),
     PerObjectGroup(
         "exchange_names",
         (Family("exchange_name", "gauge", "1, labelled with the type of an exchange"),),
-        named,
+        named_exchanges,
         lambda exchange: (1,),
         TYPED,
-        typed,
+        labels_with_type,
         prefix=CLUSTER,
     ),
 )

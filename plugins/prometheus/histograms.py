@@ -24,7 +24,7 @@ from .scope import Scope
 from .scrape_stats import Scrapes
 
 
-def bounded(bounds: Sequence[float], counts: Iterable[int]) -> list[tuple[str, float]]:
+def cumulative_buckets(bounds: Sequence[float], counts: Iterable[int]) -> list[tuple[str, float]]:
     """Return cumulative counts with the bounds as Go formats them, as queries expect."""
     texts = [*map(floatToGoString, bounds), "+Inf"]
     return list(zip(texts, accumulate(counts), strict=True))
@@ -35,12 +35,12 @@ def message_sizes(scope: Scope) -> Metric:
     metric = HistogramMetricFamily(
         "rabbitmq_message_size_bytes", "Sizes of the bodies of published messages in bytes", labels=["protocol"]
     )
-    metric.add_metric([PROTOCOL], bounded(SIZES, sizes.counts()), sizes.total_bytes)
+    metric.add_metric([PROTOCOL], cumulative_buckets(SIZES, sizes.counts()), sizes.total_bytes)
     return metric
 
 
 def latencies(name: str, help: str, of: LatencyHistogram) -> Metric:
-    return HistogramMetricFamily(name, help, bounded(BOUNDS_S, of.counts), of.total_s)
+    return HistogramMetricFamily(name, help, cumulative_buckets(BOUNDS_S, of.counts), of.total_s)
 
 
 def longest_turn(turns: Turns) -> Metric:

@@ -150,10 +150,10 @@ class Users:
         if user is not None and self._is_right(user, password):
             then(user)
             self._hash_anew(user, password)
-            return forgotten
+            return cancel_nothing
         if self.hashing is None:
             then(None)
-            return forgotten
+            return cancel_nothing
         password_hash, known = NOBODY, None
         if user is not None and user.hashing_algorithm == ARGON2ID and user.password_hash and password:
             password_hash, known = user.password_hash, user
@@ -355,5 +355,5 @@ def validate_tags(tags: Sequence[str]) -> tuple[str, ...]:
     return once
 
 
-def forgotten() -> None:
+def cancel_nothing() -> None:
     """Cancel nothing: the login was answered at once."""

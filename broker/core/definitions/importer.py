@@ -53,11 +53,11 @@ class VHostPreview:
                 every export can be imported
     """
 
-    __slots__ = ("name", "there", "default_queue_type", "max_queues", "exchanges", "queues", "skipped")
+    __slots__ = ("name", "existing", "default_queue_type", "max_queues", "exchanges", "queues", "skipped")
 
-    def __init__(self, name: str, there: VHost | None, default_queue_type: str, max_queues: int | None) -> None:
+    def __init__(self, name: str, existing: VHost | None, default_queue_type: str, max_queues: int | None) -> None:
         self.name = name
-        self.there = there
+        self.existing = existing
         self.default_queue_type = default_queue_type
         self.max_queues = max_queues
         self.exchanges: dict[str, ExchangeType] = {}
@@ -70,23 +70,23 @@ class VHostPreview:
     def has(self, kind: str, name: str) -> bool:
         if kind == "exchange":
             return self.type_of(name) is not None
-        return name in self.queues or (self.there is not None and name in self.there.queues)
+        return name in self.queues or (self.existing is not None and name in self.existing.queues)
 
     def type_of(self, exchange: str) -> ExchangeType | None:
         """Return the type of an existing or a planned exchange, or None."""
-        there = self.there.exchanges.get(exchange) if self.there is not None else None
-        return there.type if there is not None else self.exchanges.get(exchange)
+        existing = self.existing.exchanges.get(exchange) if self.existing is not None else None
+        return existing.type if existing is not None else self.exchanges.get(exchange)
 
     def destination_type(self, kind: str, name: str) -> str:
         """Return `exchange`, or the type of an existing or planned queue."""
-        there = self.there.queues.get(name) if self.there is not None and kind == "queue" else None
-        if there is not None:
-            return destination_type(there)
+        existing = self.existing.queues.get(name) if self.existing is not None and kind == "queue" else None
+        if existing is not None:
+            return destination_type(existing)
         return self.queues[name] if kind == "queue" else kind
 
     def check_queues(self) -> None:
         """Raise Invalid if there would be more queues than the limit allows."""
-        count = len(self.there.queues) if self.there is not None else 0
+        count = len(self.existing.queues) if self.existing is not None else 0
         if self.queues and self.max_queues is not None and count + len(self.queues) > self.max_queues:
             raise Invalid(
                 f'Adding {len(self.queues)} queue(s) to virtual host "{self.name}" would exceed the limit of '
@@ -175,11 +175,11 @@ class DefinitionsImport:
     def _found(self, name: str) -> VHostPreview:
         planned = self._vhosts.get(name)
         if planned is None:
-            there = self._node.vhosts.get(name)
-            if there is None:
+            existing = self._node.vhosts.get(name)
+            if existing is None:
                 raise Invalid(f'Please create virtual host "{name}" prior to importing definitions.')
             limit = self._node.limits.vhost_queues(name)
-            planned = self._vhosts[name] = VHostPreview(name, there, there.metadata.default_queue_type, limit)
+            planned = self._vhosts[name] = VHostPreview(name, existing, existing.metadata.default_queue_type, limit)
         return planned
 
     def _skip(self, what: str, reason: str) -> None:
@@ -383,21 +383,21 @@ class DefinitionsImport:
     def _declare_exchange(
         self, vhost: str, name: str, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
-        there = self._vhost_of(vhost)
-        if name not in there.exchanges:  # it may have been declared since the plan was made
-            there.declare_exchange(
+        target = self._vhost_of(vhost)
+        if name not in target.exchanges:  # it may have been declared since the plan was made
+            target.declare_exchange(
                 name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
             )
 
     def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
-        there = self._vhost_of(vhost)
-        if name not in there.queues:
-            there.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments, as_is=True)
+        target = self._vhost_of(vhost)
+        if name not in target.queues:
+            target.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments, as_is=True)
 
     def _bind(self, vhost: str, source: str, kind: str, name: str, key: str, arguments: Table) -> None:
-        there = self._vhost_of(vhost)
-        end: Destination = there.queue(name) if kind == "queue" else there.exchange(name)
-        there.bind(source, end, key, arguments)
+        target = self._vhost_of(vhost)
+        end: Destination = target.queue(name) if kind == "queue" else target.exchange(name)
+        target.bind(source, end, key, arguments)
 
 
 def algorithm_of(document: Document) -> str:

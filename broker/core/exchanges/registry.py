@@ -64,7 +64,7 @@ class Registry:
         """Return the known type names, sorted."""
         return sorted(self._types)
 
-    def listed(self) -> list[tuple[str, str]]:
+    def distributions(self) -> list[tuple[str, str]]:
         """Return name and distribution of each type, sorted."""
         return sorted(self._distributions.items())
 

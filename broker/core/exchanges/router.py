@@ -82,7 +82,7 @@ def route(
             return (), False
         destinations: list[Destination] = current.type.route(keys, message or NOTHING)
         if some_deleted:
-            destinations = [one for one in destinations if is_there(one, exchanges, queues)]
+            destinations = [one for one in destinations if exists(one, exchanges, queues)]
         if current.type.records and (recorder := current.type.recorder) is not None:
             recorders.append(recorder)
         if not destinations:
@@ -101,5 +101,5 @@ def route(
     return (*found, *recorders) if found else (), stable
 
 
-def is_there(destination: Destination, exchanges: dict[str, Exchange], queues: dict[str, Queue]) -> bool:
+def exists(destination: Destination, exchanges: dict[str, Exchange], queues: dict[str, Queue]) -> bool:
     return queues.get(destination.name) is destination or exchanges.get(destination.name) is destination

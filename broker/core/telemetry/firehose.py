@@ -89,7 +89,7 @@ def property_table(properties: Properties) -> Table:
         ("reply_to", properties.reply_to),
         ("expiration", properties.expiration),
         ("message_id", properties.message_id),
-        ("timestamp", signed(properties.timestamp)),
+        ("timestamp", as_signed(properties.timestamp)),
         ("type", properties.type),
         ("user_id", properties.user_id),
         ("app_id", properties.app_id),
@@ -105,6 +105,6 @@ def property_table(properties: Properties) -> Table:
     return table
 
 
-def signed(timestamp: int | None) -> int | None:
+def as_signed(timestamp: int | None) -> int | None:
     """Convert a timestamp to a signed 64-bit integer, the largest that a field table holds."""
     return timestamp if timestamp is None or timestamp < 1 << 63 else timestamp - (1 << 64)

@@ -102,7 +102,7 @@ def connects(host: str, port: object) -> bool:
 
 
 def check_virtual_hosts(call: Call) -> str:
-    checked(call, "virtual-hosts")
+    run_check(call, "virtual-hosts")
     return status.check_vhosts(call.node)
 
 
@@ -132,7 +132,7 @@ def expiring_lines(answer: object, until_s: float) -> list[str]:
     ]
 
 
-def checked(call: Call, *check: str) -> None:
+def run_check(call: Call, *check: str) -> None:
     """Raises CommandError (69) if the health check fails."""
     try:
         call.api.get("health", "checks", *check)

@@ -41,7 +41,7 @@ async def log_in(request: Request) -> Response:
     return ok("ok")
 
 
-def hashed(request: Request) -> Response:
+def get_password_hash(request: Request) -> Response:
     """Return a password's hash, as `PUT /users/{user}` accepts it."""
     password = request.path["password"]
     return ok({"ok": hash_password(password, os.urandom(SALT_BYTES)).decode("ascii")})
@@ -81,7 +81,7 @@ ROUTES = (
     Route("GET", "/auth", NONE, get_login_methods),
     Route("POST", "/login", NONE, log_in, bytes, LOGIN_BYTES),
     Route("GET", "/whoami", ANY, whoami),
-    Route("GET", "/auth/hash_password/{password}", ADMIN, hashed),
+    Route("GET", "/auth/hash_password/{password}", ADMIN, get_password_hash),
     Route("GET", "/auth/attempts/{node}", MONITOR, list_attempts),
     Route("GET", "/auth/attempts/{node}/source", MONITOR, list_sources),
     Route("DELETE", "/auth/attempts/{node}", MONITOR, forget_attempts),

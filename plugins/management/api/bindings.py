@@ -34,7 +34,7 @@ class BindingBody(msgspec.Struct):
 def list_bindings(request: Request) -> Listing[Bound]:
     """List the bindings in the virtual hosts that the user sees."""
     sources = [(vhost, source) for vhost in request.vhosts() for source in vhost.exchanges.values()]
-    return listed_from(sources)
+    return listing_from(sources)
 
 
 def list_of_queue(request: Request) -> Listing[Bound]:
@@ -47,8 +47,8 @@ def list_of_source(request: Request) -> Listing[Bound]:
     exchange = exchange_of(request)
     vhost = request.vhost
     if vhost is None or exchange is None:
-        return listed(())
-    return listed_from([(vhost, exchange)])
+        return listing(())
+    return listing_from([(vhost, exchange)])
 
 
 def list_of_destination(request: Request) -> Listing[Bound]:
@@ -63,15 +63,15 @@ def list_between(request: Request) -> Listing[Bound]:
     destination = queue_of(request) if to_queue else exchange_of(request, "destination")
     vhost = request.vhost
     if vhost is None or source is None or destination is None:
-        return listed(())
-    return listed_of(vhost, between(source, destination))
+        return listing(())
+    return listing_of(vhost, between(source, destination))
 
 
 def listed_to(request: Request, destination: Queue | Exchange | None) -> Listing[Bound]:
     vhost = request.vhost
     if vhost is None or destination is None:
-        return listed(())
-    return listed_of(vhost, incoming(destination))
+        return listing(())
+    return listing_of(vhost, incoming(destination))
 
 
 def queue_of(request: Request) -> Queue | None:
@@ -84,16 +84,16 @@ def exchange_of(request: Request, name: str = "exchange") -> Exchange | None:
     return vhost.exchanges.get(request.exchange_name(name)) if vhost is not None else None
 
 
-def listed(bindings: Iterable[Bound]) -> Listing[Bound]:
+def listing(bindings: Iterable[Bound]) -> Listing[Bound]:
     return Listing(bindings, lambda one: binding_view(*one), order=place)
 
 
-def listed_of(vhost: VHost, bindings: Iterable[Binding]) -> Listing[Bound]:
+def listing_of(vhost: VHost, bindings: Iterable[Binding]) -> Listing[Bound]:
     copied = list(bindings)
-    return listed((vhost, binding) for binding in copied)
+    return listing((vhost, binding) for binding in copied)
 
 
-def listed_from(sources: list[tuple[VHost, Exchange]]) -> Listing[Bound]:
+def listing_from(sources: list[tuple[VHost, Exchange]]) -> Listing[Bound]:
     """List all bindings with one of these exchanges as source."""
 
     def bound() -> Iterator[Bound]:
@@ -105,7 +105,7 @@ def listed_from(sources: list[tuple[VHost, Exchange]]) -> Listing[Bound]:
             for binding in list(source.outgoing.values()):
                 yield vhost, binding
 
-    return listed(bound())
+    return listing(bound())
 
 
 def place(one: Bound) -> tuple[str, str, str, str, str, str]:

@@ -20,18 +20,18 @@ from .connections import connection_of, open_connections
 
 def list_channels(request: Request) -> Listing[Channel]:
     """List the channels that the user may see."""
-    return listed(request, open_connections(request))
+    return listing(request, open_connections(request))
 
 
 def list_of_vhost(request: Request) -> Listing[Channel]:
     """List the channels in one virtual host."""
     vhost = request.path_vhost()
-    return listed(request, [one for one in open_connections(request) if one.vhost is vhost])
+    return listing(request, [one for one in open_connections(request) if one.vhost is vhost])
 
 
 def list_of_connection(request: Request) -> Listing[Channel]:
     """List the channels of one connection."""
-    return listed(request, [connection_of(request)])
+    return listing(request, [connection_of(request)])
 
 
 def get_channel(request: Request) -> Response:
@@ -44,7 +44,7 @@ def get_channel(request: Request) -> Response:
     raise missing()
 
 
-def listed(request: Request, connections: Iterable[Connection]) -> Listing[Channel]:
+def listing(request: Request, connections: Iterable[Connection]) -> Listing[Channel]:
     stats = StatsView(request)
     channels = [one.channels[number] for one in connections for number in sorted(one.channels)]
     return Listing(channels, lambda channel: channel_view(stats, channel), channel_name)

@@ -21,13 +21,13 @@ CLOSED_AT_ONCE = 100  # closing them takes some milliseconds
 
 def list_connections(request: Request) -> Listing[Connection]:
     """List the connections that the user may see."""
-    return listed(request, open_connections(request))
+    return listing(request, open_connections(request))
 
 
 def list_of_vhost(request: Request) -> Listing[Connection]:
     """List the connections to one virtual host."""
     vhost = request.path_vhost()
-    return listed(request, [one for one in open_connections(request) if one.vhost is vhost])
+    return listing(request, [one for one in open_connections(request) if one.vhost is vhost])
 
 
 def list_of_user(request: Request) -> Listing[Connection]:
@@ -87,7 +87,7 @@ def user_of(request: Request) -> User | None:
     return user
 
 
-def listed(request: Request, connections: list[Connection]) -> Listing[Connection]:
+def listing(request: Request, connections: list[Connection]) -> Listing[Connection]:
     stats = StatsView(request)
     return Listing(connections, lambda one: connection_view(stats, one), lambda one: one.name)
 

@@ -18,12 +18,12 @@ UP = ("running", "starting")
 
 def list_links(request: Request) -> Listing[Row]:
     """List the federation links in the virtual hosts that the user sees."""
-    return listed(request, rows(request))
+    return listing(request, rows(request))
 
 
 def list_down(request: Request) -> Listing[Row]:
     """List the federation links that are neither running nor starting."""
-    return listed(request, (row for row in rows(request) if row["status"] not in UP))
+    return listing(request, (row for row in rows(request) if row["status"] not in UP))
 
 
 def no_list(request: Request) -> Response:
@@ -59,7 +59,7 @@ def place(row: Row) -> tuple[str, ...]:
     return tuple(str(row[name]) for name in ("vhost", "type", "name", "upstream", "upstream_name"))
 
 
-def listed(request: Request, links: Iterable[Row]) -> Listing[Row]:
+def listing(request: Request, links: Iterable[Row]) -> Listing[Row]:
     stats = StatsView(request)
     return Listing(links, lambda row: link_view(stats, row), lambda row: str(row["name"]))
 

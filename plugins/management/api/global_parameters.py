@@ -9,12 +9,12 @@ from ...http.responses import Response, done, missing, ok, put
 from ..pagination import Item, Listing
 from ..request import Request
 from ..router import Route
-from .parameters import ParameterBody, check_whole, shown
+from .parameters import ParameterBody, check_whole, visible_value
 
 
 def global_parameter_view(request: Request, pair: tuple[str, object]) -> Item:
     name, value = pair
-    return {"name": name, "value": shown(request, name, value)}
+    return {"name": name, "value": visible_value(request, name, value)}
 
 
 def list_globals(request: Request) -> Listing[tuple[str, object]]:

@@ -130,19 +130,19 @@ def expiring(request: Request, listening: Listening, until_s: float) -> Item:
 
 def check_in_service(request: Request) -> Response:
     """Check that the node has started and is not in maintenance."""
-    return uncached(ok())
+    return without_cache(ok())
 
 
 def check_connection_limit(request: Request) -> Response:
     """Check that the connection limit is not reached."""
-    return uncached(connection_limit(request) or ok())
+    return without_cache(connection_limit(request) or ok())
 
 
 def check_ready(request: Request) -> Response:
     """Check that clients can connect."""
     if not any(one.protocol.startswith("amqp") for one in request.host.listening()):
-        return uncached(failed("no active listeners for AMQP/AMQPS"))
-    return uncached(connection_limit(request) or ok())
+        return without_cache(failed("no active listeners for AMQP/AMQPS"))
+    return without_cache(connection_limit(request) or ok())
 
 
 def connection_limit(request: Request) -> Response | None:
@@ -153,7 +153,7 @@ def connection_limit(request: Request) -> Response | None:
     return failed("node connection limit is reached", connections=connections)
 
 
-def uncached(answer: Response) -> Response:
+def without_cache(answer: Response) -> Response:
     return Response(answer.status, answer.body, NO_CACHE)
 
 

@@ -54,7 +54,7 @@ async def overview(request: Request) -> Response:
 def statistics(request: Request, totals: Totals) -> Item:
     """Return rates and counts of the node, or the sums of the virtual hosts that the user sees."""
     samples, asked, now_ms = request.state.samples, request.ranges, request.node.clock.now_ms()
-    queue_totals = length_counters(summed(totals.lengths.values()))
+    queue_totals = length_counters(sum_lengths(totals.lengths.values()))
     churn = churn_counters(request.node.churn)
     if request.caller.monitors and not request.headers.get("x-vhost"):
         counts = request.node.statistics()
@@ -75,17 +75,17 @@ def statistics(request: Request, totals: Totals) -> Item:
     ]
     empty = samples.details("overview", OVERVIEW, length_counters((0, 0, 0)))
     return {
-        "message_stats": added(each),
+        "message_stats": add_details(each),
         "churn_rates": samples.details("overview", OVERVIEW, churn, asked, now_ms),
-        "queue_totals": (added(lengths_of) or empty) | queue_totals,
+        "queue_totals": (add_details(lengths_of) or empty) | queue_totals,
     }
 
 
-def summed(lengths: Iterable[Values]) -> Values:
+def sum_lengths(lengths: Iterable[Values]) -> Values:
     return tuple(sum(column) for column in zip((0, 0, 0), *lengths, strict=True))
 
 
-def added(details: Iterable[Mapping[str, object]]) -> Item:
+def add_details(details: Iterable[Mapping[str, object]]) -> Item:
     """Return the sums of counters and details of several objects that were sampled at the same times."""
     total: Item = {}
     for one in details:
@@ -102,8 +102,8 @@ def plus(one: object, other: object) -> object:
         return one + other
     if isinstance(one, list) and isinstance(other, list):
         longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
-        summed = {sample["timestamp"]: sample["sample"] for sample in shorter}
-        return [{**sample, "sample": sample["sample"] + summed.get(sample["timestamp"], 0)} for sample in longer]
+        values = {sample["timestamp"]: sample["sample"] for sample in shorter}
+        return [{**sample, "sample": sample["sample"] + values.get(sample["timestamp"], 0)} for sample in longer]
     assert isinstance(one, dict) and isinstance(other, dict)
     return {name: plus(one.get(name), value) for name, value in other.items()}
 

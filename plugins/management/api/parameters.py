@@ -28,11 +28,11 @@ def parameter_view(request: Request, parameter: Parameter) -> Item:
         "vhost": parameter.vhost,
         "component": parameter.component,
         "name": parameter.name,
-        "value": shown(request, parameter.name, parameter.value),
+        "value": visible_value(request, parameter.name, parameter.value),
     }
 
 
-def shown(request: Request, name: str, value: object) -> object:
+def visible_value(request: Request, name: str, value: object) -> object:
     """Return the value for the caller: only administrators see passwords, such as those in URIs of upstreams."""
     return value if request.caller.administers else redacted(name, value)
 

@@ -71,24 +71,24 @@ def delete_policy(request: Request, operator: bool) -> Response:
     return done()
 
 
-def of(handler: Callable[[Request, bool], Any], operator: bool) -> Callable[[Request], Any]:
+def handler_of(handler: Callable[[Request, bool], Any], operator: bool) -> Callable[[Request], Any]:
     """Return the handler for policies or for operator policies."""
 
-    def made(request: Request) -> Any:
+    def serve(request: Request) -> Any:
         return handler(request, operator)
 
-    made.__doc__ = handler.__doc__
-    return made
+    serve.__doc__ = handler.__doc__
+    return serve
 
 
 def routes_of(path: str, operator: bool, reading: Guard, writing: Guard) -> tuple[Route, ...]:
     one = path + "/{vhost}/{name}"
     return (
-        Route("GET", path, VHOST, of(list_policies, operator)),
-        Route("GET", path + "/{vhost}", VHOST, of(list_policies, operator)),
-        Route("GET", one, reading, of(get_policy, operator)),
-        Route("PUT", one, writing, of(put_policy, operator), PolicyBody),
-        Route("DELETE", one, writing, of(delete_policy, operator)),
+        Route("GET", path, VHOST, handler_of(list_policies, operator)),
+        Route("GET", path + "/{vhost}", VHOST, handler_of(list_policies, operator)),
+        Route("GET", one, reading, handler_of(get_policy, operator)),
+        Route("PUT", one, writing, handler_of(put_policy, operator), PolicyBody),
+        Route("DELETE", one, writing, handler_of(delete_policy, operator)),
     )
 
 

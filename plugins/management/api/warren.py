@@ -232,7 +232,7 @@ def rotate_log(request: Request) -> Response:
 def tail_log(request: Request) -> Response:
     """Return the last lines of the log."""
     try:
-        lines = control_of(request).log.tail(whole(request, "lines", DEFAULT_LINES))
+        lines = control_of(request).log.tail(query_integer(request, "lines", DEFAULT_LINES))
     except OSError as error:
         raise not_now(f"cannot read {error.filename}: {error.strerror or error}") from None
     return ok({"lines": lines})
@@ -268,7 +268,7 @@ def stream_events(request: Request) -> LineStream:
     return stream
 
 
-def whole(request: Request, name: str, default: int) -> int:
+def query_integer(request: Request, name: str, default: int) -> int:
     """Return an integer of the query. Raises HTTPError (400)."""
     text = request.query.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
@@ -278,7 +278,7 @@ def whole(request: Request, name: str, default: int) -> int:
 
 def duration_s(request: Request) -> float | None:
     """Return the duration of a stream; None is unlimited. Raises HTTPError (400)."""
-    return float(whole(request, "duration", 0)) if "duration" in request.query else None
+    return float(query_integer(request, "duration", 0)) if "duration" in request.query else None
 
 
 # Objects.

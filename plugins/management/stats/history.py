@@ -133,19 +133,19 @@ class Samples:
 
     def retention_ages(self) -> dict[str, list[int]]:
         """Return the retention as `/overview` shows it: ages in seconds, in whole hours or minutes."""
-        return {name: [whole(age_s) for age_s, _ in levels] for name, levels in self.retention.items()}
+        return {name: [round_age(age_s) for age_s, _ in levels] for name, levels in self.retention.items()}
 
     # Sampling
 
     def begin(self, now_ms: int) -> None:
-        """Begin a tick: `look` is then called for each object, and `end` once."""
+        """Begin a tick: `add_sample` is then called for each object, and `end` once."""
         self._tick += 1
         self._before_ms, self._now_ms = self._now_ms, now_ms
         for kind in self._kinds.values():
             for timeline in kind.timelines:
                 timeline.tick(now_ms, self.interval_ms)
 
-    def look(self, kind: str, key: Key, of: object, values: tuple[int, ...]) -> None:
+    def add_sample(self, kind: str, key: Key, of: object, values: tuple[int, ...]) -> None:
         """Store the counters of an object in the order of their names. Another object with the same key starts anew."""
         group = self._kinds[kind]
         record = group.records.get(key)
@@ -251,7 +251,7 @@ class Samples:
         return points
 
 
-def whole(age_s: int) -> int:
+def round_age(age_s: int) -> int:
     """Round an age down to whole hours or minutes; the rest keeps a chart of that age complete."""
     for unit_s in (3600, 60):
         if age_s >= unit_s:

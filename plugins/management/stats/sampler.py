@@ -40,13 +40,13 @@ class Sampler:
         loop = asyncio.get_running_loop()
         next_s = loop.time()
         while True:
-            for number, _ in enumerate(self.look(self._node.clock.now_ms()), 1):
+            for number, _ in enumerate(self.sample_all(self._node.clock.now_ms()), 1):
                 if not number % SLICE:
                     await asyncio.sleep(0)
             next_s = max(next_s + interval_s, loop.time())
             await asyncio.sleep(next_s - loop.time())
 
-    def look(self, now_ms: int) -> Iterator[None]:
+    def sample_all(self, now_ms: int) -> Iterator[None]:
         """Sample all objects once, yielding after each; objects created meanwhile are sampled at the next tick."""
         samples = self._samples
         if samples.mode == "none":
@@ -55,7 +55,7 @@ class Sampler:
         vhost_bytes: dict[str, tuple[int, int]] = {}
         yield from self._sample_connections(vhost_bytes)
         for sample in self._more():
-            samples.look(*sample)
+            samples.add_sample(*sample)
             yield
         total = (0, 0, 0)
         for vhost in list(self._node.vhosts.values()):
@@ -64,11 +64,11 @@ class Sampler:
                 own = counters.lengths(queue)
                 lengths = plus(lengths, own)
                 values = (queue.published, *counters.delivering(queue.delivering), *own)
-                samples.look("queue", counters.queue_key(queue), queue, values)
+                samples.add_sample("queue", counters.queue_key(queue), queue, values)
                 yield
             for exchange in list(vhost.exchanges.values()):
                 values = (exchange.publish_in, exchange.publish_out)
-                samples.look("exchange", counters.exchange_key(exchange), exchange, values)
+                samples.add_sample("exchange", counters.exchange_key(exchange), exchange, values)
                 yield
             total = plus(total, lengths)
             counted = vhost.statistics
@@ -79,7 +79,7 @@ class Sampler:
                 *lengths,
                 *(counted.received_bytes + received, counted.sent_bytes + sent),
             )
-            samples.look("vhost", counters.vhost_key(vhost), vhost, values)
+            samples.add_sample("vhost", counters.vhost_key(vhost), vhost, values)
             yield
         self._sample_node(total)
         samples.end()
@@ -89,13 +89,13 @@ class Sampler:
         samples = self._samples
         for connection in list(self._connections()):
             came, went = connection.received_bytes, connection.sent_bytes
-            samples.look("connection", counters.connection_key(connection), connection, (came, went))
+            samples.add_sample("connection", counters.connection_key(connection), connection, (came, went))
             if connection.vhost is not None:
                 received, sent = vhost_bytes.get(connection.vhost.name, (0, 0))
                 vhost_bytes[connection.vhost.name] = (received + came, sent + went)
             for channel in list(connection.channels.values()):
                 values = (*channel.publishing.values(), *counters.delivering(channel.delivering))
-                samples.look("channel", counters.channel_key(connection, channel), channel, values)
+                samples.add_sample("channel", counters.channel_key(connection, channel), channel, values)
                 yield
             yield
 
@@ -108,9 +108,9 @@ class Sampler:
             *lengths,
             *node.churn.values(),
         )
-        samples.look("overview", counters.OVERVIEW, node, values)
+        samples.add_sample("overview", counters.OVERVIEW, node, values)
         if self._gauges is not None:
-            samples.look("node", counters.OVERVIEW, node, self._gauges())
+            samples.add_sample("node", counters.OVERVIEW, node, self._gauges())
 
 
 def plus(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:

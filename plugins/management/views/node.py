@@ -118,7 +118,7 @@ def exchange_type_views(registry: Registry) -> list[Item]:
     return [
         {"name": name, "description": registry.find(name).description or distribution, "enabled": True}
         | {"provided_by": distribution}
-        for name, distribution in registry.listed()
+        for name, distribution in registry.distributions()
     ]
 
 

@@ -13,7 +13,7 @@ FEDERATED = (RECEIVED_FROM, "x-invalid-headers", "x-original-exchange", "x-origi
 DIGEST_BYTES = 16
 
 
-def wanted(headers: bool) -> int:
+def decoded_properties(headers: bool) -> int:
     """Return the property flags of messages that the writer decodes; `headers`: with headers, if some are exported."""
     flags = properties.MESSAGE_ID | properties.CORRELATION_ID | properties.PRIORITY
     return flags | properties.HEADERS if headers else flags

@@ -18,7 +18,7 @@ from warren.broker.core.queues.route_target import RouteTarget
 from warren.broker.plugin import Message, Queue, Sink
 
 from .. import schema
-from .message_identity import hops, identity, wanted
+from .message_identity import decoded_properties, hops, identity
 from .pipe_format import (
     ENQUEUED,
     HOPS,
@@ -78,7 +78,7 @@ class MessageRecorder(MessageLog):
         self.begun_ns = now_ns() - 1000  # no message has the number 0
         self._one_in = one_in
         self._sampling = Sampling(one_in)
-        self._wanted = wanted(headers)
+        self._decoded_properties = decoded_properties(headers)
         self._now_ns = now_ns
         self._next = 0  # the next number of a message
         self._next_untimed = UNTIMED
@@ -208,7 +208,7 @@ class MessageRecorder(MessageLog):
         """Add the properties that the writer decodes, each of `count` records."""
         for index, message in enumerate(messages):
             frames = message.frames
-            if (frames[FLAGS_AT] << 8 | frames[FLAGS_AT + 1]) & self._wanted:
+            if (frames[FLAGS_AT] << 8 | frames[FLAGS_AT + 1]) & self._decoded_properties:
                 self.buffer.add_detail(row + index, count, PROPERTIES, message.property_bytes)
 
     def discarded(self, origin: Origin, message: Message, reason: str) -> None:

@@ -55,7 +55,7 @@ def said(registry: Registry) -> str:
 def test_the_plugins_of_this_checkout_are_found(folder: Path) -> None:
     registry = Registry()
     load_exchange_types(registry)
-    types = dict(registry.listed())
+    types = dict(registry.distributions())
     assert types["direct"] == "" and types["x-presence"] == types["x-modulus-hash"]
     assert types["x-presence"].startswith("warrenmq ")
 
@@ -64,7 +64,7 @@ def test_a_type_of_another_distribution_has_the_name_of_its_entry_point(folder: 
     distribution(folder, "loading_works", "x-works = loading_works:Exchange")
     registry = Registry()
     load_exchange_types(registry)
-    assert dict(registry.listed())["x-works"] == "loading_works 1.5"
+    assert dict(registry.distributions())["x-works"] == "loading_works 1.5"
     assert registry.find("x-works").__name__ == "Exchange"
 
 

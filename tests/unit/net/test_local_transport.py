@@ -31,8 +31,8 @@ def listening(request: pytest.FixtureRequest) -> Iterator[ListeningServer]:
     server.close()
 
 
-def inside(listening: ListeningServer, insider: InternalUser | None) -> Client:
-    peer = Peer("inside", 7, "inside", 0, True, insider=insider)
+def inside(listening: ListeningServer, user: InternalUser | None) -> Client:
+    peer = Peer("inside", 7, "inside", 0, True, internal_user=user)
     client = Client(InsidePipe(listening.run(listening.server.connect_inside(peer))))
     client.start()
     return client

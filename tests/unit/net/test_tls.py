@@ -225,18 +225,18 @@ def test_a_changed_file_is_noticed_and_a_broken_one_keeps_what_there_was(authori
     log: list[str] = []
     tls = TLS(authority.options(), lambda event, level, fields: log.append(event))
     first = tls.context
-    tls.look()
+    tls.reload_if_changed()
     assert tls.context is first and log == []
     whole = Path(authority.certfile).read_text()
     Path(authority.certfile).write_text("nothing")
-    tls.look()
-    tls.look()
+    tls.reload_if_changed()
+    tls.reload_if_changed()
     assert tls.context is first and log == ["certificates_not_loaded"]
     Path(authority.certfile).unlink()
-    tls.look()
+    tls.reload_if_changed()
     assert tls.context is first and log == ["certificates_not_loaded"] * 2
     Path(authority.certfile).write_text(whole)
-    tls.look()
+    tls.reload_if_changed()
     assert tls.context is not first and log[2:] == ["certificates_loaded"]
 
 

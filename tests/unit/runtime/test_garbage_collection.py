@@ -80,41 +80,41 @@ def test_no_full_collection_comes_by_itself_and_each_other_one_is_of_few_objects
 def test_a_small_heap_is_collected_while_the_loop_is_busy(place: Place) -> None:
     place.heap.size = SMALL_HEAP - 1
     place.heap.took_s = 0.001
-    place.full.look(0, BUSY)
-    place.full.look(10, BUSY)
+    place.full.collect_if_due(0, BUSY)
+    place.full.collect_if_due(10, BUSY)
     assert place.heap.collections == 2
     assert place.log == []
 
 
 def test_a_large_heap_is_collected_only_while_the_loop_is_idle_and_rarely(place: Place) -> None:
-    place.full.look(0, BUSY)
+    place.full.collect_if_due(0, BUSY)
     assert place.heap.collections == 0
-    place.full.look(10, IDLE)
+    place.full.collect_if_due(10, IDLE)
     assert place.heap.collections == 1
     assert place.log == [("full_collection", "info", {"ms": 500, "objects": 7})]
-    place.full.look(20, IDLE)
+    place.full.collect_if_due(20, IDLE)
     assert place.heap.collections == 1
-    place.full.look(10 + LONG_INTERVAL_S, IDLE)
+    place.full.collect_if_due(10 + LONG_INTERVAL_S, IDLE)
     assert place.heap.collections == 2
 
 
 def test_nothing_is_collected_where_nothing_became_old(place: Place) -> None:
     place.heap.new = False
     place.heap.size = 0
-    place.full.look(0, IDLE)
+    place.full.collect_if_due(0, IDLE)
     assert place.heap.collections == 0
 
 
 def test_what_has_ended_is_collected_though_the_loop_is_busy_once_it_is_much(place: Place) -> None:
     place.ended = ENDED_LIMIT - 1
-    place.full.look(0, BUSY)
+    place.full.collect_if_due(0, BUSY)
     assert place.heap.collections == 0
     place.ended = ENDED_LIMIT
-    place.full.look(10, BUSY)
-    place.full.look(20, BUSY)
+    place.full.collect_if_due(10, BUSY)
+    place.full.collect_if_due(20, BUSY)
     assert place.heap.collections == 1
     place.ended = 2 * ENDED_LIMIT
-    place.full.look(30, BUSY)
+    place.full.collect_if_due(30, BUSY)
     assert place.heap.collections == 2
 
 

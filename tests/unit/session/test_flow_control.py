@@ -125,7 +125,7 @@ def test_every_queue_must_drain_that_holds_a_publisher(scenario: Scenario) -> No
 
 def test_a_consumer_that_takes_nothing_does_not_stop_a_publisher(scenario: Scenario) -> None:
     scenario.publish(HOLD_ABOVE + 2)
-    held = [scenario.holding.look() for _ in range(3 * (FREE_LOOKS + 1))]
+    held = [scenario.holding.check_progress() for _ in range(3 * (FREE_LOOKS + 1))]
     assert held == ([False] * FREE_LOOKS + [True]) * 3
 
 
@@ -134,15 +134,15 @@ def test_a_consumer_that_drains_keeps_it_held() -> None:
     scenario.publish(HOLD_ABOVE + HOLD_PROGRESS + 2)
     for _ in range(3):
         scenario.take(HOLD_PROGRESS)
-        assert scenario.holding.look()
+        assert scenario.holding.check_progress()
 
 
 def test_one_that_drains_too_slowly_does_not() -> None:
     scenario = Scenario(HOLD_PROGRESS)
     scenario.publish(HOLD_ABOVE + HOLD_PROGRESS + 2)
-    assert scenario.holding.look(), "the first deliveries came after the hold"
+    assert scenario.holding.check_progress(), "the first deliveries came after the hold"
     scenario.take(HOLD_PROGRESS - 1)
-    assert not scenario.holding.look()
+    assert not scenario.holding.check_progress()
 
 
 def test_few_long_messages_are_progress_too() -> None:
@@ -151,9 +151,9 @@ def test_few_long_messages_are_progress_too() -> None:
     holding = PublisherThrottle()
     assert holding.add(queue)
     queue.delivering.deliver, queue.delivered_bytes = 5, 5 << 20
-    assert holding.look()
+    assert holding.check_progress()
     queue.delivering.deliver += 1
-    assert not holding.look()
+    assert not holding.check_progress()
 
 
 @pytest.mark.parametrize("end", ["close", "loss"])

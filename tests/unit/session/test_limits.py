@@ -12,7 +12,7 @@ from warren.broker.core.access.users import InternalUser
 from warren.broker.core.queues.arguments import ARGUMENTS_BYTES
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.session import alarm_blocking
-from warren.broker.session.alarm_blocking import MADE_LIMIT, unblock
+from warren.broker.session.alarm_blocking import CREATE_LIMIT, unblock
 from warren.broker.session.operator_channel import OperatorChannel
 from warren.broker.session.settings import Settings
 
@@ -44,7 +44,7 @@ def test_arguments_of_16_kib_are_taken_and_larger_ones_refused() -> None:
 def test_what_is_new_is_declared_and_bound_after_memory_is_free_again(
     monkeypatch: pytest.MonkeyPatch, low_on: str
 ) -> None:
-    monkeypatch.setattr(alarm_blocking, "MADE_LIMIT", 0)
+    monkeypatch.setattr(alarm_blocking, "CREATE_LIMIT", 0)
     node = new_node()
     there = connected(node).channel()
     there.declare("q")
@@ -105,11 +105,11 @@ def test_a_connection_that_declares_on_and_on_while_memory_is_low_waits_until_it
     for _ in range(2):
         made = len(node.vhosts["/"].queues)
         node.alarms.set(MEMORY)
-        for _ in range(MADE_LIMIT):
+        for _ in range(CREATE_LIMIT):
             ch.declare(ch.declare().queue, passive=True)
         ch.send(Queue.Declare)
         ch.send(Queue.Declare)
-        assert connection.blocked and len(node.vhosts["/"].queues) == made + MADE_LIMIT
+        assert connection.blocked and len(node.vhosts["/"].queues) == made + CREATE_LIMIT
         node.alarms.clear(MEMORY)
         unblock(connection)
         assert ch.next().name == ch.next().name == "Queue.DeclareOk"
@@ -120,7 +120,7 @@ def test_a_declaration_that_waited_for_memory_goes_on_while_the_disk_is_low() ->
     ch, publisher = broker.connect().channel(1), broker.connect().channel(1)
     for alarm in (MEMORY, DISK):
         broker.node.alarms.set(alarm)
-    for _ in range(MADE_LIMIT):
+    for _ in range(CREATE_LIMIT):
         ch.declare()
     ch.send(Queue.Declare, queue="new")
     publisher.publish("", "new", b"held")

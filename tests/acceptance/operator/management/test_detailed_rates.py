@@ -83,11 +83,11 @@ def test_a_queue_shows_its_sources_and_consumers(api: Api, channel: Channel) -> 
 def test_they_have_rates(api: Api, channel: Channel) -> None:
     sampler = Sampler(api.host.node, api.state.samples, api.host.connections, more=api.state.more_samples)
     for _ in range(2):
-        list(sampler.look(api.peer.clock.now_ms()))
+        list(sampler.sample_all(api.peer.clock.now_ms()))
         for _ in range(50):
             channel.publish("amq.fanout", "", b"x")
         api.peer.wait(5000)
-    list(sampler.look(api.peer.clock.now_ms()))
+    list(sampler.sample_all(api.peer.clock.now_ms()))
     (incoming,) = api.get("/queues/%2F/a").json["incoming"]
     assert incoming["stats"]["publish_details"]["rate"] == 10.0
     published = counters_by_name(api.get(CHANNEL).json["publishes"], "exchange")

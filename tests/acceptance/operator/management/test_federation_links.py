@@ -134,7 +134,7 @@ def test_the_rate_of_a_link_is_that_of_what_was_confirmed(api: Api, federation: 
     for confirmed in (10, 60):
         federation.rows = [row(confirmed=confirmed)]
         clock.advance(5000)
-        list(sampler.look(clock.now_ms()))
+        list(sampler.sample_all(clock.now_ms()))
     (link,) = api.get("/federation-links").json
     counted = link["local_channel"]["message_stats"]
     assert (counted["confirm"], counted["confirm_details"]["rate"], counted["publish"]) == (60, 10.0, 12)

@@ -66,7 +66,7 @@ def test_samples_of_several_virtual_hosts_are_added_up(api: Api) -> None:
         api.host.node.users.set_permission("m", vhost, "", "", "")
     sampler = Sampler(api.host.node, api.state.samples, api.host.connections)
     for _ in range(3):
-        for _each in sampler.look(api.peer.clock.now_ms()):
+        for _each in sampler.sample_all(api.peer.clock.now_ms()):
             pass
         api.peer.clock.advance(5000)
     api.host.node.users.change_password("m", hash_password("m", b"salt"))

@@ -143,7 +143,7 @@ def test_samples_have_the_requested_interval_newest_first(api: Api) -> None:
     sampler = Sampler(api.host.node, api.state.samples, api.host.connections)
     for _ in range(4):
         channel.fill("q", *[b"x"] * 10)
-        list(sampler.look(api.peer.clock.now_ms()))
+        list(sampler.sample_all(api.peer.clock.now_ms()))
         api.peer.wait(5000)
     details = api.get("/queues/%2F/q?lengths_age=60&lengths_incr=5").json["messages_details"]
     assert [one["sample"] for one in details["samples"]] == [40, 30, 20, 10]

@@ -19,7 +19,7 @@ class Looked:
 
     def tick(self) -> None:
         self.broker.wait(5000)
-        for _ in self.sampler.look(self.broker.clock.now_ms()):
+        for _ in self.sampler.sample_all(self.broker.clock.now_ms()):
             pass
 
     def rate(self, kind: str, key: tuple[str, ...], name: str) -> object:
@@ -80,7 +80,7 @@ def test_churn_is_part_of_the_overview() -> None:
 def test_nothing_is_sampled_without_rates() -> None:
     looked = Looked("none")
     looked.tick()
-    assert list(looked.sampler.look(looked.broker.clock.now_ms())) == []
+    assert list(looked.sampler.sample_all(looked.broker.clock.now_ms())) == []
 
 
 def test_names_and_values_are_of_one_length() -> None:

@@ -22,7 +22,7 @@ class Watched:
         for value in values:
             self.now_ms += 5000
             self.samples.begin(self.now_ms)
-            self.samples.look("queue", ("/", "q"), self.queue, (value, 0))
+            self.samples.add_sample("queue", ("/", "q"), self.queue, (value, 0))
             self.samples.end()
 
     def publish(self, asked: dict[str, Range] | None = None, now_ms: int = 0) -> dict[str, object]:
@@ -130,7 +130,7 @@ def test_ten_thousand_busy_queues_stay_within_the_limit() -> None:
     for tick in range(3):
         samples.begin(START_MS + tick * 5000)
         for number, queue in enumerate(queues):
-            samples.look("queue", (str(number),), queue, (tick * 5, tick))
+            samples.add_sample("queue", (str(number),), queue, (tick * 5, tick))
         samples.end()
     assert 0 < samples.used_bytes <= 1 << 20
     for number in (0, 9999):

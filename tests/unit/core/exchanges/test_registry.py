@@ -47,7 +47,7 @@ def test_a_plugin_registers_its_type_like_a_built_in_one(registry):
 
 def test_the_registry_lists_the_distribution_of_each_type(registry):
     registry.register("x-echo", EchoExchange, "echoes 1.0")
-    assert registry.listed() == [
+    assert registry.distributions() == [
         ("direct", ""),
         ("fanout", ""),
         ("headers", ""),
