@@ -38,7 +38,7 @@ bench: .venv/run.stamp  ## the loads of tests/bench/README.md; ARGS are handed o
 bench-federation: .venv/test.stamp  ## what links carry, beside RabbitMQ's where it is installed; ARGS are handed on
 	$(BIN)/python -m tests.bench.federation $(ARGS)
 
-bench-hash: .venv/test.stamp  ## x-modulus-hash beside x-consistent-hash: the table in plugins/README.md
+bench-hash: .venv/test.stamp  ## x-modulus-hash compared with x-consistent-hash: the table in docs/plugins.md
 	$(BIN)/python -m tests.bench.hash_exchanges
 
 crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats what a round did
