@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-# tests/conftest.py says how many workers there are, and what each has
+# tests/conftest.py sets the number of workers and distributes the tests
 SIDE_BY_SIDE := -n auto
 CLIENTS_NODE := tests/clients/node
 FUZZ_EXAMPLES ?= 20000
@@ -23,25 +23,25 @@ test: lint node java  ## what CI runs; the types are checked beside the tests
 	wait $$types; types=$$?; cat .venv/types.txt; \
 	exit $$((tests || types))
 
-test-stress: .venv/test.stamp node java  ## the suite ROUNDS times while all cores are kept busy: how often each test failed
+test-stress: .venv/test.stamp node java  ## runs the suite ROUNDS times on busy cores: how often each test failed
 	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
 	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not sockets" --ignore=tests/clients --ignore=tests/bench
 
-compare: .venv/test.stamp  ## with a RabbitMQ 4 that runs: every route, AMQP refusal and command; ARGS are handed on
+compare: .venv/test.stamp  ## every route, AMQP refusal and command compared with a running RabbitMQ 4; ARGS are passed on
 	$(BIN)/python -m tests.compare $(ARGS)
 
-bench: .venv/run.stamp  ## the loads of tests/bench/README.md; ARGS are handed on
+bench: .venv/run.stamp  ## the loads of tests/bench/README.md; ARGS are passed on
 	$(BIN)/python -m tests.bench $(ARGS)
 
-bench-federation: .venv/test.stamp  ## what links carry, beside RabbitMQ's where it is installed; ARGS are handed on
+bench-federation: .venv/test.stamp  ## the throughput of links, compared with RabbitMQ's if it is installed; ARGS are passed on
 	$(BIN)/python -m tests.bench.federation $(ARGS)
 
 bench-hash: .venv/test.stamp  ## x-modulus-hash compared with x-consistent-hash: the table in docs/plugins.md
 	$(BIN)/python -m tests.bench.hash_exchanges
 
-crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats what a round did
+crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats a round
 	WARREN_CRASH_ROUNDS=$(CRASH_ROUNDS) WARREN_CRASH_SEED=$(SEED) $(PYTEST) -q -s --timeout=0 tests/faults/crash
 
 fuzz: .venv/test.stamp  ## the hypothesis tests with many more examples
@@ -50,15 +50,15 @@ fuzz: .venv/test.stamp  ## the hypothesis tests with many more examples
 sim: .venv/test.stamp  ## journal and node on a simulated disk that stops at any moment, with many more seeds
 	WARREN_SIM_SEEDS=$(SIM_SEEDS) $(PYTEST) -q $(SIDE_BY_SIDE) --timeout=0 tests/faults/simulation
 
-conformance: .venv/test.stamp node  ## real clients, and their own test suites (ARGS are handed on to those)
+conformance: .venv/test.stamp node  ## real clients, and their own test suites (ARGS are passed on to those)
 	$(PYTEST) -q tests/clients
 	$(BIN)/python -m tests.clients.suites $(ARGS)
 
-analytics: .venv/test.stamp java  ## what an analysis of 1 and of 10 million events costs, beside DuckDB; ARGS are handed on
+analytics: .venv/test.stamp java  ## the cost of analysing 1 and 10 million events, compared with DuckDB; ARGS are passed on
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check duckdb
 	$(BIN)/python -m tests.analytics.bench --duckdb $(ARGS)
 
-analytics-cluster: .venv/test.stamp java  ## one log on this machine alone and on a cluster of two workers: the same?
+analytics-cluster: .venv/test.stamp java  ## checks that the reports of one log are equal on this machine and on a cluster of two workers
 	$(BIN)/python -m tests.analytics.cluster $(ARGS)
 
 interop: .venv/test.stamp  ## federation with Debian's rabbitmq-server, as upstream and as downstream
@@ -70,7 +70,7 @@ ring: .venv/test.stamp  ## the topologies of federation with real processes: who
 ring-containers:  ## three brokers in containers: one is cut off (ARGS="--cuts 10"), one killed, and the messages are counted
 	@$(PYTHON) docker/ring/check.py $(ARGS)
 
-federation-faults: .venv/test.stamp  ## what breaks on the way between two brokers, for as long as it takes: what is lost
+federation-faults: .venv/test.stamp  ## a link under load while brokers are killed and connections cut: which messages are lost
 	$(BIN)/python -m tests.faults.federation.faults $(ARGS)
 
 lock: .venv/run.stamp  ## the newest versions of the dependencies, with their hashes, for the image
@@ -87,7 +87,7 @@ lint: .venv/test.stamp
 types: .venv/test.stamp
 	$(BIN)/mypy
 
-# The clients of Node are optional: where node is missing, the tests that need it say that they are skipped.
+# The clients of Node are optional: without node, the tests that need it are skipped.
 node:
 	@if node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null && npm --version >/dev/null 2>&1; then \
 		$(MAKE) --no-print-directory --silent $(CLIENTS_NODE)/node_modules; \
@@ -106,7 +106,7 @@ java: .venv/test.stamp
 $(CLIENTS_NODE)/node_modules: $(CLIENTS_NODE)/package.json
 	cd $(CLIENTS_NODE) && npm ci --no-audit --no-fund --loglevel=error && touch node_modules
 
-# Debian leaves ensurepip out of python3; pip, where it is there, can fill a bare environment as well.
+# Debian's python3 lacks ensurepip; pip, if it is installed, can fill an empty environment as well.
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
 		echo "Warren needs Python 3.11, 3.12 or 3.13 as '$(PYTHON)'; name another with: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
