@@ -110,7 +110,7 @@ class HTTPListener(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Management(Part):
-    """The HTTP API and the user interface."""
+    """The HTTP API."""
 
     tcp: HTTPListener = HTTPListener(port=15672)
     ssl: HTTPListener = HTTPListener()

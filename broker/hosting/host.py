@@ -159,7 +159,7 @@ class Host:
         self.control = NodeControl(self, server)
         self._server = server
         self._bound: list[Listening] = []
-        self._insiders = 0  # connections from within, since the start
+        self._internal_connections = 0  # connections from within, since the start
         self._storing: tuple[int, asyncio.Event] | None = None  # the last batch that was waited for
 
     def configuration(self) -> str:
@@ -203,10 +203,10 @@ class Host:
         With credentials it logs in as any client on this machine. Without, every login is accepted as the given user,
         or as an internal user with all rights in this virtual host and none in others. Raises OSError.
         """
-        self._insiders += 1
+        self._internal_connections += 1
         internal_user = None if with_credentials else user or InternalUser(vhost)
         return await self._server.connect_inside(
-            Peer(INSIDE, self._insiders, INSIDE, 0, True, internal_user=internal_user)
+            Peer(INSIDE, self._internal_connections, INSIDE, 0, True, internal_user=internal_user)
         )
 
     def close_connections(self, chosen: Callable[[Connection], bool], reason: str) -> int:

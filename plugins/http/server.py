@@ -19,7 +19,7 @@ from .connection import Protocol, protocol
 
 REPORT_MS = 10_000  # between two equal log lines
 TEXTS_LIMIT = 64  # distinct texts remembered
-REQUESTS_LIMIT = 1280  # further requests are list_response with 503; the limit of connections is lower
+REQUESTS_LIMIT = 1280  # further requests are answered with 503; the limit of connections is lower
 
 
 class Server(uvicorn.Server):

@@ -16,7 +16,7 @@ class StrictBuffer(ReceiveBuffer):
     """A buffer of received bytes for h11 in which lines of a head have to end with CR LF and name one length only."""
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
-        """Raises RemoteProtocolError, which is list_response with 400."""
+        """Raises RemoteProtocolError, which is answered with 400."""
         before = bytes(self._data)
         lines = super().maybe_extract_lines()
         if lines is None:

@@ -1,4 +1,4 @@
-"""The keys of the HTTP API with its user interface, and of the metrics."""
+"""The keys of the HTTP API and of the metrics."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ KINDS = ("queue", "exchange")
 class VHostPreview:
     """A virtual host as it will be after the import.
 
-    there       the existing virtual host, or None
+    existing    the existing virtual host, or None
     skipped     kind and name of each object that is left out
     max_queues  the limit in force, or None. A limit that the document itself sets applies after the import, so that
                 every export can be imported

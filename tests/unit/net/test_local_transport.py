@@ -38,7 +38,7 @@ def inside(listening: ListeningServer, user: InternalUser | None) -> Client:
     return client
 
 
-def test_an_insider_may_do_everything_in_its_vhost_whatever_login_it_sends(listening: ListeningServer) -> None:
+def test_an_internal_user_may_do_everything_in_its_vhost_whatever_login_it_sends(listening: ListeningServer) -> None:
     listening.call(listening.node.add_vhost, "other")
     client = inside(listening, InternalUser("other"))
     client.login("PLAIN", "\0nobody\0wrong")
@@ -54,7 +54,7 @@ def test_an_insider_may_do_everything_in_its_vhost_whatever_login_it_sends(liste
     client.vanish()
 
 
-def test_an_insider_has_no_right_in_another_vhost(listening: ListeningServer) -> None:
+def test_an_internal_user_has_no_right_in_another_vhost(listening: ListeningServer) -> None:
     client = inside(listening, InternalUser("other"))
     client.login("PLAIN", "\0guest\0guest")
     client.tune()
@@ -63,7 +63,7 @@ def test_an_insider_has_no_right_in_another_vhost(listening: ListeningServer) ->
     client.vanish()
 
 
-def test_without_an_insider_the_login_counts_as_one_from_this_machine(listening: ListeningServer) -> None:
+def test_without_an_internal_user_the_login_counts_as_one_from_this_machine(listening: ListeningServer) -> None:
     right, wrong = inside(listening, None), inside(listening, None)
     right.login("PLAIN", "\0guest\0guest")
     right.tune()

@@ -222,7 +222,7 @@ def test_a_route_is_forgotten_when_a_binding_changes(scenario: Scenario) -> None
     assert scenario.vhost.statistics.publishing.drop_unroutable == 1
 
 
-def test_any_user_id_is_taken_and_a_user_of_the_insiders_name_gains_nothing(scenario: Scenario) -> None:
+def test_any_user_id_is_taken_and_a_user_with_the_internal_users_name_gains_nothing(scenario: Scenario) -> None:
     taken = scenario.inflow.publish("amq.direct", "q", [content(user_id="somebody")])
     assert not taken.invalid
     assert INTERNAL_NAME not in scenario.vhost.routes
