@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .app.version import distribution_version
+
 if TYPE_CHECKING:
     from .hosting.host import Command
 
@@ -27,16 +29,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_STATUS, f"{self.prog}: {' '.join(message.split())}\n")
-
-
-def distribution_version() -> str:
-    """Return the version of the installed distribution."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("warrenmq")
-    except PackageNotFoundError:
-        return "of a source tree that is not installed"
 
 
 class _Version(argparse.Action):

@@ -17,11 +17,11 @@ from warren.broker.plugin import Binding, Exchange, Host, Invalid, Table
 from . import hop_headers
 from .binding_sync import BindingSync
 from .deduplication import NO_IDENTITY, DuplicateWindow, effective_max_hops, identify
-from .errors import LinkError
 from .forwarder import NO_ACK, Forwarder
 from .link import Link
 from .link_spec import LinkSpec
 from .link_status import FLOWING
+from .upstream.errors import LinkError
 from .upstream.type_check import type_mismatch
 from .upstream_exchange import DEDUPLICATE
 from .upstream_names import GENERATIONS, base_name, internal_name, next_generation

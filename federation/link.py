@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from warren.broker.plugin import Child, Exchange, Host, InternalPublisher, Invalid, Queue
 
-from .errors import LinkError
 from .link_permissions import acting_user, check_rights
 from .link_spec import LinkSpec
 from .link_status import ERROR, INVALID_URI, RUNNING, LinkStatus
 from .upstream.endpoint import Endpoint, parse_endpoint
+from .upstream.errors import LinkError
 
 if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection

@@ -3,22 +3,18 @@
 If an administrator set the upstream, or an operator at the unix socket or a file of definitions, the link acts as the
 node itself: an administrator can give himself every permission, so none is checked. Otherwise the user needs `write`
 permission for the exchange or queue that the link feeds; a URI without a host logs in as that user; and the link may
-not log in on this machine as a loopback-only user, whose password is no secret.
+not log in on this machine as a loopback-only user, whose password is no secret (`upstream.connection.check_login`).
 """
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING
 
 from warren.broker.plugin import Node, User
 
-from .errors import LinkError
-from .upstream.endpoint import Endpoint
+from .upstream.errors import LinkError
 
 if TYPE_CHECKING:
-    import asyncio
-
     from .link_spec import LinkSpec
 
 ADMINISTRATOR = "administrator"
@@ -43,22 +39,3 @@ def check_rights(node: Node, spec: LinkSpec) -> User | None:
             what = f"write access to {key.kind} '{key.name}' in vhost '{key.vhost}'"
             raise LinkError(f"user '{user.name}', who set upstream '{key.upstream}', has no {what}")
     return user
-
-
-def check_login(node: Node, user: User | None, endpoint: Endpoint, socket: asyncio.BaseTransport | None) -> None:
-    """Raise LinkError for a login on this machine as a loopback-only user, unless the link acts for the node."""
-    if user is None or endpoint.user not in node.users.loopback_only or endpoint.mechanisms == ("external",):
-        return
-    if endpoint.direct or socket is None or is_local_peer(socket):
-        raise LinkError(
-            f"user '{endpoint.user}' can only log in from this machine, and upstreams of '{user.name}' may not"
-        )
-
-
-def is_local_peer(socket: asyncio.BaseTransport) -> bool:
-    """Whether the peer's address is one of this machine."""
-    peer, own = socket.get_extra_info("peername"), socket.get_extra_info("sockname")
-    try:
-        return peer[0] == own[0] or ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback
-    except (TypeError, IndexError, ValueError):
-        return True

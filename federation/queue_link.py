@@ -19,12 +19,12 @@ from warren.broker.plugin import Host, Queue
 
 from .demand import Demand, prefetch_for
 from .demand_path import ConsumerDemand, Identity, Path, consume_arguments, consumer_demand
-from .errors import LinkError
 from .forwarder import NO_ACK, Forwarder
 from .hop_headers import QueueStamp
 from .link import Link
 from .link_spec import LinkSpec
 from .link_status import BLOCKED, FLOWING, PAUSED
+from .upstream.errors import LinkError
 
 if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection

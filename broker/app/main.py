@@ -12,7 +12,6 @@ from pathlib import Path
 import structlog
 
 from .. import logs
-from ..cli import distribution_version
 from ..config import Config, ConfigError, Sources
 from ..core.exchanges.registry import Registry
 from ..core.node.node import Node
@@ -36,6 +35,7 @@ from .heap import free_memory, keep_heap
 from .listeners import listen, socket_options, tls
 from .start_screen import start_screen
 from .store import Store
+from .version import distribution_version
 
 UNSAFE = {"memory": "nothing survives a restart", "os": "confirmed messages may be lost when the machine stops"}
 FAILED = 74  # EX_IOERR: the journal could not be written

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from warren.broker.plugin import Table
 
-from ..errors import LinkError
 from .encoding import encode_flags, encode_short
+from .errors import LinkError
 
 if TYPE_CHECKING:
     from .transport import UpstreamTransport

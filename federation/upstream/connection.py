@@ -7,6 +7,7 @@ whose texts come from the upstream, the system or this module, never from aio-pi
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import platform
 import socket
 import ssl
@@ -16,13 +17,12 @@ from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
-from warren.broker.plugin import Host, Table, User
+from warren.broker.plugin import Host, Node, Table, User
 
-from ..errors import LinkError
-from ..link_permissions import check_login
 from .channel import UpstreamChannel
 from .encoding import encode_short
 from .endpoint import Endpoint
+from .errors import LinkError
 from .frame_check import CLUSTER_NAME_MAX
 from .handshake import AiormqChannel, AiormqConnection, PlainConnection, ProtocolSyntaxError
 from .tls import describe_error, expected_name, make_context
@@ -320,3 +320,22 @@ def client_properties(name: str) -> Table:
             "capabilities": dict.fromkeys(CAPABILITIES, True),
         }
     )
+
+
+def check_login(node: Node, user: User | None, endpoint: Endpoint, socket: asyncio.BaseTransport | None) -> None:
+    """Raise LinkError for a login on this machine as a loopback-only user, unless the link acts for the node."""
+    if user is None or endpoint.user not in node.users.loopback_only or endpoint.mechanisms == ("external",):
+        return
+    if endpoint.direct or socket is None or is_local_peer(socket):
+        raise LinkError(
+            f"user '{endpoint.user}' can only log in from this machine, and upstreams of '{user.name}' may not"
+        )
+
+
+def is_local_peer(socket: asyncio.BaseTransport) -> bool:
+    """Whether the peer's address is one of this machine."""
+    peer, own = socket.get_extra_info("peername"), socket.get_extra_info("sockname")
+    try:
+        return peer[0] == own[0] or ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback
+    except (TypeError, IndexError, ValueError):
+        return True

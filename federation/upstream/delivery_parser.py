@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from ..errors import LinkError
+from .errors import LinkError
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 KINDS = (METHOD, HEADER, BODY, HEARTBEAT)

@@ -2,7 +2,7 @@
 
 from warren.broker.amqp.limits import SHORT_STRING
 
-from ..errors import LinkError
+from .errors import LinkError
 
 
 def encode_short(text: str, what: str = "a name or a routing key") -> bytes:

@@ -13,7 +13,7 @@ from struct import error as StructError
 from warren.broker.amqp.field_table import check as check_table
 from warren.broker.plugin import AMQPError
 
-from ..errors import LinkError
+from .errors import LinkError
 
 METHOD, HEARTBEAT = 1, 8
 START = 0x000A000A

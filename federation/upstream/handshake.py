@@ -40,10 +40,10 @@ from yarl import URL
 
 from warren.broker.plugin import Table
 
-from ..errors import LinkError
 from .delivery_parser import FRAME_MAX
 from .encoding import encode_long, encode_short
 from .endpoint import Endpoint
+from .errors import LinkError
 from .transport import UpstreamTransport
 
 __all__ = ["AiormqChannel", "AiormqConnection", "PlainConnection", "ProtocolSyntaxError"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ssl
 
-from ..errors import LinkError
 from .endpoint import Endpoint
+from .errors import LinkError
 
 
 def make_context(endpoint: Endpoint) -> ssl.SSLContext:

@@ -13,8 +13,8 @@ from collections import deque
 from struct import Struct
 from typing import Any, cast
 
-from ..errors import LinkError
 from .delivery_parser import BODY_MAX, Delivery, DeliveryParser
+from .errors import LinkError
 from .frame_check import is_for_decoder
 
 METHOD = 1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from warren.broker.plugin import Exchange
 
-from ..errors import LinkError
+from .errors import LinkError
 
 if TYPE_CHECKING:
     from .connection import UpstreamConnection

@@ -21,10 +21,10 @@ from warren.broker.net.tls import TLS, TLSOptions
 from warren.broker.runtime.clock import LoopClock
 from warren.broker.runtime.resource_monitor import Resources
 from warren.broker.session.connection import Connection
-from warren.federation.errors import LinkError
 from warren.federation.upstream.connection import UpstreamConnection, dial
 from warren.federation.upstream.delivery_parser import Delivery
 from warren.federation.upstream.endpoint import Endpoint, parse_endpoint
+from warren.federation.upstream.errors import LinkError
 
 NAME = "Federation link (upstream: up, policy: p)"
 PATIENCE_S = 60.0

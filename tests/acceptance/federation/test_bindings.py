@@ -16,8 +16,8 @@ from tests.support.federation import Place, fields, plain
 from tests.support.polling import until, until_steady
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.vhost.vhost import VHost
-from warren.federation.errors import LinkError
 from warren.federation.exchange_link import ExchangeLink
+from warren.federation.upstream.errors import LinkError
 
 from .conftest import NewProxy
 

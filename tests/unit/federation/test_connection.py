@@ -17,11 +17,11 @@ from tests.support.polling import until_async
 from tests.support.upstream_broker import LOOPS, NAME, PATIENCE_S, UpstreamBroker, typed
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import hash_password
-from warren.federation.errors import LinkError
 from warren.federation.upstream import connection as federation_dialling
 from warren.federation.upstream.channel import WINDOW, UpstreamChannel
 from warren.federation.upstream.connection import WAITS_FOR_CANCEL_OK, EventDispatcher
 from warren.federation.upstream.endpoint import Secret, parse_endpoint
+from warren.federation.upstream.errors import LinkError
 from warren.federation.upstream.handshake import AiormqConnection, PlainConnection
 from warren.federation.upstream.transport import UpstreamTransport
 

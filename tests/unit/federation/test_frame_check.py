@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import codec
 from warren.broker.amqp.field_table import Table
-from warren.federation.errors import LinkError
+from warren.federation.upstream.errors import LinkError
 from warren.federation.upstream.frame_check import METHOD_MAX, START_MAX, is_for_decoder
 
 START = b"\x00\x0a\x00\x0a\x00\x09"

@@ -12,9 +12,9 @@ from pamqp.commands import Basic, Channel, Connection, Exchange, Queue
 
 from tests.support import codec
 from tests.support.hypothesis_settings import examples
-from warren.federation.errors import LinkError
 from warren.federation.upstream import delivery_parser, transport
 from warren.federation.upstream.delivery_parser import Delivery, DeliveryParser
+from warren.federation.upstream.errors import LinkError
 from warren.federation.upstream.transport import HEARTBEAT_FRAME, UpstreamEvents, UpstreamTransport
 
 
