@@ -207,6 +207,16 @@ def test_folders_of_the_core_import_only_those_before_them() -> None:
     assert not found, "\n".join(found)
 
 
+def test_connections_to_upstreams_import_nothing_of_the_links_that_use_them() -> None:
+    found = [
+        complaint(path, line, f"upstream may not import {module}")
+        for path in sources("federation/upstream")
+        for line, module in imports(path)
+        if module.partition(".")[0] == "federation" and not module.startswith("federation.upstream")
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_folders_below_net_have_no_effects_of_their_own() -> None:
     found = []
     for path in sources("broker"):

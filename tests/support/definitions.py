@@ -21,7 +21,7 @@ SECTIONS = (
     *("exchanges", "queues", "bindings"),
 )
 
-WHOLE: dict[str, Any] = {
+DEFINITIONS: dict[str, Any] = {
     "rabbitmq_version": "4.0.5",
     "users": [
         {
@@ -128,9 +128,9 @@ def new_node() -> Node:
     return Node("warren@test", "warren@test", FakeClock(), MemoryJournal(), Users(frozenset(), FakeHashing()))
 
 
-def whole(**sections: Any) -> dict[str, Any]:
+def with_sections(**sections: Any) -> dict[str, Any]:
     """A copy of the document with these sections in place of its own."""
-    return copy.deepcopy(WHOLE) | sections
+    return copy.deepcopy(DEFINITIONS) | sections
 
 
 def as_text(node: Node, vhost: str | None = None) -> str:

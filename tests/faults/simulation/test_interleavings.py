@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.interleaving import SteppedDisk, Stepper, orders
 from tests.faults.simulation.metadata import MemoryMetadata
+from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.storage.disk import Disk
@@ -32,13 +33,6 @@ def append(journal: Journal, *bodies: bytes) -> list[Message]:
     messages = [message(body) for body in bodies]
     journal.append([1], messages)
     return messages
-
-
-def commit(journal: Journal) -> None:
-    batch = journal.seal()
-    assert batch is not None
-    batch.commit()
-    journal.committed(batch.number)
 
 
 def bodies(journal: Journal, pages: list[tuple[int, int]]) -> list[bytes]:

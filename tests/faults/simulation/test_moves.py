@@ -9,7 +9,8 @@ import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.metadata import MemoryMetadata
-from tests.faults.simulation.test_interleavings import commit, message, opened
+from tests.faults.simulation.test_interleavings import message, opened
+from tests.support.journal import commit
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment import OFFSET_MASK
 

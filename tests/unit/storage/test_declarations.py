@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, cast
 
 from tests.faults.simulation.disk import SimulatedDisk
+from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredQueue
@@ -39,13 +40,6 @@ def opened() -> tuple[Journal, Notes]:
     assert notes.calls[0] == "sync metadata", "what a start has found stays"
     notes.calls.clear()
     return journal, notes
-
-
-def commit(journal: Journal) -> None:
-    batch = journal.seal()
-    assert batch is not None
-    batch.commit()
-    journal.committed(batch.number)
 
 
 def publish(journal: Journal) -> None:

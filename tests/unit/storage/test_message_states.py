@@ -10,6 +10,7 @@ import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
+from tests.support.journal import commit_any
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import MessageState
@@ -32,18 +33,11 @@ def levels(found: dict[int, RecoveredQueue]) -> dict[int, bytes]:
     return {queue: recovered.levels for queue, recovered in found.items() if recovered.levels}
 
 
-def commit(journal: Journal) -> None:
-    batch = journal.seal()
-    if batch is not None:
-        batch.commit()
-        journal.committed(batch.number)
-
-
 def append(journal: Journal, queues: list[int], body: bytes, life: MessageState | None = None) -> Message:
     message = Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)
     message.state = life
     journal.append(queues, [message])
-    commit(journal)
+    commit_any(journal)
     return message
 
 
@@ -78,7 +72,7 @@ def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in() -> 
         filler = append(journal, [3], b"%d" % number)
         journal.settle(3, filler.id, filler.location)
     for _ in range(20):
-        commit(journal)
+        commit_any(journal)
     assert 1 not in journal.segments
     journal, found = opened(disk.crash(), 2000)
     kept, behind = journal.read(found[1], 1)
@@ -109,7 +103,7 @@ def test_queues_with_a_deadline_are_told_as_long_as_its_message_is_there() -> No
     settled = append(journal, [2], b"x", MessageState(deadline_ms=5))
     append(journal, [2], b"x", MessageState(level=1))
     journal.settle(2, settled.id, settled.location)
-    commit(journal)
+    commit_any(journal)
     found = opened(disk.crash())[1]
     assert {queue: recovered.deadlines_ms for queue, recovered in found.items()} == {1: array("Q", (5, 0)), 2: None}
 
@@ -120,7 +114,7 @@ def test_what_was_counted_is_read_back_by_the_queue_that_counted() -> None:
     message = append(journal, [1, 2], b"x")
     for count in (1, 2, 3):
         journal.record_delivery_count(1, message.id, message.location, count)
-    commit(journal)
+    commit_any(journal)
     pages = [(message.id, message.location)]
     for each in (journal, opened(disk.power_loss(Random(1)))[0]):
         assert attempts(each, pages, 1) == {b"x": 3}
@@ -133,9 +127,9 @@ def test_a_settled_message_leaves_no_count_behind() -> None:
     message = append(journal, [1], b"x")
     append(journal, [1], b"y")
     journal.record_delivery_count(1, message.id, message.location, 1)
-    commit(journal)
+    commit_any(journal)
     journal.settle(1, message.id, message.location)
-    commit(journal)
+    commit_any(journal)
     assert not attempts_in(journal)
     assert not attempts_in(opened(disk.crash())[0])
 
@@ -156,7 +150,7 @@ def test_counts_outlive_the_segments_they_were_written_in(closed: bool) -> None:
     for _ in range(5):
         append(journal, [4], b"and on")
     journal.record_delivery_count(1, kept[0].id, kept[0].location, 3)
-    commit(journal)
+    commit_any(journal)
     assert "00000001.log" not in disk.names() and journal.segments.keys() - {1, 2}, "nothing was compacted"
     if closed:
         journal.close()

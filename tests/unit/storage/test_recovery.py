@@ -12,6 +12,7 @@ import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
+from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.storage import log_records
@@ -37,13 +38,6 @@ def open_journal(disk: SimulatedDisk, segment_bytes: int = SEGMENT_BYTES) -> tup
     found = journal.recover()
     read = {queue: journal.read(pages) for queue, pages in found.items() if pages}
     return journal, {queue: [m.body for m in messages if m is not None] for queue, messages in read.items()}
-
-
-def commit(journal: Journal) -> None:
-    batch = journal.seal()
-    assert batch is not None
-    batch.commit()
-    journal.committed(batch.number)
 
 
 def append(journal: Journal, queues: list[int], *bodies: bytes) -> list[Message]:

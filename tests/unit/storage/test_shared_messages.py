@@ -12,6 +12,7 @@ import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
+from tests.support.journal import commit_any
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.storage import checkpoint
@@ -38,13 +39,6 @@ def append(journal: Journal, queues: list[int], count: int = 1, body: bytes = b"
     ]
     journal.append(queues, messages)
     return messages
-
-
-def commit(journal: Journal) -> None:
-    batch = journal.seal()
-    if batch is not None:
-        batch.commit()
-        journal.committed(batch.number)
 
 
 @pytest.mark.parametrize("queues", [2, 3, 31, 32, 33, 64, 65, 100])
@@ -98,16 +92,16 @@ def test_a_message_of_more_queues_than_two_bytes_can_count_is_kept_by_a_checkpoi
     journal, _ = open_journal(disk, 1 << 20)
     queues = list(range(1, 70_001))
     (message,) = append(journal, queues)
-    commit(journal)
+    commit_any(journal)
     journal.settle(7, message.id, message.location)
-    commit(journal)
+    commit_any(journal)
     journal.close()
     disk = disk.crash()
     journal, found = open_journal(disk)
     assert found.keys() == set(queues) - {7}
     for queue in found:
         journal.settle(queue, message.id, message.location)
-    commit(journal)
+    commit_any(journal)
     assert not open_journal(disk.crash())[1]
 
 
@@ -116,9 +110,9 @@ def test_a_checkpoint_says_what_was_settled_when_it_was_sealed_whatever_came_sin
     disk = SimulatedDisk(Random(1))
     journal, _ = open_journal(disk)
     dead = append(journal, [1], 30)
-    commit(journal)
+    commit_any(journal)
     (early, late, counted) = append(journal, [1, 2], 3)
-    commit(journal)
+    commit_any(journal)
     for message in dead:
         journal.settle(1, message.id, message.location)
     journal.settle(1, early.id, early.location)
@@ -138,7 +132,7 @@ def test_a_checkpoint_of_the_version_before_is_read() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = open_journal(disk)
     first, second = append(journal, [1, 2, 3], 2)
-    commit(journal)
+    commit_any(journal)
     (salt,) = {segment.salt for segment in journal.segments.values()}
     old = Struct("<6sBBIQIII").pack(b"WARRCP", 2, 0, salt, 3, 1, 2, 1)
     old += Struct("<IQI").pack(1, 1, 0)
@@ -153,7 +147,7 @@ def test_a_checkpoint_of_the_version_before_is_read() -> None:
 def test_what_compaction_has_moved_is_forgotten_once_each_queue_has_asked() -> None:
     journal, _ = open_journal(SimulatedDisk(Random(1)))
     messages = append(journal, [1, 2], 30)
-    commit(journal)
+    commit_any(journal)
     kept = messages[::10]
     for message in messages:
         if message not in kept:
@@ -161,7 +155,7 @@ def test_what_compaction_has_moved_is_forgotten_once_each_queue_has_asked() -> N
                 journal.settle(queue, message.id, message.location)
     for _ in range(10):
         append(journal, [3])
-        commit(journal)
+        commit_any(journal)
     assert journal._compaction.relocations
     pages = [(message.id, message.location) for message in kept]
     by_queue = {queue: journal.read_all(pages, queue) for queue in (1, 2)}
@@ -170,7 +164,7 @@ def test_what_compaction_has_moved_is_forgotten_once_each_queue_has_asked() -> N
         for each in read:
             assert each is not None
             journal.settle(queue, each.id, each.location)
-    commit(journal)
+    commit_any(journal)
     assert all(segment.live for segment in journal.segments.values() if not journal.is_current(segment))
 
 
@@ -184,6 +178,6 @@ def test_queues_that_were_deleted_long_ago_are_forgotten(monkeypatch: pytest.Mon
     assert len(journal._deleted_queues) == 3
     for queue, message in held.items():
         journal.settle(queue, message.id, message.location)
-    commit(journal)
+    commit_any(journal)
     journal, found = open_journal(disk.crash())
     assert not found and not journal.report

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.definitions import SECRET_HASH, SECTIONS, WHOLE, new_node
+from tests.support.definitions import DEFINITIONS, SECRET_HASH, SECTIONS, new_node
 from warren.broker.amqp.errors import Unknown
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.table_json import table_of_json
@@ -24,7 +24,7 @@ HEAD = {
 @pytest.fixture
 def node() -> Node:
     made = new_node()
-    import_definitions(made, WHOLE)
+    import_definitions(made, DEFINITIONS)
     return made
 
 
@@ -82,15 +82,15 @@ def test_a_vhost_has_its_metadata_and_limits(node: Node) -> None:
 
 
 def test_permissions_are_exported_as_they_were_given(node: Node) -> None:
-    assert section(node, "permissions") == WHOLE["permissions"]
-    assert section(node, "topic_permissions") == WHOLE["topic_permissions"]
+    assert section(node, "permissions") == DEFINITIONS["permissions"]
+    assert section(node, "topic_permissions") == DEFINITIONS["topic_permissions"]
 
 
 def test_operator_policies_and_limits_are_among_the_parameters_and_policies_are_not(node: Node) -> None:
     kinds = [item["component"] for item in section(node, "parameters")]
     assert kinds == ["federation-upstream", "federation-upstream-set", "operator_policy", "vhost-limits"]
     assert section(node, "parameters")[1]["value"] == [{"upstream": "up"}]
-    assert section(node, "policies") == WHOLE["policies"]
+    assert section(node, "policies") == DEFINITIONS["policies"]
 
 
 def test_parameters_specific_to_this_broker_are_not_exported(node: Node) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.definitions import WHOLE, new_node
+from tests.support.definitions import DEFINITIONS, new_node
 from warren.broker.core.definitions.files import DefinitionsError, load, parse_json
 from warren.broker.core.node.node import Node
 
@@ -32,13 +32,13 @@ def refusal(node: Node, place: Path) -> str:
 
 
 def test_a_file_is_loaded(node: Node, tmp_path: Path) -> None:
-    assert load(node, write(tmp_path / "all.json", WHOLE)) == []
+    assert load(node, write(tmp_path / "all.json", DEFINITIONS)) == []
     assert "q" in node.vhosts["v"].queues
 
 
 def test_a_byte_order_mark_is_accepted(node: Node, tmp_path: Path) -> None:
     file = tmp_path / "all.json"
-    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(WHOLE).encode())
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(DEFINITIONS).encode())
     assert load(node, file) == []
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.definitions import SECRET_HASH, new_node, whole
+from tests.support.definitions import SECRET_HASH, new_node, with_sections
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, Unknown
 from warren.broker.core.definitions.exporter import export_definitions
@@ -166,7 +166,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [  # section, an entry after va
 
 def with_item(section: str, item: object) -> dict[str, Any]:
     """Return a whole document, with this entry after the valid ones."""
-    document = whole()
+    document = with_sections()
     document[section].append(item)
     return document
 
@@ -210,7 +210,7 @@ def test_an_import_into_an_unknown_vhost_is_refused() -> None:
 
 def test_a_document_with_more_queues_than_its_vhost_may_have_is_refused_unless_it_sets_the_limit() -> None:
     node = new_node()
-    import_definitions(node, whole())
+    import_definitions(node, with_sections())
     document = {"queues": [{"vhost": "v", "name": f"n{number}"} for number in range(9)]}
     assert refusal(node, document) == (
         'Adding 9 queue(s) to virtual host "v" would exceed the limit of 10 queue(s).\n\n'
@@ -224,13 +224,15 @@ def test_a_document_with_more_queues_than_its_vhost_may_have_is_refused_unless_i
 def test_limits_of_the_node_count_what_the_document_adds() -> None:
     node = new_node()
     node.limits.vhosts = 1
-    assert refusal(node, whole()) == "cannot create vhost 'v': vhost limit of 1 is reached (vhost: \"v\")"
+    assert refusal(node, with_sections()) == "cannot create vhost 'v': vhost limit of 1 is reached (vhost: \"v\")"
     node.limits.vhosts, node.limits.queues = None, 1
-    assert refusal(node, whole()).startswith("cannot declare queue 'quorum': queue limit in cluster (1) is reached")
+    assert refusal(node, with_sections()).startswith(
+        "cannot declare queue 'quorum': queue limit in cluster (1) is reached"
+    )
     node.limits.queues, node.limits.exchanges = 2, 16  # 7 in each virtual host, and the event exchange
-    assert refusal(node, whole()).startswith("cannot declare exchange 'h' in vhost 'v': exchange limit of 16")
+    assert refusal(node, with_sections()).startswith("cannot declare exchange 'h' in vhost 'v': exchange limit of 16")
     node.limits.exchanges, node.parameters.limits["federation-upstream"] = 17, 1
     more = {"vhost": "v", "component": "federation-upstream", "name": "up2", "value": {"uri": "amqp://c"}}
     assert "component federation-upstream is limited to 1" in refusal(node, with_item("parameters", more))
-    import_definitions(node, whole())
+    import_definitions(node, with_sections())
     assert len(node.vhosts["v"].queues) == 2

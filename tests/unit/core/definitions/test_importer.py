@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.definitions import SECRET_HASH, WHOLE, new_node, whole
+from tests.support.definitions import DEFINITIONS, SECRET_HASH, new_node, with_sections
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid
 from warren.broker.amqp.field_table import Table
@@ -33,7 +33,7 @@ def item(**fields: Any) -> dict[str, Any]:
 
 def test_a_whole_document_is_imported() -> None:
     node = new_node()
-    assert import_definitions(node, WHOLE) == []
+    assert import_definitions(node, DEFINITIONS) == []
     vhost = node.vhosts["v"]
     assert node.cluster_name == "west"
     assert (vhost.metadata.description, vhost.metadata.tags) == ("for tests", ("a", "b"))
@@ -50,7 +50,7 @@ def test_a_whole_document_is_imported() -> None:
 def test_every_section_is_optional(node: Node) -> None:
     before = export_definitions(node)
     assert import_definitions(node, {}) == []
-    for name in WHOLE:
+    for name in DEFINITIONS:
         import_definitions(node, {name: None if name == "rabbitmq_version" else []})
     assert export_definitions(node) == before
 
@@ -58,10 +58,10 @@ def test_every_section_is_optional(node: Node) -> None:
 def test_observers_are_notified_of_new_objects_but_not_of_unchanged_users_and_parameters() -> None:
     node, watcher = new_node(), RecordingObserver()
     node.observers.add(watcher)
-    import_definitions(node, WHOLE)
+    import_definitions(node, DEFINITIONS)
     notifications = watcher.take_changes()
     assert {"+user alice", "+vhost v", "+permission v alice", "+parameter v policy ttl"} <= set(notifications)
-    import_definitions(node, WHOLE)
+    import_definitions(node, DEFINITIONS)
     assert {line.split()[0] for line in watcher.take_changes()} == {"+vhost", "+permission", "+topicpermission"}
 
 
@@ -269,10 +269,10 @@ def test_a_vhost_may_have_its_metadata_beside_its_name_and_be_protected(node: No
 
 def test_one_vhosts_document_goes_into_another_with_whatever_vhost_its_items_name(node: Node) -> None:
     source = new_node()
-    import_definitions(source, WHOLE)
+    import_definitions(source, DEFINITIONS)
     node.add_vhost("w")
     import_definitions(node, json.loads(json.dumps(export_definitions(source, "v"))), "w")
-    import_definitions(node, whole(), "v")  # of which users and other virtual hosts are not imported
+    import_definitions(node, with_sections(), "v")  # of which users and other virtual hosts are not imported
     assert list(node.vhosts) == ["v", "w"] and not node.users.find("alice").permissions
     here, there = export_definitions(node, "w"), export_definitions(source, "v")
     for name in ("parameters", "policies", "queues", "exchanges", "bindings"):
@@ -282,7 +282,7 @@ def test_one_vhosts_document_goes_into_another_with_whatever_vhost_its_items_nam
 
 def test_items_of_one_vhosts_document_lack_what_a_whole_import_needs() -> None:
     source = new_node()
-    import_definitions(source, WHOLE)
+    import_definitions(source, DEFINITIONS)
     with pytest.raises(Invalid) as raised:
         import_definitions(new_node(), export_definitions(source, "v"))
     assert raised.value.text == 'Key "vhost" not found in exchanges (exchange: "h")'
