@@ -11,8 +11,9 @@ FUZZ_EXAMPLES ?= 20000
 SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
+COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: run test test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lock lint types node java clean
+.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lock lint types node java clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -22,6 +23,15 @@ test: lint node java  ## what CI runs; the types are checked beside the tests
 	$(PYTEST) -q $(SIDE_BY_SIDE); tests=$$?; \
 	wait $$types; types=$$?; cat .venv/types.txt; \
 	exit $$((tests || types))
+
+compiled: .venv/compiled.stamp  ## compiles the hot modules in place, where a C compiler is there; `make run` then runs them
+
+pure:  ## removes the compiled modules
+	find broker -name '*.so' -delete
+	rm -f broker/compiled.*.txt .venv/compiled.stamp
+
+test-compiled: .venv/test.stamp .venv/compiled.stamp  ## the tests of the folders with compiled modules, compiled
+	$(PYTEST) -q $(SIDE_BY_SIDE) $(COMPILED_TESTS)
 
 test-stress: .venv/test.stamp node java  ## runs the suite ROUNDS times on busy cores: how often each test failed
 	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
@@ -126,6 +136,12 @@ $(CLIENTS_NODE)/node_modules: $(CLIENTS_NODE)/package.json
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@ .venv/run.stamp
 
-clean:
+# The units are compiled again after a change of any module, as they inline constants of others.
+.venv/compiled.stamp: setup.py $(shell find broker -name '*.py') | .venv/run.stamp
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'mypy>=2.4,<3'
+	@WARREN_COMPILE=1 $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
+	@touch $@
+
+clean: pure
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis $(CLIENTS_NODE)/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

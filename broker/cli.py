@@ -35,7 +35,9 @@ class _Version(argparse.Action):
     """The option `--version`, which looks the number up only when used."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(f"warren {distribution_version()}")
+        from .compilation import DESCRIPTION
+
+        print(f"warren {distribution_version()}, {DESCRIPTION}")
         parser.exit()
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support import check_report
 from tests.support.loop_thread import LoopThread
+from warren.broker import compilation
 
 # Where a shell forbids bytecode, each start of a broker (there are some hundred) would compile all of it again, and
 # each run all tests: together more than half of the processor time.
@@ -87,10 +88,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Units(config, log)
 
 
+def pytest_report_header() -> str:
+    return f"Warren: {compilation.DESCRIPTION}"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
     for item in items:
+        pure = item.get_closest_marker("pure")
+        if pure is not None and compilation.BUILD == compilation.COMPILED:
+            item.add_marker(pytest.mark.skip(reason=f"only in pure Python: {pure.args[0]}"))
         if LISTENING.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("sockets")
 

@@ -19,7 +19,12 @@ from tests.support.checkout import ROOT, write_distribution
 
 PACKAGES = ("broker", "federation", "plugins")
 # Where a distribution is not called what is imported
-IMPORTED_AS = {"aio-pika": "aio_pika", "argon2-cffi": "argon2", "prometheus-client": "prometheus_client"}
+IMPORTED_AS = {
+    "aio-pika": "aio_pika",
+    "argon2-cffi": "argon2",
+    "mypy-extensions": "mypy_extensions",
+    "prometheus-client": "prometheus_client",
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 

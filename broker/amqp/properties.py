@@ -5,7 +5,7 @@ unchanged. `check` validates bytes from a peer. The functions after it read or r
 leave all others unchanged.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 from . import field_table as table
 from .errors import SyntaxFault
@@ -38,7 +38,7 @@ _combinations: dict[int, tuple[int, ...]] = {}
 class Properties:
     """The decoded properties; absent ones are None. Bytes that are not UTF-8 become surrogate escapes."""
 
-    __slots__ = (
+    FIELDS: ClassVar[tuple[str, ...]] = (
         "app_id",
         "cluster_id",
         "content_encoding",
@@ -54,6 +54,7 @@ class Properties:
         "type",
         "user_id",
     )
+    __slots__ = FIELDS
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from .. import logs
+from .. import compilation, logs
 from ..config import Config, ConfigError, Sources
 from ..core.exchanges.registry import Registry
 from ..core.node.node import Node
@@ -187,7 +187,15 @@ def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
     config, version = host.config, distribution_version()
     storage = "memory" if config.memory else config.sync
     data = "" if config.memory else str(Path(config.data_dir).absolute())
-    facts = {"storage": storage, "data": data, "pid": os.getpid(), "version": version, "plugins": len(host.services)}
+    facts = {
+        "storage": storage,
+        "data": data,
+        "pid": os.getpid(),
+        "version": version,
+        "build": compilation.BUILD,
+        "plugins": len(host.services),
+    }
+    (log.warning if compilation.CHANGED else log.info)("build", build=compilation.BUILD, reason=compilation.REASON)
     log.info("ready", node=config.node, **bound, **facts)
     log.info("started", ms=started_ms)
     if config.log.console and sys.stderr.isatty():

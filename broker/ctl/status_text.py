@@ -85,6 +85,7 @@ def status_text(facts: Facts, unit: str) -> str:
         f"RabbitMQ version: {facts['rabbitmq_version']}",
         f"Node name: {facts['node_name']}",
         f"Runtime: {facts['runtime']}",
+        *([f"Build: {facts['build']}"] if facts["build"] else []),
     ]
     memory = [f"Total memory used: {used}", f"Calculation strategy: {facts['memory']['strategy']}"]
     memory.append(f"Memory high watermark setting: computed to: {limit}")

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from .. import compilation
 from ..amqp.errors import unknown_vhost
 from ..config import Config, SSLOptions
 from ..core.access.users import InternalUser, User
@@ -183,6 +184,11 @@ class Host:
     def event_loop(self) -> dict[str, object]:
         """Return the durations of the loop's turns, and the tasks of the node by name."""
         return {**self.turns.status(), "tasks": self.supervisor.status()}
+
+    @property
+    def build(self) -> str:
+        """The build of Warren that runs: `compiled`, or `pure Python` with the reason."""
+        return compilation.DESCRIPTION
 
     @property
     def data_directory(self) -> str:

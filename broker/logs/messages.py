@@ -115,6 +115,11 @@ def _ready(fields: Fields) -> str:
     return f"Server startup complete; {fields.get('plugins', 0)} plugins started."
 
 
+def _build(fields: Fields) -> str:
+    reason = fields.get("reason")
+    return f"Warren runs in pure Python: {reason}" if reason else "Warren runs compiled"
+
+
 def _alarm_set(fields: Fields) -> str:
     lines = [f"{fields.get('resource')} resource limit alarm set on node {fields.get('node')}.", STARS]
     return "\n".join([*lines, "*** Publishers will be blocked until this alarm clears ***", STARS])
@@ -148,6 +153,7 @@ PHRASES: dict[str, Phrase] = {
     "channel_closing": _channel_failed,
     "listener_started": _listening,
     "ready": _ready,
+    "build": _build,
     "alarm_set": _alarm_set,
     "alarm_cleared": _alarm_cleared,
     "http_login_refused": lambda fields: f"HTTP access denied: {fields.get('reason')}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar
 
+from mypy_extensions import mypyc_attr
 from pamqp import commands
 
 from ..amqp.errors import PreconditionFailed
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .channel import Channel
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Confirms:
     """Outstanding confirms of a channel. Publishes are numbered from 1.
 

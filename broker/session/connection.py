@@ -6,6 +6,7 @@ the client in `closing.fail` and `closing.close_channel`, and nowhere else.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
 from pamqp import base, commands
 
 from ..amqp.errors import AMQPError, ChannelFault, InternalFault, NotAllowed, UnexpectedFrame
@@ -46,6 +47,7 @@ AT_ONCE_COST = 1_000  # of input that is handled as soon as it arrives
 STEP_COST = 500  # of a step of the job that handles the rest
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Connection(Publisher):
     """Server side of one AMQP connection: handshake, channels, output, suspension and throttling.
 

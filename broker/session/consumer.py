@@ -5,6 +5,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from ..amqp.field_table import Table
 from ..amqp.framing import reframe
 from ..core.messages.message import Message
@@ -23,6 +25,7 @@ UNLIMITED = 1 << 30
 _u64 = Struct(">Q").pack
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ChannelConsumer(Consumer):
     """A consumer of a queue on an AMQP channel.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table, same, type_name
@@ -42,7 +42,7 @@ class Exchange(Destination):
         "publish_in",
         "publish_out",
     )
-    kind = "exchange"
+    kind: ClassVar[str] = "exchange"
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ..messages.message import Message
 from ..queues.enqueue import EnqueueResult
 from ..queues.route_target import RouteTarget
@@ -15,7 +17,7 @@ class Sink(RouteTarget):
     """
 
     __slots__ = ("context",)
-    internal = True
+    internal: ClassVar[bool] = True
 
     def __init__(self, context: ExchangeContext) -> None:
         super().__init__("", 0, True)

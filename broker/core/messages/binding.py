@@ -1,13 +1,18 @@
 """Bindings and their destinations."""
 
+from typing import ClassVar
+
+from mypy_extensions import mypyc_attr
+
 from ...amqp.field_table import Table
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Destination:
     """A queue or an exchange, as the destination of a binding."""
 
     __slots__ = ("name",)
-    kind = ""  # "queue" or "exchange"
+    kind: ClassVar[str] = ""  # "queue" or "exchange"
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from ..messages.message import Message
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 WAITING = "waiting"  # activity status of a consumer that waits for the active one
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Consumer:
     """A consumer of a queue, as the queue sees it: a port that sessions and federation links implement.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 if TYPE_CHECKING:
     from .queue import Queue
 
@@ -14,6 +16,7 @@ HOLD_ABOVE, HOLD_ABOVE_BYTES = 8_000, 4 << 20
 RELEASE_BELOW, RELEASE_BELOW_BYTES = 2_000, 1 << 20
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Publisher:
     """A publishing connection, as the queues see it that hold it back: a port that sessions implement."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class MemoryBudget:
     """An estimate of the memory that ready messages take: their bodies, and OVERHEAD bytes for each message.
@@ -10,7 +12,7 @@ class MemoryBudget:
     """
 
     __slots__ = ("limit_bytes", "used_bytes", "exceeded")
-    OVERHEAD = 300
+    OVERHEAD: ClassVar[int] = 300
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes

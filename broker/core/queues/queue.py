@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
 from ..messages.binding import Binding
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Queue(RouteTarget):
     """A queue: ready messages, unacknowledged deliveries and consumers.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from mypy_extensions import mypyc_attr
+
 from ..counters.statistics import Statistics
 from ..jobs.scheduler import Scheduler
 from ..messages.message import Message
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class QueueHost:
     """The virtual host as its queues see it: clock, journal, memory budget, scheduler, counters and publishing.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from mypy_extensions import mypyc_attr
 
 from ..messages.binding import Destination
 from ..messages.message import Message
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from .enqueue import EnqueueResult
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RouteTarget(Destination):
     """A target of a route: a queue, a reply queue, or the sink of an exchange type.
 
@@ -22,8 +25,8 @@ class RouteTarget(Destination):
     """
 
     __slots__ = ("number", "per_message", "deleted")
-    kind = "queue"
-    internal = False
+    kind: ClassVar[str] = "queue"
+    internal: ClassVar[bool] = False
 
     def __init__(self, name: str, number: int, per_message: bool) -> None:
         super().__init__(name)

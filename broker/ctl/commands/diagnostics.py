@@ -180,6 +180,7 @@ def show_status(call: Call) -> Report:
         "product_name": overview.get("product_name"),
         "product_version": overview.get("product_version"),
         "runtime": runtime(overview),
+        "build": node.get("build", ""),  # RabbitMQ has none
         "active_plugins": node.get("enabled_plugins", []),
         "data_directory": node.get("db_dir", ""),
         "config_files": node.get("config_files", []),

@@ -70,6 +70,7 @@ def node_view(request: Request) -> Item:
         "db_dir": host.data_directory,
         "config_files": host.config_files,
         "event_loop": host.event_loop(),  # beyond RabbitMQ's fields
+        "build": host.build,
         "not_restored": node.not_restored(),
         "log_files": host.control.log.locations(),
         **node_parts(request),

@@ -19,7 +19,7 @@ def strings(*texts: str) -> Value:
 def headers(traced: Content) -> dict[str, Value]:
     properties = Properties.decode(traced.property_bytes)
     assert properties.headers is not None
-    others = [name for name in Properties.__slots__ if name != "headers" and getattr(properties, name) is not None]
+    others = [name for name in Properties.FIELDS if name != "headers" and getattr(properties, name) is not None]
     assert not others
     return dict(properties.headers.items())
 

@@ -137,7 +137,7 @@ def test_042_all_else_keeps_its_bytes_and_types() -> None:
     )
     stamped = Properties.decode(ExchangeStamp(URI, "logs", "a", "/", trust_user_id=False)(before, False))
     old = Properties.decode(before)
-    for name in Properties.__slots__:
+    for name in Properties.FIELDS:
         if name != "headers":
             assert getattr(stamped, name) == getattr(old, name)
     assert stamped.headers is not None and old.headers is not None

@@ -45,6 +45,7 @@ def test_what_came_before_malformed_properties_is_published() -> None:
     assert broker.node.vhosts["/"].queues["queue"].ready == 2
 
 
+@pytest.mark.pure("deletes an attribute, which a compiled object keeps")
 def test_a_run_whose_enqueueing_fails_is_not_enqueued_again() -> None:
     broker = InProcessPeer()
     client = broker.connect()

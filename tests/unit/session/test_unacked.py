@@ -1,11 +1,12 @@
 """The collection of unsettled deliveries by itself."""
 
-from typing import Any
-
 import pytest
 
+from tests.support.queues import message, new_queue
 from warren.broker.amqp.errors import PreconditionFailed
-from warren.broker.session.unacked import MANY, Settlement, UnackedDeliveries
+from warren.broker.session.unacked import MANY, Settlement, Unacked, UnackedDeliveries
+
+QUEUE, MESSAGE = new_queue(), message()
 
 
 def outstanding(*tags: int) -> UnackedDeliveries:
@@ -15,8 +16,8 @@ def outstanding(*tags: int) -> UnackedDeliveries:
     return unacked
 
 
-def delivery(tag: int) -> Any:
-    return (None, None, tag, None)
+def delivery(tag: int) -> Unacked:
+    return QUEUE, None, tag, MESSAGE
 
 
 def test_tags_up_to_one_are_those_outstanding_in_their_order() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.queues import new_queue
 from warren.broker.core.queues.consumers import Consumer, Consumers, SingleActiveConsumers
 
 
@@ -9,7 +10,7 @@ class FakeConsumer(Consumer):
     def __init__(
         self, tag: str, credit: int = 100, priority: int = 0, exclusive: bool = False, shares: bool = False
     ) -> None:
-        super().__init__(tag, None, None, False, exclusive, priority)  # type: ignore[arg-type]
+        super().__init__(tag, new_queue(), None, False, exclusive, priority)
         self.credit = credit
         self.shares = shares
         self.asked = 0

@@ -11,7 +11,7 @@ from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, 
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues.fifo import BATCH_BYTES
-from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW
+from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW, Publisher
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reply_queue import ReplyQueue
 
@@ -234,7 +234,7 @@ def test_settlements_after_the_deletion_of_the_queue_are_accepted() -> None:
     assert (queue.ready, queue.unacked) == (0, 0)
 
 
-class Publisher:
+class HeldPublisher(Publisher):
     """A publisher that records when it may continue."""
 
     def __init__(self) -> None:
@@ -249,7 +249,7 @@ def test_a_queue_that_nobody_consumes_holds_nobody_back() -> None:
 
 
 def test_a_full_queue_holds_publishers_until_it_has_drained() -> None:
-    queue, publisher = filled(HOLD_ABOVE + 1), Publisher()
+    queue, publisher = filled(HOLD_ABOVE + 1), HeldPublisher()
     taker = Taker("1", queue, [], True, 0, 0)
     queue.add_consumer(taker)
     queue.pump()

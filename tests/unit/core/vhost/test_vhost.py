@@ -55,13 +55,13 @@ class Recorder(Observer):
 
 
 class ConsumerWithoutRoom(Consumer):
-    ended = 0
+    cancellations = 0
 
     def room(self, body_bytes: int) -> int:
         return 0
 
     def cancelled(self) -> None:
-        self.ended += 1
+        self.cancellations += 1
 
 
 @pytest.fixture
@@ -205,8 +205,8 @@ def test_deleting_asks_first_whether_a_queue_is_empty_then_whether_it_is_used(vh
     with pytest.raises(PreconditionFailed, match="queue 'q' in vhost '/' in use"):
         vhost.delete_queue(made, if_unused=True)
     assert vhost.delete_queue(made) == 1
-    assert (consumer.ended, vhost.queues, made.deleted, made.ready) == (1, {}, True, 0)
-    assert vhost.delete_queue(made) == 0 and consumer.ended == 1
+    assert (consumer.cancellations, vhost.queues, made.deleted, made.ready) == (1, {}, True, 0)
+    assert vhost.delete_queue(made) == 0 and consumer.cancellations == 1
 
 
 def test_a_binding_is_one_however_often_it_is_made(vhost: VHost, notifications: list[tuple[str, str]]) -> None:

@@ -1,0 +1,93 @@
+"""The build of Warren: pure Python, or with WARREN_COMPILE=1 its hot modules compiled by mypyc.
+
+A compiled module is an extension beside its source. Without mypy or a C compiler the build is pure Python and says so.
+"""
+
+import os
+import shutil
+import sysconfig
+import time
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from pathlib import Path
+from zlib import crc32
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CCompilerError
+
+BROKER = Path("warren/broker")
+SOURCES = ("amqp", "core", "session", "wire")  # the folders with compiled modules and with constants that these inline
+# Each unit is a shared library: calls within it are direct, and units are compiled in parallel.
+UNITS: dict[str, tuple[str, ...]] = {
+    "amqp": ("field_table", "framing", "properties"),
+    "wire": ("content_assembler", "frame_reader", "method_encoder"),
+    "core.messages": ("binding", "message", "message_state"),
+    "core.counters": ("statistics",),
+    "core.exchanges": ("exchange", "router"),
+    "core.queues": (
+        *("consumers", "enqueue", "fifo", "flow_control", "memory_budget", "queue", "queue_host", "queue_journal"),
+        *("ready_messages", "route_target"),
+    ),
+    "session": (
+        *("channel", "checked_properties", "confirms", "connection", "consumer", "output_buffer", "prefetch"),
+        *("unacked", "methods/acknowledge", "methods/publish"),
+    ),
+}
+OPTIMISATION = "2"
+
+
+def extensions() -> list[Extension]:
+    """Translate the modules of all units to C, and return the extensions to compile; none if that is not possible."""
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(os.environ.get("CC", compiler).split()[0]) is None:
+        print(f"NOTE: there is no C compiler ({compiler}): Warren is built in pure Python")
+        return []
+    try:
+        from mypyc.build import mypycify
+    except ImportError:
+        print("NOTE: mypy is not installed: Warren is built in pure Python")
+        return []
+    units = []
+    for unit, modules in UNITS.items():
+        folder = BROKER / unit.replace(".", "/")
+        units.append(([str(folder / f"{module}.py") for module in modules], f"warren.broker.{unit}.native"))
+    paths = [path for unit_paths, _ in units for path in unit_paths]
+    return mypycify(paths, separate=units, opt_level=OPTIMISATION, debug_level="0")
+
+
+class BuildExtensions(build_ext):
+    """Compiles the extensions, and writes the manifest by which `broker/compilation.py` knows changed sources."""
+
+    def run(self) -> None:
+        started_ns = time.time_ns()
+        lines = []
+        for folder in SOURCES:
+            for path in sorted((BROKER / folder).rglob("*.py")):
+                lines.append(f"{crc32(path.read_bytes())} {path.relative_to(BROKER).as_posix()}\n")
+        manifest = Path(self.get_ext_fullpath("warren.broker.compiled")).with_suffix(".txt")
+        manifest.unlink(missing_ok=True)
+        expected = {Path(self.get_ext_fullpath(extension.name)).resolve() for extension in self.extensions}
+        for path in manifest.parent.rglob(f"*{EXTENSION_SUFFIXES[0]}"):
+            if path.resolve() not in expected:  # of a module that is not compiled any more
+                path.unlink()
+        try:
+            super().run()
+        except CCompilerError as error:
+            print(f"NOTE: the C compiler failed: Warren is built in pure Python: {error}")
+            for extension in self.extensions:
+                Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+            return
+        if self.extensions:
+            manifest.write_text("".join(lines), encoding="utf-8")
+            os.utime(manifest, ns=(started_ns, started_ns))
+
+
+compiling = os.environ.get("WARREN_COMPILE") == "1"
+# Builders ask for this first and install it; a plain build needs no mypy.
+requirements = ["mypy>=2.4,<3"] if compiling and find_spec("mypy") is None else []
+setup(
+    ext_modules=extensions() if compiling else [],
+    cmdclass={"build_ext": BuildExtensions},
+    setup_requires=requirements,
+)
