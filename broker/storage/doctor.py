@@ -21,8 +21,6 @@ from .segment import SUFFIX
 SOUND_STATUS, DAMAGED_STATUS = 0, 1
 NOTHING_STATUS = 66  # EX_NOINPUT of sysexits.h
 
-_MAGIC = log_records.LENGTH.pack(log_records.MAGIC)
-
 
 class UntouchedFile(FolderFile):
     """A file that recovery can read but not change."""
@@ -68,14 +66,12 @@ class SegmentCheck:
 
     def _bad(self, data: bytes, at: int, newest: bool) -> int:
         """Note a bad record or a torn end at `at`, and return the offset of the next sound record, or the end."""
-        after = data.find(_MAGIC, at + 1)
-        while after >= 0 and not log_records.record_end(self._salt, data, after):
-            after = data.find(_MAGIC, after + 1)
-        if after < 0 and newest:
+        after = log_records.next_record(self._salt, data, at + 1)
+        if not after and newest:
             self.torn_bytes = len(data) - at
         else:
             self.bad.append(at)
-        return after if after >= 0 else len(data)
+        return after or len(data)
 
 
 def examine(folder: Path) -> int:

@@ -67,6 +67,7 @@ QUEUE = Struct("<I")
 SETTLED_HEAD = Struct("<BQI")
 MOVED_HEAD = Struct("<BQIQ")
 LENGTH = Struct("<I")
+MAGIC_BYTES = LENGTH.pack(MAGIC)
 
 
 class Head:
@@ -196,6 +197,17 @@ def record_end(salt: int, data: bytes, at: int) -> int:
     if magic != MAGIC or length < KIND_ID.size or end > len(data):
         return 0
     return end if crc32(data[at + CRC_START : end], salt) == crc else 0
+
+
+def next_record(salt: int, data: bytes, at: int) -> int:
+    """Return the offset of the first complete and sound record from `at` on, or 0 if there is none."""
+    while True:
+        at = data.find(MAGIC_BYTES, at)
+        if at < 0:
+            return 0
+        if record_end(salt, data, at):
+            return at
+        at += 1
 
 
 def is_complete(data: bytes, at: int) -> bool:

@@ -32,7 +32,6 @@ _Entry = tuple[int, int, int, int, int]  # order, id, place, bytes of the body, 
 
 CHUNK_BYTES = 4 << 20  # of a segment in memory at once, unless a record is longer
 
-_MAGIC = log_records.LENGTH.pack(log_records.MAGIC)
 _LEVEL, _DEADLINE = 0xFF, 8  # a mark: bits of the priority, and the shift of the deadline
 
 
@@ -87,7 +86,12 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
         head = log_records.parse_head(file.read(0, log_records.SEGMENT_HEAD_BYTES))
         if head is None:
             data = file.read(0, file.size)
-            if last and len(data) <= log_records.SEGMENT_HEAD_BYTES or last and not _next_sound(salt, data, 0):
+            if (
+                last
+                and len(data) <= log_records.SEGMENT_HEAD_BYTES
+                or last
+                and not log_records.next_record(salt, data, 0)
+            ):
                 report.append(f"{segment.name}: {len(data)} bytes of a torn end cut off")
                 segment.close()
                 disk.remove(segment.name)
@@ -233,7 +237,7 @@ class _Scan:
                 base, at, data = base + at, 0, file.read(base + at, max(length, CHUNK_BYTES))
                 continue
             base, at, data = base + at, 0, file.read(base + at, file.size)
-            sound = _next_sound(segment.salt, data, 1)
+            sound = log_records.next_record(segment.salt, data, 1)
             if not sound and last:
                 report.append(f"{segment.name}: {len(data)} bytes of a torn end cut off at offset {base}")
                 return base
@@ -427,16 +431,5 @@ def _mark(bits: bytearray, id_: int, segment: Segment) -> bool:
 
 def _first_id(salt: int, data: bytes, otherwise: int) -> int:
     """Return the id of the first sound record of a segment without a head, or `otherwise`."""
-    at = _next_sound(salt, data, 0)
+    at = log_records.next_record(salt, data, 0)
     return int(log_records.KIND_ID.unpack_from(data, at + log_records.RECORD_BYTES)[1]) if at else otherwise
-
-
-def _next_sound(salt: int, data: bytes, at: int) -> int:
-    """Return the offset of the next sound record, or 0."""
-    while True:
-        at = data.find(_MAGIC, at)
-        if at < 0:
-            return 0
-        if log_records.record_end(salt, data, at):
-            return at
-        at += 1

@@ -11,7 +11,7 @@ from functools import lru_cache
 from ...amqp import properties
 from ...amqp.field_table import Table, Value
 from ...amqp.framing import content_frames
-from ..messages.message import Address, Message
+from ..messages.message import DELIVERY_COUNT, Address, Message
 from ..messages.message_state import MessageState
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"  # reasons
@@ -19,7 +19,6 @@ REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "de
 DEATHS = "x-death"
 FIRST = ("x-first-death-reason", "x-first-death-queue", "x-first-death-exchange")
 LAST = ("x-last-death-reason", "x-last-death-queue", "x-last-death-exchange")
-DELIVERY_COUNT = "x-delivery-count"
 HISTORY = (*LAST, *FIRST, DEATHS, DELIVERY_COUNT)
 REMEMBERED = 256  # cached entries: of many messages that are dead-lettered in the same second, all but one are cheap
 COUNT_BYTES = 15  # of the field `count` at the start of an entry

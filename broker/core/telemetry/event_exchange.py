@@ -25,6 +25,7 @@ from ..metadata.records import (
     StoredUser,
     StoredVHost,
 )
+from ..policies.limits import VHOST_LIMITS
 from ..queues.queue import Queue
 from ..vhost.observer import Observer
 from ..vhost.vhost import VHost
@@ -33,7 +34,6 @@ from .system_exchange import SystemExchange
 
 INTERNAL = "rmq-internal"  # RabbitMQ's name for the broker itself as the actor
 POLICIES = ("policy", "operator_policy")
-VHOST_LIMITS = "vhost-limits"
 
 
 class Events(Observer):
