@@ -57,7 +57,7 @@ def compare_parts(options: argparse.Namespace, reference: Broker) -> tuple[int, 
     with tempfile.TemporaryDirectory() as folder, warren(Path(folder)) as ours:
         if "http" in parts:
             comparison = http_part.run(ours, reference)
-            count, found = count + comparison.compare_parts, found + comparison.found
+            count, found = count + comparison.compared, found + comparison.found
         if "amqp" in parts:
             try:
                 from . import amqp_part

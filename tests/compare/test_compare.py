@@ -6,8 +6,6 @@ import pytest
 from pika.frame import Method as Frame
 from pika.spec import Queue
 
-from warren.plugins.management.api import routes
-
 from . import bad_bodies, http_probes
 from .__main__ import main
 from .amqp_part import method_name as described_reply
@@ -16,7 +14,7 @@ from .brokers import Answer, Output, tools_of
 from .ctl_part import compare as compare_output
 from .ctl_probes import Line
 from .documents import Difference
-from .http_part import compare, swept, uncovered
+from .http_part import compare, shared_routes, swept, uncovered
 from .http_probes import Probe
 from .known import KNOWN, Known, reason_of
 from .report import Totals, lines_of
@@ -25,7 +23,7 @@ PROBE = Probe("GET", "/x")
 
 
 def test_every_route_has_a_probe() -> None:
-    table = routes().all
+    table = shared_routes()
     probes = [*http_probes.setup(), *swept(table), *http_probes.checks(), *bad_bodies.probes()]
     assert uncovered(table, probes) == []
 
@@ -42,7 +40,7 @@ def test_a_reply_is_described_by_its_method() -> None:
 
 def test_no_probe_has_a_part_of_its_path_left_open() -> None:
     known = {"{node}", "{connection}", "{channel}", "{amqp_port}"}
-    for probe in swept(routes().all):
+    for probe in swept(shared_routes()):
         parts = [part for part in probe.path.split("/") if part.startswith("{")]
         assert set(parts) <= known, probe
 
