@@ -12,7 +12,6 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.support import check_report
 from tests.support.loop_thread import LoopThread
 from warren.broker import compilation
 
@@ -55,7 +54,6 @@ def _rank(item: pytest.Item) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(check_report)
     # How long an example takes says nothing where others use the machine too.
     slow = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=slow)

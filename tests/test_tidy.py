@@ -430,11 +430,11 @@ CLOCK_READERS: dict[str, str] = {
     "tests/faults/crash/test_killed.py::"
     "test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back": "any moment",
     "tests/acceptance/federation/test_messages.py::"
-    "test_048_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time": "a rate: slower allows more",
+    "test_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time": "a rate: slower allows more",
     "tests/acceptance/federation/test_queues.py::"
-    "test_085_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm": "a rate: slower allows more",
+    "test_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm": "a rate: slower allows more",
     "tests/acceptance/federation/test_status.py::"
-    "test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
+    "test_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
     "tests/faults/federation/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
     "tests/faults/federation/faults.py": "a program that says how long each fault took",
     "tests/acceptance/federation/ring.py": "a program that watches real brokers, and waits for what must not come",

@@ -1,4 +1,4 @@
-"""Fixtures of the acceptance tests. Each test is marked with the checks that it covers; the run ends with their count.
+"""Fixtures of the acceptance tests.
 
 They run in process, with sockets, loop and clock replaced (tests/support/in_process.py). Three variables:
 
@@ -15,7 +15,6 @@ from functools import cache
 import pytest
 
 from tests.support.amqp_client import Channel, Client
-from tests.support.check_report import CHECK
 from tests.support.in_process import InProcessPeer
 from tests.support.peer import CTL, Peer, SocketPeer
 
@@ -23,7 +22,6 @@ PEER = os.environ.get("WARREN_PEER", "")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "check(*numbers): the numbers of the acceptance checks a test covers")
     config.addinivalue_line("markers", "in_process(reason): needs the fake clock, or the broker itself")
     config.addinivalue_line("markers", "policies: sets policies, as an operator does")
     config.addinivalue_line("markers", "missing(reason): what ours does not do yet")
@@ -32,7 +30,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        item.user_properties += [(CHECK, number) for marker in item.iter_markers("check") for number in marker.args]
         needs = item.get_closest_marker("in_process")
         if PEER and needs is not None:
             item.add_marker(pytest.mark.skip(reason=f"in process only: {needs.args[0]}"))

@@ -11,7 +11,6 @@ from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 pytestmark = pytest.mark.in_process("sets alarms, and deletes users and virtual hosts")
 
 
-@pytest.mark.check(218)
 @pytest.mark.parametrize("body", [b"body", b""], ids=["with a body", "without"])
 def test_a_publisher_is_told_of_the_alarm_and_of_its_end(broker: Any, ch: Any, queue: str, body: bytes) -> None:
     ch.fill(queue, b"before")
@@ -27,7 +26,6 @@ def test_a_publisher_is_told_of_the_alarm_and_of_its_end(broker: Any, ch: Any, q
     assert ch.drain(queue) == ([body] if body else [])
 
 
-@pytest.mark.check(219)
 def test_of_two_alarms_both_must_be_over(broker: Any, ch: Any, queue: str) -> None:
     broker.node.alarms.set(MEMORY)
     ch.publish("", queue, b"body")
@@ -40,7 +38,6 @@ def test_of_two_alarms_both_must_be_over(broker: Any, ch: Any, queue: str) -> No
     assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(220)
 def test_who_is_blocked_for_long_is_not_taken_for_dead(broker: Any, queue: str) -> None:
     ch = broker.connect(heartbeat=1).channel()
     broker.node.alarms.set(DISK)
@@ -51,7 +48,6 @@ def test_who_is_blocked_for_long_is_not_taken_for_dead(broker: Any, queue: str) 
     assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(26)
 def test_the_connections_of_a_deleted_user_are_closed(broker: Any, client: Client) -> None:
     broker.add_user("leaver")
     leaver = broker.connect("leaver", "leaver")
@@ -60,7 +56,6 @@ def test_the_connections_of_a_deleted_user_are_closed(broker: Any, client: Clien
     client.channel()
 
 
-@pytest.mark.check(26)
 def test_the_connections_to_a_deleted_vhost_are_closed(broker: Any, client: Client) -> None:
     broker.add_vhost("short")
     broker.node.users.set_permission("guest", "short", ".*", ".*", ".*")
@@ -74,7 +69,6 @@ def test_the_connections_to_a_deleted_vhost_are_closed(broker: Any, client: Clie
     assert broker.node.open_connections == 1
 
 
-@pytest.mark.check(27)
 def test_the_name_that_a_client_gives_itself_is_listed(broker: Any) -> None:
     client = broker.dial()
     client.start()

@@ -12,7 +12,6 @@ Name = Callable[[str], str]
 PERSISTENT = {"delivery_mode": 2}
 
 
-@pytest.mark.check(147)
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("mandatory", [False, True])
@@ -47,7 +46,6 @@ def confirmed(ch: Channel, last: int) -> tuple[int, set[int], set[int]]:
     return returned, acked, nacked
 
 
-@pytest.mark.check(147)
 def test_a_publish_to_many_queues_is_confirmed_once(ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), "fanout")
     for at in range(10):
@@ -60,7 +58,6 @@ def test_a_publish_to_many_queues_is_confirmed_once(ch: Channel, name: Name) -> 
     ch.nothing()
 
 
-@pytest.mark.check(147)
 @pytest.mark.parametrize("no_ack", [True, False])
 def test_what_is_consumed_at_once_is_confirmed_too(ch: Channel, client: Client, name: Name, no_ack: bool) -> None:
     ch.declare(queue := name("queue"), durable=True)
@@ -73,7 +70,6 @@ def test_what_is_consumed_at_once_is_confirmed_too(ch: Channel, client: Client, 
     consumer.deliveries(10)
 
 
-@pytest.mark.check(147)
 def test_numbers_start_with_the_first_publish_after_select(ch: Channel, queue: str) -> None:
     for _ in range(3):
         ch.publish("", queue, b"before")
@@ -85,7 +81,6 @@ def test_numbers_start_with_the_first_publish_after_select(ch: Channel, queue: s
     assert ch.confirms([2]) == ({2}, set())
 
 
-@pytest.mark.check(147)
 def test_each_channel_counts_for_itself(client: Client, queue: str) -> None:
     one, two, plain = client.channel(), client.channel(), client.channel()
     one.confirm()
@@ -97,7 +92,6 @@ def test_each_channel_counts_for_itself(client: Client, queue: str) -> None:
     plain.nothing()
 
 
-@pytest.mark.check(147)
 def test_a_refused_publish_is_not_confirmed(ch: Channel) -> None:
     ch.confirm()
     ch.publish("missing", "key", b"body")
@@ -107,7 +101,6 @@ def test_a_refused_publish_is_not_confirmed(ch: Channel) -> None:
     again.nothing()
 
 
-@pytest.mark.check(148)
 @pytest.mark.parametrize("end", [Queue.Delete, Queue.Purge])
 def test_confirms_complete_when_the_queue_is_deleted_or_purged(
     client: Client, ch: Channel, name: Name, end: type
@@ -121,7 +114,6 @@ def test_confirms_complete_when_the_queue_is_deleted_or_purged(
     assert (len(acked), nacked) == (50, set())
 
 
-@pytest.mark.check(149)
 @pytest.mark.parametrize("settle", ["nack", "reject", "drop", "recover"])
 def test_confirms_do_not_depend_on_what_the_consumer_says(client: Client, ch: Channel, name: Name, settle: str) -> None:
     ch.declare(queue := name("queue"), durable=True)
@@ -140,7 +132,6 @@ def test_confirms_do_not_depend_on_what_the_consumer_says(client: Client, ch: Ch
     assert ch.confirms(range(1, 11)) == (set(range(1, 11)), set())
 
 
-@pytest.mark.check(150)
 def test_a_thousand_publishes_are_each_confirmed_once(ch: Channel, name: Name) -> None:
     ch.declare(durable := name("durable"), durable=True)
     ch.declare(transient := name("transient"))
@@ -152,14 +143,12 @@ def test_a_thousand_publishes_are_each_confirmed_once(ch: Channel, name: Name) -
     ch.nothing()
 
 
-@pytest.mark.check(151)
 def test_a_confirming_channel_does_not_become_transactional(ch: Channel) -> None:
     ch.confirm()
     closed = ch.refused(406, Tx.Select)
     assert closed.reply_text == "PRECONDITION_FAILED - cannot switch from confirm to tx mode"
 
 
-@pytest.mark.check(151)
 def test_a_transactional_channel_does_not_become_confirming(ch: Channel) -> None:
     ch.transact()
     closed = ch.refused(406, Confirm.Select)

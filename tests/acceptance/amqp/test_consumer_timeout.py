@@ -20,7 +20,6 @@ def expect_timeout(ch: Channel, ms: int) -> None:
     assert (closed.class_id, closed.method_id) == (0, 0)
 
 
-@pytest.mark.check(229)
 def test_a_channel_that_settles_nothing_for_a_second_is_closed(broker: InProcessPeer, client: Client) -> None:
     broker.set_policy("timeout", "q", {"consumer-timeout": 1000})
     ch, other = client.channel(), client.channel()
@@ -34,7 +33,6 @@ def test_a_channel_that_settles_nothing_for_a_second_is_closed(broker: InProcess
     assert got is not None and got.redelivered and got.body == b"one"
 
 
-@pytest.mark.check(229)
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_the_argument_of_a_queue_counts_too(broker: InProcessPeer, client: Client, kind: str) -> None:
     ch = client.channel()

@@ -21,7 +21,6 @@ def fill(ch: Channel, queue: str, count: int) -> list[bytes]:
     return bodies
 
 
-@pytest.mark.check(116)
 def test_consume_ok_comes_before_the_first_delivery(ch: Channel, queue: str) -> None:
     bodies = fill(ch, queue, 3)
     ch.send(Basic.Consume, queue=queue)
@@ -35,14 +34,12 @@ def test_consume_ok_comes_before_the_first_delivery(ch: Channel, queue: str) -> 
     assert not any(delivery.redelivered for delivery in deliveries)
 
 
-@pytest.mark.check(116)
 def test_a_consumer_without_an_answer_gets_deliveries_all_the_same(ch: Channel, queue: str) -> None:
     ch.send(Basic.Consume, queue=queue, consumer_tag="tag", nowait=True)
     ch.publish("", queue, b"body")
     assert ch.delivery().method.consumer_tag == "tag"
 
 
-@pytest.mark.check(117)
 def test_a_tag_is_used_once_on_a_channel(client: Client, ch: Channel, queue: str) -> None:
     ch.consume(queue, consumer_tag="tag")
     client.channel().consume(queue, consumer_tag="tag")
@@ -50,19 +47,16 @@ def test_a_tag_is_used_once_on_a_channel(client: Client, ch: Channel, queue: str
     assert closed.reply_text == "NOT_ALLOWED - attempt to reuse consumer tag 'tag'"
 
 
-@pytest.mark.check(117)
 def test_a_tag_is_free_after_cancel(ch: Channel, queue: str) -> None:
     for _ in range(3):
         ch.cancel(ch.consume(queue, consumer_tag="tag"))
 
 
-@pytest.mark.check(118)
 def test_consuming_from_a_missing_queue_is_refused(ch: Channel) -> None:
     closed = ch.refused(404, Basic.Consume, queue="missing")
     assert closed.reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
 
 
-@pytest.mark.check(119)
 @pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (True, True)])
 def test_an_exclusive_consumer_is_alone(client: Client, ch: Channel, queue: str, first: bool, second: bool) -> None:
     tag = ch.consume(queue, exclusive=first)
@@ -75,7 +69,6 @@ def test_an_exclusive_consumer_is_alone(client: Client, ch: Channel, queue: str,
     client.channel().consume(queue, exclusive=second)
 
 
-@pytest.mark.check(119)
 def test_an_exclusive_consumer_does_not_stop_get(client: Client, ch: Channel, queue: str) -> None:
     ch.qos(1)
     ch.consume(queue, exclusive=True)
@@ -83,14 +76,12 @@ def test_an_exclusive_consumer_does_not_stop_get(client: Client, ch: Channel, qu
     assert client.channel().drain(queue) == [b"1"]
 
 
-@pytest.mark.check(119)
 def test_exclusive_use_ends_with_the_channel(client: Client, ch: Channel, queue: str) -> None:
     ch.consume(queue, exclusive=True)
     ch.close()
     client.channel().consume(queue, exclusive=True)
 
 
-@pytest.mark.check(120)
 @pytest.mark.parametrize("priority", ["banana", None, {"a": 1}, [1], 1.5])
 def test_a_consumer_priority_is_an_integer(ch: Channel, queue: str, priority: Any) -> None:
     arguments = {"x-priority": priority}
@@ -100,7 +91,6 @@ def test_a_consumer_priority_is_an_integer(ch: Channel, queue: str, priority: An
         assert closed.reply_text.endswith('expected integer, got longstr"')
 
 
-@pytest.mark.check(121)
 def test_consumers_are_served_by_priority(client: Client, ch: Channel, queue: str) -> None:
     ch.qos(1)
     high, middle, low = (
@@ -116,7 +106,6 @@ def test_consumers_are_served_by_priority(client: Client, ch: Channel, queue: st
     assert (last.method.consumer_tag, last.body) == (middle, b"3")
 
 
-@pytest.mark.check(121)
 def test_a_high_priority_consumer_with_room_gets_all(ch: Channel, queue: str) -> None:
     ch.consume(queue, consumer_tag="low", arguments={"x-priority": -1})
     ch.consume(queue, consumer_tag="high", arguments={"x-priority": 5})
@@ -124,7 +113,6 @@ def test_a_high_priority_consumer_with_room_gets_all(ch: Channel, queue: str) ->
     assert {delivery.method.consumer_tag for delivery in ch.deliveries(20)} == {"high"}
 
 
-@pytest.mark.check(122)
 @pytest.mark.parametrize("no_ack", [True, False])
 def test_equal_consumers_take_turns(client: Client, queue: str, no_ack: bool) -> None:
     channels = [client.channel() for _ in range(3)]
@@ -138,7 +126,6 @@ def test_equal_consumers_take_turns(client: Client, queue: str, no_ack: bool) ->
         assert [item.body for item in channel.deliveries(3)] == [b"%d" % (at + 3 * turn) for turn in range(3)]
 
 
-@pytest.mark.check(122)
 def test_a_backlog_is_dealt_out_in_turns(client: Client, ch: Channel, queue: str) -> None:
     ch.qos(2)
     ch.consume(queue, consumer_tag="one")
@@ -147,7 +134,6 @@ def test_a_backlog_is_dealt_out_in_turns(client: Client, ch: Channel, queue: str
     assert [item.method.consumer_tag for item in ch.deliveries(4)] == ["one", "two", "one", "two"]
 
 
-@pytest.mark.check(122)
 def test_consumers_of_one_channel_get_a_burst_in_order(client: Client, ch: Channel, queue: str) -> None:
     for tag in ("one", "two", "three"):
         ch.consume(queue, consumer_tag=tag)
@@ -159,7 +145,6 @@ def test_consumers_of_one_channel_get_a_burst_in_order(client: Client, ch: Chann
     assert [item.method.consumer_tag for item in burst[:6]] == ["one", "two", "three"] * 2
 
 
-@pytest.mark.check(128)
 def test_a_cancelled_consumer_gets_no_more_and_keeps_what_it_has(client: Client, ch: Channel, queue: str) -> None:
     fill(ch, queue, 1)
     tag = ch.consume(queue)
@@ -174,14 +159,12 @@ def test_a_cancelled_consumer_gets_no_more_and_keeps_what_it_has(client: Client,
     assert client.channel().count(queue) == 0
 
 
-@pytest.mark.check(129)
 def test_cancelling_an_unknown_tag_is_no_error(ch: Channel) -> None:
     assert ch.call(Basic.Cancel, consumer_tag="unknown").consumer_tag == "unknown"
     ch.send(Basic.Cancel, consumer_tag="unknown", nowait=True)
     ch.nothing()
 
 
-@pytest.mark.check(130)
 def test_consumers_of_a_deleted_queue_are_told(broker: Peer, client: Client, ch: Channel, queue: str) -> None:
     other = broker.connect().channel()
     tags = {ch.consume(queue), ch.consume(queue)}
@@ -193,7 +176,6 @@ def test_consumers_of_a_deleted_queue_are_told(broker: Peer, client: Client, ch:
     ch.nothing()
 
 
-@pytest.mark.check(130)
 def test_the_channel_that_deletes_is_told_of_its_own_consumers(ch: Channel, queue: str) -> None:
     tag = ch.consume(queue)
     ch.call(Queue.Delete, queue=queue)
@@ -201,7 +183,6 @@ def test_the_channel_that_deletes_is_told_of_its_own_consumers(ch: Channel, queu
     assert (cancelled.name, cancelled.consumer_tag) == ("Basic.Cancel", tag)
 
 
-@pytest.mark.check(130)
 @pytest.mark.differs("a client's cancel-ok is refused: 503")
 def test_a_client_may_answer_the_servers_cancel(ch: Channel, queue: str) -> None:
     tag = ch.consume(queue)
@@ -211,7 +192,6 @@ def test_a_client_may_answer_the_servers_cancel(ch: Channel, queue: str) -> None
     ch.sync()
 
 
-@pytest.mark.check(131)
 @pytest.mark.parametrize("said", [{}, {"consumer_cancel_notify": False}, {"consumer_cancel_notify": "yes"}])
 def test_clients_that_cannot_be_told_are_not(broker: Peer, queue: str, said: dict[str, Any]) -> None:
     able = {key: value for key, value in CAPABILITIES.items() if key != "consumer_cancel_notify"}
@@ -221,7 +201,6 @@ def test_clients_that_cannot_be_told_are_not(broker: Peer, queue: str, said: dic
     ch.nothing()
 
 
-@pytest.mark.check(132)
 def test_get_tells_how_many_are_left(ch: Channel, queue: str) -> None:
     fill(ch, queue, 3)
     for left in (2, 1, 0):
@@ -233,7 +212,6 @@ def test_get_tells_how_many_are_left(ch: Channel, queue: str) -> None:
     assert isinstance(ch.call(Basic.Get, queue=queue), Basic.GetEmpty)
 
 
-@pytest.mark.check(132)
 def test_get_and_consume_count_tags_together(ch: Channel, queue: str) -> None:
     fill(ch, queue, 3)
     first = ch.get(queue)
@@ -245,7 +223,6 @@ def test_get_and_consume_count_tags_together(ch: Channel, queue: str) -> None:
     assert [first.tag, second.tag, third.tag] == [1, 2, 3]
 
 
-@pytest.mark.check(146)
 @pytest.mark.in_process("the link's room is set")
 def test_a_consumer_that_does_not_read_swallows_no_more_than_its_buffer(broker: Peer, ch: Channel, queue: str) -> None:
     slow = broker.connect()

@@ -15,7 +15,6 @@ Name = Callable[[str], str]
 # What is changed, and what is not
 
 
-@pytest.mark.check(170)
 def test_the_expiration_goes_and_is_remembered(broker: Peer, ch: Channel, source: str, name: Name, dlx: str) -> None:
     ch.fill(source, b"body", expiration="100")
     broker.wait(150)
@@ -53,7 +52,6 @@ def test_what_was_absent_stays_absent(ch: Channel, source: str, dead: Channel) -
 # Where it goes
 
 
-@pytest.mark.check(173)
 def test_the_key_that_is_given_replaces_all_others(ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"))
     arguments = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": "new"}
@@ -72,7 +70,6 @@ def test_the_key_that_is_given_replaces_all_others(ch: Channel, name: Name) -> N
     assert [ch.count(targets[key]) for key in ("cc", "bcc")] == [0, 0]
 
 
-@pytest.mark.check(173)
 def test_without_one_it_is_routed_by_all_its_own(ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"))
     ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": exchange})
@@ -92,7 +89,6 @@ def test_without_one_it_is_routed_by_all_its_own(ch: Channel, name: Name) -> Non
         assert letter.headers["x-death"][0]["routing-keys"] == [source, "cc"]
 
 
-@pytest.mark.check(173)
 def test_blind_copies_do_not_show(ch: Channel, source: str, dead: Channel) -> None:
     ch.fill(source, b"body", headers={"BCC": ["blind"]})
     ch.reject_next(source)
@@ -101,7 +97,6 @@ def test_blind_copies_do_not_show(ch: Channel, source: str, dead: Channel) -> No
     assert letter.headers["x-death"][0]["routing-keys"] == [source]
 
 
-@pytest.mark.check(173)
 def test_blind_copies_route_a_dead_letter_too(ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"))
     ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": exchange})
@@ -199,7 +194,6 @@ def test_a_full_queue_does_not_take_it_and_it_is_lost(ch: Channel, name: Name, d
     assert ch.drain(full) == [b"first"]
 
 
-@pytest.mark.check(174)
 def test_an_exchange_that_was_deleted_drops_them_and_a_new_one_does_not(
     ch: Channel, name: Name, source: str, dlx: str, dead: Channel
 ) -> None:

@@ -16,7 +16,6 @@ Name = Callable[[str], str]
 # Arguments
 
 
-@pytest.mark.check(167)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -31,13 +30,11 @@ def test_arguments_that_make_no_sense_are_refused(ch: Channel, name: Name, argum
     ch.refused(406, Queue.Declare, queue=name("queue"), arguments=arguments)
 
 
-@pytest.mark.check(167)
 def test_a_key_is_not_added_later(ch: Channel, source: str, dlx: str) -> None:
     arguments = {"x-dead-letter-exchange": dlx, "x-dead-letter-routing-key": "key"}
     ch.refused(406, Queue.Declare, queue=source, arguments=arguments)
 
 
-@pytest.mark.check(167)
 def test_the_exchange_need_not_exist(ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"x-dead-letter-exchange": name("nowhere")})
     ch.fill(queue, b"body")
@@ -48,7 +45,6 @@ def test_the_exchange_need_not_exist(ch: Channel, name: Name) -> None:
 # Reasons
 
 
-@pytest.mark.check(168)
 @pytest.mark.parametrize("how", ["reject", "nack", "nack many", "reject from consumer"])
 def test_what_is_rejected_is_dead_lettered(ch: Channel, source: str, dead: Channel, how: str) -> None:
     ch.fill(source, b"one", b"two", b"three")
@@ -68,7 +64,6 @@ def test_what_is_rejected_is_dead_lettered(ch: Channel, source: str, dead: Chann
     assert ch.count(source) == 0
 
 
-@pytest.mark.check(168)
 @pytest.mark.parametrize("ttl_ms", [0, 1, 100])
 @pytest.mark.parametrize("own", [False, True])
 def test_what_expires_is_dead_lettered(
@@ -83,7 +78,6 @@ def test_what_expires_is_dead_lettered(
     assert {letter.headers["x-first-death-reason"] for letter in letters} == {"expired"}
 
 
-@pytest.mark.check(168)
 def test_what_exceeds_the_length_is_dead_lettered(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     ch.declare(queue := name("source"), arguments={"x-dead-letter-exchange": dlx, "x-max-length": 1})
     ch.fill(queue, b"one", b"two", b"three")
@@ -174,7 +168,6 @@ def test_what_a_transaction_rejects_is_dead_lettered_at_its_commit(
 # When
 
 
-@pytest.mark.check(169)
 def test_expired_messages_arrive_promptly(broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     ch.declare(queue := name("source"), arguments={"x-dead-letter-exchange": dlx, "x-message-ttl": 1000})
     for _ in range(3):
@@ -188,7 +181,6 @@ def test_expired_messages_arrive_promptly(broker: Peer, ch: Channel, name: Name,
         broker.wait(100)
 
 
-@pytest.mark.check(169)
 def test_what_came_back_arrives_as_promptly(broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     ch.declare(queue := name("source"), arguments={"x-dead-letter-exchange": dlx, "x-message-ttl": 500})
     ch.fill(queue, b"body")
@@ -202,7 +194,6 @@ def test_what_came_back_arrives_as_promptly(broker: Peer, ch: Channel, name: Nam
     assert dead.delivery().headers["x-first-death-reason"] == "expired"
 
 
-@pytest.mark.check(169)
 @pytest.mark.in_process("to the millisecond")
 def test_what_came_back_too_late_arrives_at_once(
     broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel

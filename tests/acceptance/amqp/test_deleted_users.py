@@ -30,7 +30,6 @@ def delete(broker: InProcessPeer, what: str) -> str:
     return VHOST_TEXT
 
 
-@pytest.mark.check(26)
 @pytest.mark.parametrize("what", ["user", "vhost"])
 def test_connections_of_what_is_deleted_are_closed_and_no_others(broker: InProcessPeer, client: Client, ch: Channel,
                                                                 what: str) -> None:  # fmt: skip
@@ -55,7 +54,6 @@ def test_connections_of_what_is_deleted_are_closed_and_no_others(broker: InProce
         assert newcomer.expect_close(530).reply_text == "NOT_ALLOWED - vhost v not found"
 
 
-@pytest.mark.check(26)
 def test_what_a_deleted_user_held_goes_back_before_it_is_told(broker: InProcessPeer) -> None:
     victim = of_user(broker).channel()
     broker.node.users.set_permission("guest", "v", ".*", ".*", ".*")
@@ -71,7 +69,6 @@ def test_what_a_deleted_user_held_goes_back_before_it_is_told(broker: InProcessP
     victim.client.expect_close(320)
 
 
-@pytest.mark.check(26)
 def test_a_vhost_that_is_made_again_has_nothing_of_the_one_before(broker: InProcessPeer) -> None:
     victim = of_user(broker).channel()
     victim.declare("q", durable=True)
@@ -90,7 +87,6 @@ def test_a_vhost_that_is_made_again_has_nothing_of_the_one_before(broker: InProc
     victim.client.expect_close(320)
 
 
-@pytest.mark.check(26)
 @pytest.mark.parametrize("what", ["user", "vhost"])
 def test_who_waits_for_the_end_of_an_alarm_goes_too_and_publishes_no_more(broker: InProcessPeer, what: str) -> None:
     victim = of_user(broker).channel()
@@ -107,7 +103,6 @@ def test_who_waits_for_the_end_of_an_alarm_goes_too_and_publishes_no_more(broker
     assert queue.published == 0
 
 
-@pytest.mark.check(26)
 def test_who_has_logged_in_and_not_opened_a_vhost_yet_goes_too(broker: InProcessPeer) -> None:
     of_user(broker)
     tuning = broker.dial()
@@ -118,7 +113,6 @@ def test_who_has_logged_in_and_not_opened_a_vhost_yet_goes_too(broker: InProcess
     assert tuning.expect_close(320).reply_text == USER_TEXT
 
 
-@pytest.mark.check(27)
 def test_a_connection_is_listed_with_the_name_that_its_client_gave_it(broker: InProcessPeer) -> None:
     named = broker.dial()
     named.start()

@@ -12,20 +12,17 @@ from tests.support.amqp_client import Channel, Client
 CUT = pytest.mark.differs("cuts within characters before 4.0")
 
 
-@pytest.mark.check(49)
 def test_looking_for_a_missing_queue_closes_the_channel_and_not_the_connection(client: Client, ch: Channel) -> None:
     closed = ch.refused(404, Queue.Declare, queue="missing", passive=True)
     assert closed.reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
     client.channel().sync()
 
 
-@pytest.mark.check(50)
 def test_looking_for_a_missing_exchange_is_refused(ch: Channel) -> None:
     closed = ch.refused(404, Exchange.Declare, exchange="missing", exchange_type="direct", passive=True)
     assert closed.reply_text == "NOT_FOUND - no exchange 'missing' in vhost '/'"
 
 
-@pytest.mark.check(51)
 @pytest.mark.parametrize("method", [Basic.Get, Basic.Consume, Queue.Purge, Queue.Delete, Queue.Bind])
 def test_no_queue_name_and_none_declared_before_is_refused(ch: Channel, method: type) -> None:
     fields = {"exchange": "amq.direct"} if method is Queue.Bind else {}
@@ -33,13 +30,11 @@ def test_no_queue_name_and_none_declared_before_is_refused(ch: Channel, method: 
     assert closed.reply_text == "NOT_FOUND - no previously declared queue"
 
 
-@pytest.mark.check(51)
 @pytest.mark.parametrize("method", [Basic.Get, Basic.Consume, Queue.Purge])
 def test_a_missing_queue_is_refused(ch: Channel, method: type) -> None:
     assert ch.refused(404, method, queue="missing").reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"
 
 
-@pytest.mark.check(52)
 def test_publishing_to_a_missing_exchange_closes_the_channel_and_what_follows_is_ignored(
     client: Client, ch: Channel, queue: str
 ) -> None:
@@ -53,7 +48,6 @@ def test_publishing_to_a_missing_exchange_closes_the_channel_and_what_follows_is
     assert client.channel(ch.number).count(queue) == 0
 
 
-@pytest.mark.check(52)
 def test_publishes_under_way_when_the_channel_closes_are_swallowed(client: Client, ch: Channel) -> None:
     ch.publish("missing", "key", b"lost")
     ch.client.raw(codec.method_frame(ch.number, Basic.Publish, {"exchange": "missing"}))
@@ -65,7 +59,6 @@ def test_publishes_under_way_when_the_channel_closes_are_swallowed(client: Clien
     client.channel(ch.number).sync()
 
 
-@pytest.mark.check(53)
 @pytest.mark.differs("a hard 503 before 4.0")
 @pytest.mark.parametrize("kind", ["nonsense", "x-nonsense"])
 def test_an_unknown_exchange_type_closes_the_channel_only(client: Client, ch: Channel, kind: str) -> None:
@@ -76,7 +69,6 @@ def test_an_unknown_exchange_type_closes_the_channel_only(client: Client, ch: Ch
     client.channel(9).sync()
 
 
-@pytest.mark.check(54)
 def test_closes_that_cross_are_both_answered(client: Client, ch: Channel) -> None:
     ch.send(Queue.Declare, queue="missing", passive=True)
     ch.send(ChannelMethods.Close, reply_code=200)
@@ -86,7 +78,6 @@ def test_closes_that_cross_are_both_answered(client: Client, ch: Channel) -> Non
     client.channel(ch.number).sync()
 
 
-@pytest.mark.check(55)
 def test_the_immediate_flag_is_not_supported(client: Client, ch: Channel, queue: str) -> None:
     ch.publish("", queue, b"body", immediate=True)
     closed = client.expect_close(540)
@@ -94,18 +85,15 @@ def test_the_immediate_flag_is_not_supported(client: Client, ch: Channel, queue:
     assert (closed.class_id, closed.method_id) == (60, 40)
 
 
-@pytest.mark.check(56)
 def test_a_prefetch_in_bytes_is_not_supported(ch: Channel) -> None:
     closed = ch.refused(540, Basic.Qos, prefetch_size=10)
     assert closed.reply_text == "NOT_IMPLEMENTED - prefetch_size!=0 (10)"
 
 
-@pytest.mark.check(57)
 def test_recover_without_requeue_is_not_supported(ch: Channel) -> None:
     assert ch.refused(540, Basic.Recover, requeue=False).reply_text == "NOT_IMPLEMENTED - requeue=false"
 
 
-@pytest.mark.check(58)
 def test_flow_that_is_on_is_confirmed(ch: Channel) -> None:
     assert ch.call(ChannelMethods.Flow, active=True).active is True
 
@@ -114,7 +102,6 @@ def test_flow_cannot_be_switched_off(ch: Channel) -> None:
     assert ch.refused(540, ChannelMethods.Flow, active=False).reply_text == "NOT_IMPLEMENTED - active=false"
 
 
-@pytest.mark.check(59)
 @pytest.mark.parametrize(
     "queue",
     [

@@ -70,7 +70,6 @@ CLI = text("rmq-cli")
 GUEST = text("guest")
 
 
-@pytest.mark.check(222)
 def test_a_queue_is_created_and_deleted(listen: Callable[..., Listener], ch: Channel) -> None:
     events = listen("queue.*")
     ch.declare("q", durable=True, arguments={"x-max-length": 5})
@@ -93,7 +92,6 @@ def test_a_queue_is_created_and_deleted(listen: Callable[..., Listener], ch: Cha
     }  # fmt: skip
 
 
-@pytest.mark.check(222)
 def test_an_exchange_is_created_bound_and_deleted(listen: Callable[..., Listener], ch: Channel) -> None:
     events = listen("exchange.*", "binding.*")
     ch.exchange("x", "topic", durable=True, arguments={"alternate-exchange": "amq.fanout"})
@@ -126,7 +124,6 @@ def test_an_exchange_is_created_bound_and_deleted(listen: Callable[..., Listener
     assert events.take() == [("binding.deleted", bound), ("exchange.deleted", exchange)]
 
 
-@pytest.mark.check(222)
 def test_a_connection_and_its_channels_come_and_go(broker: InProcessPeer, listen: Callable[..., Listener]) -> None:
     events = listen("connection.*", "channel.*")
     client = broker.connect()
@@ -159,7 +156,6 @@ def test_a_connection_and_its_channels_come_and_go(broker: InProcessPeer, listen
     assert channel["pid"] == opened["pid"] and connection["pid"] == pid and connection["name"] == name
 
 
-@pytest.mark.check(222)
 def test_a_consumer_comes_and_goes(listen: Callable[..., Listener], ch: Channel) -> None:
     events = listen("consumer.*")
     ch.declare("q")

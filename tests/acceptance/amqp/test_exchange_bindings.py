@@ -14,7 +14,6 @@ def link(ch: Channel, source: str, destination: str, key: str = "") -> None:
     ch.call(Exchange.Bind, destination=destination, source=source, routing_key=key)
 
 
-@pytest.mark.check(72)
 def test_an_internal_exchange_is_reached_only_by_way_of_another(ch: Channel, queue: str, name: Name) -> None:
     ch.exchange(inner := name("inner"), "fanout", internal=True)
     ch.exchange(outer := name("outer"), "fanout")
@@ -29,7 +28,6 @@ def test_an_internal_exchange_is_reached_only_by_way_of_another(ch: Channel, que
     assert closed.reply_text == f"ACCESS_REFUSED - cannot publish to internal exchange '{inner}' in vhost '/'"
 
 
-@pytest.mark.check(73)
 def test_a_message_runs_along_a_chain_of_exchanges(ch: Channel, queue: str, name: Name) -> None:
     chain = [name(f"exchange-{at}") for at in range(10)]
     for exchange in chain:
@@ -41,7 +39,6 @@ def test_a_message_runs_along_a_chain_of_exchanges(ch: Channel, queue: str, name
     assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(73)
 def test_a_loop_of_exchanges_gives_each_queue_one_copy(ch: Channel, name: Name) -> None:
     exchanges, queues = [name(f"exchange-{at}") for at in range(3)], [name(f"queue-{at}") for at in range(3)]
     for exchange, queue in zip(exchanges, queues, strict=True):
@@ -56,7 +53,6 @@ def test_a_loop_of_exchanges_gives_each_queue_one_copy(ch: Channel, name: Name) 
         assert [ch.drain(queue) for queue in queues] == [[b"body"]] * 3
 
 
-@pytest.mark.check(73)
 def test_two_ways_to_a_queue_give_one_copy(ch: Channel, queue: str, name: Name) -> None:
     top, left, right = name("top"), name("left"), name("right")
     for exchange in (top, left, right):
@@ -69,7 +65,6 @@ def test_two_ways_to_a_queue_give_one_copy(ch: Channel, queue: str, name: Name) 
     assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(73)
 def test_each_exchange_on_the_way_routes_by_its_own_bindings(ch: Channel, queue: str, name: Name) -> None:
     ch.exchange(topic := name("topic"), "topic")
     ch.exchange(direct := name("direct"))
@@ -80,7 +75,6 @@ def test_each_exchange_on_the_way_routes_by_its_own_bindings(ch: Channel, queue:
     assert ch.drain(queue) == [b"a.b"]
 
 
-@pytest.mark.check(74)
 def test_exchange_bindings_are_made_and_removed_once(ch: Channel, queue: str, name: Name) -> None:
     ch.exchange(source := name("source"), "fanout")
     ch.exchange(destination := name("destination"), "fanout")
@@ -94,21 +88,18 @@ def test_exchange_bindings_are_made_and_removed_once(ch: Channel, queue: str, na
     assert ch.drain(queue) == [b"one"]
 
 
-@pytest.mark.check(74)
 @pytest.mark.parametrize("missing", ["source", "destination"])
 def test_an_exchange_is_not_bound_to_a_missing_one(ch: Channel, missing: str) -> None:
     ends = {"source": "amq.fanout", "destination": "amq.fanout", missing: "missing"}
     assert ch.refused(404, Exchange.Bind, **ends).reply_text == "NOT_FOUND - no exchange 'missing' in vhost '/'"
 
 
-@pytest.mark.check(74)
 @pytest.mark.parametrize("missing", ["source", "destination"])
 def test_an_exchange_is_unbound_from_a_missing_one_without_complaint(ch: Channel, missing: str) -> None:
     ends = {"source": "amq.fanout", "destination": "amq.fanout", missing: "missing"}
     ch.call(Exchange.Unbind, **ends)
 
 
-@pytest.mark.check(75)
 def test_an_alternate_exchange_takes_only_what_finds_no_way(ch: Channel, name: Name) -> None:
     direct, lost = name("direct"), name("lost")
     ch.exchange(alternate := name("alternate"), "fanout")
@@ -127,7 +118,6 @@ def test_an_alternate_exchange_takes_only_what_finds_no_way(ch: Channel, name: N
     assert ch.get(lost) is None
 
 
-@pytest.mark.check(75)
 def test_a_missing_alternate_exchange_is_no_error_and_the_message_returns(ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), arguments={"alternate-exchange": "missing"})
     ch.publish(exchange, "key", b"body", mandatory=True)
@@ -135,7 +125,6 @@ def test_a_missing_alternate_exchange_is_no_error_and_the_message_returns(ch: Ch
     assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return)
 
 
-@pytest.mark.check(75)
 def test_a_chain_of_alternates_is_followed_and_its_cycle_ends(ch: Channel, name: Name) -> None:
     chain = [name(f"exchange-{at}") for at in range(3)]
     for at, exchange in enumerate(chain):
@@ -151,7 +140,6 @@ def test_a_chain_of_alternates_is_followed_and_its_cycle_ends(ch: Channel, name:
     ch.call(Queue.Delete, queue=queue)
 
 
-@pytest.mark.check(75)
 def test_an_exchange_that_leads_to_an_exchange_has_found_a_way(ch: Channel, name: Name) -> None:
     ch.exchange(alternate := name("alternate"), "fanout")
     ch.exchange(exchange := name("exchange"), "fanout", arguments={"alternate-exchange": alternate})

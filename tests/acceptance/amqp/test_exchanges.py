@@ -22,7 +22,6 @@ def is_missing(ch: Channel, exchange: str) -> bool:
     return bool(reply.name == "Channel.Close" and reply.reply_code == 404)
 
 
-@pytest.mark.check(60)
 @pytest.mark.parametrize(("exchange", "kind"), PREDECLARED.items())
 def test_the_exchanges_of_the_standard_exist(ch: Channel, exchange: str, kind: str) -> None:
     ch.exchange(exchange, kind, passive=True)
@@ -30,13 +29,11 @@ def test_the_exchanges_of_the_standard_exist(ch: Channel, exchange: str, kind: s
     ch.refused(406, Exchange.Declare, exchange=exchange, exchange_type=kind)
 
 
-@pytest.mark.check(60)
 def test_a_passive_declare_does_not_look_at_type_or_flags(ch: Channel) -> None:
     ch.exchange("amq.rabbitmq.trace", "nonsense", passive=True)
     ch.exchange("amq.fanout", "direct", passive=True, auto_delete=True)
 
 
-@pytest.mark.check(61)
 @pytest.mark.parametrize("fields", [{}, {"durable": True}, {"auto_delete": True}, {"internal": True}])
 @pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers"])
 def test_an_exchange_is_declared_again_with_the_same_properties(
@@ -46,7 +43,6 @@ def test_an_exchange_is_declared_again_with_the_same_properties(
     ch.exchange(exchange, kind, **fields)
 
 
-@pytest.mark.check(61)
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -67,14 +63,12 @@ def test_an_exchange_is_not_declared_again_with_others(
     assert closed.reply_text == "PRECONDITION_FAILED - inequivalent arg " + text.format(exchange)
 
 
-@pytest.mark.check(62)
 def test_arguments_without_meaning_do_not_matter(ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), arguments={"nonsense": "x"})
     ch.exchange(exchange, arguments={"other": 1})
     ch.exchange(exchange)
 
 
-@pytest.mark.check(63)
 @pytest.mark.parametrize("second", [{}, {"alternate-exchange": "amq.direct"}])
 def test_the_alternate_exchange_does_matter(ch: Channel, name: Name, second: dict[str, str]) -> None:
     ch.exchange(exchange := name("exchange"), arguments={"alternate-exchange": "amq.fanout"})
@@ -83,13 +77,11 @@ def test_the_alternate_exchange_does_matter(ch: Channel, name: Name, second: dic
     assert "inequivalent arg 'alternate-exchange'" in closed.reply_text
 
 
-@pytest.mark.check(63)
 def test_an_alternate_exchange_that_is_no_name_is_refused(ch: Channel, name: Name) -> None:
     arguments = {"alternate-exchange": 5}
     ch.refused(406, Exchange.Declare, exchange=name("exchange"), exchange_type="direct", arguments=arguments)
 
 
-@pytest.mark.check(64)
 def test_line_ends_in_names_are_dropped(ch: Channel, name: Name) -> None:
     exchange = name("exchange")
     ch.exchange(f"\r{exchange[:4]}\n\n{exchange[4:]}\r\n")
@@ -101,7 +93,6 @@ def test_line_ends_in_names_are_dropped(ch: Channel, name: Name) -> None:
     assert is_missing(ch, exchange)
 
 
-@pytest.mark.check(65)
 @pytest.mark.parametrize(
     ("method", "fields"),
     [
@@ -120,27 +111,23 @@ def test_the_default_exchange_cannot_be_touched(ch: Channel, queue: str, method:
     assert ch.refused(403, method, **named, **fields).reply_text == ON_DEFAULT
 
 
-@pytest.mark.check(66)
 def test_reserved_names_cannot_be_taken(ch: Channel) -> None:
     closed = ch.refused(403, Exchange.Declare, exchange="amq.foo", exchange_type="direct")
     assert closed.reply_text == "ACCESS_REFUSED - exchange name 'amq.foo' contains reserved prefix 'amq.*'"
 
 
-@pytest.mark.check(66)
 def test_the_exchanges_of_the_standard_cannot_be_deleted(ch: Channel) -> None:
     closed = ch.refused(403, Exchange.Delete, exchange="amq.fanout")
     text = "deletion of system exchange 'amq.fanout' in vhost '/' not allowed"
     assert closed.reply_text == f"ACCESS_REFUSED - {text}"
 
 
-@pytest.mark.check(67)
 def test_deleting_twice_is_no_error(ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"))
     for _ in range(2):
         ch.call(Exchange.Delete, exchange=exchange)
 
 
-@pytest.mark.check(68)
 def test_an_exchange_in_use_stays_if_only_the_unused_is_to_go(ch: Channel, queue: str, name: Name) -> None:
     ch.exchange(exchange := name("exchange"))
     ch.bind(queue, exchange, "key")
@@ -150,7 +137,6 @@ def test_an_exchange_in_use_stays_if_only_the_unused_is_to_go(ch: Channel, queue
     ch.call(Exchange.Delete, exchange=exchange, if_unused=True)
 
 
-@pytest.mark.check(68)
 def test_being_a_destination_is_not_being_in_use(ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"))
     ch.call(Exchange.Bind, destination=exchange, source="amq.fanout")
@@ -158,7 +144,6 @@ def test_being_a_destination_is_not_being_in_use(ch: Channel, name: Name) -> Non
     assert is_missing(ch, exchange)
 
 
-@pytest.mark.check(69)
 def test_an_auto_delete_exchange_goes_with_its_last_binding(ch: Channel, queue: str, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), auto_delete=True)
     for key in "ab":
@@ -169,7 +154,6 @@ def test_an_auto_delete_exchange_goes_with_its_last_binding(ch: Channel, queue: 
     assert is_missing(ch, exchange)
 
 
-@pytest.mark.check(69)
 def test_an_auto_delete_exchange_goes_with_its_last_queue(ch: Channel, queue: str, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), auto_delete=True)
     ch.bind(queue, exchange, "key")
@@ -177,7 +161,6 @@ def test_an_auto_delete_exchange_goes_with_its_last_queue(ch: Channel, queue: st
     assert is_missing(ch, exchange)
 
 
-@pytest.mark.check(70)
 @pytest.mark.parametrize("loop", [False, True])
 def test_auto_deletion_runs_along_chains_and_loops(ch: Channel, queue: str, name: Name, loop: bool) -> None:
     chain = [name(f"exchange-{at}") for at in range(4)]
@@ -195,7 +178,6 @@ def test_auto_deletion_runs_along_chains_and_loops(ch: Channel, queue: str, name
     assert all(is_missing(ch, exchange) for exchange in chain)
 
 
-@pytest.mark.check(70)
 def test_auto_deletion_stops_where_another_binding_is_left(ch: Channel, queue: str, name: Name) -> None:
     first, second = name("first"), name("second")
     for exchange in (first, second):
@@ -209,7 +191,6 @@ def test_auto_deletion_stops_where_another_binding_is_left(ch: Channel, queue: s
     assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(70)
 def test_an_auto_delete_exchange_that_was_never_bound_stays(ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), auto_delete=True)
     ch.call(Exchange.Bind, destination=exchange, source="amq.fanout")
@@ -217,7 +198,6 @@ def test_an_auto_delete_exchange_that_was_never_bound_stays(ch: Channel, name: N
     assert not is_missing(ch, exchange)
 
 
-@pytest.mark.check(71)
 def test_an_auto_delete_exchange_survives_until_the_last_of_many_queues(ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), auto_delete=True)
     queues = [name(f"queue-{at}") for at in range(50)]
@@ -230,7 +210,6 @@ def test_an_auto_delete_exchange_survives_until_the_last_of_many_queues(ch: Chan
     assert is_missing(ch, exchange)
 
 
-@pytest.mark.check(76)
 def test_methods_that_wait_for_no_answer_get_none(ch: Channel, name: Name) -> None:
     exchange, other, queue = name("exchange"), name("other"), name("queue")
     for each in (exchange, other):
@@ -250,6 +229,5 @@ def test_methods_that_wait_for_no_answer_get_none(ch: Channel, name: Name) -> No
     assert is_missing(ch, exchange) and not is_missing(ch, other)
 
 
-@pytest.mark.check(76)
 def test_errors_come_even_where_no_answer_is_wanted(ch: Channel) -> None:
     ch.refused(404, Queue.Bind, queue="missing", exchange="amq.fanout", nowait=True)

@@ -21,7 +21,6 @@ def short(ch: Channel, name: Name) -> str:
     return queue
 
 
-@pytest.mark.check(179)
 @pytest.mark.parametrize("letter", "bBsuIil")
 def test_a_time_to_live_may_be_an_integer_of_any_width(broker: Peer, ch: Channel, name: Name, letter: str) -> None:
     ch.declare(queue := name("queue"), arguments={"x-message-ttl": Typed(letter, 100)})
@@ -31,7 +30,6 @@ def test_a_time_to_live_may_be_an_integer_of_any_width(broker: Peer, ch: Channel
     assert ch.count(queue) == 0
 
 
-@pytest.mark.check(179)
 @pytest.mark.parametrize("value", ["200", 200.0, Typed("V"), [200], {"ttl": 200}, -1, 315360000001])
 def test_a_time_to_live_that_is_none_is_refused(ch: Channel, name: Name, value: Any) -> None:
     queue = name("queue")
@@ -39,7 +37,6 @@ def test_a_time_to_live_that_is_none_is_refused(ch: Channel, name: Name, value: 
     assert f"invalid arg 'x-message-ttl' for queue '{queue}' in vhost '/': " in closed.reply_text
 
 
-@pytest.mark.check(179)
 def test_a_time_to_live_of_ten_years_is_the_longest(ch: Channel, name: Name) -> None:
     ch.declare(name("queue"), arguments={"x-message-ttl": 315360000000})
     ch.publish("", "nowhere", b"body", {"expiration": "315360000000"})
@@ -48,7 +45,6 @@ def test_a_time_to_live_of_ten_years_is_the_longest(ch: Channel, name: Name) -> 
     ch.expect_close(406)
 
 
-@pytest.mark.check(180)
 @pytest.mark.in_process("to the millisecond")
 @pytest.mark.parametrize("own", [False, True])
 def test_a_message_expires_at_its_time_and_not_before(broker: Peer, ch: Channel, name: Name, own: bool) -> None:
@@ -61,7 +57,6 @@ def test_a_message_expires_at_its_time_and_not_before(broker: Peer, ch: Channel,
     assert ch.count(queue) == 0
 
 
-@pytest.mark.check(180)
 def test_get_skips_what_has_expired(broker: Peer, ch: Channel, short: str) -> None:
     ch.fill(short, b"one", b"two")
     broker.wait(150)
@@ -72,13 +67,11 @@ def test_get_skips_what_has_expired(broker: Peer, ch: Channel, short: str) -> No
     assert ch.get(short) is None
 
 
-@pytest.mark.check(180)
 def test_messages_that_are_fetched_in_time_come_in_order(ch: Channel, short: str) -> None:
     ch.fill(short, b"one", b"two", b"three")
     assert ch.drain(short) == [b"one", b"two", b"three"]
 
 
-@pytest.mark.check(180)
 @pytest.mark.parametrize("delivery_mode", [1, 2])
 def test_persistent_messages_expire_like_others(broker: Peer, ch: Channel, name: Name, delivery_mode: int) -> None:
     ch.declare(queue := name("queue"), durable=True, arguments={"x-message-ttl": 100})
@@ -121,7 +114,6 @@ def test_a_queue_whose_messages_expired_is_empty(broker: Peer, ch: Channel, shor
 # The smaller time
 
 
-@pytest.mark.check(184)
 @pytest.mark.parametrize(("ttl_ms", "expiration"), [(100, "60000"), (60000, "100")])
 def test_the_smaller_of_both_times_counts(broker: Peer, ch: Channel, name: Name, ttl_ms: int, expiration: str) -> None:
     ch.declare(queue := name("queue"), arguments={"x-message-ttl": ttl_ms})
@@ -134,7 +126,6 @@ def test_the_smaller_of_both_times_counts(broker: Peer, ch: Channel, name: Name,
 # Only the head expires
 
 
-@pytest.mark.check(183)
 def test_a_message_that_dies_behind_a_longer_lived_one_is_never_got(broker: Peer, ch: Channel, queue: str) -> None:
     ch.fill(queue, b"lives")
     ch.fill(queue, b"dies", expiration="100")
@@ -153,7 +144,6 @@ def test_get_counts_nothing_that_dies_with_the_head_it_takes(broker: Peer, ch: C
     assert (message.body, message.method.message_count) == (b"lives", 0)
 
 
-@pytest.mark.check(183)
 def test_a_late_consumer_does_not_see_what_died_behind_the_head(broker: Peer, ch: Channel, queue: str) -> None:
     ch.fill(queue, b"lives")
     ch.fill(queue, b"dies", expiration="100")
@@ -164,7 +154,6 @@ def test_a_late_consumer_does_not_see_what_died_behind_the_head(broker: Peer, ch
     ch.nothing(queue)
 
 
-@pytest.mark.check(183)
 def test_what_dies_behind_the_head_stays_until_it_is_the_head(broker: Peer, ch: Channel, queue: str) -> None:
     ch.fill(queue, b"lives")
     ch.fill(queue, b"dies", expiration="100")
@@ -177,7 +166,6 @@ def test_what_dies_behind_the_head_stays_until_it_is_the_head(broker: Peer, ch: 
     assert ch.count(queue) == 0
 
 
-@pytest.mark.check(183)
 def test_what_waits_for_a_busy_consumer_expires(broker: Peer, ch: Channel, short: str) -> None:
     ch.qos(1)
     ch.consume(short)
@@ -193,7 +181,6 @@ def test_what_waits_for_a_busy_consumer_expires(broker: Peer, ch: Channel, short
 # At once
 
 
-@pytest.mark.check(181)
 @pytest.mark.parametrize("own", [False, True])
 def test_with_no_time_to_live_a_message_is_for_whoever_waits(
     client: Client, ch: Channel, name: Name, own: bool
@@ -214,7 +201,6 @@ def test_with_no_time_to_live_a_message_is_for_whoever_waits(
     assert ch.count(queue) == 0
 
 
-@pytest.mark.check(181)
 def test_with_no_time_to_live_a_busy_consumer_comes_too_late(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"x-message-ttl": 0})
     consumer = client.channel()
@@ -227,7 +213,6 @@ def test_with_no_time_to_live_a_busy_consumer_comes_too_late(client: Client, ch:
     assert consumer.delivery().body == b"three"
 
 
-@pytest.mark.check(181)
 def test_with_no_time_to_live_what_comes_back_is_gone_though_its_consumer_waits(ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"x-message-ttl": 0})
     ch.qos(1)
@@ -241,7 +226,6 @@ def test_with_no_time_to_live_what_comes_back_is_gone_though_its_consumer_waits(
 # Back from a consumer
 
 
-@pytest.mark.check(182)
 @pytest.mark.parametrize("how", ["nack", "reject", "recover", "channel"])
 def test_what_comes_back_after_its_time_is_gone(
     broker: Peer, client: Client, ch: Channel, short: str, how: str
@@ -255,7 +239,6 @@ def test_what_comes_back_after_its_time_is_gone(
     assert ch.get(short) is None
 
 
-@pytest.mark.check(182)
 @pytest.mark.parametrize("how", ["nack", "reject", "recover", "channel"])
 def test_what_comes_back_in_time_expires_at_the_time_it_always_had(
     broker: Peer, client: Client, ch: Channel, short: str, how: str
@@ -283,7 +266,6 @@ def come_back(consumer: Channel, tag: int, how: str) -> None:
     consumer.sync()
 
 
-@pytest.mark.check(182)
 def test_what_is_out_does_not_expire(broker: Peer, ch: Channel, short: str) -> None:
     ch.fill(short, b"body")
     out = ch.get(short, no_ack=False)
@@ -296,7 +278,6 @@ def test_what_is_out_does_not_expire(broker: Peer, ch: Channel, short: str) -> N
 # Confirms and transactions
 
 
-@pytest.mark.check(148)
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("ttl_ms", [0, 1])
 def test_what_expires_is_confirmed(ch: Channel, name: Name, durable: bool, ttl_ms: int) -> None:
@@ -307,7 +288,6 @@ def test_what_expires_is_confirmed(ch: Channel, name: Name, durable: bool, ttl_m
     assert ch.confirms(range(1, 51)) == (set(range(1, 51)), set())
 
 
-@pytest.mark.check(160)
 @pytest.mark.parametrize("own", [False, True])
 def test_the_time_of_a_message_in_a_transaction_starts_at_its_commit(
     broker: Peer, ch: Channel, name: Name, own: bool
@@ -323,7 +303,6 @@ def test_the_time_of_a_message_in_a_transaction_starts_at_its_commit(
     assert ch.count(queue) == 0
 
 
-@pytest.mark.check(160)
 def test_what_a_transaction_acknowledged_does_not_expire_at_its_rollback(broker: Peer, ch: Channel, short: str) -> None:
     ch.fill(short, b"body")
     ch.transact()

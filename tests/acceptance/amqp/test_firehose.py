@@ -50,7 +50,6 @@ def trace(broker: InProcessPeer) -> Trace:
     return Trace(broker)
 
 
-@pytest.mark.check(221)
 def test_a_publish_is_traced_with_all_that_is_known_of_it(trace: Trace, client: Client, ch: Channel) -> None:
     ch.declare("q")
     ch.declare("copy")
@@ -86,7 +85,6 @@ def test_a_publish_is_traced_with_all_that_is_known_of_it(trace: Trace, client: 
     }
 
 
-@pytest.mark.check(221)
 def test_a_delivery_is_traced_by_its_queue(trace: Trace, ch: Channel) -> None:
     ch.declare("q")
     ch.bind("q", "amq.topic", "a.*")
@@ -99,7 +97,6 @@ def test_a_delivery_is_traced_by_its_queue(trace: Trace, ch: Channel) -> None:
     assert found["routing_keys"] == strings("a.b", "c") and found["exchange_name"] == ("S", b"amq.topic")
 
 
-@pytest.mark.check(221)
 def test_a_get_is_a_delivery_too(trace: Trace, ch: Channel) -> None:
     ch.declare("q")
     ch.publish("", "q", b"one")
@@ -110,7 +107,6 @@ def test_a_get_is_a_delivery_too(trace: Trace, ch: Channel) -> None:
     assert [found["redelivered"][1] for key, found, _ in trace.take() if key == "deliver.q"] == [0, 1]
 
 
-@pytest.mark.check(221)
 def test_what_is_on_at_first_was_off_before_and_can_be_off_again(broker: InProcessPeer, ch: Channel) -> None:
     ch.declare("q")
     ch.publish("", "q", b"remembered")

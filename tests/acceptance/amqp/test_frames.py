@@ -20,7 +20,6 @@ def publishing(channel: Channel, queue: str) -> bytes:
     return codec.method_frame(channel.number, Basic.Publish, {"routing_key": queue})
 
 
-@pytest.mark.check(29)
 @pytest.mark.parametrize("payload_bytes", [4096 + 9, 0x7FFFFFFF, 0xFFFFFFFF])
 def test_a_frame_above_the_limit_is_refused_by_its_head_alone(broker: Peer, payload_bytes: int) -> None:
     client = broker.connect(frame_max=4096)
@@ -32,7 +31,6 @@ def test_a_frame_above_the_limit_is_refused_by_its_head_alone(broker: Peer, payl
     client.expect_eof(GONE_MS)
 
 
-@pytest.mark.check(29)
 def test_a_frame_with_a_payload_of_frame_max_is_tolerated(broker: Peer) -> None:
     client = broker.connect(frame_max=4096)
     channel = client.channel()
@@ -43,7 +41,6 @@ def test_a_frame_with_a_payload_of_frame_max_is_tolerated(broker: Peer) -> None:
     assert channel.drain(queue) == [body]
 
 
-@pytest.mark.check(30)
 @pytest.mark.parametrize("frame_max", [4096, 131072])
 @pytest.mark.parametrize("more", [-16, -1, 0, 1])
 def test_a_body_of_twice_the_frame_limit_returns_in_frames_below_it(broker: Peer, frame_max: int, more: int) -> None:
@@ -56,7 +53,6 @@ def test_a_body_of_twice_the_frame_limit_returns_in_frames_below_it(broker: Peer
     assert client.largest_frame <= frame_max
 
 
-@pytest.mark.check(30)
 def test_each_reader_gets_frames_of_its_own_limit(broker: Peer, ch: Channel, queue: str) -> None:
     body = b"x" * 100_000
     ch.publish("", queue, body)
@@ -66,14 +62,12 @@ def test_each_reader_gets_frames_of_its_own_limit(broker: Peer, ch: Channel, que
     assert small.largest_frame <= 4096
 
 
-@pytest.mark.check(31)
 def test_a_header_of_fifty_kilobytes_returns(ch: Channel, queue: str) -> None:
     ch.publish("", queue, b"body", {"headers": {"long": "x" * 50_000}})
     message = ch.get(queue)
     assert message is not None and message.headers == {"long": "x" * 50_000}
 
 
-@pytest.mark.check(32)
 @pytest.mark.parametrize("frame_bytes", [131071, 131072, 131072 + 8])
 def test_a_header_frame_as_long_as_frame_max_is_accepted(ch: Channel, queue: str, frame_bytes: int) -> None:
     empty = codec.header_frame(1, 0, {"headers": {"k": ""}})
@@ -84,7 +78,6 @@ def test_a_header_frame_as_long_as_frame_max_is_accepted(ch: Channel, queue: str
     assert ch.count(queue) == 1
 
 
-@pytest.mark.check(33)
 def test_a_publish_without_its_header_is_refused(ch: Channel, queue: str) -> None:
     ch.client.raw(publishing(ch, queue))
     ch.send(Queue.Declare, queue=queue, passive=True)
@@ -96,13 +89,11 @@ def test_a_publish_without_its_header_is_refused(ch: Channel, queue: str) -> Non
     assert (closed.class_id, closed.method_id) == (60, 40)
 
 
-@pytest.mark.check(33)
 def test_a_body_in_place_of_the_header_is_refused(ch: Channel, queue: str) -> None:
     ch.client.raw(publishing(ch, queue) + codec.frame(codec.BODY, ch.number, b"body"))
     ch.client.expect_close(505)
 
 
-@pytest.mark.check(34)
 @pytest.mark.parametrize("frame", [codec.header_frame(1, 4), codec.frame(codec.BODY, 1, b"body")])
 def test_content_without_its_method_is_refused(ch: Channel, frame: bytes) -> None:
     ch.client.raw(frame)
@@ -110,7 +101,6 @@ def test_content_without_its_method_is_refused(ch: Channel, frame: bytes) -> Non
     assert closed.reply_text == "UNEXPECTED_FRAME - expected method frame, got non method frame instead"
 
 
-@pytest.mark.check(35)
 @pytest.mark.parametrize("after", [codec.method_frame(1, Basic.Qos, {}), codec.header_frame(1, 4)])
 def test_a_content_without_its_body_is_refused(ch: Channel, queue: str, after: bytes) -> None:
     ch.client.raw(publishing(ch, queue) + codec.header_frame(1, 10) + codec.frame(codec.BODY, 1, b"five.") + after)
@@ -118,20 +108,17 @@ def test_a_content_without_its_body_is_refused(ch: Channel, queue: str, after: b
     assert closed.reply_text == "UNEXPECTED_FRAME - expected content body, got non content body frame instead"
 
 
-@pytest.mark.check(36)
 def test_a_header_of_another_class_is_refused(ch: Channel, queue: str) -> None:
     ch.client.raw(publishing(ch, queue) + codec.header_frame(1, 0, class_id=10))
     closed = ch.client.expect_close(505)
     assert closed.reply_text == "UNEXPECTED_FRAME - expected content header for class 60, got one for class 10 instead"
 
 
-@pytest.mark.check(36)
 def test_a_header_with_a_weight_is_refused(ch: Channel, queue: str) -> None:
     ch.client.raw(publishing(ch, queue) + codec.header_frame(1, 0, weight=1))
     ch.client.expect_close(505)
 
 
-@pytest.mark.check(37)
 def test_a_heartbeat_on_a_channel_is_refused(ch: Channel) -> None:
     ch.client.raw(codec.frame(codec.HEARTBEAT, 1, b""))
     ch.client.expect_close(505)
@@ -143,21 +130,18 @@ def test_content_on_channel_zero_is_refused(client: Client, kind: int) -> None:
     client.expect_close(505)
 
 
-@pytest.mark.check(38)
 @pytest.mark.parametrize("kind", [0, 4, 9, 255])
 def test_an_unknown_frame_type_is_refused(ch: Channel, kind: int) -> None:
     ch.client.raw(codec.frame(kind, 1, b"12345678"))
     ch.client.expect_close(501, answer=False)
 
 
-@pytest.mark.check(38)
 @pytest.mark.parametrize("frame", [codec.frame(codec.HEARTBEAT, 0, b"x"), codec.frame(codec.HEADER, 1, b"\0\x3c\0\0")])
 def test_a_heartbeat_with_a_payload_and_a_stunted_header_are_refused(ch: Channel, queue: str, frame: bytes) -> None:
     ch.client.raw(publishing(ch, queue) + frame)
     ch.client.expect_close(501, answer=False)
 
 
-@pytest.mark.check(39)
 @pytest.mark.parametrize("part", ["method", "header", "body", "heartbeat"])
 def test_a_bad_end_byte_ends_this_connection_only(broker: Peer, ch: Channel, queue: str, part: str) -> None:
     other = broker.connect().channel()
@@ -174,7 +158,6 @@ def test_a_bad_end_byte_ends_this_connection_only(broker: Peer, ch: Channel, que
     assert other.count(queue) == 0
 
 
-@pytest.mark.check(40)
 @pytest.mark.differs("RabbitMQ notices at the next method: 505")
 @pytest.mark.parametrize("bodies", [[b"12345"], [b"12", b"345"]])
 def test_a_body_longer_than_announced_is_refused(broker: Peer, ch: Channel, queue: str, bodies: list[bytes]) -> None:
@@ -186,7 +169,6 @@ def test_a_body_longer_than_announced_is_refused(broker: Peer, ch: Channel, queu
     assert other.count(queue) == 0
 
 
-@pytest.mark.check(40)
 def test_a_body_frame_after_the_whole_body_belongs_to_nothing(broker: Peer, ch: Channel, queue: str) -> None:
     ch.client.raw(publishing(ch, queue) + codec.header_frame(1, 4))
     ch.client.raw(codec.frame(codec.BODY, 1, b"1234") + codec.frame(codec.BODY, 1, b"5"))
@@ -194,7 +176,6 @@ def test_a_body_frame_after_the_whole_body_belongs_to_nothing(broker: Peer, ch: 
     assert broker.connect().channel().drain(queue) == [b"1234"]
 
 
-@pytest.mark.check(40)
 @pytest.mark.differs("RabbitMQ accepts the announcement")
 @pytest.mark.parametrize("body_bytes", [536870913, 2**63, 2**64 - 1])
 def test_a_body_announced_as_enormous_is_refused_at_the_header(ch: Channel, queue: str, body_bytes: int) -> None:
@@ -204,7 +185,6 @@ def test_a_body_announced_as_enormous_is_refused_at_the_header(ch: Channel, queu
     assert closed.reply_text == f"FRAME_ERROR - {text}"
 
 
-@pytest.mark.check(40)
 def test_empty_body_frames_are_tolerated(ch: Channel, queue: str) -> None:
     empty = codec.frame(codec.BODY, 1, b"")
     full = [codec.frame(codec.BODY, 1, bytes((byte,))) for byte in b"body"]
@@ -213,7 +193,6 @@ def test_empty_body_frames_are_tolerated(ch: Channel, queue: str) -> None:
     assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(41)
 @pytest.mark.parametrize("properties", [None, {"type": "empty", "headers": {"k": 1}}])
 def test_an_empty_message_is_delivered_without_a_body_frame(
     ch: Channel, queue: str, properties: dict[str, Any] | None
@@ -226,7 +205,6 @@ def test_an_empty_message_is_delivered_without_a_body_frame(
     assert second.body == b"next"
 
 
-@pytest.mark.check(45)
 def test_publishes_of_two_channels_may_interleave_frame_by_frame(client: Client, name: Callable[[str], str]) -> None:
     one, two = client.channel(), client.channel()
     one.declare(queue := name("queue"))
@@ -242,26 +220,22 @@ def test_publishes_of_two_channels_may_interleave_frame_by_frame(client: Client,
     assert sorted(one.drain(queue)) == [b"1" * 5000, b"2" * 5000]
 
 
-@pytest.mark.check(46)
 @pytest.mark.parametrize("method", [Basic.Qos, Queue.Declare, ChannelMethods.Flow])
 def test_a_method_on_a_channel_never_opened_is_refused(client: Client, method: type) -> None:
     client.unopened(5).send(method)
     assert client.expect_close(504).reply_text == "CHANNEL_ERROR - expected 'channel.open'"
 
 
-@pytest.mark.check(46)
 def test_a_publish_on_a_channel_never_opened_is_refused(client: Client) -> None:
     client.unopened(5).publish("", "nowhere", b"body")
     client.expect_close(504)
 
 
-@pytest.mark.check(47)
 def test_a_second_open_of_a_channel_is_refused(ch: Channel) -> None:
     closed = ch.refused(504, ChannelMethods.Open)
     assert closed.reply_text == "CHANNEL_ERROR - second 'channel.open' seen"
 
 
-@pytest.mark.check(48)
 def test_a_channel_number_is_free_again_after_close_ok(client: Client) -> None:
     channel = client.channel(3)
     channel.refused(404, Queue.Declare, queue="missing", passive=True)

@@ -31,7 +31,6 @@ def tuning(broker: Peer) -> Client:
     return client
 
 
-@pytest.mark.check(1)
 def test_the_header_of_0_9_1_is_answered_with_start(broker: Peer) -> None:
     start = broker.dial().start()
     assert (start.version_major, start.version_minor) == (0, 9)
@@ -39,7 +38,6 @@ def test_the_header_of_0_9_1_is_answered_with_start(broker: Peer) -> None:
     assert start.locales.split() == ["en_US"]
 
 
-@pytest.mark.check(2)
 @pytest.mark.parametrize(
     "sent", [b"AMQP\x01\x01\x64\x03", b"AMQP\x00\x64\x03\x00", b"GET / HT", b"\x16\x03\x01\x02\x00\x01\x00\x01"]
 )
@@ -51,7 +49,6 @@ def test_a_header_of_no_known_version_is_answered_with_a_header_and_the_end(brok
     assert client.ended
 
 
-@pytest.mark.check(2)
 @pytest.mark.parametrize("version", [b"\x00\x00\x09\x02", b"\x00\x00\x0a\x00"])
 def test_a_neighbouring_version_is_answered_with_ours(broker: Peer, version: bytes) -> None:
     client = broker.dial()
@@ -60,7 +57,6 @@ def test_a_neighbouring_version_is_answered_with_ours(broker: Peer, version: byt
     assert client.ended
 
 
-@pytest.mark.check(3)
 def test_the_header_of_0_9_is_accepted(broker: Peer) -> None:
     client = broker.dial()
     client.raw(b"AMQP\x01\x01\x00\x09")
@@ -76,7 +72,6 @@ def test_a_header_may_come_in_pieces(broker: Peer) -> None:
     assert isinstance(client.next(), Connection.Start)
 
 
-@pytest.mark.check(4)
 def test_server_properties_say_who_serves_and_what_it_can(broker: Peer) -> None:
     properties = started(broker).server_properties
     assert {"product", "version", "platform", "cluster_name", "copyright", "information"} <= set(properties)
@@ -85,14 +80,12 @@ def test_server_properties_say_who_serves_and_what_it_can(broker: Peer) -> None:
     assert major.isdigit() and minor.isdigit() and patch[:1].isdigit()
 
 
-@pytest.mark.check(5)
 def test_plain_lets_guest_in(broker: Peer) -> None:
     client = tuning(broker)
     client.tune()
     client.call(Connection.Open, virtual_host="/")
 
 
-@pytest.mark.check(5)
 @pytest.mark.parametrize(("user", "password"), [("guest", "wrong"), ("guest", ""), ("nobody", "guest")])
 def test_plain_refuses_alike_a_wrong_password_and_an_unknown_user(broker: Peer, user: str, password: str) -> None:
     client = started(broker)
@@ -103,7 +96,6 @@ def test_plain_refuses_alike_a_wrong_password_and_an_unknown_user(broker: Peer, 
     client.expect_eof()
 
 
-@pytest.mark.check(6)
 def test_amqplain_lets_guest_in(broker: Peer) -> None:
     client = started(broker)
     client.login("AMQPLAIN", codec.pairs({"LOGIN": "guest", "PASSWORD": "guest"}))
@@ -111,14 +103,12 @@ def test_amqplain_lets_guest_in(broker: Peer) -> None:
     client.call(Connection.Open, virtual_host="/")
 
 
-@pytest.mark.check(6)
 def test_amqplain_refuses_a_wrong_password(broker: Peer) -> None:
     client = started(broker)
     client.login("AMQPLAIN", codec.pairs({"LOGIN": "guest", "PASSWORD": "wrong"}))
     assert client.expect_close(403).reply_text == LOGIN_REFUSED.format("AMQPLAIN")
 
 
-@pytest.mark.check(7)
 def test_a_client_that_cannot_be_told_of_a_refused_login_is_dropped_after_three_seconds(broker: Peer) -> None:
     client = started(broker)
     client.login("PLAIN", "\0guest\0wrong", capabilities={})
@@ -126,7 +116,6 @@ def test_a_client_that_cannot_be_told_of_a_refused_login_is_dropped_after_three_
     client.expect_eof(1500)
 
 
-@pytest.mark.check(8)
 @pytest.mark.in_process("anonymous logins are a setting")
 def test_anonymous_logs_in_as_the_configured_user(broker: Peer) -> None:
     assert "ANONYMOUS" not in broker.dial().start().mechanisms.split()
@@ -138,7 +127,6 @@ def test_anonymous_logs_in_as_the_configured_user(broker: Peer) -> None:
     client.call(Connection.Open, virtual_host="/")
 
 
-@pytest.mark.check(9)
 @pytest.mark.parametrize(
     ("mechanism", "response"), [("NOPE", ""), ("PLAIN", "guest"), ("PLAIN", "\0guest"), ("AMQPLAIN", b"\x05LOG")]
 )
@@ -151,7 +139,6 @@ def test_an_unknown_mechanism_or_a_broken_response_ends_the_connection(
     assert not any(isinstance(item, Connection.Tune) for item in came)
 
 
-@pytest.mark.check(10)
 @pytest.mark.in_process("the peer address is chosen")
 def test_guest_may_come_from_this_machine_only(broker: Peer) -> None:
     client = started(broker, address="192.0.2.7")
@@ -159,13 +146,11 @@ def test_guest_may_come_from_this_machine_only(broker: Peer) -> None:
     assert client.expect_close(403).reply_text == LOGIN_REFUSED.format("PLAIN")
 
 
-@pytest.mark.check(11)
 def test_tune_proposes_the_limits_of_rabbitmq(broker: Peer) -> None:
     proposed = tuning(broker).tune()
     assert (proposed.channel_max, proposed.frame_max, proposed.heartbeat) == (2047, 131072, 60)
 
 
-@pytest.mark.check(11, 15)
 def test_the_channel_after_the_negotiated_last_is_refused(broker: Peer) -> None:
     client = broker.connect(channel_max=64)
     for number in range(100, 164):  # the count matters, not the number
@@ -176,7 +161,6 @@ def test_the_channel_after_the_negotiated_last_is_refused(broker: Peer) -> None:
     assert closed.reply_text == f"NOT_ALLOWED - {text}"
 
 
-@pytest.mark.check(12, 13)
 @pytest.mark.differs("RabbitMQ drops the connection without a frame")
 @pytest.mark.parametrize(
     ("channel_max", "frame_max", "text"),
@@ -197,7 +181,6 @@ def test_limits_outside_what_was_proposed_are_refused(
     assert (closed.class_id, closed.method_id) == (10, 30)
 
 
-@pytest.mark.check(12, 13)
 @pytest.mark.parametrize(("channel_max", "frame_max"), [(2048, 131072), (2047, 131073), (2047, 100)])
 def test_a_connection_with_limits_out_of_range_does_not_open(broker: Peer, channel_max: int, frame_max: int) -> None:
     client = tuning(broker)
@@ -207,13 +190,11 @@ def test_a_connection_with_limits_out_of_range_does_not_open(broker: Peer, chann
         client.expect_close(530)
 
 
-@pytest.mark.check(14)
 def test_a_frame_limit_of_4096_is_accepted(broker: Peer) -> None:
     client = broker.connect(frame_max=4096)
     client.channel().sync()
 
 
-@pytest.mark.check(16)
 def test_a_start_ok_above_the_first_frame_limit_ends_the_connection(broker: Peer) -> None:
     client = started(broker)
     client.login("PLAIN", "\0guest\0guest", properties={"filler": "x" * 9000})
@@ -221,7 +202,6 @@ def test_a_start_ok_above_the_first_frame_limit_ends_the_connection(broker: Peer
     assert not any(isinstance(item, Connection.Tune) for item in came)
 
 
-@pytest.mark.check(17)
 @pytest.mark.parametrize("vhost", ["nowhere", ""])
 def test_an_unknown_vhost_is_refused(broker: Peer, vhost: str) -> None:
     client = tuning(broker)
@@ -232,7 +212,6 @@ def test_an_unknown_vhost_is_refused(broker: Peer, vhost: str) -> None:
     assert (closed.class_id, closed.method_id) == (10, 40)
 
 
-@pytest.mark.check(18)
 @pytest.mark.in_process("makes a vhost and a user")
 def test_a_vhost_where_the_user_has_no_permissions_is_refused(broker: Peer) -> None:
     broker.add_vhost("private")
@@ -251,7 +230,6 @@ def test_a_channel_cannot_be_opened_before_the_connection(broker: Peer, channel:
     client.expect_close(505 if channel else 504)
 
 
-@pytest.mark.check(23)
 def test_a_client_that_says_goodbye_gets_close_ok_and_the_end(broker: Peer) -> None:
     client = broker.connect(heartbeat=2)
     client.channel()
@@ -260,7 +238,6 @@ def test_a_client_that_says_goodbye_gets_close_ok_and_the_end(broker: Peer) -> N
     client.expect_eof(5000)
 
 
-@pytest.mark.check(23)
 def test_a_close_that_crosses_the_servers_is_answered(client: Client, ch: Channel) -> None:
     ch.send(ChannelMethods.Flow, active=False)
     client.expect_close(540, answer=False)
@@ -268,13 +245,11 @@ def test_a_close_that_crosses_the_servers_is_answered(client: Client, ch: Channe
     assert isinstance(client.next(), Connection.CloseOk)
 
 
-@pytest.mark.check(24)
 def test_a_new_secret_is_accepted_and_channels_stay(client: Client, ch: Channel) -> None:
     client.call(Connection.UpdateSecret, new_secret="new", reason="it was time")
     ch.sync()
 
 
-@pytest.mark.check(25)
 @pytest.mark.in_process("the operator is in the process")
 def test_an_operator_who_closes_a_connection_is_named_as_the_cause(broker: Peer, client: Client, ch: Channel) -> None:
     broker.close_connection(client, "because I say so")
@@ -282,7 +257,6 @@ def test_an_operator_who_closes_a_connection_is_named_as_the_cause(broker: Peer,
     assert closed.reply_text == "CONNECTION_FORCED - because I say so"
 
 
-@pytest.mark.check(28)
 def test_one_channel_number_is_opened_and_closed_two_hundred_times(client: Client) -> None:
     for _ in range(200):
         client.channel(1).call(ChannelMethods.Close, reply_code=200)

@@ -9,14 +9,12 @@ from tests.support.peer import Peer
 pytestmark = pytest.mark.in_process("the clock is moved")
 
 
-@pytest.mark.check(19)
 def test_a_silent_client_is_dropped_between_two_and_three_intervals(broker: Peer) -> None:
     client = broker.connect(heartbeat=1)
     client.nothing_for(1900)
     client.expect_eof(1200)
 
 
-@pytest.mark.check(19)
 @pytest.mark.parametrize("life", [codec.BEAT, codec.BEAT[:1]])
 def test_any_byte_keeps_a_client_alive(broker: Peer, life: bytes) -> None:
     client = broker.connect(heartbeat=1)
@@ -27,7 +25,6 @@ def test_any_byte_keeps_a_client_alive(broker: Peer, life: bytes) -> None:
     client.expect_eof(3100)
 
 
-@pytest.mark.check(20)
 def test_an_idle_server_beats_twice_an_interval(broker: Peer) -> None:
     client = broker.connect(heartbeat=10)
     for _ in range(6):
@@ -36,7 +33,6 @@ def test_an_idle_server_beats_twice_an_interval(broker: Peer) -> None:
     assert 11 <= client.beats <= 13
 
 
-@pytest.mark.check(20)
 def test_a_server_that_sends_anyway_need_not_beat(broker: Peer) -> None:
     client = broker.connect(heartbeat=10)
     channel = client.channel()
@@ -46,7 +42,6 @@ def test_a_server_that_sends_anyway_need_not_beat(broker: Peer) -> None:
     assert client.beats <= 1  # the first beat always comes
 
 
-@pytest.mark.check(21)
 def test_no_interval_means_no_heartbeat_either_way(broker: Peer) -> None:
     client = broker.connect(heartbeat=0)
     client.nothing_for(3_600_000)
@@ -54,7 +49,6 @@ def test_no_interval_means_no_heartbeat_either_way(broker: Peer) -> None:
     client.channel().sync()
 
 
-@pytest.mark.check(22)
 @pytest.mark.parametrize("sent", [b"", b"AMQP", PROTOCOL_HEADER])
 def test_a_handshake_that_stalls_is_cut_off_after_ten_seconds(broker: Peer, sent: bytes) -> None:
     client = broker.dial()

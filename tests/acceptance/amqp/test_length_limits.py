@@ -26,7 +26,6 @@ def declare_limited(ch: Channel, queue: str, length: int | None = None, **more: 
 # The front is dropped
 
 
-@pytest.mark.check(186)
 @pytest.mark.parametrize("length", [0, 1, 2, 3])
 @pytest.mark.parametrize("overflow", [None, "drop-head"])
 def test_the_oldest_are_dropped(ch: Channel, name: Name, length: int, overflow: str | None) -> None:
@@ -37,7 +36,6 @@ def test_the_oldest_are_dropped(ch: Channel, name: Name, length: int, overflow: 
     assert ch.drain(queue) == BODIES[5 - length :]
 
 
-@pytest.mark.check(186)
 @pytest.mark.parametrize("length", [0, 1, 2, 3])
 def test_the_dropped_are_dead_lettered_in_order(ch: Channel, name: Name, dlx: str, dead: Channel, length: int) -> None:
     declare_limited(ch, queue := name("queue"), length, dlx=dlx)
@@ -47,7 +45,6 @@ def test_the_dropped_are_dead_lettered_in_order(ch: Channel, name: Name, dlx: st
     assert ch.drain(queue) == BODIES[5 - length :]
 
 
-@pytest.mark.check(186)
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_what_is_out_does_not_count(ch: Channel, name: Name, length: int) -> None:
     declare_limited(ch, queue := name("queue"), length)
@@ -58,7 +55,6 @@ def test_what_is_out_does_not_count(ch: Channel, name: Name, length: int) -> Non
     assert ch.count(queue) == length
 
 
-@pytest.mark.check(186)
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_what_comes_back_is_dropped_first(ch: Channel, name: Name, dlx: str, dead: Channel, length: int) -> None:
     declare_limited(ch, queue := name("queue"), length, dlx=dlx)
@@ -73,7 +69,6 @@ def test_what_comes_back_is_dropped_first(ch: Channel, name: Name, dlx: str, dea
     assert ch.drain(queue) == BODIES[:length]
 
 
-@pytest.mark.check(186)
 def test_what_comes_back_stays_while_there_is_room(ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), 3)
     ch.fill(queue, b"0", b"1", b"2")
@@ -85,7 +80,6 @@ def test_what_comes_back_stays_while_there_is_room(ch: Channel, name: Name) -> N
     assert ch.drain(queue) == [b"1", b"2", b"3"]
 
 
-@pytest.mark.check(186)
 def test_a_channel_that_ends_returns_too_much(client: Client, ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), 2)
     ch.fill(queue, b"0", b"1")
@@ -97,7 +91,6 @@ def test_a_channel_that_ends_returns_too_much(client: Client, ch: Channel, name:
     assert ch.drain(queue) == [b"1", b"2"]
 
 
-@pytest.mark.check(186)
 def test_a_queue_that_holds_nothing_hands_over(
     client: Client, ch: Channel, name: Name, dlx: str, dead: Channel
 ) -> None:
@@ -125,7 +118,6 @@ def test_what_is_dropped_is_confirmed(ch: Channel, name: Name) -> None:
 # Bytes
 
 
-@pytest.mark.check(187)
 def test_bytes_are_those_of_the_ready_bodies(ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), bytes_=10)
     ch.fill(queue, b"12345", b"67890", headers={"long": "x" * 100})
@@ -140,7 +132,6 @@ def test_bytes_are_those_of_the_ready_bodies(ch: Channel, name: Name) -> None:
     assert ch.drain(queue) == [b"67890", b"abcde"]
 
 
-@pytest.mark.check(187)
 def test_a_large_message_pushes_out_many(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     declare_limited(ch, queue := name("queue"), bytes_=10, dlx=dlx)
     ch.fill(queue, b"123", b"456", b"789", b"12345678")
@@ -148,7 +139,6 @@ def test_a_large_message_pushes_out_many(ch: Channel, name: Name, dlx: str, dead
     assert ch.drain(queue) == [b"12345678"]
 
 
-@pytest.mark.check(187)
 def test_a_message_that_is_too_large_by_itself_is_dropped(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     declare_limited(ch, queue := name("queue"), bytes_=10, dlx=dlx)
     ch.fill(queue, b"123", b"x" * 11)
@@ -156,7 +146,6 @@ def test_a_message_that_is_too_large_by_itself_is_dropped(ch: Channel, name: Nam
     assert ch.count(queue) == 0
 
 
-@pytest.mark.check(187)
 def test_no_bytes_leave_room_for_empty_bodies(ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), bytes_=0)
     ch.fill(queue, b"", b"x")
@@ -165,7 +154,6 @@ def test_no_bytes_leave_room_for_empty_bodies(ch: Channel, name: Name) -> None:
     assert ch.drain(queue) == [b"", b""]
 
 
-@pytest.mark.check(187)
 @pytest.mark.parametrize(("length", "size"), [(2, 100), (100, 2)])
 def test_both_limits_hold(ch: Channel, name: Name, length: int, size: int) -> None:
     declare_limited(ch, queue := name("queue"), length, bytes_=size)
@@ -173,7 +161,6 @@ def test_both_limits_hold(ch: Channel, name: Name, length: int, size: int) -> No
     assert ch.drain(queue) == BODIES[3:]
 
 
-@pytest.mark.check(187)
 def test_a_message_of_many_frames_counts_whole(ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), bytes_=400_000)
     ch.fill(queue, bytes(300_000), b"x" * 300_000)
@@ -183,7 +170,6 @@ def test_a_message_of_many_frames_counts_whole(ch: Channel, name: Name) -> None:
 # Publishes are refused
 
 
-@pytest.mark.check(152)
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_full_queue_refuses(ch: Channel, name: Name, overflow: str, durable: bool) -> None:
@@ -197,7 +183,6 @@ def test_a_full_queue_refuses(ch: Channel, name: Name, overflow: str, durable: b
     assert ch.confirms([6]) == ({6}, set())
 
 
-@pytest.mark.check(187)
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 def test_a_queue_without_room_for_the_bytes_refuses(ch: Channel, name: Name, overflow: str) -> None:
     declare_limited(ch, queue := name("queue"), bytes_=10, overflow=overflow)
@@ -209,7 +194,6 @@ def test_a_queue_without_room_for_the_bytes_refuses(ch: Channel, name: Name, ove
     assert ch.drain(queue) == [b"12345", b"67890", b""]
 
 
-@pytest.mark.check(152)
 def test_another_queue_takes_what_one_refuses(ch: Channel, name: Name) -> None:
     declare_limited(ch, full := name("full"), 1, overflow="reject-publish")
     ch.declare(other := name("other"))
@@ -224,7 +208,6 @@ def test_another_queue_takes_what_one_refuses(ch: Channel, name: Name) -> None:
     ch.nothing()
 
 
-@pytest.mark.check(152)
 def test_what_is_refused_is_not_returned(ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), 0, overflow="reject-publish")
     ch.confirm()
@@ -233,14 +216,12 @@ def test_what_is_refused_is_not_returned(ch: Channel, name: Name) -> None:
     ch.nothing()
 
 
-@pytest.mark.check(152)
 def test_without_confirms_a_refusal_is_silent(ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), 2, overflow="reject-publish")
     ch.fill(queue, *BODIES)
     assert ch.drain(queue) == BODIES[:2]
 
 
-@pytest.mark.check(152)
 def test_a_full_queue_refuses_though_a_consumer_waits(client: Client, ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), 0, overflow="reject-publish")
     reader = client.channel()
@@ -251,7 +232,6 @@ def test_a_full_queue_refuses_though_a_consumer_waits(client: Client, ch: Channe
     reader.nothing(queue)
 
 
-@pytest.mark.check(152)
 def test_a_busy_consumer_frees_no_room(client: Client, ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), 1, overflow="reject-publish")
     reader = client.channel()
@@ -270,7 +250,6 @@ def test_a_busy_consumer_frees_no_room(client: Client, ch: Channel, name: Name) 
     assert ch.confirms([4]) == ({4}, set())
 
 
-@pytest.mark.check(152)
 def test_what_is_refused_may_go_to_the_dead_letters(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     declare_limited(ch, queue := name("queue"), 1, overflow="reject-publish-dlx", dlx=dlx)
     ch.confirm()
@@ -286,7 +265,6 @@ def test_what_is_refused_may_go_to_the_dead_letters(ch: Channel, name: Name, dlx
     assert ch.drain(queue) == BODIES[:1]
 
 
-@pytest.mark.check(152)
 def test_what_is_refused_is_no_dead_letter_by_itself(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     declare_limited(ch, queue := name("queue"), 1, overflow="reject-publish", dlx=dlx)
     ch.fill(queue, *BODIES)
@@ -306,7 +284,6 @@ def test_a_transaction_that_is_refused_in_part_closes_the_channel(client: Client
     assert ch.drain(queue) == BODIES[:1]
 
 
-@pytest.mark.check(186)
 def test_what_comes_back_to_a_queue_that_refuses_is_kept(ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), 2, overflow="reject-publish")
     ch.fill(queue, b"0", b"1")
@@ -318,7 +295,6 @@ def test_what_comes_back_to_a_queue_that_refuses_is_kept(ch: Channel, name: Name
     assert ch.drain(queue) == [b"0", b"1", b"2", b"3"]
 
 
-@pytest.mark.check(153)
 def test_no_publish_is_both_acked_and_nacked(client: Client, ch: Channel, name: Name) -> None:
     declare_limited(ch, queue := name("queue"), 1, overflow="reject-publish")
     reader = client.channel()
@@ -344,7 +320,6 @@ def test_no_publish_is_both_acked_and_nacked(client: Client, ch: Channel, name: 
 
 
 @pytest.mark.policies
-@pytest.mark.check(186, 187)
 @pytest.mark.parametrize(("key", "limit"), [("max-length", 2), ("max-length-bytes", 2)])
 def test_a_policy_trims_at_once(
     broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel, key: str, limit: int

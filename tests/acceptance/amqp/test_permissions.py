@@ -26,7 +26,6 @@ def reopened(ch: Channel) -> Channel:
     return ch.client.channel()
 
 
-@pytest.mark.check(207)
 def test_what_is_configured_is_asked_for(broker: InProcessPeer) -> None:
     ch = channel_of(broker, "^mine", "", "")
     ch.exchange("mine")
@@ -41,7 +40,6 @@ def test_what_is_configured_is_asked_for(broker: InProcessPeer) -> None:
         assert "configure access to" in closed.reply_text and "refused for user 'u'" in closed.reply_text
 
 
-@pytest.mark.check(207)
 def test_what_is_written_and_read_is_asked_for(broker: InProcessPeer) -> None:
     ch = channel_of(broker, "", "^(x|q)$", "")
     ch.publish("x", "")
@@ -56,7 +54,6 @@ def test_what_is_written_and_read_is_asked_for(broker: InProcessPeer) -> None:
         assert closed.reply_text == "ACCESS_REFUSED - read access to queue 'q' in vhost '/' refused for user 'u'"
 
 
-@pytest.mark.check(207)
 def test_alternate_and_dead_letter_exchanges_need_reading_here_and_writing_there(broker: InProcessPeer) -> None:
     ch = channel_of(broker, ".*", "^x$", "^(read|q)")
     alternate, dead = {"alternate-exchange": "x"}, {"x-dead-letter-exchange": "x"}
@@ -68,7 +65,6 @@ def test_alternate_and_dead_letter_exchanges_need_reading_here_and_writing_there
     reopened(ch).refused(403, Exchange.Declare, exchange="read-it", exchange_type="direct", arguments=elsewhere)
 
 
-@pytest.mark.check(207)
 def test_without_any_right_nothing_is_possible_but_the_connection(broker: InProcessPeer) -> None:
     ch = channel_of(broker, "", "", "")
     ch.transact()
@@ -77,7 +73,6 @@ def test_without_any_right_nothing_is_possible_but_the_connection(broker: InProc
     reopened(ch).refused(403, Queue.Declare, queue="q", passive=True)
 
 
-@pytest.mark.check(208)
 @pytest.mark.parametrize("rights", [("^(q|x)$", "", ""), ("", "^(q|x)$", ""), ("", "", "^(q|x)$")])
 def test_any_one_right_is_enough_to_declare_passively(broker: InProcessPeer, rights: tuple[str, str, str]) -> None:
     ch = channel_of(broker, *rights)
@@ -87,7 +82,6 @@ def test_any_one_right_is_enough_to_declare_passively(broker: InProcessPeer, rig
     assert "configure access to queue 'other'" in closed.reply_text
 
 
-@pytest.mark.check(209)
 def test_topic_permissions_are_asked_for_on_publish_and_bind_of_topic_exchanges_alone(broker: InProcessPeer) -> None:
     ch = channel_of(broker, ".*", ".*", ".*")
     for exchange in ("amq.topic", "amq.direct"):
@@ -103,7 +97,6 @@ def test_topic_permissions_are_asked_for_on_publish_and_bind_of_topic_exchanges_
     assert text in ch.expect_close(403).reply_text
 
 
-@pytest.mark.check(210)
 @pytest.mark.parametrize("header", ["CC", "BCC"])
 def test_topic_permissions_look_at_keys_in_headers_too(broker: InProcessPeer, header: str) -> None:
     ch = channel_of(broker, ".*", ".*", ".*")
@@ -114,7 +107,6 @@ def test_topic_permissions_look_at_keys_in_headers_too(broker: InProcessPeer, he
     assert "write access to topic 'v'" in ch.expect_close(403).reply_text
 
 
-@pytest.mark.check(211)
 def test_who_may_only_read_consumes_and_does_not_publish(broker: InProcessPeer) -> None:
     ch = channel_of(broker, "", "", ".*")
     ch.consume("q")
@@ -145,7 +137,6 @@ def refused(broker: InProcessPeer, user: str) -> str:
     return str(client.expect_close(530).reply_text)
 
 
-@pytest.mark.check(212)
 def test_a_virtual_host_has_so_many_connections_and_queues(broker: InProcessPeer) -> None:
     limits = broker.node.limits
     limits.set_vhost("/", {"max-connections": 0})
@@ -163,7 +154,6 @@ def test_a_virtual_host_has_so_many_connections_and_queues(broker: InProcessPeer
     ch.refused(406, Queue.Declare, queue="more")
 
 
-@pytest.mark.check(213)
 def test_a_user_has_so_many_connections_and_channels(broker: InProcessPeer) -> None:
     broker.add_user("u")
     broker.node.limits.set_user("u", {"max-connections": 1, "max-channels": 1})

@@ -25,7 +25,6 @@ def spare(ch: Channel, name: Name) -> str:
     return made
 
 
-@pytest.mark.check(214)
 def test_an_alternate_exchange_comes_and_goes_while_messages_flow(
     broker: Peer, ch: Channel, name: Name, spare: str
 ) -> None:
@@ -40,7 +39,6 @@ def test_an_alternate_exchange_comes_and_goes_while_messages_flow(
     assert ch.drain(spare) == [b"while"]
 
 
-@pytest.mark.check(214)
 def test_the_argument_of_an_exchange_goes_before_its_policy(broker: Peer, ch: Channel, name: Name, spare: str) -> None:
     ch.exchange(other := name("other"), "fanout")
     broker.set_policy(name("alternate"), name("source"), {"alternate-exchange": other}, apply_to="exchanges")
@@ -49,7 +47,6 @@ def test_the_argument_of_an_exchange_goes_before_its_policy(broker: Peer, ch: Ch
     assert ch.drain(spare) == [b"body"]
 
 
-@pytest.mark.check(214)
 def test_of_two_policies_that_match_one_holds(broker: Peer, ch: Channel, queue: str, name: Name) -> None:
     broker.set_policy(name("low"), name(""), {"max-length": 1}, 1, "queues")
     broker.set_policy(name("high"), name(""), {"max-length": 3}, 2, "queues")
@@ -62,7 +59,6 @@ def test_of_two_policies_that_match_one_holds(broker: Peer, ch: Channel, queue: 
     assert ch.drain(queue) == [b"4", b"5", b"6"]
 
 
-@pytest.mark.check(215)
 def test_the_smaller_of_what_an_operator_and_a_user_say_holds(
     broker: Peer, ch: Channel, queue: str, name: Name
 ) -> None:
@@ -81,7 +77,6 @@ def test_the_smaller_of_what_an_operator_and_a_user_say_holds(
     assert ch.count(queue) == 10
 
 
-@pytest.mark.check(216)
 @pytest.mark.parametrize("apply_to", ["quorum_queues", "classic_queues"])
 @pytest.mark.differs("3.10 knows no types of queues here")
 def test_a_policy_for_one_type_of_queue_leaves_the_others(broker: Peer, ch: Channel, name: Name, apply_to: str) -> None:
@@ -93,7 +88,6 @@ def test_a_policy_for_one_type_of_queue_leaves_the_others(broker: Peer, ch: Chan
     assert [ch.count(queue) for queue in (classic, quorum)] == ([2, 1] if apply_to == "quorum_queues" else [1, 2])
 
 
-@pytest.mark.check(216)
 @pytest.mark.in_process("3.10 knows the limit for classic queues")
 def test_a_policy_with_a_key_of_another_type_holds_for_none_of_this(broker: Peer, ch: Channel, name: Name) -> None:
     ch.declare(classic := name("classic"), durable=True)
@@ -102,7 +96,6 @@ def test_a_policy_with_a_key_of_another_type_holds_for_none_of_this(broker: Peer
     assert ch.count(classic) == 2
 
 
-@pytest.mark.check(217)
 @pytest.mark.in_process("looks at the refusal")
 @pytest.mark.parametrize(
     ("pattern", "definition", "operator", "line"),
@@ -122,7 +115,6 @@ def test_a_policy_that_cannot_be_is_refused(
     assert raised.value.text.startswith(f"Validation failed\n\n{line}")
 
 
-@pytest.mark.check(215)
 def test_a_queue_is_the_same_whatever_policies_say(broker: Peer, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"x-max-length": 5})
     broker.set_policy(name("p"), name(""), {"max-length": 1}, apply_to="queues")

@@ -19,7 +19,6 @@ def length(ch: Channel, queue: str, count: int = 9) -> int:
     return ch.count(queue)
 
 
-@pytest.mark.check(214)
 def test_a_policy_holds_for_what_is_declared_later(broker: Peer, ch: Channel, name: Name) -> None:
     broker.set_policy(name("policy"), f"{name('')}.*later", {"max-length": 3}, apply_to="queues")
     ch.declare(queue := name("a-later-one"))
@@ -27,7 +26,6 @@ def test_a_policy_holds_for_what_is_declared_later(broker: Peer, ch: Channel, na
     assert (length(ch, queue), length(ch, other)) == (3, 9)
 
 
-@pytest.mark.check(214)
 def test_a_policy_is_changed(broker: Peer, ch: Channel, queue: str, name: Name) -> None:
     for limit in (3, 5, 1):
         broker.set_policy(name("policy"), name(""), {"max-length": limit}, apply_to="queues")
@@ -38,7 +36,6 @@ def test_a_policy_is_changed(broker: Peer, ch: Channel, queue: str, name: Name) 
     assert length(ch, queue) == 9
 
 
-@pytest.mark.check(214)
 @pytest.mark.parametrize(("argument", "policy"), [(2, 4), (4, 2)])
 def test_the_smaller_of_argument_and_policy_holds(
     broker: Peer, ch: Channel, name: Name, argument: int, policy: int
@@ -48,7 +45,6 @@ def test_the_smaller_of_argument_and_policy_holds(
     assert length(ch, queue) == 2
 
 
-@pytest.mark.check(214)
 def test_the_overflow_of_the_argument_holds(broker: Peer, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"x-overflow": "reject-publish"})
     definition = {"max-length": 1, "overflow": "drop-head"}
@@ -57,7 +53,6 @@ def test_the_overflow_of_the_argument_holds(broker: Peer, ch: Channel, name: Nam
     assert ch.drain(queue) == [b"first"]
 
 
-@pytest.mark.check(214)
 def test_a_policy_limits_deliveries(broker: Peer, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), durable=True, arguments={"x-queue-type": "quorum"})
     broker.set_policy(name("policy"), name(""), {"delivery-limit": 2}, apply_to="queues")
@@ -69,7 +64,6 @@ def test_a_policy_limits_deliveries(broker: Peer, ch: Channel, name: Name) -> No
     ch.nothing(queue)
 
 
-@pytest.mark.check(214)
 def test_what_waits_is_delivered_under_new_rules(broker: Peer, client: Client, ch: Channel, name: Name) -> None:
     """A consumer that is busy during a change of policies is served as before."""
     ch.declare(queue := name("queue"))
@@ -85,7 +79,6 @@ def test_what_waits_is_delivered_under_new_rules(broker: Peer, client: Client, c
     assert ch.delivery().redelivered
 
 
-@pytest.mark.check(215)
 def test_both_policies_hold_together(broker: Peer, ch: Channel, queue: str, name: Name) -> None:
     broker.set_policy(name("policy"), name(""), {"max-length": 4}, apply_to="queues")
     broker.set_policy(name("operator"), name(""), {"max-length-bytes": 3}, apply_to="queues", operator=True)

@@ -18,7 +18,6 @@ def fill(ch: Channel, queue: str, count: int) -> None:
     publisher.close()
 
 
-@pytest.mark.check(123)
 @pytest.mark.parametrize("settle", ["ack", "ack multiple", "nack", "nack multiple", "reject", "recover"])
 def test_a_settled_delivery_makes_room_for_the_next(ch: Channel, queue: str, settle: str) -> None:
     fill(ch, queue, 15)
@@ -39,7 +38,6 @@ def test_a_settled_delivery_makes_room_for_the_next(ch: Channel, queue: str, set
     assert [item.redelivered for item in again] == [settle.split()[0] != "ack"] * 5
 
 
-@pytest.mark.check(123)
 def test_each_consumer_has_a_limit_of_its_own(ch: Channel, queue: str, name: Name) -> None:
     fill(ch, queue, 20)
     ch.qos(2)
@@ -51,7 +49,6 @@ def test_each_consumer_has_a_limit_of_its_own(ch: Channel, queue: str, name: Nam
     assert (tags.count("two"), tags.count("three")) == (2, 3)
 
 
-@pytest.mark.check(124)
 def test_get_neither_obeys_the_limit_nor_uses_it_up(ch: Channel, queue: str) -> None:
     fill(ch, queue, 10)
     ch.qos(2)
@@ -63,7 +60,6 @@ def test_get_neither_obeys_the_limit_nor_uses_it_up(ch: Channel, queue: str) -> 
     assert ch.get(queue, no_ack=False) is not None
 
 
-@pytest.mark.check(124)
 def test_consumers_that_need_not_acknowledge_have_no_limit(ch: Channel, queue: str) -> None:
     fill(ch, queue, 50)
     ch.qos(1)
@@ -71,7 +67,6 @@ def test_consumers_that_need_not_acknowledge_have_no_limit(ch: Channel, queue: s
     ch.deliveries(50)
 
 
-@pytest.mark.check(124)
 def test_zero_is_no_limit(ch: Channel, queue: str) -> None:
     fill(ch, queue, 300)
     ch.qos(0)
@@ -79,7 +74,6 @@ def test_zero_is_no_limit(ch: Channel, queue: str) -> None:
     ch.deliveries(300)
 
 
-@pytest.mark.check(124)
 def test_the_limit_holds_for_a_queue_that_fills_later(ch: Channel, queue: str) -> None:
     ch.qos(2)
     ch.consume(queue)
@@ -90,7 +84,6 @@ def test_the_limit_holds_for_a_queue_that_fills_later(ch: Channel, queue: str) -
     assert ch.delivery().body == b"2"
 
 
-@pytest.mark.check(125)
 def test_a_shared_limit_counts_all_consumers(ch: Channel, queue: str) -> None:
     fill(ch, queue, 10)
     ch.qos(3, globally=True)
@@ -103,7 +96,6 @@ def test_a_shared_limit_counts_all_consumers(ch: Channel, queue: str) -> None:
     ch.nothing(queue)
 
 
-@pytest.mark.check(125)
 def test_a_shared_limit_is_changed_while_consuming(ch: Channel, queue: str) -> None:
     fill(ch, queue, 20)
     ch.qos(2, globally=True)
@@ -123,7 +115,6 @@ def test_a_shared_limit_is_changed_while_consuming(ch: Channel, queue: str) -> N
     ch.deliveries(14)
 
 
-@pytest.mark.check(125)
 def test_a_shared_limit_counts_what_was_out_before(ch: Channel, queue: str) -> None:
     fill(ch, queue, 6)
     ch.consume(queue, consumer_tag="first")
@@ -138,7 +129,6 @@ def test_a_shared_limit_counts_what_was_out_before(ch: Channel, queue: str) -> N
     ch.nothing(queue)
 
 
-@pytest.mark.check(125)
 def test_a_shared_limit_is_the_channels(client: Client, ch: Channel, queue: str) -> None:
     fill(ch, queue, 10)
     other = client.channel()
@@ -151,7 +141,6 @@ def test_a_shared_limit_is_the_channels(client: Client, ch: Channel, queue: str)
     other.nothing(queue)
 
 
-@pytest.mark.check(125)
 def test_a_full_shared_limit_holds_back_consumers_that_need_not_acknowledge(
     ch: Channel, queue: str, name: Name
 ) -> None:
@@ -169,7 +158,6 @@ def test_a_full_shared_limit_holds_back_consumers_that_need_not_acknowledge(
     assert items[0] in ("free", "bound")
 
 
-@pytest.mark.check(125)
 def test_both_limits_hold_together(ch: Channel, queue: str) -> None:
     fill(ch, queue, 20)
     ch.qos(4)
@@ -181,7 +169,6 @@ def test_both_limits_hold_together(ch: Channel, queue: str) -> None:
     assert max(tags.count("one"), tags.count("two")) == 4
 
 
-@pytest.mark.check(126)
 def test_queues_share_a_channel_fairly(ch: Channel, name: Name) -> None:
     queues = [str(ch.declare(name(word)).queue) for word in ("a", "b", "c")]
     for queue in queues:
@@ -197,7 +184,6 @@ def test_queues_share_a_channel_fairly(ch: Channel, name: Name) -> None:
     assert min(counts.values()) >= 3  # none starves
 
 
-@pytest.mark.check(127)
 @pytest.mark.parametrize("globally", [False, True])
 def test_in_a_transaction_room_is_made_by_the_commit(ch: Channel, queue: str, globally: bool) -> None:
     fill(ch, queue, 3)

@@ -35,13 +35,11 @@ def publish(ch: Channel, queue: str, *priorities: int | None, **properties: Any)
     ch.sync()
 
 
-@pytest.mark.check(188)
 @pytest.mark.parametrize("value", [-10, -1, 256, 260, "5", 5.0, True, Typed("V")])
 def test_priorities_that_make_no_sense_are_refused(ch: Channel, name: Name, value: Any) -> None:
     ch.refused(406, Queue.Declare, queue=name("queue"), arguments={"x-max-priority": value})
 
 
-@pytest.mark.check(188)
 @pytest.mark.parametrize("most", [3, 10, 255])
 def test_the_more_urgent_come_first_and_equals_in_turn(ch: Channel, name: Name, most: int) -> None:
     declare(ch, queue := name("queue"), most)
@@ -56,7 +54,6 @@ def test_the_more_urgent_come_first_and_equals_in_turn(ch: Channel, name: Name, 
     assert all(first < second for first, second in zip(numbers[::2], numbers[1::2], strict=True))
 
 
-@pytest.mark.check(188)
 def test_a_consumer_gets_them_in_that_order(ch: Channel, ranked: str) -> None:
     publish(ch, ranked, 1, 5, 3, 5, 0)
     ch.qos(1)
@@ -69,7 +66,6 @@ def test_a_consumer_gets_them_in_that_order(ch: Channel, ranked: str) -> None:
     assert came == [b"5.1", b"5.3", b"3.2", b"1.0", b"0.4"]
 
 
-@pytest.mark.check(188)
 def test_a_priority_above_the_highest_is_the_highest(ch: Channel, ranked: str) -> None:
     publish(ch, ranked, 5, 200, 6, 5)
     messages = [ch.get(ranked) for _ in range(4)]
@@ -77,7 +73,6 @@ def test_a_priority_above_the_highest_is_the_highest(ch: Channel, ranked: str) -
     assert [message.properties.priority for message in messages if message] == [5, 200, 6, 5]  # as they came
 
 
-@pytest.mark.check(188)
 def test_no_priority_is_the_lowest(ch: Channel, ranked: str) -> None:
     publish(ch, ranked, None, 0, 1, None)
     messages = [ch.get(ranked) for _ in range(4)]
@@ -85,7 +80,6 @@ def test_no_priority_is_the_lowest(ch: Channel, ranked: str) -> None:
     assert [message.properties.priority for message in messages if message] == [1, None, 0, None]
 
 
-@pytest.mark.check(188)
 @pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 0}])
 def test_a_queue_without_priorities_takes_no_notice(ch: Channel, name: Name, arguments: dict[str, Any]) -> None:
     ch.declare(queue := name("queue"), arguments=arguments)
@@ -93,7 +87,6 @@ def test_a_queue_without_priorities_takes_no_notice(ch: Channel, name: Name, arg
     assert ch.drain(queue) == [b"1.0", b"9.1", b"5.2"]
 
 
-@pytest.mark.check(188)
 def test_what_a_consumer_has_is_not_taken_back(ch: Channel, ranked: str) -> None:
     ch.qos(2)
     ch.consume(ranked)
@@ -105,7 +98,6 @@ def test_what_a_consumer_has_is_not_taken_back(ch: Channel, ranked: str) -> None
     assert ch.delivery().body == b"5.0"
 
 
-@pytest.mark.check(188)
 def test_the_priority_is_that_of_each_copy(ch: Channel, name: Name) -> None:
     for most in (1, 5):
         declare(ch, name(f"queue-{most}"), most)
@@ -117,7 +109,6 @@ def test_the_priority_is_that_of_each_copy(ch: Channel, name: Name) -> None:
     assert ch.drain(name("queue-5")) == [b"3", b"2", b"1"]
 
 
-@pytest.mark.check(189)
 @pytest.mark.parametrize("how", ["nack", "reject", "recover", "channel"])
 def test_what_comes_back_returns_to_its_place(client: Client, ch: Channel, ranked: str, how: str) -> None:
     publish(ch, ranked, 3, 5, 3, 1)
@@ -142,7 +133,6 @@ def test_what_comes_back_returns_to_its_place(client: Client, ch: Channel, ranke
     assert [message.redelivered for message in came] == [True, False, True, True, False, False]
 
 
-@pytest.mark.check(189)
 def test_publish_requeue_consume(ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), 10)
     publish(ch, queue, *range(10))

@@ -39,7 +39,6 @@ def queues(ch: Channel, name: Name, *words: str) -> list[str]:
     return [str(ch.declare(name(word)).queue) for word in words]
 
 
-@pytest.mark.check(107)
 @pytest.mark.parametrize("exchange", ["", "amq.direct"])
 def test_a_mandatory_message_without_a_way_returns_as_it_was(ch: Channel, exchange: str) -> None:
     sent = codec.property_bytes(ALL_PROPERTIES)
@@ -50,14 +49,12 @@ def test_a_mandatory_message_without_a_way_returns_as_it_was(ch: Channel, exchan
     assert (back.body, back.property_bytes) == (b"body", sent)
 
 
-@pytest.mark.check(107)
 def test_a_message_that_is_not_mandatory_or_finds_a_way_does_not_return(ch: Channel, queue: str) -> None:
     ch.publish("", "nowhere", b"body")
     ch.publish("", queue, b"body", mandatory=True)
     ch.nothing()
 
 
-@pytest.mark.check(108)
 def test_a_return_comes_before_its_confirm(ch: Channel) -> None:
     ch.confirm()
     for number in range(1, 101):
@@ -66,7 +63,6 @@ def test_a_return_comes_before_its_confirm(ch: Channel) -> None:
         assert ch.confirms([number]) == ({number}, set())
 
 
-@pytest.mark.check(108)
 def test_returns_of_a_burst_each_come_before_their_confirm(ch: Channel, queue: str) -> None:
     ch.confirm()
     for number in range(1, 51):
@@ -85,7 +81,6 @@ def test_returns_of_a_burst_each_come_before_their_confirm(ch: Channel, queue: s
     assert back == set(range(2, 51, 2))
 
 
-@pytest.mark.check(109)
 def test_cc_leads_to_further_queues_and_stays(ch: Channel, name: Name) -> None:
     one, two, three = queues(ch, name, "one", "two", "three")
     ch.publish("", one, b"body", {"headers": {"CC": [two, three, one]}})
@@ -96,7 +91,6 @@ def test_cc_leads_to_further_queues_and_stays(ch: Channel, name: Name) -> None:
         assert ch.get(queue) is None
 
 
-@pytest.mark.check(109)
 def test_bcc_leads_to_further_queues_and_is_removed(ch: Channel, name: Name) -> None:
     one, two, three = queues(ch, name, "one", "two", "three")
     headers = {"BCC": [three], "CC": [two], "other": 1}
@@ -107,13 +101,11 @@ def test_bcc_leads_to_further_queues_and_is_removed(ch: Channel, name: Name) -> 
         assert (message.headers, message.properties.message_type) == ({"CC": [two], "other": 1}, "t")
 
 
-@pytest.mark.check(109)
 def test_bcc_is_removed_from_a_return_too(ch: Channel) -> None:
     ch.publish("", "nowhere", b"body", {"headers": {"BCC": ["secret"], "k": 1}}, mandatory=True)
     assert returned(ch).headers == {"k": 1}
 
 
-@pytest.mark.check(110)
 def test_cc_is_a_routing_key_to_every_exchange(ch: Channel, name: Name) -> None:
     one, two = queues(ch, name, "one", "two")
     ch.exchange(topic := name("topic"), "topic")
@@ -125,7 +117,6 @@ def test_cc_is_a_routing_key_to_every_exchange(ch: Channel, name: Name) -> None:
     assert [ch.drain(queue) for queue in (one, two)] == [[b"body"], [b"body"]]
 
 
-@pytest.mark.check(110)
 def test_cc_leads_nowhere_without_bindings(ch: Channel, queue: str, name: Name) -> None:
     ch.exchange(exchange := name("exchange"))
     ch.publish(exchange, queue, b"body", {"headers": {"CC": [queue]}}, mandatory=True)
@@ -133,7 +124,6 @@ def test_cc_leads_nowhere_without_bindings(ch: Channel, queue: str, name: Name) 
     assert ch.drain(queue) == []
 
 
-@pytest.mark.check(111)
 @pytest.mark.parametrize("header", ["CC", "BCC"])
 def test_copies_that_are_no_array_are_refused(ch: Channel, queue: str, header: str) -> None:
     ch.publish("", queue, b"body", {"headers": {header: 5}})
@@ -142,7 +132,6 @@ def test_copies_that_are_no_array_are_refused(ch: Channel, queue: str, header: s
     assert ch.client.channel().count(queue) == 0
 
 
-@pytest.mark.check(111)
 def test_copies_that_are_no_names_are_skipped(ch: Channel, name: Name) -> None:
     one, two = queues(ch, name, "one", "two")
     ch.publish("", one, b"body", {"headers": {"CC": [5, None, two]}})
@@ -150,7 +139,6 @@ def test_copies_that_are_no_names_are_skipped(ch: Channel, name: Name) -> None:
     assert [ch.drain(queue) for queue in (one, two)] == [[b"body"], [b"body"]]
 
 
-@pytest.mark.check(112)
 def test_a_user_id_of_someone_else_is_refused(ch: Channel, queue: str) -> None:
     ch.publish("", queue, b"body", {"user_id": "guest"})
     ch.sync()
@@ -160,7 +148,6 @@ def test_a_user_id_of_someone_else_is_refused(ch: Channel, queue: str) -> None:
     assert text == "PRECONDITION_FAILED - user_id property set to 'other' but authenticated user was 'guest'"
 
 
-@pytest.mark.check(112)
 @pytest.mark.in_process("makes users")
 def test_an_impersonator_may_give_any_user_id(broker: Peer) -> None:
     broker.add_user("actor", tags=("impersonator",))
@@ -170,7 +157,6 @@ def test_an_impersonator_may_give_any_user_id(broker: Peer) -> None:
     assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(113)
 @pytest.mark.parametrize("expiration", ["foobar", "10foobar", "-1", "1.5", " 1", "99999999999999999"])
 def test_an_expiration_that_is_no_number_of_milliseconds_is_refused(ch: Channel, queue: str, expiration: str) -> None:
     ch.publish("", queue, b"body", {"expiration": expiration})
@@ -178,20 +164,17 @@ def test_an_expiration_that_is_no_number_of_milliseconds_is_refused(ch: Channel,
     assert closed.reply_text.startswith(f"PRECONDITION_FAILED - invalid expiration '{expiration}'")
 
 
-@pytest.mark.check(113)
 def test_an_expiration_is_checked_even_without_a_queue(ch: Channel) -> None:
     ch.publish("amq.direct", "nowhere", b"body", {"expiration": "foobar"})
     ch.expect_close(406)
 
 
-@pytest.mark.check(113)
 @pytest.mark.parametrize("expiration", ["0", "315360000000"])
 def test_an_expiration_of_zero_and_of_ten_years_is_accepted(ch: Channel, queue: str, expiration: str) -> None:
     ch.publish("", queue, b"body", {"expiration": expiration})
     ch.sync()
 
 
-@pytest.mark.check(114)
 @pytest.mark.parametrize("absent", [None, *ALL_PROPERTIES])
 def test_properties_return_as_they_were_and_the_absent_stay_absent(ch: Channel, queue: str, absent: str | None) -> None:
     sent = codec.property_bytes({key: value for key, value in ALL_PROPERTIES.items() if key != absent})
@@ -200,7 +183,6 @@ def test_properties_return_as_they_were_and_the_absent_stay_absent(ch: Channel, 
     assert message is not None and message.property_bytes == sent
 
 
-@pytest.mark.check(114)
 @pytest.mark.parametrize("only", ALL_PROPERTIES)
 def test_a_single_property_returns_alone(ch: Channel, queue: str, only: str) -> None:
     sent = codec.property_bytes({only: ALL_PROPERTIES[only]})
@@ -209,7 +191,6 @@ def test_a_single_property_returns_alone(ch: Channel, queue: str, only: str) -> 
     assert ch.delivery().property_bytes == sent
 
 
-@pytest.mark.check(114)
 @pytest.mark.parametrize(
     "properties",
     [
@@ -226,7 +207,6 @@ def test_odd_values_return_as_they_were(ch: Channel, queue: str, properties: dic
     assert message is not None and message.property_bytes == codec.property_bytes(properties)
 
 
-@pytest.mark.check(115)
 @pytest.mark.parametrize("mebibytes", [1, 10])
 def test_long_bodies_arrive_intact(ch: Channel, queue: str, mebibytes: int) -> None:
     body = bytes(range(256)) * 4096 * mebibytes

@@ -15,7 +15,6 @@ Name = Callable[[str], str]
 # Exclusive
 
 
-@pytest.mark.check(86)
 def test_with_an_exclusive_queue_go_its_bindings_and_what_lived_by_them(broker: Peer, ch: Channel, name: Name) -> None:
     owner = broker.connect()
     channel = owner.channel()
@@ -30,7 +29,6 @@ def test_with_an_exclusive_queue_go_its_bindings_and_what_lived_by_them(broker: 
         closed.refused(404, Exchange.Declare, exchange=exchange, exchange_type="fanout", passive=True)
 
 
-@pytest.mark.check(86)
 def test_with_an_exclusive_queue_go_what_other_channels_held_of_it(broker: Peer, ch: Channel, name: Name) -> None:
     owner = broker.connect()
     one, two = owner.channel(), owner.channel()
@@ -44,7 +42,6 @@ def test_with_an_exclusive_queue_go_what_other_channels_held_of_it(broker: Peer,
     assert ch.get(queue) is None
 
 
-@pytest.mark.check(86)
 def test_the_end_of_the_channel_that_declared_it_is_no_end(client: Client, name: Name) -> None:
     first, second = client.channel(), client.channel()
     first.declare(queue := name("queue"), exclusive=True)
@@ -53,7 +50,6 @@ def test_the_end_of_the_channel_that_declared_it_is_no_end(client: Client, name:
     assert second.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(86)
 def test_its_name_is_free_for_another(broker: Peer, ch: Channel, name: Name) -> None:
     for _ in range(3):
         owner = broker.connect()
@@ -64,7 +60,6 @@ def test_its_name_is_free_for_another(broker: Peer, ch: Channel, name: Name) -> 
     ch.declare(queue, durable=True)
 
 
-@pytest.mark.check(86)
 def test_confirms_of_messages_that_went_with_it_are_complete(broker: Peer, ch: Channel, name: Name) -> None:
     owner = broker.connect()
     owner.channel().declare(queue := name("queue"), exclusive=True)
@@ -78,14 +73,12 @@ def test_confirms_of_messages_that_went_with_it_are_complete(broker: Peer, ch: C
     assert ch.next().method.reply_code == 312
 
 
-@pytest.mark.check(86)
 def test_an_exclusive_queue_may_be_deleted_by_its_owner(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), exclusive=True)
     client.channel().call(Queue.Delete, queue=queue)
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.check(86)
 @pytest.mark.parametrize("auto_delete", [True, False])
 def test_an_exclusive_queue_may_also_go_with_its_last_consumer(ch: Channel, name: Name, auto_delete: bool) -> None:
     ch.declare(queue := name("queue"), exclusive=True, auto_delete=auto_delete)
@@ -96,7 +89,6 @@ def test_an_exclusive_queue_may_also_go_with_its_last_consumer(ch: Channel, name
         ch.declare(queue, passive=True)
 
 
-@pytest.mark.check(86)
 def test_an_exclusive_queue_takes_what_a_queue_takes(
     broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel
 ) -> None:
@@ -111,7 +103,6 @@ def test_an_exclusive_queue_takes_what_a_queue_takes(
 # Auto-delete
 
 
-@pytest.mark.check(88)
 @pytest.mark.parametrize("end", ["cancel", "nowait", "channel", "connection", "error"])
 def test_an_auto_delete_queue_goes_however_its_last_consumer_ends(
     broker: Peer, ch: Channel, name: Name, end: str
@@ -136,7 +127,6 @@ def test_an_auto_delete_queue_goes_however_its_last_consumer_ends(
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.check(88)
 def test_an_auto_delete_queue_stays_while_anyone_consumes(broker: Peer, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), auto_delete=True)
     others = [broker.connect() for _ in range(3)]
@@ -148,7 +138,6 @@ def test_an_auto_delete_queue_stays_while_anyone_consumes(broker: Peer, ch: Chan
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.check(88)
 def test_what_was_out_of_it_is_settled_in_silence(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), auto_delete=True)
     ch.fill(queue, b"0", b"1", b"2")
@@ -162,7 +151,6 @@ def test_what_was_out_of_it_is_settled_in_silence(client: Client, ch: Channel, n
     assert ch.declare(queue, auto_delete=True).message_count == 0
 
 
-@pytest.mark.check(88)
 def test_it_goes_though_messages_wait(ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), auto_delete=True)
     ch.qos(1)
@@ -173,7 +161,6 @@ def test_it_goes_though_messages_wait(ch: Channel, name: Name) -> None:
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.check(88)
 def test_gets_declares_and_bindings_do_not_end_it(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), auto_delete=True)
     ch.bind(queue, "amq.direct", "key")
@@ -187,14 +174,12 @@ def test_gets_declares_and_bindings_do_not_end_it(client: Client, ch: Channel, n
     assert ch.count(queue) == 0
 
 
-@pytest.mark.check(88)
 def test_a_consumer_that_was_refused_is_none(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), auto_delete=True)
     client.channel().refused(406, Basic.Consume, queue=queue, arguments={"x-priority": "high"})
     ch.declare(queue, passive=True)
 
 
-@pytest.mark.check(88)
 def test_an_auto_delete_queue_may_be_durable(ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), durable=True, auto_delete=True)
     ch.fill(queue, b"body", delivery_mode=2)
@@ -204,7 +189,6 @@ def test_an_auto_delete_queue_may_be_durable(ch: Channel, name: Name) -> None:
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.check(88)
 @pytest.mark.parametrize("notified", [True, False])
 def test_a_queue_without_consumers_is_deleted_without_a_notification(broker: Peer, name: Name, notified: bool) -> None:
     client = broker.connect(capabilities=CAPABILITIES if notified else {})
@@ -217,7 +201,6 @@ def test_a_queue_without_consumers_is_deleted_without_a_notification(broker: Pee
 # Arguments
 
 
-@pytest.mark.check(227)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -242,14 +225,12 @@ def test_arguments_of_other_days_are_taken(ch: Channel, name: Name, durable: boo
     assert ch.drain(queue) == [b"0", b"1", b"2"]
 
 
-@pytest.mark.check(227)
 @pytest.mark.parametrize(("first", "second"), [("lazy", "default"), ("lazy", None)])
 def test_the_mode_is_compared(ch: Channel, name: Name, first: str, second: str | None) -> None:
     ch.declare(queue := name("queue"), arguments={"x-queue-mode": first})
     ch.refused(406, Queue.Declare, queue=queue, arguments={"x-queue-mode": second} if second else {})
 
 
-@pytest.mark.check(227)
 @pytest.mark.parametrize(
     "arguments", [{"x-queue-version": 3}, {"x-queue-version": "2"}, {"x-queue-mode": "zzz"}, {"x-queue-mode": 1}]
 )
@@ -257,7 +238,6 @@ def test_nonsense_is_refused(ch: Channel, name: Name, arguments: dict[str, Any])
     ch.refused(406, Queue.Declare, queue=name("queue"), arguments=arguments)
 
 
-@pytest.mark.check(227)
 def test_the_other_headers_exchange_is_there(ch: Channel, queue: str) -> None:
     ch.bind(queue, "amq.match", arguments={"a": 1})
     ch.publish("amq.match", "", b"body", {"headers": {"a": 1}})
@@ -265,7 +245,6 @@ def test_the_other_headers_exchange_is_there(ch: Channel, queue: str) -> None:
     assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(226)
 @pytest.mark.parametrize("auto_delete", [True, False])
 def test_transient_queues_for_all_are_permitted(broker: Peer, ch: Channel, name: Name, auto_delete: bool) -> None:
     arguments = {"x-expires": 60000, "x-message-ttl": 5000}  # as a mailbox of Celery

@@ -33,7 +33,6 @@ def is_deleted(client: Client, queue: str) -> bool:
     return True
 
 
-@pytest.mark.check(98)
 @pytest.mark.parametrize("letter", "sIil")
 def test_a_queue_nobody_uses_goes(broker: Peer, client: Client, ch: Channel, name: Name, letter: str) -> None:
     ch.declare(queue := name("queue"), arguments={"x-expires": Typed(letter, EXPIRES_MS)})
@@ -43,7 +42,6 @@ def test_a_queue_nobody_uses_goes(broker: Peer, client: Client, ch: Channel, nam
     assert closed.reply_text == f"NOT_FOUND - no queue '{queue}' in vhost '/'"
 
 
-@pytest.mark.check(98)
 @pytest.mark.in_process("to the millisecond")
 def test_a_queue_goes_at_its_time_and_not_before(broker: Peer, client: Client, leased: str) -> None:
     broker.wait(EXPIRES_MS - 1)
@@ -52,7 +50,6 @@ def test_a_queue_goes_at_its_time_and_not_before(broker: Peer, client: Client, l
     assert is_deleted(client, leased)
 
 
-@pytest.mark.check(98)
 @pytest.mark.parametrize("use", ["passive", "active", "get", "get that finds something"])
 def test_a_use_makes_it_stay(broker: Peer, client: Client, ch: Channel, leased: str, use: str) -> None:
     ch.fill(leased, b"body", b"body")
@@ -73,7 +70,6 @@ def test_a_use_makes_it_stay(broker: Peer, client: Client, ch: Channel, leased: 
     assert is_deleted(client, leased)
 
 
-@pytest.mark.check(98)
 def test_publishing_is_no_use(broker: Peer, client: Client, ch: Channel, leased: str) -> None:
     for _ in range(2):
         broker.wait(PART_MS)
@@ -81,7 +77,6 @@ def test_publishing_is_no_use(broker: Peer, client: Client, ch: Channel, leased:
     assert is_deleted(client, leased)
 
 
-@pytest.mark.check(98)
 def test_what_is_out_does_not_hold_it(broker: Peer, client: Client, ch: Channel, leased: str) -> None:
     ch.fill(leased, b"one", b"two")
     one, two = ch.get(leased, no_ack=False), ch.get(leased, no_ack=False)
@@ -93,7 +88,6 @@ def test_what_is_out_does_not_hold_it(broker: Peer, client: Client, ch: Channel,
     ch.sync()  # neither tag was unknown
 
 
-@pytest.mark.check(98)
 def test_consumers_hold_it_and_the_time_starts_when_the_last_one_goes(
     broker: Peer, client: Client, ch: Channel, leased: str
 ) -> None:
@@ -108,7 +102,6 @@ def test_consumers_hold_it_and_the_time_starts_when_the_last_one_goes(
     assert is_deleted(client, leased)
 
 
-@pytest.mark.check(98)
 def test_the_end_of_a_channel_ends_the_use_of_its_consumers(broker: Peer, client: Client, leased: str) -> None:
     consumer = client.channel()
     consumer.consume(leased)
@@ -119,7 +112,6 @@ def test_the_end_of_a_channel_ends_the_use_of_its_consumers(broker: Peer, client
     assert is_deleted(client, leased)
 
 
-@pytest.mark.check(98)
 def test_a_consumer_that_comes_in_time_is_served_without_end(broker: Peer, ch: Channel, leased: str) -> None:
     broker.wait(PART_MS)
     ch.consume(leased, no_ack=True)

@@ -23,7 +23,6 @@ ON_LOCKED = [
 ]
 
 
-@pytest.mark.check(85)
 @pytest.mark.parametrize(("method", "fields"), ON_LOCKED)
 def test_an_exclusive_queue_is_closed_to_other_connections(
     broker: Peer, ch: Channel, name: Name, method: type, fields: dict[str, Any]
@@ -37,7 +36,6 @@ def test_an_exclusive_queue_is_closed_to_other_connections(
     )
 
 
-@pytest.mark.check(85)
 def test_an_exclusive_queue_is_open_to_the_other_channels_of_its_connection(client: Client, name: Name) -> None:
     client.channel().declare(queue := name("queue"), exclusive=True)
     other = client.channel()
@@ -46,7 +44,6 @@ def test_an_exclusive_queue_is_open_to_the_other_channels_of_its_connection(clie
     assert other.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(85)
 def test_anyone_may_publish_to_an_exclusive_queue(broker: Peer, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), exclusive=True)
     other = broker.connect().channel()
@@ -55,7 +52,6 @@ def test_anyone_may_publish_to_an_exclusive_queue(broker: Peer, ch: Channel, nam
     assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(86)
 def test_an_exclusive_queue_is_gone_before_close_ok(broker: Peer, ch: Channel, name: Name) -> None:
     owner = broker.connect()
     owner.channel().declare(queue := name("queue"), exclusive=True)
@@ -63,7 +59,6 @@ def test_an_exclusive_queue_is_gone_before_close_ok(broker: Peer, ch: Channel, n
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.check(86)
 @pytest.mark.in_process("over a socket the end is seen a little later")
 def test_an_exclusive_queue_goes_with_a_client_that_vanishes(broker: Peer, ch: Channel, name: Name) -> None:
     owner = broker.connect()
@@ -72,7 +67,6 @@ def test_an_exclusive_queue_goes_with_a_client_that_vanishes(broker: Peer, ch: C
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.check(87)
 def test_an_exclusive_queue_outlives_its_consumers(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), exclusive=True)
     ch.cancel(ch.consume(queue))
@@ -80,7 +74,6 @@ def test_an_exclusive_queue_outlives_its_consumers(client: Client, ch: Channel, 
     client.channel().declare(queue, passive=True)
 
 
-@pytest.mark.check(88)
 def test_an_auto_delete_queue_goes_with_its_last_consumer(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), auto_delete=True)
     first, second = ch.consume(queue), ch.consume(queue)
@@ -95,7 +88,6 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(client: Client, ch: Ch
     client.channel().refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.check(88)
 def test_an_auto_delete_queue_that_never_had_a_consumer_stays(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), auto_delete=True)
     ch.publish("", queue, b"body")
@@ -104,13 +96,11 @@ def test_an_auto_delete_queue_that_never_had_a_consumer_stays(client: Client, ch
     client.channel().declare(queue, passive=True)
 
 
-@pytest.mark.check(91)
 def test_deleting_a_missing_queue_is_no_error(ch: Channel, queue: str) -> None:
     ch.publish("", queue, b"body")
     assert [ch.call(Queue.Delete, queue=queue).message_count for _ in range(2)] == [1, 0]
 
 
-@pytest.mark.check(92)
 def test_a_queue_that_is_not_empty_stays_if_only_an_empty_one_is_to_go(client: Client, ch: Channel, queue: str) -> None:
     ch.publish("", queue, b"body")
     ch.sync()
@@ -120,7 +110,6 @@ def test_a_queue_that_is_not_empty_stays_if_only_an_empty_one_is_to_go(client: C
     assert ch.call(Queue.Delete, queue=queue, if_empty=True).message_count == 0  # what is out does not count
 
 
-@pytest.mark.check(92)
 def test_a_queue_in_use_stays_if_only_an_unused_one_is_to_go(client: Client, ch: Channel, queue: str) -> None:
     tag = ch.consume(queue)
     closed = client.channel().refused(406, Queue.Delete, queue=queue, if_unused=True)
@@ -129,7 +118,6 @@ def test_a_queue_in_use_stays_if_only_an_unused_one_is_to_go(client: Client, ch:
     ch.call(Queue.Delete, queue=queue, if_unused=True)
 
 
-@pytest.mark.check(93)
 def test_purge_takes_what_is_ready_and_leaves_what_is_out(ch: Channel, queue: str) -> None:
     for body in (b"1", b"2", b"3"):
         ch.publish("", queue, body)
@@ -141,7 +129,6 @@ def test_purge_takes_what_is_ready_and_leaves_what_is_out(ch: Channel, queue: st
     assert ch.drain(queue) == [b"1"]
 
 
-@pytest.mark.check(94)
 def test_no_name_means_the_queue_declared_last(ch: Channel, queue: str) -> None:
     ch.bind("", "amq.direct", "")  # and without a routing key, its name is that too
     ch.publish("amq.direct", queue, b"body")
@@ -158,7 +145,6 @@ def test_no_name_means_the_queue_declared_last(ch: Channel, queue: str) -> None:
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.check(94)
 @pytest.mark.parametrize("fields", [{"passive": True}, {"nowait": True}])
 def test_any_declare_makes_a_queue_the_last(client: Client, queue: str, fields: dict[str, bool]) -> None:
     ch = client.channel()
@@ -169,7 +155,6 @@ def test_any_declare_makes_a_queue_the_last(client: Client, queue: str, fields: 
     assert ch.drain("") == [b"body"]
 
 
-@pytest.mark.check(94)
 def test_no_queue_with_a_key_of_its_own_keeps_the_key(ch: Channel, queue: str, name: Name) -> None:
     ch.exchange(exchange := name("exchange"))
     ch.bind("", exchange, "key")
@@ -177,7 +162,6 @@ def test_no_queue_with_a_key_of_its_own_keeps_the_key(ch: Channel, queue: str, n
     assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(95)
 @pytest.mark.parametrize("other", [{"queue": "missing"}, {"exchange": "missing"}, {"routing_key": "missing"}])
 def test_unbinding_what_is_not_bound_is_no_error(ch: Channel, queue: str, other: dict[str, str]) -> None:
     bound = {"queue": queue, "exchange": "amq.direct", "routing_key": queue}
@@ -187,7 +171,6 @@ def test_unbinding_what_is_not_bound_is_no_error(ch: Channel, queue: str, other:
     assert ch.drain(queue) == [b"still bound"]
 
 
-@pytest.mark.check(95)
 def test_a_binding_is_known_by_its_key_and_its_arguments(ch: Channel, queue: str, name: Name) -> None:
     ch.exchange(exchange := name("exchange"))
     ch.bind(queue, exchange, "key", arguments={"a": 1, "b": "x"})
@@ -202,13 +185,11 @@ def test_a_binding_is_known_by_its_key_and_its_arguments(ch: Channel, queue: str
     assert ch.drain(queue) == [b"one", b"two"]
 
 
-@pytest.mark.check(96)
 def test_binding_to_a_missing_exchange_is_refused(ch: Channel, queue: str) -> None:
     closed = ch.refused(404, Queue.Bind, queue=queue, exchange="missing", routing_key="key")
     assert closed.reply_text == "NOT_FOUND - no exchange 'missing' in vhost '/'"
 
 
-@pytest.mark.check(96)
 def test_binding_a_missing_queue_is_refused(ch: Channel) -> None:
     closed = ch.refused(404, Queue.Bind, queue="missing", exchange="amq.direct", routing_key="key")
     assert closed.reply_text == "NOT_FOUND - no queue 'missing' in vhost '/'"

@@ -28,7 +28,6 @@ def differs(arg: str, queue: str, received: str, current: str) -> str:
     return f"PRECONDITION_FAILED - inequivalent {text}"
 
 
-@pytest.mark.check(77)
 def test_a_queue_without_a_name_is_given_one(ch: Channel) -> None:
     names = {ch.declare("", exclusive=True).queue for _ in range(10)}
     assert len(names) == 10
@@ -38,7 +37,6 @@ def test_a_queue_without_a_name_is_given_one(ch: Channel) -> None:
         assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(77)
 def test_the_given_name_can_be_looked_up_and_not_declared(ch: Channel) -> None:
     queue = ch.declare("", exclusive=True).queue
     assert ch.declare(queue, passive=True).queue == queue
@@ -46,7 +44,6 @@ def test_the_given_name_can_be_looked_up_and_not_declared(ch: Channel) -> None:
     assert closed.reply_text == f"ACCESS_REFUSED - queue name '{queue}' contains reserved prefix 'amq.*'"
 
 
-@pytest.mark.check(78)
 def test_declare_ok_counts_what_is_ready_and_who_consumes(ch: Channel, queue: str) -> None:
     for _ in range(3):
         ch.publish("", queue, b"body")
@@ -62,14 +59,12 @@ def test_declare_ok_counts_what_is_ready_and_who_consumes(ch: Channel, queue: st
     assert (found.message_count, found.consumer_count) == (0, 2)
 
 
-@pytest.mark.check(79)
 @pytest.mark.parametrize("arg", ["durable", "auto_delete"])
 def test_a_queue_is_not_declared_again_with_other_properties(ch: Channel, queue: str, arg: str) -> None:
     closed = ch.refused(406, Queue.Declare, queue=queue, **{arg: True})
     assert closed.reply_text == differs(arg, queue, "true", "false")
 
 
-@pytest.mark.check(79)
 @pytest.mark.parametrize("first", [True, False])
 def test_a_queue_is_not_declared_again_with_another_exclusiveness(ch: Channel, name: Name, first: bool) -> None:
     ch.declare(queue := name("queue"), exclusive=first)
@@ -79,21 +74,18 @@ def test_a_queue_is_not_declared_again_with_another_exclusiveness(ch: Channel, n
     )
 
 
-@pytest.mark.check(79)
 def test_an_exclusive_queue_is_as_durable_as_one_likes(ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), durable=True, exclusive=True)
     ch.declare(queue, durable=True, exclusive=True)
     ch.declare(queue, durable=False, exclusive=True)
 
 
-@pytest.mark.check(80)
 def test_unknown_arguments_do_not_matter(ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"assumed-to-be-semantically-void": "x"})
     ch.declare(queue, arguments={"assumed-to-be-semantically-void": "y"})
     ch.declare(queue)
 
 
-@pytest.mark.check(81)
 @pytest.mark.parametrize("arg", KNOWN)
 def test_known_arguments_do_matter(ch: Channel, name: Name, arg: str) -> None:
     first, second = KNOWN[arg]
@@ -104,14 +96,12 @@ def test_known_arguments_do_matter(ch: Channel, name: Name, arg: str) -> None:
         assert f"inequivalent arg '{arg}' for queue '{queue}' in vhost '/': received " in closed.reply_text
 
 
-@pytest.mark.check(81)
 def test_the_dead_letter_routing_key_does_matter(ch: Channel, name: Name) -> None:
     dead = {"x-dead-letter-exchange": "amq.fanout"}
     ch.declare(queue := name("queue"), arguments={**dead, "x-dead-letter-routing-key": "a"})
     ch.refused(406, Queue.Declare, queue=queue, arguments={**dead, "x-dead-letter-routing-key": "b"})
 
 
-@pytest.mark.check(82)
 def test_the_classic_type_may_be_named_or_not(ch: Channel, name: Name) -> None:
     classic = {"x-queue-type": "classic"}
     ch.declare(plain := name("plain"), durable=True)
@@ -120,7 +110,6 @@ def test_the_classic_type_may_be_named_or_not(ch: Channel, name: Name) -> None:
     ch.declare(named, durable=True)
 
 
-@pytest.mark.check(83)
 def test_integers_of_any_width_are_equal(ch: Channel, name: Name) -> None:
     for arg in ("x-message-ttl", "x-max-length", "x-expires"):
         ch.declare(queue := name(arg), arguments={arg: Typed("b", 100)})
@@ -128,14 +117,12 @@ def test_integers_of_any_width_are_equal(ch: Channel, name: Name) -> None:
             ch.declare(queue, arguments={arg: Typed(letter, 100)})
 
 
-@pytest.mark.check(83)
 @pytest.mark.parametrize("other", [Typed("d", 100.0), Typed("f", 100.0), "100"])
 def test_a_number_that_is_no_integer_is_not_equal(ch: Channel, name: Name, other: Any) -> None:
     ch.declare(queue := name("queue"), arguments={"x-message-ttl": 100})
     ch.refused(406, Queue.Declare, queue=queue, arguments={"x-message-ttl": other})
 
 
-@pytest.mark.check(84)
 @pytest.mark.parametrize(
     "fields", [{"durable": True}, {"auto_delete": True}, {"exclusive": True}, {"arguments": {"x-queue-type": "quorum"}}]
 )
@@ -143,13 +130,11 @@ def test_a_passive_declare_looks_at_the_name_only(ch: Channel, queue: str, field
     assert ch.declare(queue, passive=True, **fields).queue == queue
 
 
-@pytest.mark.check(89)
 def test_arguments_that_are_arrays_are_compared(ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"array": [1, 2, 3]})
     ch.declare(queue, arguments={"array": [1, 2, 3]})
 
 
-@pytest.mark.check(90)
 def test_line_ends_in_names_are_dropped(ch: Channel, name: Name) -> None:
     queue = name("queue")
     assert ch.declare(f"{queue[:3]}\n{queue[3:]}\r\n").queue == queue
@@ -159,13 +144,11 @@ def test_line_ends_in_names_are_dropped(ch: Channel, name: Name) -> None:
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.check(97)
 @pytest.mark.parametrize("letter", INTEGERS)
 def test_an_expiry_may_be_an_integer_of_any_width(ch: Channel, name: Name, letter: str) -> None:
     ch.declare(name("queue"), arguments={"x-expires": Typed(letter, 100)})
 
 
-@pytest.mark.check(97)
 @pytest.mark.parametrize(
     ("arg", "value", "reason"),
     [
@@ -188,7 +171,6 @@ def test_arguments_without_sense_are_refused(ch: Channel, name: Name, arg: str, 
     assert closed.reply_text == f"PRECONDITION_FAILED - invalid arg '{arg}' for queue '{queue}' in vhost '/': {reason}"
 
 
-@pytest.mark.check(97)
 @pytest.mark.parametrize(
     "arguments", [{"x-dead-letter-exchange": 5}, {"x-single-active-consumer": "yes"}, {"x-queue-type": "nonsense"}]
 )
@@ -196,7 +178,6 @@ def test_arguments_of_the_wrong_type_are_refused(ch: Channel, name: Name, argume
     ch.refused(406, Queue.Declare, queue=name("queue"), durable=True, arguments=arguments)
 
 
-@pytest.mark.check(99)
 @pytest.mark.parametrize("word", ["two words", "schöne 漢字", "a*b#c|d(e)", "quote'\"", "\t"])
 def test_names_may_hold_any_character(ch: Channel, name: Name, word: str) -> None:
     assert ch.declare(queue := name(word)).queue == queue
@@ -205,7 +186,6 @@ def test_names_may_hold_any_character(ch: Channel, name: Name, word: str) -> Non
     assert (message.body, message.method.routing_key) == (b"body", queue)
 
 
-@pytest.mark.check(99)
 def test_a_name_may_have_two_hundred_and_fifty_five_bytes(ch: Channel) -> None:
     ch.declare("q" * 255, exclusive=True)
     ch.publish("", "q" * 255, b"body")

@@ -27,7 +27,6 @@ def quorum(ch: Channel, name: Name) -> str:
 # What it may not be
 
 
-@pytest.mark.check(228)
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -41,19 +40,16 @@ def test_it_is_durable_and_for_all(ch: Channel, name: Name, fields: dict[str, bo
     assert closed.reply_text == f"PRECONDITION_FAILED - {text.format(queue)}"
 
 
-@pytest.mark.check(228)
 def test_it_has_a_name(ch: Channel) -> None:
     closed = ch.refused(406, Queue.Declare, queue="", durable=True, arguments=QUORUM)
     assert closed.reply_text.endswith("Cannot declare a server-named queue for type rabbit_quorum_queue")
 
 
-@pytest.mark.check(228)
 @pytest.mark.parametrize("arguments", [{"x-max-priority": 5}, {"x-queue-mode": "lazy"}])
 def test_arguments_of_classic_queues_are_refused(ch: Channel, name: Name, arguments: dict[str, Any]) -> None:
     ch.refused(406, Queue.Declare, queue=name("queue"), durable=True, arguments={**QUORUM, **arguments})
 
 
-@pytest.mark.check(228)
 def test_a_queue_does_not_change_its_type(ch: Channel, quorum: str, name: Name) -> None:
     for given in ({}, {"x-queue-type": "classic"}):
         other = ch.client.channel()
@@ -63,19 +59,16 @@ def test_a_queue_does_not_change_its_type(ch: Channel, quorum: str, name: Name) 
     ch.refused(406, Queue.Declare, queue=classic, durable=True, arguments=QUORUM)
 
 
-@pytest.mark.check(228)
 def test_it_is_declared_again_as_it_was(ch: Channel, quorum: str) -> None:
     ch.declare(quorum, durable=True, arguments=QUORUM)
     ch.declare(quorum, passive=True)
 
 
-@pytest.mark.check(228)
 @pytest.mark.parametrize("condition", ["if_unused", "if_empty"])
 def test_it_is_not_deleted_on_a_condition(ch: Channel, quorum: str, condition: str) -> None:
     ch.refused(540, Queue.Delete, queue=quorum, **{condition: True})
 
 
-@pytest.mark.check(228)
 def test_streams_are_refused_with_a_clear_text(broker: Peer, ch: Channel, name: Name) -> None:
     if not broker.in_process:
         pytest.skip("other brokers have them")
@@ -86,7 +79,6 @@ def test_streams_are_refused_with_a_clear_text(broker: Peer, ch: Channel, name: 
 # What it does as others do
 
 
-@pytest.mark.check(228)
 def test_it_takes_delivers_counts_purges_and_goes(ch: Channel, quorum: str) -> None:
     ch.confirm()
     for body in (b"0", b"1", b"2", b"3"):
@@ -101,7 +93,6 @@ def test_it_takes_delivers_counts_purges_and_goes(ch: Channel, quorum: str) -> N
     ch.refused(404, Queue.Declare, queue=quorum, passive=True)
 
 
-@pytest.mark.check(228)
 def test_consumers_take_turns(client: Client, ch: Channel, quorum: str) -> None:
     readers = [client.channel() for _ in range(2)]
     for reader in readers:
@@ -112,7 +103,6 @@ def test_consumers_take_turns(client: Client, ch: Channel, quorum: str) -> None:
     assert [len(reader.deliveries(2)) for reader in readers] == [2, 2]
 
 
-@pytest.mark.check(228)
 @pytest.mark.parametrize("how", ["nack", "reject", "nack many"])
 @pytest.mark.parametrize("requeue", [True, False])
 def test_nack_and_reject_work(ch: Channel, quorum: str, how: str, requeue: bool) -> None:
@@ -137,7 +127,6 @@ def test_nack_and_reject_work(ch: Channel, quorum: str, how: str, requeue: bool)
     ch.refused(406, Basic.Ack, delivery_tag=out[0].tag)
 
 
-@pytest.mark.check(228)
 def test_get_is_not_for_a_single_active_consumer(ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), single_active_consumer=True)
     closed = ch.refused(405, Basic.Get, queue=queue)
@@ -147,7 +136,6 @@ def test_get_is_not_for_a_single_active_consumer(ch: Channel, name: Name) -> Non
     )
 
 
-@pytest.mark.check(228)
 @pytest.mark.differs("3.10 refuses a global limit with 540")
 def test_a_global_limit_is_each_consumers_own(ch: Channel, quorum: str) -> None:
     ch.qos(1, globally=True)
@@ -157,7 +145,6 @@ def test_a_global_limit_is_each_consumers_own(ch: Channel, quorum: str) -> None:
     ch.nothing(quorum)
 
 
-@pytest.mark.check(228)
 def test_it_has_a_length(ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     declare(ch, queue := name("queue"), max_length=2, dead_letter_exchange=dlx)
     ch.fill(queue, b"0", b"1", b"2", b"3")
@@ -166,7 +153,6 @@ def test_it_has_a_length(ch: Channel, name: Name, dlx: str, dead: Channel) -> No
     assert letters[0].headers["x-death"][0]["reason"] == "maxlen"
 
 
-@pytest.mark.check(228)
 def test_it_refuses_what_is_too_much(ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), max_length=1, overflow="reject-publish")
     ch.confirm()
@@ -178,14 +164,12 @@ def test_it_refuses_what_is_too_much(ch: Channel, name: Name) -> None:
     assert ch.drain(queue) == [b"%d" % number for number in range(1, 1 + sum(verdicts))]
 
 
-@pytest.mark.check(228)
 def test_it_drops_the_front_where_refused_ones_would_be_dead_letters(ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), max_length=1, overflow="reject-publish-dlx")
     ch.fill(queue, b"0", b"1", b"2")
     assert ch.drain(queue) == [b"2"]
 
 
-@pytest.mark.check(228)
 def test_its_messages_expire(broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     declare(ch, queue := name("queue"), message_ttl=200, dead_letter_exchange=dlx)
     ch.fill(queue, b"0")
@@ -195,7 +179,6 @@ def test_its_messages_expire(broker: Peer, ch: Channel, name: Name, dlx: str, de
     assert (letter.body, letter.headers["x-death"][0]["reason"]) == (b"0", "expired")
 
 
-@pytest.mark.check(228)
 @pytest.mark.differs("there it is looked at every few seconds only")
 def test_it_expires(broker: Peer, ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), expires=500)
@@ -211,7 +194,6 @@ def count_of(item: Any) -> int | None:
     return value
 
 
-@pytest.mark.check(228)
 def test_it_counts_how_often_a_message_came_back(ch: Channel, quorum: str) -> None:
     ch.fill(quorum, b"body", headers={"mine": 1})
     ch.qos(1)
@@ -223,7 +205,6 @@ def test_it_counts_how_often_a_message_came_back(ch: Channel, quorum: str) -> No
         ch.reject(delivery.tag)
 
 
-@pytest.mark.check(228)
 @pytest.mark.differs("before 4.3 each way back counted")
 def test_a_nack_is_no_failure(ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), delivery_limit=1)
@@ -237,7 +218,6 @@ def test_a_nack_is_no_failure(ch: Channel, name: Name) -> None:
     ch.nothing(queue)
 
 
-@pytest.mark.check(228)
 @pytest.mark.differs("before 4.3 each way back counted")
 def test_nor_is_one_in_a_transaction(ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), delivery_limit=1)
@@ -252,7 +232,6 @@ def test_nor_is_one_in_a_transaction(ch: Channel, name: Name) -> None:
     assert ch.delivery().headers["x-delivery-count"] == 1
 
 
-@pytest.mark.check(228)
 @pytest.mark.parametrize("type_", ["quorum", "classic"])
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_a_message_comes_back_so_often_and_dies(
@@ -277,7 +256,6 @@ def test_a_message_comes_back_so_often_and_dies(
     ch.nothing(queue)
 
 
-@pytest.mark.check(228)
 def test_without_an_exchange_for_it_a_message_that_failed_too_often_is_dropped(ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), delivery_limit=1)
     ch.fill(queue, b"body")
@@ -289,7 +267,6 @@ def test_without_an_exchange_for_it_a_message_that_failed_too_often_is_dropped(c
     assert ch.count(queue) == 0
 
 
-@pytest.mark.check(228)
 @pytest.mark.parametrize("how", ["channel", "connection"])
 def test_the_loss_of_its_consumer_counts(broker: Peer, ch: Channel, name: Name, how: str) -> None:
     declare(ch, queue := name("queue"), delivery_limit=1)
@@ -305,7 +282,6 @@ def test_the_loss_of_its_consumer_counts(broker: Peer, ch: Channel, name: Name, 
     assert ch.get(queue) is None
 
 
-@pytest.mark.check(228)
 @pytest.mark.differs("before 4.0 there was no limit unless one was asked for")
 def test_the_limit_is_twenty_if_none_is_asked_for(ch: Channel, quorum: str) -> None:
     ch.fill(quorum, b"body")
@@ -316,7 +292,6 @@ def test_the_limit_is_twenty_if_none_is_asked_for(ch: Channel, quorum: str) -> N
     ch.nothing(quorum)
 
 
-@pytest.mark.check(228)
 @pytest.mark.differs("before 4.0 there was no limit of that name that is none")
 def test_a_limit_below_zero_is_none(ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), delivery_limit=-1)
@@ -329,7 +304,6 @@ def test_a_limit_below_zero_is_none(ch: Channel, name: Name) -> None:
         ch.reject(delivery.tag)
 
 
-@pytest.mark.check(228)
 @pytest.mark.differs("before 4.0 it had no priorities, before 4.3 two of them")
 def test_priorities_have_thirty_two_levels(ch: Channel, quorum: str) -> None:
     for priority in (4, 0, 31, 200, None, 5):
@@ -339,7 +313,6 @@ def test_priorities_have_thirty_two_levels(ch: Channel, quorum: str) -> None:
     assert ch.drain(quorum) == [b"31", b"200", b"5", b"4", b"None", b"0"]
 
 
-@pytest.mark.check(228)
 @pytest.mark.differs("before 4.0 a consumer of a higher priority did not come before")
 def test_a_more_important_single_consumer_comes_before(client: Client, ch: Channel, name: Name) -> None:
     declare(ch, queue := name("queue"), single_active_consumer=True)

@@ -31,7 +31,6 @@ def exists(client: Client, queue: str) -> bool:
     return False
 
 
-@pytest.mark.check(161)
 def test_a_reply_comes_straight_to_the_asking_channel(broker: Peer, ch: Channel, queue: str) -> None:
     other = broker.connect()
     replier = other.channel()
@@ -47,7 +46,6 @@ def test_a_reply_comes_straight_to_the_asking_channel(broker: Peer, ch: Channel,
     assert not exists(other, reply_to)
 
 
-@pytest.mark.check(161)
 @pytest.mark.differs("the delivered message also returns")
 def test_a_mandatory_reply_does_not_return_while_someone_waits(broker: Peer, ch: Channel, queue: str) -> None:
     replier = broker.connect().channel()
@@ -64,7 +62,6 @@ def test_a_mandatory_reply_does_not_return_while_someone_waits(broker: Peer, ch:
     assert replier.confirms([2]) == ({2}, set())
 
 
-@pytest.mark.check(161)
 def test_each_channel_has_a_name_of_its_own(broker: Peer, client: Client, queue: str) -> None:
     replier = broker.connect().channel()
     channels = [client.channel() for _ in range(3)]
@@ -78,7 +75,6 @@ def test_each_channel_has_a_name_of_its_own(broker: Peer, client: Client, queue:
     assert [channel.delivery().body for channel in channels] == [b"0", b"1", b"2"]
 
 
-@pytest.mark.check(162)
 @pytest.mark.parametrize("forge", ["xxxxx", "", "longer"])
 def test_a_forged_name_is_unknown(broker: Peer, ch: Channel, queue: str, forge: str) -> None:
     other = broker.connect()
@@ -92,7 +88,6 @@ def test_a_forged_name_is_unknown(broker: Peer, ch: Channel, queue: str, forge: 
     ch.nothing()
 
 
-@pytest.mark.check(162)
 def test_a_reply_name_is_no_queue_to_get_from(client: Client, ch: Channel, queue: str) -> None:
     ch.consume(REPLY_TO, no_ack=True)
     reply_to = send_request(ch, client.channel(), queue)
@@ -100,40 +95,34 @@ def test_a_reply_name_is_no_queue_to_get_from(client: Client, ch: Channel, queue
     client.channel().refused(404, Basic.Get, queue=REPLY_TO)
 
 
-@pytest.mark.check(163)
 def test_replies_cannot_be_acknowledged(ch: Channel) -> None:
     closed = ch.refused(406, Basic.Consume, queue=REPLY_TO)
     assert closed.reply_text == "PRECONDITION_FAILED - reply consumer cannot acknowledge"
 
 
-@pytest.mark.check(163)
 def test_a_channel_has_one_reply_consumer(ch: Channel) -> None:
     ch.consume(REPLY_TO, no_ack=True)
     closed = ch.refused(406, Basic.Consume, queue=REPLY_TO, no_ack=True)
     assert closed.reply_text == "PRECONDITION_FAILED - reply consumer already set"
 
 
-@pytest.mark.check(163)
 def test_a_reply_consumer_shares_the_tags_of_its_channel(ch: Channel, queue: str) -> None:
     ch.consume(queue, consumer_tag="tag")
     ch.refused(530, Basic.Consume, queue=REPLY_TO, consumer_tag="tag", no_ack=True)
 
 
-@pytest.mark.check(164)
 def test_asking_without_a_reply_consumer_is_refused(ch: Channel, queue: str) -> None:
     ch.publish("", queue, b"question", {"reply_to": REPLY_TO})
     closed = ch.expect_close(406)
     assert closed.reply_text == "PRECONDITION_FAILED - fast reply consumer does not exist"
 
 
-@pytest.mark.check(164)
 def test_another_reply_to_is_left_alone(ch: Channel, queue: str) -> None:
     ch.publish("", queue, b"question", {"reply_to": "amq.rabbitmq.reply-to.mine"})
     question = ch.get(queue)
     assert question is not None and question.properties.reply_to == "amq.rabbitmq.reply-to.mine"
 
 
-@pytest.mark.check(165)
 def test_a_cancelled_reply_consumer_may_be_set_again(broker: Peer, ch: Channel, queue: str) -> None:
     replier = broker.connect().channel()
     for _ in range(2):
@@ -144,7 +133,6 @@ def test_a_cancelled_reply_consumer_may_be_set_again(broker: Peer, ch: Channel, 
     ch.nothing()
 
 
-@pytest.mark.check(166)
 @pytest.mark.differs("404 before 4.3")
 @pytest.mark.parametrize("method", [Queue.Bind, Queue.Unbind])
 def test_a_reply_name_cannot_be_bound(client: Client, ch: Channel, queue: str, method: type) -> None:

@@ -31,7 +31,6 @@ def reached_keys(ch: Channel, exchange: str, found: dict[str, str], key: str, he
     return {binding for binding, count in copies.items() if count}
 
 
-@pytest.mark.check(100)
 def test_direct_compares_keys(ch: Channel, name: Name) -> None:
     exchange, found = declare_bound(ch, name, "direct", ["a", "a.b", "*", "#", ""])
     for key in ("a", "a.b", "*", "#", ""):
@@ -39,14 +38,12 @@ def test_direct_compares_keys(ch: Channel, name: Name) -> None:
     assert reached_keys(ch, exchange, found, "A") == set()
 
 
-@pytest.mark.check(100)
 def test_fanout_reaches_all(ch: Channel, name: Name) -> None:
     exchange, found = declare_bound(ch, name, "fanout", ["a", "b", ""])
     for key in ("a", "x", ""):
         assert reached_keys(ch, exchange, found, key) == {"a", "b", ""}
 
 
-@pytest.mark.check(100)
 @pytest.mark.parametrize("kind", ["direct", "fanout", "topic"])
 def test_messages_keep_their_order_in_every_queue(ch: Channel, name: Name, kind: str) -> None:
     exchange, found = declare_bound(ch, name, kind, ["key"])
@@ -57,7 +54,6 @@ def test_messages_keep_their_order_in_every_queue(ch: Channel, name: Name, kind:
     assert ch.drain(found["key"]) == bodies
 
 
-@pytest.mark.check(101)
 def test_two_matching_bindings_of_a_queue_give_one_copy(ch: Channel, queue: str, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), "topic")
     for key in ("x.#", "#.x", "#", "*"):
@@ -72,7 +68,6 @@ def test_two_matching_bindings_of_a_queue_give_one_copy(ch: Channel, queue: str,
     assert ch.drain(queue) == [b"one is left"]
 
 
-@pytest.mark.check(102)
 def test_a_hash_matches_an_empty_key_in_each_of_a_hundred_queues(ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), "topic")
     found = {str(at): str(ch.declare(name(f"queue-{at}")).queue) for at in range(100)}
@@ -101,14 +96,12 @@ MATCHES = {
 }
 
 
-@pytest.mark.check(103)
 def test_topic_patterns_match_word_by_word(ch: Channel, name: Name) -> None:
     exchange, found = declare_bound(ch, name, "topic", PATTERNS)
     for key, expected in MATCHES.items():
         assert reached_keys(ch, exchange, found, key) == expected, key
 
 
-@pytest.mark.check(103)
 def test_topic_bindings_that_are_removed_match_no_more(ch: Channel, name: Name) -> None:
     exchange, found = declare_bound(ch, name, "topic", ["a.#.b", "a.#", "a.*.b"])
     ch.call(Queue.Unbind, queue=found["a.#.b"], exchange=exchange, routing_key="a.#.b")
@@ -154,7 +147,6 @@ HEADERS: list[tuple[dict[str, Any] | None, set[str]]] = [
 ]
 
 
-@pytest.mark.check(104)
 def test_headers_match_all_or_any_without_the_x_keys(ch: Channel, name: Name) -> None:
     specs: dict[str, dict[str, Any]] = {
         "all": {**SPEC, "x-match": "all"},
@@ -167,7 +159,6 @@ def test_headers_match_all_or_any_without_the_x_keys(ch: Channel, name: Name) ->
         assert reached_keys(ch, exchange, found, "ignored", headers) == expected, headers
 
 
-@pytest.mark.check(104)
 def test_headers_compare_values_with_their_kind(ch: Channel, name: Name) -> None:
     specs: dict[str, dict[str, Any]] = {
         "integer": {"k": 1},
@@ -191,7 +182,6 @@ def test_headers_compare_values_with_their_kind(ch: Channel, name: Name) -> None
         assert reached_keys(ch, exchange, found, "", {"k": value}) == ({expected} if expected else set()), value
 
 
-@pytest.mark.check(104)
 @pytest.mark.differs("1 equals 1.0 before 4.0")
 def test_headers_tell_integers_from_floats(ch: Channel, name: Name) -> None:
     exchange, found = headers_bound(ch, name, {"integer": {"k": 1}, "double": {"k": 1.0}})
@@ -199,7 +189,6 @@ def test_headers_tell_integers_from_floats(ch: Channel, name: Name) -> None:
         assert reached_keys(ch, exchange, found, "", {"k": Typed(letter, value)}) == {expected}
 
 
-@pytest.mark.check(105)
 def test_headers_match_with_the_x_keys_where_asked(ch: Channel, name: Name) -> None:
     keys = {"x-a": "1", "b": "2"}
     specs: dict[str, dict[str, Any]] = {
@@ -216,7 +205,6 @@ def test_headers_match_with_the_x_keys_where_asked(ch: Channel, name: Name) -> N
         assert reached_keys(ch, exchange, found, "", headers) == expected, headers
 
 
-@pytest.mark.check(106)
 @pytest.mark.parametrize("match", ["ANY", "", "some", 1, True, None])
 def test_an_unknown_way_to_match_headers_is_refused(ch: Channel, queue: str, match: Any) -> None:
     fields = {"queue": queue, "exchange": "amq.headers", "arguments": {"x-match": match, "k": "v"}}

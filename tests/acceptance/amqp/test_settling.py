@@ -35,7 +35,6 @@ def ends_with_unknown_tag(ch: Channel, tag: int, method: type[base.Frame]) -> No
     assert (closed.class_id, closed.method_id) == (method.index >> 16, method.index & 0xFFFF)
 
 
-@pytest.mark.check(133)
 @pytest.mark.parametrize("in_transaction", [False, True])
 @pytest.mark.parametrize("multiple", [False, True])
 def test_a_delivery_is_acknowledged_once(ch: Channel, queue: str, in_transaction: bool, multiple: bool) -> None:
@@ -48,21 +47,18 @@ def test_a_delivery_is_acknowledged_once(ch: Channel, queue: str, in_transaction
     ends_with_unknown_tag(ch, first.tag, Basic.Ack)
 
 
-@pytest.mark.check(134)
 @pytest.mark.parametrize("tag", [0, 123456, 2**63])
 def test_a_tag_that_was_never_given_is_refused(ch: Channel, tag: int) -> None:
     ch.ack(tag)
     ends_with_unknown_tag(ch, tag, Basic.Ack)
 
 
-@pytest.mark.check(134)
 @pytest.mark.parametrize("method", [Basic.Nack, Basic.Reject])
 def test_a_tag_that_was_never_given_cannot_be_given_back(ch: Channel, method: type[base.Frame]) -> None:
     ch.send(method, delivery_tag=7, requeue=True)
     ends_with_unknown_tag(ch, 7, method)
 
 
-@pytest.mark.check(134)
 def test_a_tag_belongs_to_its_channel(client: Client, ch: Channel, queue: str) -> None:
     fill(ch, queue, 1)
     other = client.channel()
@@ -70,7 +66,6 @@ def test_a_tag_belongs_to_its_channel(client: Client, ch: Channel, queue: str) -
     ends_with_unknown_tag(other, 1, Basic.Ack)
 
 
-@pytest.mark.check(134)
 def test_a_delivery_without_acknowledgement_has_no_tag_to_settle(ch: Channel, queue: str) -> None:
     fill(ch, queue, 1)
     assert ch.get(queue, no_ack=True) is not None
@@ -78,14 +73,12 @@ def test_a_delivery_without_acknowledgement_has_no_tag_to_settle(ch: Channel, qu
     ends_with_unknown_tag(ch, 1, Basic.Ack)
 
 
-@pytest.mark.check(135)
 def test_acknowledging_all_of_nothing_is_no_error(ch: Channel) -> None:
     ch.ack(0, multiple=True)
     ch.nack(0, multiple=True)
     ch.sync()
 
 
-@pytest.mark.check(136)
 @pytest.mark.parametrize(("tag", "multiple", "back"), [(2, False, [2]), (2, True, [1, 2]), (0, True, [1, 2, 3])])
 def test_nack_gives_back_one_or_some_or_all(ch: Channel, queue: str, tag: int, multiple: bool, back: list[int]) -> None:
     fill(ch, queue, 3)
@@ -101,7 +94,6 @@ def test_nack_gives_back_one_or_some_or_all(ch: Channel, queue: str, tag: int, m
     ends_with_unknown_tag(ch, 2, Basic.Nack)
 
 
-@pytest.mark.check(136)
 def test_nack_without_requeue_drops(client: Client, ch: Channel, queue: str) -> None:
     fill(ch, queue, 3)
     for _ in range(3):
@@ -111,7 +103,6 @@ def test_nack_without_requeue_drops(client: Client, ch: Channel, queue: str) -> 
     assert client.channel().drain(queue) == [b"3"]
 
 
-@pytest.mark.check(137)
 def test_reject_gives_back_or_drops(client: Client, ch: Channel, queue: str) -> None:
     fill(ch, queue, 2)
     first, second = held(ch, queue), held(ch, queue)
@@ -125,7 +116,6 @@ def test_reject_gives_back_or_drops(client: Client, ch: Channel, queue: str) -> 
     assert client.channel().count(queue) == 0
 
 
-@pytest.mark.check(137)
 def test_a_rejected_delivery_may_come_straight_back(ch: Channel, queue: str) -> None:
     ch.consume(queue)
     fill(ch, queue, 1)
@@ -136,7 +126,6 @@ def test_a_rejected_delivery_may_come_straight_back(ch: Channel, queue: str) -> 
         assert (again.redelivered, again.tag) == (True, tag + 1)
 
 
-@pytest.mark.check(138)
 def test_what_is_given_back_takes_its_old_place(client: Client, ch: Channel, queue: str) -> None:
     fill(ch, queue, 5)
     for _ in range(4):
@@ -149,7 +138,6 @@ def test_what_is_given_back_takes_its_old_place(client: Client, ch: Channel, que
     assert ch.drain(queue) == [b"4"]
 
 
-@pytest.mark.check(138)
 def test_what_is_given_back_one_by_one_takes_its_old_place(ch: Channel, queue: str) -> None:
     bodies = fill(ch, queue, 9)
     for _ in range(7):
@@ -160,7 +148,6 @@ def test_what_is_given_back_one_by_one_takes_its_old_place(ch: Channel, queue: s
     assert ch.drain(queue) == bodies
 
 
-@pytest.mark.check(138)
 def test_a_closing_channel_gives_its_own_back_to_the_other(client: Client, queue: str) -> None:
     one, two = client.channel(), client.channel()
     one.consume(queue)
@@ -175,7 +162,6 @@ def test_a_closing_channel_gives_its_own_back_to_the_other(client: Client, queue
     assert [(item.body, item.redelivered) for item in two.deliveries(2)] == [(b"1", True), (b"3", True)]
 
 
-@pytest.mark.check(139)
 @pytest.mark.parametrize("end", ["channel", "connection", "vanish", "error"])
 def test_all_that_was_out_is_back_in_order(broker: Peer, ch: Channel, queue: str, end: str) -> None:
     bodies = fill(ch, queue, 2000)
@@ -203,7 +189,6 @@ def test_all_that_was_out_is_back_in_order(broker: Peer, ch: Channel, queue: str
     assert ch.drain(queue) == bodies[5:]
 
 
-@pytest.mark.check(140)
 def test_deliveries_without_acknowledgement_do_not_come_back(client: Client, ch: Channel, queue: str) -> None:
     fill(ch, queue, 3)
     assert ch.get(queue, no_ack=True) is not None
@@ -213,7 +198,6 @@ def test_deliveries_without_acknowledgement_do_not_come_back(client: Client, ch:
     assert client.channel().count(queue) == 0
 
 
-@pytest.mark.check(141)
 @pytest.mark.parametrize("method", [Basic.Recover, Basic.RecoverAsync])
 def test_recover_brings_back_all_that_was_out(ch: Channel, queue: str, method: type[base.Frame]) -> None:
     fill(ch, queue, 2)
@@ -227,7 +211,6 @@ def test_recover_brings_back_all_that_was_out(ch: Channel, queue: str, method: t
     assert [(item.body, item.redelivered) for item in items] == [(b"1", True), (b"2", True)]
 
 
-@pytest.mark.check(141)
 def test_recover_brings_back_nothing_that_needed_no_acknowledgement(ch: Channel, queue: str) -> None:
     fill(ch, queue, 1)
     ch.consume(queue, no_ack=True)
@@ -236,7 +219,6 @@ def test_recover_brings_back_nothing_that_needed_no_acknowledgement(ch: Channel,
     ch.nothing(queue)
 
 
-@pytest.mark.check(142)
 def test_one_ack_covers_get_and_consume_and_every_queue(client: Client, ch: Channel, queue: str, name: Name) -> None:
     ch.declare(other := name("other"))
     fill(ch, queue, 2)
@@ -250,7 +232,6 @@ def test_one_ack_covers_get_and_consume_and_every_queue(client: Client, ch: Chan
     assert (probe.count(queue), probe.count(other)) == (0, 0)
 
 
-@pytest.mark.check(142)
 def test_an_ack_of_many_leaves_the_later_ones(client: Client, ch: Channel, queue: str) -> None:
     fill(ch, queue, 5)
     for _ in range(5):
@@ -261,7 +242,6 @@ def test_an_ack_of_many_leaves_the_later_ones(client: Client, ch: Channel, queue
     assert client.channel().drain(queue) == [b"5"]
 
 
-@pytest.mark.check(143)
 @pytest.mark.parametrize("settle", ["ack", "nack", "reject"])
 def test_settling_what_came_from_a_deleted_queue_is_no_error(ch: Channel, queue: str, settle: str) -> None:
     fill(ch, queue, 3)

@@ -34,13 +34,11 @@ def bodies(channel: Channel, count: int) -> list[bytes]:
     return [delivery.body for delivery in channel.deliveries(count)]
 
 
-@pytest.mark.check(144)
 @pytest.mark.parametrize("value", ["yes", 1, 0, Typed("V")])
 def test_the_argument_is_true_or_false(ch: Channel, name: Name, value: Any) -> None:
     ch.refused(406, Queue.Declare, queue=name("queue"), arguments={"x-single-active-consumer": value})
 
 
-@pytest.mark.check(144)
 def test_false_is_as_if_it_were_not_there_for_the_consumers(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), arguments={"x-single-active-consumer": False})
     first, second = consumer(client, queue, no_ack=True), consumer(client, queue, no_ack=True)
@@ -48,7 +46,6 @@ def test_false_is_as_if_it_were_not_there_for_the_consumers(client: Client, ch: 
     assert bodies(first, 1) + bodies(second, 1) == [b"0", b"1"]
 
 
-@pytest.mark.check(144)
 @pytest.mark.parametrize("no_ack", [False, True])
 def test_the_first_one_gets_all(client: Client, ch: Channel, single: str, no_ack: bool) -> None:
     first, second, third = (consumer(client, single, no_ack=no_ack) for _ in range(3))
@@ -60,7 +57,6 @@ def test_the_first_one_gets_all(client: Client, ch: Channel, single: str, no_ack
     assert ch.declare(single, passive=True).consumer_count == 3
 
 
-@pytest.mark.check(144)
 @pytest.mark.parametrize("end", ["cancel", "close"])
 def test_the_oldest_follows_in_turn(client: Client, ch: Channel, single: str, end: str) -> None:
     channels = [consumer(client, single, no_ack=True) for _ in range(3)]
@@ -72,7 +68,6 @@ def test_the_oldest_follows_in_turn(client: Client, ch: Channel, single: str, en
     assert ch.drain(single) == [b"nobody is left"]
 
 
-@pytest.mark.check(144)
 def test_it_follows_at_the_end_of_a_connection(broker: Peer, client: Client, ch: Channel, single: str) -> None:
     other = broker.connect()
     first, second = consumer(other, single), consumer(client, single)
@@ -82,7 +77,6 @@ def test_it_follows_at_the_end_of_a_connection(broker: Peer, client: Client, ch:
     assert [(item.body, item.redelivered) for item in second.deliveries(2)] == [(b"0", True), (b"1", True)]
 
 
-@pytest.mark.check(144)
 def test_the_end_of_one_that_waits_changes_nothing(client: Client, ch: Channel, single: str) -> None:
     first, second, third = (consumer(client, single, no_ack=True) for _ in range(3))
     second.cancel("tag")
@@ -94,7 +88,6 @@ def test_the_end_of_one_that_waits_changes_nothing(client: Client, ch: Channel, 
     second.nothing(single)
 
 
-@pytest.mark.check(144)
 def test_with_a_full_prefetch_nobody_else_is_served(client: Client, ch: Channel, single: str) -> None:
     first, second = client.channel(), client.channel()
     for channel in (first, second):
@@ -110,7 +103,6 @@ def test_with_a_full_prefetch_nobody_else_is_served(client: Client, ch: Channel,
     second.nothing(single)
 
 
-@pytest.mark.check(144)
 @pytest.mark.differs("3.10 serves nobody after one that was cancelled with its prefetch full")
 def test_what_a_cancelled_one_has_stays_with_it(client: Client, ch: Channel, single: str) -> None:
     first, second = client.channel(), client.channel()
@@ -129,7 +121,6 @@ def test_what_a_cancelled_one_has_stays_with_it(client: Client, ch: Channel, sin
     assert (last.body, last.redelivered) == (b"1", True)
 
 
-@pytest.mark.check(144)
 def test_what_the_active_one_returns_comes_back_to_it(client: Client, ch: Channel, single: str) -> None:
     first, second = consumer(client, single), consumer(client, single)
     ch.fill(single, b"0")
@@ -139,7 +130,6 @@ def test_what_the_active_one_returns_comes_back_to_it(client: Client, ch: Channe
     second.nothing(single)
 
 
-@pytest.mark.check(144)
 def test_one_channel_may_hold_several(ch: Channel, single: str) -> None:
     for tag in ("first", "second"):
         ch.consume(single, consumer_tag=tag, no_ack=True)
@@ -150,7 +140,6 @@ def test_one_channel_may_hold_several(ch: Channel, single: str) -> None:
     assert ch.delivery().method.consumer_tag == "second"
 
 
-@pytest.mark.check(144)
 def test_the_most_important_follows(client: Client, ch: Channel, single: str) -> None:
     active = consumer(client, single, no_ack=True)
     low, high, also_high = (consumer(client, single, priority, no_ack=True) for priority in (-1, 5, 5))
@@ -162,7 +151,6 @@ def test_the_most_important_follows(client: Client, ch: Channel, single: str) ->
         assert bodies(expected, 1) == [b"%d" % at]
 
 
-@pytest.mark.check(144)
 def test_the_last_one_that_goes_and_comes_back_is_served(client: Client, ch: Channel, single: str) -> None:
     channel = consumer(client, single, no_ack=True)
     channel.cancel("tag")
@@ -171,7 +159,6 @@ def test_the_last_one_that_goes_and_comes_back_is_served(client: Client, ch: Cha
     assert bodies(channel, 1) == [b"0"]
 
 
-@pytest.mark.check(144)
 def test_get_goes_past_it(client: Client, ch: Channel, single: str) -> None:
     first = client.channel()
     first.qos(1)
@@ -181,7 +168,6 @@ def test_get_goes_past_it(client: Client, ch: Channel, single: str) -> None:
     assert ch.drain(single) == [b"1"]
 
 
-@pytest.mark.check(144)
 def test_an_auto_delete_queue_goes_with_the_last_that_waits(client: Client, ch: Channel, name: Name) -> None:
     ch.declare(queue := name("queue"), auto_delete=True, arguments=SINGLE)
     first, second = consumer(client, queue), consumer(client, queue)
@@ -191,7 +177,6 @@ def test_an_auto_delete_queue_goes_with_the_last_that_waits(client: Client, ch: 
     ch.refused(404, Queue.Declare, queue=queue, passive=True)
 
 
-@pytest.mark.check(144)
 def test_all_are_told_when_it_is_deleted(client: Client, ch: Channel, single: str) -> None:
     channels = [consumer(client, single) for _ in range(3)]
     ch.call(Queue.Delete, queue=single)
@@ -200,7 +185,6 @@ def test_all_are_told_when_it_is_deleted(client: Client, ch: Channel, single: st
         assert isinstance(item, Basic.Cancel) and item.consumer_tag == "tag"
 
 
-@pytest.mark.check(145)
 @pytest.mark.parametrize("others", [0, 1])
 def test_an_exclusive_consumer_is_refused(client: Client, ch: Channel, single: str, others: int) -> None:
     for _ in range(others):
@@ -209,7 +193,6 @@ def test_an_exclusive_consumer_is_refused(client: Client, ch: Channel, single: s
     assert closed.reply_text.startswith(f"ACCESS_REFUSED - queue '{single}' in vhost '/' ")
 
 
-@pytest.mark.check(121, 144)
 def test_without_it_a_more_important_consumer_comes_before(client: Client, ch: Channel, queue: str) -> None:
     low = consumer(client, queue, -5, no_ack=True)
     ch.fill(queue, b"0")

@@ -41,13 +41,11 @@ def returned(ch: Channel, queue: str, properties: bytes) -> bytes:
     return message.property_bytes
 
 
-@pytest.mark.check(42)
 def test_headers_of_every_type_return_byte_for_byte(ch: Channel, queue: str) -> None:
     sent = codec.property_bytes({"headers": EVERY_TYPE})
     assert returned(ch, queue, sent) == sent
 
 
-@pytest.mark.check(42)
 @pytest.mark.differs("since 4.0 headers are sorted, repeats are dropped and L becomes l")
 @pytest.mark.parametrize(
     "inside",
@@ -62,7 +60,6 @@ def test_headers_return_as_they_were_written(ch: Channel, queue: str, inside: by
     assert returned(ch, queue, sent) == sent
 
 
-@pytest.mark.check(42)
 def test_headers_of_every_type_are_delivered_to_another_channel_number(ch: Channel, queue: str) -> None:
     sent = codec.property_bytes({"headers": EVERY_TYPE, "priority": 3})
     other = ch.client.channel(1000)
@@ -71,13 +68,11 @@ def test_headers_of_every_type_are_delivered_to_another_channel_number(ch: Chann
     assert other.delivery().property_bytes == sent
 
 
-@pytest.mark.check(43)
 def test_an_exchange_takes_arguments_of_every_type(ch: Channel, name: Callable[[str], str]) -> None:
     ch.exchange(exchange := name("exchange"), arguments=EVERY_TYPE)
     ch.exchange(exchange, arguments=EVERY_TYPE)
 
 
-@pytest.mark.check(43)
 def test_a_queue_and_a_binding_take_arguments_of_every_type(ch: Channel, name: Callable[[str], str]) -> None:
     ch.declare(queue := name("queue"), arguments=EVERY_TYPE)
     ch.declare(queue, arguments=EVERY_TYPE)
@@ -86,14 +81,12 @@ def test_a_queue_and_a_binding_take_arguments_of_every_type(ch: Channel, name: C
     assert ch.drain(queue) == [b"body"]
 
 
-@pytest.mark.check(44)
 def test_a_message_of_sixteen_mebibytes_passes(ch: Channel, queue: str) -> None:
     body = struct.pack(">Q", 0x0123456789ABCDEF) * (2 << 20)
     ch.publish("", queue, body)
     assert ch.drain(queue) == [body]
 
 
-@pytest.mark.check(44)
 @pytest.mark.differs("128 MiB are allowed before 4.0")
 def test_a_longer_message_closes_the_channel_only(ch: Channel, queue: str) -> None:
     ch.publish("", queue, b"x" * ((16 << 20) + 1))

@@ -34,7 +34,6 @@ def remaining(ch: Channel, queue: str) -> list[bytes]:
     return ch.client.channel().drain(queue)
 
 
-@pytest.mark.check(154)
 def test_publishes_appear_at_the_commit(client: Client, ch: Channel, queue: str) -> None:
     ch.transact()
     for body in (b"1", b"2"):
@@ -49,7 +48,6 @@ def test_publishes_appear_at_the_commit(client: Client, ch: Channel, queue: str)
     assert other.count(queue) == 0
 
 
-@pytest.mark.check(154)
 def test_publishes_are_forgotten_at_the_rollback(client: Client, ch: Channel, queue: str) -> None:
     ch.transact()
     ch.publish("", queue, b"forgotten")
@@ -60,21 +58,18 @@ def test_publishes_are_forgotten_at_the_rollback(client: Client, ch: Channel, qu
     assert client.channel().drain(queue) == [b"kept"]
 
 
-@pytest.mark.check(154)
 def test_publishes_are_forgotten_when_the_channel_closes(ch: Channel, queue: str) -> None:
     ch.transact()
     ch.publish("", queue, b"forgotten")
     assert remaining(ch, queue) == []
 
 
-@pytest.mark.check(154)
 def test_publishes_are_validated_at_once(ch: Channel) -> None:
     ch.transact()
     ch.publish("missing", "key", b"body")
     ch.expect_close(404)
 
 
-@pytest.mark.check(154)
 def test_publishes_are_delivered_in_order_with_others_in_between(client: Client, ch: Channel, queue: str) -> None:
     ch.transact()
     other = client.channel()
@@ -86,7 +81,6 @@ def test_publishes_are_delivered_in_order_with_others_in_between(client: Client,
     assert other.drain(queue) == [b"plain %d" % at for at in range(10)] + [b"tx %d" % at for at in range(10)]
 
 
-@pytest.mark.check(155)
 def test_acks_take_effect_at_the_commit(ch: Channel, queue: str) -> None:
     fill(ch, queue, 3)
     ch.transact()
@@ -97,7 +91,6 @@ def test_acks_take_effect_at_the_commit(ch: Channel, queue: str) -> None:
     assert remaining(ch, queue) == [b"2"]
 
 
-@pytest.mark.check(155)
 def test_uncommitted_acks_are_undone_when_the_channel_closes(ch: Channel, queue: str) -> None:
     fill(ch, queue, 3)
     ch.transact()
@@ -106,7 +99,6 @@ def test_uncommitted_acks_are_undone_when_the_channel_closes(ch: Channel, queue:
     assert remaining(ch, queue) == [b"1", b"2", b"3"]
 
 
-@pytest.mark.check(155)
 def test_acks_can_be_given_again_after_a_rollback(ch: Channel, queue: str) -> None:
     fill(ch, queue, 4)
     ch.transact()
@@ -122,7 +114,6 @@ def test_acks_can_be_given_again_after_a_rollback(ch: Channel, queue: str) -> No
     assert remaining(ch, queue) == [b"3"]
 
 
-@pytest.mark.check(155)
 def test_what_a_rollback_restores_is_covered_by_an_ack_of_many(ch: Channel, queue: str) -> None:
     fill(ch, queue, 4)
     ch.transact()
@@ -135,7 +126,6 @@ def test_what_a_rollback_restores_is_covered_by_an_ack_of_many(ch: Channel, queu
     assert remaining(ch, queue) == [b"4"]
 
 
-@pytest.mark.check(155)
 def test_all_can_be_acknowledged_at_once(ch: Channel, queue: str) -> None:
     fill(ch, queue, 3)
     ch.transact()
@@ -145,7 +135,6 @@ def test_all_can_be_acknowledged_at_once(ch: Channel, queue: str) -> None:
     assert remaining(ch, queue) == []
 
 
-@pytest.mark.check(155)
 def test_what_was_acknowledged_cannot_be_again_before_the_commit(ch: Channel, queue: str) -> None:
     fill(ch, queue, 1)
     ch.transact()
@@ -155,7 +144,6 @@ def test_what_was_acknowledged_cannot_be_again_before_the_commit(ch: Channel, qu
     assert ch.expect_close(406).reply_text == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
 
 
-@pytest.mark.check(156)
 @pytest.mark.parametrize("method", ["nack", "reject"])
 def test_messages_are_given_back_at_the_commit(client: Client, ch: Channel, queue: str, method: str) -> None:
     fill(ch, queue, 3)
@@ -171,7 +159,6 @@ def test_messages_are_given_back_at_the_commit(client: Client, ch: Channel, queu
     assert remaining(ch, queue) == [b"3"]
 
 
-@pytest.mark.check(156)
 @pytest.mark.parametrize("method", ["nack", "reject"])
 def test_giving_back_is_undone_by_a_rollback(ch: Channel, queue: str, method: str) -> None:
     fill(ch, queue, 2)
@@ -186,7 +173,6 @@ def test_giving_back_is_undone_by_a_rollback(ch: Channel, queue: str, method: st
     assert remaining(ch, queue) == [b"1"]
 
 
-@pytest.mark.check(156)
 def test_acks_and_nacks_mix(ch: Channel, queue: str) -> None:
     fill(ch, queue, 5)
     ch.transact()
@@ -198,13 +184,11 @@ def test_acks_and_nacks_mix(ch: Channel, queue: str) -> None:
     assert remaining(ch, queue) == [b"1", b"2", b"4"]
 
 
-@pytest.mark.check(157)
 @pytest.mark.parametrize("method", [Tx.Commit, Tx.Rollback])
 def test_there_is_nothing_to_end_without_select(ch: Channel, method: type) -> None:
     assert ch.refused(406, method).reply_text == "PRECONDITION_FAILED - channel is not transactional"
 
 
-@pytest.mark.check(158)
 def test_messages_return_at_the_commit(ch: Channel) -> None:
     ch.transact()
     ch.publish("", "nowhere", b"1", mandatory=True)
@@ -219,7 +203,6 @@ def test_messages_return_at_the_commit(ch: Channel) -> None:
     ]
 
 
-@pytest.mark.check(158)
 def test_messages_do_not_return_after_a_rollback(ch: Channel) -> None:
     ch.transact()
     ch.publish("", "nowhere", b"body", mandatory=True)
@@ -228,7 +211,6 @@ def test_messages_do_not_return_after_a_rollback(ch: Channel) -> None:
     ch.nothing()
 
 
-@pytest.mark.check(159)
 def test_recover_leaves_what_was_acknowledged(ch: Channel, queue: str) -> None:
     fill(ch, queue, 2)
     ch.transact()

@@ -40,7 +40,6 @@ def lead(ch: Channel, queue: str, to: str, **arguments: Any) -> None:
 # The fields
 
 
-@pytest.mark.check(168)
 @pytest.mark.parametrize("reason", ["rejected", "expired", "maxlen"])
 def test_a_death_is_told_in_full(broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel, reason: str) -> None:
     more: dict[str, Any] = {"expired": {"x-message-ttl": 1}, "maxlen": {"x-max-length": 0}}.get(reason, {})
@@ -79,7 +78,6 @@ def test_the_last_death_is_told_as_the_first_is(broker: Peer, ch: Channel, name:
     assert brief(letter)[0] == (second, "rejected", 1)
 
 
-@pytest.mark.check(171)
 def test_the_latest_death_comes_first(broker: Peer, ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
     ch.exchange(between := name("between"), "fanout")
     ch.declare(second := name("second"), arguments={"x-dead-letter-exchange": dlx})
@@ -99,7 +97,6 @@ def test_the_latest_death_comes_first(broker: Peer, ch: Channel, name: Name, dlx
     assert (letter.method.exchange, letter.method.routing_key) == (dlx, "key")
 
 
-@pytest.mark.check(177)
 def test_the_same_death_again_is_counted(broker: Peer, ch: Channel, name: Name) -> None:
     source, parked = name("source"), name("parked")
     ch.declare(source, arguments={"x-dead-letter-exchange": "amq.direct", "x-dead-letter-routing-key": parked})
@@ -122,7 +119,6 @@ def test_the_same_death_again_is_counted(broker: Peer, ch: Channel, name: Name) 
         assert [death["routing-keys"] for death in letter.headers["x-death"]] == [[parked], [source]]
 
 
-@pytest.mark.check(177)
 def test_a_death_for_another_reason_stands_by_itself(broker: Peer, ch: Channel, name: Name, dlx: str) -> None:
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name("source")}
     ch.declare(source := name("source"), arguments=arguments)
@@ -137,7 +133,6 @@ def test_a_death_for_another_reason_stands_by_itself(broker: Peer, ch: Channel, 
     assert again is not None and brief(again) == [(source, "rejected", 2)]
 
 
-@pytest.mark.check(177)
 @pytest.mark.in_process("the time is of whole seconds")
 def test_the_time_is_of_the_first_such_death(broker: Peer, ch: Channel, name: Name) -> None:
     ch.declare(
@@ -158,14 +153,12 @@ def test_the_time_is_of_the_first_such_death(broker: Peer, ch: Channel, name: Na
 # Deaths in a header of a client
 
 
-@pytest.mark.check(176)
 def test_what_a_client_says_of_deaths_stays_while_there_is_none(ch: Channel, queue: str) -> None:
     ch.fill(queue, b"body", headers={"x-death": PLANTED})
     message = ch.get(queue)
     assert message is not None and brief(message) == [("elsewhere", "expired", 7)]
 
 
-@pytest.mark.check(176)
 @pytest.mark.parametrize(
     "planted",
     [
@@ -188,7 +181,6 @@ def test_what_a_client_says_of_deaths_is_replaced_by_the_truth(
     assert letter.headers["mine"] == 1
 
 
-@pytest.mark.check(176)
 @CONTINUED
 def test_what_is_published_again_starts_anew(ch: Channel, source: str, dead: Channel) -> None:
     ch.fill(source, b"body")
@@ -199,7 +191,6 @@ def test_what_is_published_again_starts_anew(ch: Channel, source: str, dead: Cha
     assert brief(dead.delivery()) == [(source, "rejected", 1)]
 
 
-@pytest.mark.check(176)
 @pytest.mark.differs("before 4.0 the history a client sent was obeyed")
 def test_no_death_a_client_tells_of_ends_a_circle(ch: Channel, name: Name) -> None:
     ch.declare(target := name("target"))
@@ -213,7 +204,6 @@ def test_no_death_a_client_tells_of_ends_a_circle(ch: Channel, name: Name) -> No
 # Circles
 
 
-@pytest.mark.check(172)
 @pytest.mark.parametrize("arguments", [{"x-message-ttl": 1}, {"x-message-ttl": 0}, {"x-max-length": 0}])
 def test_what_would_return_to_its_queue_is_dropped(
     broker: Peer, ch: Channel, name: Name, arguments: dict[str, int]
@@ -227,7 +217,6 @@ def test_what_would_return_to_its_queue_is_dropped(
     ch.nothing(queue)
 
 
-@pytest.mark.check(172)
 def test_what_would_return_to_its_queue_still_goes_to_the_others(broker: Peer, ch: Channel, name: Name) -> None:
     ch.exchange(exchange := name("exchange"), "fanout")
     ch.declare(source := name("source"), arguments={"x-dead-letter-exchange": exchange, "x-message-ttl": 0})
@@ -241,7 +230,6 @@ def test_what_would_return_to_its_queue_still_goes_to_the_others(broker: Peer, c
     reader.nothing(source, other)
 
 
-@pytest.mark.check(172)
 def test_a_circle_of_queues_ends_where_it_began(broker: Peer, ch: Channel, name: Name) -> None:
     names = [name(f"ring-{at}") for at in range(3)]
     for queue, to in zip(names, names[1:] + names[:1], strict=True):
@@ -251,7 +239,6 @@ def test_a_circle_of_queues_ends_where_it_began(broker: Peer, ch: Channel, name:
     assert [ch.count(queue) for queue in names] == [0, 0, 0]
 
 
-@pytest.mark.check(172)
 def test_a_rejection_keeps_a_circle_alive(broker: Peer, ch: Channel, name: Name) -> None:
     first, second = name("first"), name("second")
     lead(ch, first, second, message_ttl=1)
@@ -268,7 +255,6 @@ def test_a_rejection_keeps_a_circle_alive(broker: Peer, ch: Channel, name: Name)
         reader.sync()
 
 
-@pytest.mark.check(172)
 @UNORDERED
 def test_a_rejection_before_does_not_save_a_circle_behind_it(broker: Peer, ch: Channel, name: Name) -> None:
     start, one, two = name("start"), name("one"), name("two")
@@ -281,7 +267,6 @@ def test_a_rejection_before_does_not_save_a_circle_behind_it(broker: Peer, ch: C
     assert [ch.count(queue) for queue in (start, one, two)] == [0, 0, 0]
 
 
-@pytest.mark.check(175)
 @UNORDERED
 def test_a_history_does_not_grow_with_the_turns(broker: Peer, ch: Channel, name: Name) -> None:
     names = [name(f"queue-{at}") for at in range(4)]

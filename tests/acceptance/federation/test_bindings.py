@@ -38,11 +38,8 @@ def base(down: Place) -> str:
     return f"federation: fed.x -> {down.site.name}:{down.vhost}:fed.x"
 
 
-# 33
-
-
 @modes
-def test_033_without_a_binding_here_nothing_is_brought(up: Place, down: Place, mode: str) -> None:
+def test_without_a_binding_here_nothing_is_brought(up: Place, down: Place, mode: str) -> None:
     link(up, down, channel_use_mode=mode)
     up.ch.publish("fed.x", "k", b"for nobody")
     up.ch.sync()
@@ -54,11 +51,8 @@ def test_033_without_a_binding_here_nothing_is_brought(up: Place, down: Place, m
     assert down.row()["forwarded"] == 1
 
 
-# 34
-
-
 @modes
-def test_034_a_bound_key_is_bound_upstream_and_messages_flow(up: Place, down: Place, mode: str) -> None:
+def test_a_bound_key_is_bound_upstream_and_messages_flow(up: Place, down: Place, mode: str) -> None:
     link(up, down, channel_use_mode=mode, max_hops=3)
     here = down.listener("fed.x", "k")
     up.bound("fed.x", "k")
@@ -77,11 +71,8 @@ def test_034_a_bound_key_is_bound_upstream_and_messages_flow(up: Place, down: Pl
     up.bound("fed.x")
 
 
-# 35
-
-
 @modes
-def test_035_queues_with_one_key_need_one_binding(up: Place, down: Place, mode: str) -> None:
+def test_queues_with_one_key_need_one_binding(up: Place, down: Place, mode: str) -> None:
     link(up, down, channel_use_mode=mode)
     first, second = down.listener("fed.x", "k"), down.listener("fed.x", "k")
     up.bound("fed.x", "k")
@@ -95,7 +86,7 @@ def test_035_queues_with_one_key_need_one_binding(up: Place, down: Place, mode: 
     up.bound("fed.x")
 
 
-def test_035_a_binding_ends_with_its_queue_however_that_ends(up: Place, down: Place) -> None:
+def test_a_binding_ends_with_its_queue_however_that_ends(up: Place, down: Place) -> None:
     link(up, down)
     owner = down.connect()
     channel = owner.channel()
@@ -115,11 +106,8 @@ def test_035_a_binding_ends_with_its_queue_however_that_ends(up: Place, down: Pl
     up.bound("fed.x")
 
 
-# 36
-
-
 @modes
-def test_036_one_key_with_other_arguments_is_another_binding(up: Place, down: Place, mode: str) -> None:
+def test_one_key_with_other_arguments_is_another_binding(up: Place, down: Place, mode: str) -> None:
     link(up, down, "direct", channel_use_mode=mode)
     here = down.listener("fed.x", "k")
     down.ch.bind(here, "fed.x", "k", arguments={"a": 1})
@@ -136,11 +124,8 @@ def test_036_one_key_with_other_arguments_is_another_binding(up: Place, down: Pl
     assert down.bodies(here, 2) == [b"once", b"more"]
 
 
-# 37
-
-
 @modes
-def test_037_a_binding_to_an_exchange_is_one_as_well(up: Place, down: Place, mode: str) -> None:
+def test_a_binding_to_an_exchange_is_one_as_well(up: Place, down: Place, mode: str) -> None:
     link(up, down, channel_use_mode=mode)
     down.ch.exchange("inner", "fanout")
     down.ch.bind_exchange("inner", "fed.x", "a.#")
@@ -152,11 +137,8 @@ def test_037_a_binding_to_an_exchange_is_one_as_well(up: Place, down: Place, mod
     up.bound("fed.x")
 
 
-# 38
-
-
 @pytest.mark.parametrize("match", ["any", "all", "any-with-x", "all-with-x"])
-def test_038_headers_are_matched_upstream_as_they_are_here(up: Place, down: Place, match: str) -> None:
+def test_headers_are_matched_upstream_as_they_are_here(up: Place, down: Place, match: str) -> None:
     link(up, down, "headers")
     here = down.ch.declare("here").queue
     down.ch.bind(here, "fed.x", arguments={"x-match": match, "one": 1, "two": Typed("l", 2)})
@@ -171,7 +153,7 @@ def test_038_headers_are_matched_upstream_as_they_are_here(up: Place, down: Plac
 
 
 @modes
-def test_038_wildcards_of_a_topic_are_bound_as_they_are(up: Place, down: Place, mode: str) -> None:
+def test_wildcards_of_a_topic_are_bound_as_they_are(up: Place, down: Place, mode: str) -> None:
     link(up, down, channel_use_mode=mode)
     here = down.listener("fed.x", "a.*", "#.z")
     up.bound("fed.x", "#.z", "a.*")
@@ -181,12 +163,9 @@ def test_038_wildcards_of_a_topic_are_bound_as_they_are(up: Place, down: Place, 
     assert down.row()["forwarded"] == 4
 
 
-# 39
-
-
 @modes
 @pytest.mark.parametrize("seed", range(3))
-def test_039_bindings_made_while_the_link_starts_are_neither_lost_nor_left(
+def test_bindings_made_while_the_link_starts_are_neither_lost_nor_left(
     up: Place, down: Place, seed: int, mode: str
 ) -> None:
     dice = random.Random(seed)
@@ -212,11 +191,8 @@ def test_039_bindings_made_while_the_link_starts_are_neither_lost_nor_left(
     assert down.row()["reconnects"] == 0
 
 
-# 40
-
-
 @modes
-def test_040_bindings_that_changed_while_the_link_was_down_are_put_right(
+def test_bindings_that_changed_while_the_link_was_down_are_put_right(
     up: Place, down: Place, proxied: NewProxy, mode: str
 ) -> None:
     proxy = proxied(up.site)
@@ -241,7 +217,7 @@ def test_040_bindings_that_changed_while_the_link_was_down_are_put_right(
 
 @modes
 @pytest.mark.parametrize("executed", [True, False], ids=["executed", "not_executed"])
-def test_040_a_key_stays_bound_where_the_link_breaks_while_it_deletes_the_old_exchange(
+def test_a_key_stays_bound_where_the_link_breaks_while_it_deletes_the_old_exchange(
     up: Place, down: Place, mode: str, executed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delete = ExchangeLink._delete_exchange
@@ -273,7 +249,7 @@ def test_040_a_key_stays_bound_where_the_link_breaks_while_it_deletes_the_old_ex
     up.bound("fed.x", "k")
 
 
-def test_040_a_key_that_stays_bound_misses_nothing_and_nothing_comes_twice(
+def test_a_key_that_stays_bound_misses_nothing_and_nothing_comes_twice(
     up: Place, down: Place, proxied: NewProxy
 ) -> None:
     proxy = proxied(up.site)
@@ -331,11 +307,8 @@ class Publisher:
             time.sleep(0.001)
 
 
-# 41
-
-
 @pytest.mark.parametrize("nowait", [True, False])
-def test_041_ten_thousand_bindings_cross_a_slow_line_while_messages_flow(
+def test_ten_thousand_bindings_cross_a_slow_line_while_messages_flow(
     up: Place, down: Place, proxied: NewProxy, nowait: bool
 ) -> None:
     proxy = proxied(up.site)

@@ -108,10 +108,7 @@ def lives(pair: Lives) -> Iterator[Lives]:
     pair.end()
 
 
-# 47
-
-
-def test_047_what_a_killed_broker_had_not_confirmed_comes_again(lives: Lives) -> None:
+def test_what_a_killed_broker_had_not_confirmed_comes_again(lives: Lives) -> None:
     refuse = {"max-length": 0, "overflow": "reject-publish"}
     lives.down.policy(f"^{lives.queue}$", refuse, "full")
     lives.link(prefetch_count=10)
@@ -131,11 +128,8 @@ def test_047_what_a_killed_broker_had_not_confirmed_comes_again(lives: Lives) ->
         assert dict(entry)["redelivered"] == ("t", number < 10)
 
 
-# 68
-
-
 @pytest.mark.parametrize("mode", ["on-confirm", "on-publish"])
-def test_068_what_an_upstream_that_is_killed_had_confirmed_arrives(lives: Lives, mode: str) -> None:
+def test_what_an_upstream_that_is_killed_had_confirmed_arrives(lives: Lives, mode: str) -> None:
     lives.link(ack_mode=mode, prefetch_count=100)
     lives.proxy.delay_s = 0.2  # so that much is under way
     lives.publish()
@@ -150,10 +144,7 @@ def test_068_what_an_upstream_that_is_killed_had_confirmed_arrives(lives: Lives,
     lives.tells_no_secret()
 
 
-# 70 and 71
-
-
-def test_070_what_comes_while_this_broker_is_dead_waits_for_it(lives: Lives) -> None:
+def test_what_comes_while_this_broker_is_dead_waits_for_it(lives: Lives) -> None:
     lives.link()
     lives.publish([b"before"])
     until(lambda: lives.down.queues()[lives.queue] == 1, "the first")
@@ -170,7 +161,7 @@ def test_070_what_comes_while_this_broker_is_dead_waits_for_it(lives: Lives) -> 
     lives.tells_no_secret()
 
 
-def test_071_what_comes_while_this_broker_is_stopped_waits_for_it(lives: Lives) -> None:
+def test_what_comes_while_this_broker_is_stopped_waits_for_it(lives: Lives) -> None:
     lives.link()
     lives.down.stop()
     lives.publish()
@@ -179,7 +170,7 @@ def test_071_what_comes_while_this_broker_is_stopped_waits_for_it(lives: Lives) 
     assert lives.came() == NUMBERS
 
 
-def test_071_a_broker_that_is_to_clean_up_when_it_stops_does_so(loop: LoopThread) -> None:
+def test_a_broker_that_is_to_clean_up_when_it_stops_does_so(loop: LoopThread) -> None:
     config = Federation(internal_exchange_check_interval=CHECK_MS, graceful_shutdown_cleanup=True)
     site = Site(loop, "tidy", federation=config)
     try:
@@ -200,10 +191,7 @@ def test_071_a_broker_that_is_to_clean_up_when_it_stops_does_so(loop: LoopThread
         site.close()
 
 
-# 88
-
-
-def test_088_a_queue_upstream_that_is_restarted_half_way_loses_nothing(lives: Lives) -> None:
+def test_a_queue_upstream_that_is_restarted_half_way_loses_nothing(lives: Lives) -> None:
     queue = f"{lives.queue}.q"
     for warren in (lives.up, lives.down):
         channel = warren.connect().channel()
@@ -231,10 +219,7 @@ def test_088_a_queue_upstream_that_is_restarted_half_way_loses_nothing(lives: Li
     assert len(got) == 40
 
 
-# 27, 29 and 103
-
-
-def test_027_a_stored_uri_that_cannot_be_understood_stops_nothing_else(lives: Lives) -> None:
+def test_a_stored_uri_that_cannot_be_understood_stops_nothing_else(lives: Lives) -> None:
     lives.link()
     odd = f"{lives.exchange}.odd"
     lives.down.upstream("odd", "amqp://127.0.0.1:1")
@@ -259,7 +244,7 @@ def test_027_a_stored_uri_that_cannot_be_understood_stops_nothing_else(lives: Li
     lives.tells_no_secret()
 
 
-def test_029_a_broker_starts_though_its_upstream_does_not_answer(lives: Lives) -> None:
+def test_a_broker_starts_though_its_upstream_does_not_answer(lives: Lives) -> None:
     lives.link()
     lives.proxy.cut()
     lives.down.stop()
@@ -271,7 +256,7 @@ def test_029_a_broker_starts_though_its_upstream_does_not_answer(lives: Lives) -
     lives.runs()
 
 
-def test_103_no_failure_tells_the_password(lives: Lives) -> None:
+def test_no_failure_tells_the_password(lives: Lives) -> None:
     lives.link()
     lives.proxy.cut()
     lives.down.down()

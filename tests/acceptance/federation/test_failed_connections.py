@@ -18,10 +18,7 @@ def pauses(proxied_s: list[float]) -> list[float]:
     return [later - sooner for sooner, later in zip(proxied_s, proxied_s[1:], strict=False)]
 
 
-# 26
-
-
-def test_026_the_end_of_an_upstream_of_a_queue_leaves_the_exchange_of_that_name_alone(up: Place, down: Place) -> None:
+def test_the_end_of_an_upstream_of_a_queue_leaves_the_exchange_of_that_name_alone(up: Place, down: Place) -> None:
     down.ch.exchange("n", "direct")
     down.ch.declare("n")
     here = down.listener("n", "k")
@@ -42,10 +39,7 @@ def test_026_the_end_of_an_upstream_of_a_queue_leaves_the_exchange_of_that_name_
     up.bound("n", "another", "k")
 
 
-# 29
-
-
-def test_029_while_the_upstream_is_away_all_works_here_and_the_link_comes_back(
+def test_while_the_upstream_is_away_all_works_here_and_the_link_comes_back(
     up: Place, down: Place, proxied: NewProxy
 ) -> None:
     proxy = proxied(up.site)
@@ -66,11 +60,8 @@ def test_029_while_the_upstream_is_away_all_works_here_and_the_link_comes_back(
     assert down.get(here).body == b"from upstream"
 
 
-# 30
-
-
 @pytest.mark.parametrize("delay_s", [0.2, 0.6])
-def test_030_attempts_are_as_far_apart_as_the_upstream_says(
+def test_attempts_are_as_far_apart_as_the_upstream_says(
     up: Place, down: Place, proxied: NewProxy, delay_s: float
 ) -> None:
     proxy = proxied(up.site)
@@ -83,7 +74,7 @@ def test_030_attempts_are_as_far_apart_as_the_upstream_says(
     assert row["status"] == "error"
 
 
-def test_030_a_link_that_ran_tries_once_without_a_delay(up: Place, down: Place, proxied: NewProxy) -> None:
+def test_a_link_that_ran_tries_once_without_a_delay(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.through(proxy.port), reconnect_delay=1)
@@ -96,11 +87,8 @@ def test_030_a_link_that_ran_tries_once_without_a_delay(up: Place, down: Place, 
     assert down.running()[0]["reconnects"] == 1
 
 
-# 32
-
-
 @pytest.mark.parametrize(("mode", "channels"), [("single", 1), ("multiple", 2)])
-def test_032_a_link_has_as_many_channels_as_it_was_told(up: Place, down: Place, mode: str, channels: int) -> None:
+def test_a_link_has_as_many_channels_as_it_was_told(up: Place, down: Place, mode: str, channels: int) -> None:
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.uri, channel_use_mode=mode)
     down.running()

@@ -53,10 +53,7 @@ def flows(up: Place, down: Place, here: str, body: bytes = b"flows") -> None:
     assert down.get(here).body == body
 
 
-# 69
-
-
-def test_069_a_line_that_is_silent_is_given_up_and_what_waited_comes(up: Place, down: Place, proxied: NewProxy) -> None:
+def test_a_line_that_is_silent_is_given_up_and_what_waited_comes(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
     here = linked(up, down, up.through(proxy.port, f"?heartbeat={HEARTBEAT_S}&connection_timeout=500"))
     proxy.silence()
@@ -72,10 +69,7 @@ def test_069_a_line_that_is_silent_is_given_up_and_what_waited_comes(up: Place, 
     assert list(dict.fromkeys(bodies)) == [b"%d" % number for number in range(1000)]
 
 
-# 72
-
-
-def test_072_a_link_that_is_restarted_keeps_its_backlog(up: Place, down: Place) -> None:
+def test_a_link_that_is_restarted_keeps_its_backlog(up: Place, down: Place) -> None:
     here = linked(up, down)
     down.policy(f"^{here}$", {"max-length": 0, "overflow": "reject-publish"}, "full", apply_to="queues")
     for number in range(20):
@@ -105,10 +99,7 @@ def restart_path(down: Place) -> str:
     return f"/federation-links/vhost/{down.vhost}/{down.row()['id']}/{down.site.node.name}/restart"
 
 
-# 73
-
-
-def test_073_a_queue_that_is_deleted_upstream_is_made_again(up: Place, down: Place) -> None:
+def test_a_queue_that_is_deleted_upstream_is_made_again(up: Place, down: Place) -> None:
     here = linked(up, down)
     up.ch.delete(base(down))
     until(lambda: down.row()["reconnects"] == 1, lambda: str(down.row()))
@@ -120,7 +111,7 @@ def test_073_a_queue_that_is_deleted_upstream_is_made_again(up: Place, down: Pla
     assert len(up.exchanges()) == 2 and down.row()["reconnects"] == 1
 
 
-def test_073_an_internal_exchange_that_is_deleted_is_made_again(up: Place, down: Place) -> None:
+def test_an_internal_exchange_that_is_deleted_is_made_again(up: Place, down: Place) -> None:
     here = linked(up, down)
     (internal,) = [name for name in up.exchanges() if name.startswith("federation: ")]
     up.ch.delete_exchange(internal)
@@ -130,7 +121,7 @@ def test_073_an_internal_exchange_that_is_deleted_is_made_again(up: Place, down:
     flows(up, down, here)
 
 
-def test_073_an_exchange_that_is_deleted_upstream_is_made_again(up: Place, down: Place) -> None:
+def test_an_exchange_that_is_deleted_upstream_is_made_again(up: Place, down: Place) -> None:
     here = linked(up, down)
     up.ch.delete_exchange("fed.x")
     until(lambda: up.exchange("fed.x"), lambda: f"the exchange: {down.row()}")
@@ -139,7 +130,7 @@ def test_073_an_exchange_that_is_deleted_upstream_is_made_again(up: Place, down:
     flows(up, down, here)
 
 
-def test_073_an_exchange_that_was_deleted_and_made_by_others_is_bound_again(up: Place, down: Place) -> None:
+def test_an_exchange_that_was_deleted_and_made_by_others_is_bound_again(up: Place, down: Place) -> None:
     here = linked(up, down)
     up.ch.delete_exchange("fed.x")
     up.ch.exchange("fed.x", "direct")
@@ -148,10 +139,7 @@ def test_073_an_exchange_that_was_deleted_and_made_by_others_is_bound_again(up: 
     up.bound("fed.x", "k")
 
 
-# 74
-
-
-def test_074_a_link_whose_rights_were_revoked_comes_back_when_they_are_granted(
+def test_a_link_whose_rights_were_revoked_comes_back_when_they_are_granted(
     up: Place, down: Place, proxied: NewProxy
 ) -> None:
     user = f"linker-{up.vhost}"
@@ -169,7 +157,7 @@ def test_074_a_link_whose_rights_were_revoked_comes_back_when_they_are_granted(
     assert down.bodies(here, 1) == [b"waits"]
 
 
-def test_074_a_link_with_a_wrong_password_says_that_it_was_refused(up: Place, down: Place) -> None:
+def test_a_link_with_a_wrong_password_says_that_it_was_refused(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     user = f"newcomer-{up.vhost}"
     up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
@@ -180,10 +168,7 @@ def test_074_a_link_with_a_wrong_password_says_that_it_was_refused(up: Place, do
     down.running()
 
 
-# 75
-
-
-def test_075_links_that_fail_and_fail_leave_nothing_behind(own: Site, proxied: NewProxy) -> None:
+def test_links_that_fail_and_fail_leave_nothing_behind(own: Site, proxied: NewProxy) -> None:
     up, down = own.place(), own.place()
     here = linked(up, down)
     down.policy("^fed", {"federation-upstream": "u0"})
@@ -226,10 +211,7 @@ def counts(site: Site) -> tuple[int, int, int]:
     return len(os.listdir("/proc/self/fd")), site.loop.call(lambda: len(site.host.connections())), tasks
 
 
-# 76
-
-
-def test_076_many_links_start_soon_and_stop_soon_also_those_that_hang(own: Site, proxied: NewProxy) -> None:
+def test_many_links_start_soon_and_stop_soon_also_those_that_hang(own: Site, proxied: NewProxy) -> None:
     up, down = own.place(), own.place()
     silent = proxied(own)
     silent.silence()
@@ -252,10 +234,7 @@ def test_076_many_links_start_soon_and_stop_soon_also_those_that_hang(own: Site,
     assert len([name for name in up.queues() if name.startswith("federation: ")]) == MANY // 2
 
 
-# 77
-
-
-def test_077_links_that_all_went_down_all_come_back(own: Site) -> None:
+def test_links_that_all_went_down_all_come_back(own: Site) -> None:
     up, down = own.place(), own.place()
     for number in range(5):
         down.ch.exchange(f"fed.{number}", "fanout")
@@ -270,7 +249,7 @@ def test_077_links_that_all_went_down_all_come_back(own: Site) -> None:
     assert up.queues() == queues and len(queues) == 5
 
 
-def test_077_links_come_back_when_the_upstream_hangs_up_on_all_of_them(up: Place, down: Place) -> None:
+def test_links_come_back_when_the_upstream_hangs_up_on_all_of_them(up: Place, down: Place) -> None:
     for number in range(5):
         down.ch.exchange(f"fed.{number}", "fanout")
     down.federate("^fed", up.uri)

@@ -45,10 +45,7 @@ def seen(places: list[Place]) -> list[int]:
     return [number for number, place in enumerate(places, 1) if place.keys("fed.x")]
 
 
-# 60 and 61
-
-
-def test_060_a_binding_says_by_which_ways_it_came(here: NewPlaces) -> None:
+def test_a_binding_says_by_which_ways_it_came(here: NewPlaces) -> None:
     places = here(10)
     chained(places, 10)
     places[-1].listener("fed.x", "k")
@@ -63,7 +60,7 @@ def test_060_a_binding_says_by_which_ways_it_came(here: NewPlaces) -> None:
 
 
 @pytest.mark.parametrize(("at", "expected"), [({5: 1}, range(4, 10)), ({10: 3}, range(7, 10))])
-def test_061_the_lowest_max_hops_on_the_way_counts(here: NewPlaces, at: dict[int, int], expected: range) -> None:
+def test_the_lowest_max_hops_on_the_way_counts(here: NewPlaces, at: dict[int, int], expected: range) -> None:
     places = here(10)
     chained(places, 10, at)
     places[-1].listener("fed.x", "k")
@@ -72,10 +69,7 @@ def test_061_the_lowest_max_hops_on_the_way_counts(here: NewPlaces, at: dict[int
     assert seen(places) == list(expected)
 
 
-# 62
-
-
-def test_062_a_message_that_has_hopped_goes_so_much_less_far(here: NewPlaces) -> None:
+def test_a_message_that_has_hopped_goes_so_much_less_far(here: NewPlaces) -> None:
     places = here(4)
     chained(places, 3)
     queues = [place.listener("fed.x", "k") for place in places]
@@ -87,11 +81,8 @@ def test_062_a_message_that_has_hopped_goes_so_much_less_far(here: NewPlaces) ->
     assert got == [[b"tired", b"fresh"], [b"tired", b"fresh"], [b"fresh"], [b"fresh"]]
 
 
-# 63 and 64
-
-
 @pytest.mark.parametrize(("last_hops", "arrives"), [(2, True), (1, False)])
-def test_063_how_far_a_message_goes_the_last_link_says(everywhere: list[Place], last_hops: int, arrives: bool) -> None:
+def test_how_far_a_message_goes_the_last_link_says(everywhere: list[Place], last_hops: int, arrives: bool) -> None:
     for place in everywhere:
         place.ch.exchange("fed.x", "direct")
     first, second, third = everywhere
@@ -112,7 +103,7 @@ def test_063_how_far_a_message_goes_the_last_link_says(everywhere: list[Place], 
     assert bodies == ([b"from the first"] if arrives else []) + [b"from the second"]
 
 
-def test_064_virtual_hosts_of_one_broker_are_places_of_their_own(here: NewPlaces) -> None:
+def test_virtual_hosts_of_one_broker_are_places_of_their_own(here: NewPlaces) -> None:
     places = here(3)
     chained(places, 3)
     queue = places[2].listener("fed.x", "k")
@@ -121,10 +112,7 @@ def test_064_virtual_hosts_of_one_broker_are_places_of_their_own(here: NewPlaces
     assert places[2].bodies(queue, 1) == [b"twice in one broker"]
 
 
-# 65
-
-
-def test_065_who_shares_a_queue_is_warned(twins: list[Site]) -> None:
+def test_who_shares_a_queue_is_warned(twins: list[Site]) -> None:
     first, second, up = [site.place("shared") for site in (*twins[:2], twins[2])]
     for down in (first, second):
         down.ch.exchange("fed.x", "fanout")
@@ -139,7 +127,7 @@ def test_065_who_shares_a_queue_is_warned(twins: list[Site]) -> None:
     assert until(lambda: warned(twins[1]), lambda: str(twins[1].log))
 
 
-def test_065_a_namesake_of_the_origin_gets_nothing_over_a_second_hop(twins: list[Site]) -> None:
+def test_a_namesake_of_the_origin_gets_nothing_over_a_second_hop(twins: list[Site]) -> None:
     origin, namesake, middle = [site.place("same") for site in twins]
     for place in (origin, middle, namesake):
         place.ch.exchange("fed.x", "direct")
@@ -156,10 +144,7 @@ def test_065_a_namesake_of_the_origin_gets_nothing_over_a_second_hop(twins: list
     assert namesake.bodies(there, 1) == [b"from the middle"]
 
 
-# 66
-
-
-def test_066_with_no_hops_nothing_is_bound_and_nothing_comes(up: Place, down: Place) -> None:
+def test_with_no_hops_nothing_is_bound_and_nothing_comes(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     here = down.listener("fed.x")
     down.federate("^fed", up.inside, max_hops=0)
@@ -171,11 +156,8 @@ def test_066_with_no_hops_nothing_is_bound_and_nothing_comes(up: Place, down: Pl
     assert down.row()["forwarded"] == 0
 
 
-# 67
-
-
 @pytest.mark.parametrize("uri", ["amqp://", "inside", "uri"])
-def test_067_an_upstream_that_is_the_exchange_itself_makes_no_loop(here: NewPlaces, uri: str) -> None:
+def test_an_upstream_that_is_the_exchange_itself_makes_no_loop(here: NewPlaces, uri: str) -> None:
     (place,) = here(1)
     place.ch.exchange("fed.x", "fanout")
     place.federate("^fed", {"inside": place.inside, "uri": place.uri}.get(uri, uri), max_hops=3)

@@ -43,10 +43,7 @@ def flows(up: Place, down: Place, exchange: str = "fed.x", body: bytes = b"flows
     up.bound(exchange)
 
 
-# 16
-
-
-def test_016_a_link_makes_the_queue_the_internal_exchange_and_the_exchange(up: Place, down: Place) -> None:
+def test_a_link_makes_the_queue_the_internal_exchange_and_the_exchange(up: Place, down: Place) -> None:
     arguments = {"alternate-exchange": "amq.fanout"}
     down.ch.exchange("fed.x", "topic", durable=True, arguments=arguments)
     down.federate("^fed", up.inside)
@@ -75,7 +72,7 @@ def test_016_a_link_makes_the_queue_the_internal_exchange_and_the_exchange(up: P
     assert exchange.arguments == Table.of(arguments)
 
 
-def test_016_flags_of_the_exchange_are_taken_over(up: Place, down: Place) -> None:
+def test_flags_of_the_exchange_are_taken_over(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "headers", auto_delete=True)
     down.listener("fed.x")
     down.federate("^fed", up.inside)
@@ -84,10 +81,7 @@ def test_016_flags_of_the_exchange_are_taken_over(up: Place, down: Place) -> Non
     assert (exchange.type_name, exchange.durable, exchange.auto_delete) == ("headers", False, True)
 
 
-# 17
-
-
-def test_017_the_name_is_short_where_both_have_the_same_names(everywhere: list[Place]) -> None:
+def test_the_name_is_short_where_both_have_the_same_names(everywhere: list[Place]) -> None:
     up, down, _ = everywhere
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.uri)
@@ -96,7 +90,7 @@ def test_017_the_name_is_short_where_both_have_the_same_names(everywhere: list[P
     assert internals(up, "federation: fed.x -> b") == ["federation: fed.x -> b B"]
 
 
-def test_017_the_name_says_which_exchange_where_they_differ(everywhere: list[Place]) -> None:
+def test_the_name_says_which_exchange_where_they_differ(everywhere: list[Place]) -> None:
     up, down, _ = everywhere
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.uri, exchange="other")
@@ -106,14 +100,14 @@ def test_017_the_name_says_which_exchange_where_they_differ(everywhere: list[Pla
 
 
 @pytest.mark.parametrize("other", ["fed.x", "other"])
-def test_017_the_name_says_which_virtual_host_where_they_differ(up: Place, down: Place, other: str) -> None:
+def test_the_name_says_which_virtual_host_where_they_differ(up: Place, down: Place, other: str) -> None:
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.inside, exchange=other)
     down.running()
     assert up.queues() == [f"federation: {other} -> a:{down.vhost}:fed.x"]
 
 
-def test_017_without_a_path_the_virtual_host_is_the_one_of_the_exchange(everywhere: list[Place]) -> None:
+def test_without_a_path_the_virtual_host_is_the_one_of_the_exchange(everywhere: list[Place]) -> None:
     up, down, _ = everywhere
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", f"amqp://127.0.0.1:{up.site.port}")
@@ -121,17 +115,14 @@ def test_017_without_a_path_the_virtual_host_is_the_one_of_the_exchange(everywhe
     assert up.queues() == ["federation: fed.x -> b"]
 
 
-def test_017_a_name_that_is_too_long_is_told(up: Place, down: Place) -> None:
+def test_a_name_that_is_too_long_is_told(up: Place, down: Place) -> None:
     down.ch.exchange("fed." + "x" * 230, "fanout")
     down.federate("^fed", up.inside)
     assert "255" in down.down()["error"]
 
 
-# 18
-
-
 @pytest.mark.parametrize("type_", ["classic", "quorum"])
-def test_018_the_queue_is_of_the_type_that_was_chosen(up: Place, down: Place, type_: str) -> None:
+def test_the_queue_is_of_the_type_that_was_chosen(up: Place, down: Place, type_: str) -> None:
     down.ch.exchange("fed.x", "topic")
     down.federate("^fed", up.inside, queue_type=type_)
     down.running()
@@ -140,10 +131,7 @@ def test_018_the_queue_is_of_the_type_that_was_chosen(up: Place, down: Place, ty
     flows(up, down)
 
 
-# 19
-
-
-def test_019_expires_and_message_ttl_are_arguments_of_the_queue(up: Place, down: Place) -> None:
+def test_expires_and_message_ttl_are_arguments_of_the_queue(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.inside, expires=60_000, message_ttl=5_000)
     down.running()
@@ -153,7 +141,7 @@ def test_019_expires_and_message_ttl_are_arguments_of_the_queue(up: Place, down:
     assert (arguments["x-expires"], arguments["x-message-ttl"]) == (("l", 60_000), ("l", 5_000))
 
 
-def test_019_a_queue_that_nobody_empties_expires(up: Place, down: Place, proxied: NewProxy) -> None:
+def test_a_queue_that_nobody_empties_expires(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.through(proxy.port), expires=200)
@@ -166,7 +154,7 @@ def test_019_a_queue_that_nobody_empties_expires(up: Place, down: Place, proxied
     assert up.queues() == [base(down)]
 
 
-def test_019_messages_that_nobody_takes_expire(up: Place, down: Place, proxied: NewProxy) -> None:
+def test_messages_that_nobody_takes_expire(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
     down.ch.exchange("fed.x", "fanout")
     here = down.listener("fed.x")
@@ -184,10 +172,7 @@ def test_019_messages_that_nobody_takes_expire(up: Place, down: Place, proxied: 
     assert down.bodies(here, 1) == [b"in time"]
 
 
-# 20
-
-
-def test_020_an_exchange_that_is_there_may_be_of_another_type(up: Place, down: Place) -> None:
+def test_an_exchange_that_is_there_may_be_of_another_type(up: Place, down: Place) -> None:
     up.ch.exchange("fed.x", "fanout", durable=True)
     down.ch.exchange("fed.x", "topic")
     here = down.listener("fed.x", "a.*")
@@ -199,7 +184,6 @@ def test_020_an_exchange_that_is_there_may_be_of_another_type(up: Place, down: P
     assert down.get(here).body == b"a.b"
 
 
-# 21 to 23
 
 ENDS: dict[str, Callable[[Place], None]] = {
     "the policy is cleared": lambda down: down.clear_policy(),
@@ -212,7 +196,7 @@ ENDS: dict[str, Callable[[Place], None]] = {
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_021_a_link_that_is_not_wanted_any_more_takes_its_things_along(
+def test_a_link_that_is_not_wanted_any_more_takes_its_things_along(
     up: Place, down: Place, end: Callable[[Place], None]
 ) -> None:
     down.ch.exchange("fed.x", "fanout")
@@ -223,7 +207,7 @@ def test_021_a_link_that_is_not_wanted_any_more_takes_its_things_along(
     until(lambda: (up.queues(), up.exchanges()) == ([], ["fed.x"]), lambda: f"{up.queues()} {up.exchanges()}")
 
 
-def test_021_a_policy_that_begins_to_federate_starts_a_link(up: Place, down: Place) -> None:
+def test_a_policy_that_begins_to_federate_starts_a_link(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "direct")
     down.policy("^fed", {"alternate-exchange": "amq.fanout"})
     down.upstream("u0", up.inside)
@@ -238,7 +222,7 @@ def test_021_a_policy_that_begins_to_federate_starts_a_link(up: Place, down: Pla
 
 
 @pytest.mark.parametrize("end", [ENDS["the policy is cleared"], ENDS["the upstream is deleted"]])
-def test_022_what_a_link_leaves_behind_where_it_is_told_to_keeps_buffering(
+def test_what_a_link_leaves_behind_where_it_is_told_to_keeps_buffering(
     up: Place, down: Place, end: Callable[[Place], None]
 ) -> None:
     down.ch.exchange("fed.x", "fanout")
@@ -258,7 +242,7 @@ def test_022_what_a_link_leaves_behind_where_it_is_told_to_keeps_buffering(
     assert len(internals(up, base(down))) == 1
 
 
-def test_023_the_end_of_the_exchange_is_the_end_of_its_link(up: Place, down: Place) -> None:
+def test_the_end_of_the_exchange_is_the_end_of_its_link(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.inside)
     down.running()
@@ -267,10 +251,7 @@ def test_023_the_end_of_the_exchange_is_the_end_of_its_link(up: Place, down: Pla
     until(lambda: (up.queues(), up.exchanges()) == ([], ["fed.x"]), lambda: f"{up.queues()} {up.exchanges()}")
 
 
-# 24
-
-
-def test_024_of_an_exchange_that_comes_and_goes_one_link_is_left(up: Place, down: Place) -> None:
+def test_of_an_exchange_that_comes_and_goes_one_link_is_left(up: Place, down: Place) -> None:
     down.federate("^fed", up.inside)
     for number in range(50):
         down.ch.exchange("fed.x", "fanout")
@@ -292,10 +273,7 @@ def test_024_of_an_exchange_that_comes_and_goes_one_link_is_left(up: Place, down
     assert down.bodies(here, 2) == [b"once", b"more"]
 
 
-# 25
-
-
-def test_025_federation_that_is_switched_off_moves_nothing_until_it_is_on_again(own: Site) -> None:
+def test_federation_that_is_switched_off_moves_nothing_until_it_is_on_again(own: Site) -> None:
     up, down = own.place(), own.place()
     down.ch.exchange("fed.x", "fanout")
     here = down.listener("fed.x")
@@ -317,10 +295,7 @@ def test_025_federation_that_is_switched_off_moves_nothing_until_it_is_on_again(
     assert consumer.delivery().body == b"waits"
 
 
-# 28
-
-
-def test_028_of_several_uris_one_that_answers_is_enough(here: NewPlaces) -> None:
+def test_of_several_uris_one_that_answers_is_enough(here: NewPlaces) -> None:
     up, *downs = here(5)
     for down in downs:  # in random order, so that some begin with the dead one
         down.ch.exchange("fed.x", "fanout")
@@ -331,10 +306,7 @@ def test_028_of_several_uris_one_that_answers_is_enough(here: NewPlaces) -> None
         assert row["uri"] == f"amqp://127.0.0.1:{up.site.port}/{up.vhost}"
 
 
-# 31
-
-
-def test_031_another_name_of_the_cluster_is_another_name_of_the_queue(loop: LoopThread, own: Site) -> None:
+def test_another_name_of_the_cluster_is_another_name_of_the_queue(loop: LoopThread, own: Site) -> None:
     up, down = own.place(), own.place()
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.inside)

@@ -21,10 +21,7 @@ def linked(place: Place, *expected: tuple[str, str, str]) -> None:
     until(lambda: links(place) == sorted(expected), lambda: f"{sorted(expected)}: {links(place)}")
 
 
-# 9
-
-
-def test_009_a_policy_may_name_an_upstream_that_comes_later(up: Place, down: Place) -> None:
+def test_a_policy_may_name_an_upstream_that_comes_later(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     down.policy("^fed", {"federation-upstream": "later"})
     queue = down.listener("fed.x")
@@ -36,7 +33,7 @@ def test_009_a_policy_may_name_an_upstream_that_comes_later(up: Place, down: Pla
     assert (row["name"], row["upstream"], row["policy"]) == ("fed.x", "later", "federate")
 
 
-def test_009_a_set_may_name_upstreams_that_come_later(up: Place, down: Place) -> None:
+def test_a_set_may_name_upstreams_that_come_later(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     down.upstream_set("some", {"upstream": "one"}, {"upstream": "two"})
     down.policy("^fed", {"federation-upstream-set": "some"})
@@ -47,7 +44,7 @@ def test_009_a_set_may_name_upstreams_that_come_later(up: Place, down: Place) ->
     linked(down, ("exchange", "fed.x", "one"), ("exchange", "fed.x", "two"))
 
 
-def test_009_a_policy_may_name_a_set_that_comes_later(up: Place, down: Place) -> None:
+def test_a_policy_may_name_a_set_that_comes_later(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     down.upstream("one", up.inside)
     down.policy("^fed", {"federation-upstream-set": "some"})
@@ -56,10 +53,7 @@ def test_009_a_policy_may_name_a_set_that_comes_later(up: Place, down: Place) ->
     assert sorted(row["upstream_name"] for row in down.running(2)) == ["a", "b"]
 
 
-# 10
-
-
-def test_010_the_policy_of_the_highest_priority_alone_federates(down: Place) -> None:
+def test_the_policy_of_the_highest_priority_alone_federates(down: Place) -> None:
     for name in ("one", "two"):
         down.upstream(name, NOBODY)
         down.upstream_set(f"set-{name}", {"upstream": name})
@@ -72,7 +66,7 @@ def test_010_the_policy_of_the_highest_priority_alone_federates(down: Place) -> 
     linked(down, ("exchange", "fed.x", "one"))
 
 
-def test_010_a_policy_above_without_upstreams_ends_the_links(down: Place) -> None:
+def test_a_policy_above_without_upstreams_ends_the_links(down: Place) -> None:
     down.upstream("one", NOBODY)
     down.ch.exchange("fed.x", "fanout")
     down.policy("^fed", {"federation-upstream-set": "all"}, "general", 0)
@@ -81,14 +75,11 @@ def test_010_a_policy_above_without_upstreams_ends_the_links(down: Place) -> Non
     linked(down)
 
 
-# 11
-
-
 @pytest.mark.parametrize(
     ("pattern", "chosen"),
     [("^localhost", ["localhost1", "localhost2"]), (r"local\d+x", ["mylocal5x"]), ("local", ["*"]), ("^none$", [])],
 )
-def test_011_a_pattern_chooses_upstreams_by_name(down: Place, pattern: str, chosen: list[str]) -> None:
+def test_a_pattern_chooses_upstreams_by_name(down: Place, pattern: str, chosen: list[str]) -> None:
     names = ["localhost1", "localhost2", "mylocal5x"]
     for name in [*names, "elsewhere"]:
         down.upstream(name, NOBODY)
@@ -99,10 +90,7 @@ def test_011_a_pattern_chooses_upstreams_by_name(down: Place, pattern: str, chos
     linked(down, *[("exchange", "fed.x", name) for name in expected], *[("queue", "fed.q", name) for name in expected])
 
 
-# 12
-
-
-def test_012_all_are_the_upstreams_of_this_virtual_host(here: NewPlaces) -> None:
+def test_all_are_the_upstreams_of_this_virtual_host(here: NewPlaces) -> None:
     first, second = here(2)
     for name in ("one", "two"):
         first.upstream(name, NOBODY)
@@ -117,10 +105,7 @@ def test_012_all_are_the_upstreams_of_this_virtual_host(here: NewPlaces) -> None
     linked(second, ("exchange", "fed.x", "three"))
 
 
-# 13
-
-
-def test_013_the_same_upstream_again_restarts_nothing(up: Place, down: Place) -> None:
+def test_the_same_upstream_again_restarts_nothing(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     down.ch.declare("fed.q")
     down.federate("^fed", up.uri)
@@ -132,7 +117,7 @@ def test_013_the_same_upstream_again_restarts_nothing(up: Place, down: Place) ->
     assert set(up.site.connections("Federation link (upstream: u0, policy: federate)")) == connections
 
 
-def test_013_the_change_of_another_upstream_restarts_nothing(up: Place, down: Place) -> None:
+def test_the_change_of_another_upstream_restarts_nothing(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.inside)
     (before,) = down.running()
@@ -143,10 +128,7 @@ def test_013_the_change_of_another_upstream_restarts_nothing(up: Place, down: Pl
     assert down.row(upstream="u0")["changed_s"] == before["changed_s"]
 
 
-# 14
-
-
-def test_014_a_policy_for_exchanges_links_no_queue_and_the_other_way_round(down: Place) -> None:
+def test_a_policy_for_exchanges_links_no_queue_and_the_other_way_round(down: Place) -> None:
     down.upstream("one", NOBODY)
     down.ch.exchange("fed", "fanout")
     down.ch.declare("fed")
@@ -158,17 +140,14 @@ def test_014_a_policy_for_exchanges_links_no_queue_and_the_other_way_round(down:
     linked(down, ("exchange", "fed", "one"), ("queue", "fed", "one"))
 
 
-def test_014_of_a_new_virtual_host_five_exchanges_are_federated_by_everything(down: Place) -> None:
+def test_of_a_new_virtual_host_five_exchanges_are_federated_by_everything(down: Place) -> None:
     down.upstream("one", NOBODY)
     down.policy(".*", {"federation-upstream-set": "all"})
     names = ("amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.topic")
     linked(down, *[("exchange", name, "one") for name in names])
 
 
-# 15
-
-
-def test_015_what_federation_itself_makes_is_never_federated(up: Place, down: Place) -> None:
+def test_what_federation_itself_makes_is_never_federated(up: Place, down: Place) -> None:
     for one, other in ((up, down), (down, up)):
         one.ch.exchange("inner", "fanout", internal=True)
         one.ch.exchange("x", "fanout")

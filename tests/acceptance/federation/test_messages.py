@@ -45,7 +45,6 @@ def settled(up: Place, down: Place) -> None:
     until(lambda: up.ready(base(down)) + unacked(up, base(down)) == 0, f"{base(down)} is empty")
 
 
-# 42
 
 HEADERS = {
     "bool": Typed("t", True),
@@ -84,7 +83,7 @@ PROPERTIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("way", ["inside", "uri"])
-def test_042_a_message_is_the_same_after_a_link_but_for_where_it_was(up: Place, down: Place, way: str) -> None:
+def test_a_message_is_the_same_after_a_link_but_for_where_it_was(up: Place, down: Place, way: str) -> None:
     uri = up.inside if way == "inside" else up.through(up.site.port, "?heartbeat=7")
     here = linked(up, down, uri=uri)
     there = up.listener("fed.x", "a.b")
@@ -109,14 +108,14 @@ def test_042_a_message_is_the_same_after_a_link_but_for_where_it_was(up: Place, 
     assert list(more.items()) == fields(sent.headers)
 
 
-def test_042_a_message_without_any_property_or_body_comes_as_well(up: Place, down: Place) -> None:
+def test_a_message_without_any_property_or_body_comes_as_well(up: Place, down: Place) -> None:
     here = linked(up, down)
     up.ch.publish("fed.x", "", b"")
     message = down.get(here)
     assert (message.body, list(headers(message))) == (b"", ["x-received-from"])
 
 
-def test_042_the_name_of_the_exchange_is_the_one_it_has_here(up: Place, down: Place) -> None:
+def test_the_name_of_the_exchange_is_the_one_it_has_here(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     here = down.listener("fed.x")
     down.federate("^fed", up.inside, exchange="other")
@@ -128,10 +127,7 @@ def test_042_the_name_of_the_exchange_is_the_one_it_has_here(up: Place, down: Pl
     assert dict(entry)["exchange"] == ("S", "fed.x") and message.method.exchange == "fed.x"
 
 
-# 43
-
-
-def test_043_the_newest_hop_stands_first(here: NewPlaces) -> None:
+def test_the_newest_hop_stands_first(here: NewPlaces) -> None:
     first, second, third = here(3)
     for up, down in ((second, third), (first, second)):
         down.ch.exchange("fed.x", "fanout")
@@ -144,11 +140,8 @@ def test_043_the_newest_hop_stands_first(here: NewPlaces) -> None:
     assert [entry["vhost"] for entry in entries] == [("S", second.vhost), ("S", first.vhost)]
 
 
-# 44
-
-
 @pytest.mark.parametrize("odd", [Typed("S", "nonsense"), Typed("l", 5), Typed("F", {"a": 1}), Typed("V")])
-def test_044_a_header_of_another_type_is_put_aside(up: Place, down: Place, odd: Typed) -> None:
+def test_a_header_of_another_type_is_put_aside(up: Place, down: Place, odd: Typed) -> None:
     here = linked(up, down)
     up.ch.publish("fed.x", "k", b"odd", {"headers": {"x-received-from": odd, "other": "stays"}})
     found = headers(down.get(here))
@@ -160,18 +153,15 @@ def test_044_a_header_of_another_type_is_put_aside(up: Place, down: Place, odd: 
     assert down.row()["status"] == "running"
 
 
-def test_044_entries_that_are_no_tables_are_left_alone(up: Place, down: Place) -> None:
+def test_entries_that_are_no_tables_are_left_alone(up: Place, down: Place) -> None:
     here = linked(up, down, max_hops=5)
     up.ch.publish("fed.x", "k", b"odd", {"headers": {"x-received-from": [1, "two", {"vhost": 3}]}})
     letter, entries = headers(down.get(here))["x-received-from"]
     assert letter == "A" and entries[1:] == [("I", 1), ("S", "two"), ("F", [("vhost", ("I", 3))])]
 
 
-# 45
-
-
 @pytest.mark.parametrize("trusted", [False, True])
-def test_045_a_user_id_comes_along_where_it_is_trusted(up: Place, down: Place, trusted: bool) -> None:
+def test_a_user_id_comes_along_where_it_is_trusted(up: Place, down: Place, trusted: bool) -> None:
     here = linked(up, down, trust_user_id=trusted)
     user = f"author-{up.vhost}"
     up.site.add_user(user, {up.vhost: (".*", ".*", ".*")})
@@ -181,16 +171,13 @@ def test_045_a_user_id_comes_along_where_it_is_trusted(up: Place, down: Place, t
     assert (came.user_id, came.message_id) == (user if trusted else None, "m")
 
 
-# 46
-
-
-def test_046_what_nobody_here_wants_any_more_is_dropped(up: Place, down: Place, proxied: NewProxy) -> None:
+def test_what_nobody_here_wants_any_more_is_dropped(up: Place, down: Place, proxied: NewProxy) -> None:
     unwanted_is_brought(up, down, proxied)
     settled(up, down)
     assert down.row()["confirmed"] == 2
 
 
-def test_046_what_nobody_here_wants_any_more_goes_to_the_alternate_exchange(
+def test_what_nobody_here_wants_any_more_goes_to_the_alternate_exchange(
     up: Place, down: Place, proxied: NewProxy
 ) -> None:
     down.ch.exchange("fed.x", "direct", arguments={"alternate-exchange": "amq.fanout"})
@@ -220,10 +207,10 @@ def unwanted_is_brought(up: Place, down: Place, proxied: NewProxy) -> None:
     assert down.bodies(here, 1) == [b"wanted"]
 
 
-# 47; a broker that is killed is in test_broker_restarts.py
+# A broker that is killed is in test_broker_restarts.py
 
 
-def test_047_what_was_not_acknowledged_comes_again_and_says_so(up: Place, down: Place, proxied: NewProxy) -> None:
+def test_what_was_not_acknowledged_comes_again_and_says_so(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
     here = linked(up, down, uri=up.through(proxy.port))
     full(down, here)
@@ -254,7 +241,7 @@ def publish(up: Place, count: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["on-confirm", "on-publish"])
-def test_047_no_cut_of_the_line_loses_anything(up: Place, down: Place, proxied: NewProxy, mode: str) -> None:
+def test_no_cut_of_the_line_loses_anything(up: Place, down: Place, proxied: NewProxy, mode: str) -> None:
     proxy = proxied(up.site)
     here = linked(up, down, uri=up.through(proxy.port), ack_mode=mode)
     count = 0
@@ -270,7 +257,7 @@ def test_047_no_cut_of_the_line_loses_anything(up: Place, down: Place, proxied: 
     assert list(dict.fromkeys(bodies)) == [*(b"%d" % number for number in range(count)), b"last"]
 
 
-def test_047_without_acknowledgements_none_is_sent(up: Place, down: Place) -> None:
+def test_without_acknowledgements_none_is_sent(up: Place, down: Place) -> None:
     here = linked(up, down, ack_mode="no-ack", prefetch_count=5)
     queue = up.queue(base(down))
     assert queue is not None
@@ -285,7 +272,7 @@ def test_047_without_acknowledgements_none_is_sent(up: Place, down: Place) -> No
     assert (row["status"], row["reconnects"], row["dropped_max_hops"]) == ("running", 0, 50)
 
 
-def test_047_what_has_hopped_enough_is_dropped_and_acknowledged(up: Place, down: Place) -> None:
+def test_what_has_hopped_enough_is_dropped_and_acknowledged(up: Place, down: Place) -> None:
     here = linked(up, down, max_hops=2)
     origin = {"cluster-name": down.site.name, "vhost": down.vhost}
     for body, entries in ((b"two", [{"uri": "1"}, {"uri": "2"}]), (b"back", [origin]), (b"one", [{"uri": "1"}])):
@@ -296,10 +283,7 @@ def test_047_what_has_hopped_enough_is_dropped_and_acknowledged(up: Place, down:
     assert (row["dropped_max_hops"], row["dropped_seen"], row["forwarded"]) == (1, 1, 1)
 
 
-# 48
-
-
-def test_048_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time(up: Place, down: Place) -> None:
+def test_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time(up: Place, down: Place) -> None:
     here = linked(up, down, prefetch_count=10)
     down.policy(f"^{here}$", {"max-length": 2, "overflow": "reject-publish"}, "full", apply_to="queues")
     publish(up, 20)
@@ -322,10 +306,7 @@ def test_048_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_t
     settled(up, down)
 
 
-# 49
-
-
-def test_049_no_more_than_the_prefetch_is_under_way(up: Place, down: Place) -> None:
+def test_no_more_than_the_prefetch_is_under_way(up: Place, down: Place) -> None:
     here = linked(up, down, prefetch_count=10)
     full(down, here)
     publish(up, 50)
@@ -337,11 +318,8 @@ def test_049_no_more_than_the_prefetch_is_under_way(up: Place, down: Place) -> N
     settled(up, down)
 
 
-# 50
-
-
 @pytest.mark.parametrize("resource", ["memory", "disk"])
-def test_050_while_this_broker_is_low_on_something_the_backlog_stays_upstream(
+def test_while_this_broker_is_low_on_something_the_backlog_stays_upstream(
     everywhere: list[Place], resource: str
 ) -> None:
     up, down, _ = everywhere
@@ -362,11 +340,8 @@ def test_050_while_this_broker_is_low_on_something_the_backlog_stays_upstream(
     assert down.row()["state"] == "flowing"
 
 
-# 51
-
-
 @pytest.mark.timeout(120)
-def test_051_a_hundred_thousand_messages_come_once_and_in_order(everywhere: list[Place]) -> None:
+def test_a_hundred_thousand_messages_come_once_and_in_order(everywhere: list[Place]) -> None:
     up, down, _ = everywhere
     here = linked(up, down, uri=up.uri)
     consumer = down.channel()

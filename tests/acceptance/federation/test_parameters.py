@@ -41,10 +41,7 @@ def stored(api: Api, component: str = "federation-upstream") -> list[dict[str, A
     return listed
 
 
-# 1
-
-
-def test_001_an_upstream_is_created_shown_and_replaced(api: Api) -> None:
+def test_an_upstream_is_created_shown_and_replaced(api: Api) -> None:
     assert put(api, {"uri": "amqp://h"}).status == 201
     expected = {"vhost": "/", "component": "federation-upstream", "name": "u", "value": {"uri": "amqp://h"}}
     assert api.get("/parameters/federation-upstream/%2f/u").json == expected
@@ -54,12 +51,9 @@ def test_001_an_upstream_is_created_shown_and_replaced(api: Api) -> None:
     assert api.delete("/parameters/federation-upstream/%2f/u").status == 404
 
 
-def test_001_a_name_may_hold_any_character(api: Api) -> None:
+def test_a_name_may_hold_any_character(api: Api) -> None:
     assert put(api, {"uri": "amqp://h"}, name="%C3%BC%20%2F%25").status == 201
     assert [one["name"] for one in stored(api)] == ["ü /%"]
-
-
-# 2
 
 
 @pytest.mark.parametrize(
@@ -80,40 +74,36 @@ def test_001_a_name_may_hold_any_character(api: Api) -> None:
         ({"uri": "amqp://u:%zz@h"}, '"amqp://h" not a valid URI: invalid_escape'),
     ],
 )
-def test_002_an_upstream_without_a_uri_that_leads_somewhere_is_refused(
+def test_an_upstream_without_a_uri_that_leads_somewhere_is_refused(
     api: Api, value: dict[str, object], line: str
 ) -> None:
     assert refused(put(api, value)).startswith(line)
     assert stored(api) == []
 
 
-def test_002_a_refused_value_leaves_the_old_one(api: Api) -> None:
+def test_a_refused_value_leaves_the_old_one(api: Api) -> None:
     put(api, {"uri": "amqp://h"})
     refused(put(api, {"uri": "http://h"}))
     assert [one["value"] for one in stored(api)] == [{"uri": "amqp://h"}]
 
 
-def test_002_a_body_without_a_value_is_refused(api: Api) -> None:
+def test_a_body_without_a_value_is_refused(api: Api) -> None:
     assert api.put("/parameters/federation-upstream/%2f/u", {}).status == 400
     assert api.put("/parameters/federation-upstream/nowhere/u", {"value": {"uri": "amqp://h"}}).status == 404
 
 
-def test_002_what_is_wrong_with_a_uri_is_told_without_its_secrets(api: Api) -> None:
+def test_what_is_wrong_with_a_uri_is_told_without_its_secrets(api: Api) -> None:
     for uri in ("http://me:secret@h", "amqp://me:secret@h?heartbeat=secret", "amqp://me:se/secret@h:x"):
         assert "secret" not in refused(put(api, {"uri": uri}))
 
 
-# 3
-
-
 @pytest.mark.parametrize("key", ["ha-policy", "foo", "upstream"])
-def test_003_an_unknown_key_is_refused(api: Api, key: str) -> None:
+def test_an_unknown_key_is_refused(api: Api, key: str) -> None:
     reason = refused(put(api, {"uri": "amqp://h", key: "all"}))
     assert reason.startswith("Unrecognised terms [") and f'"{key}"' in reason and reason.endswith(" in u")
     assert stored(api) == []
 
 
-# 4
 
 LEGAL: dict[str, list[object]] = {
     "uri": [[], "amqp://a b", "amqp://h", ["amqp://h", "amqps://i"]],
@@ -151,7 +141,7 @@ ILLEGAL: dict[str, list[object]] = {
 
 
 @pytest.mark.parametrize("key", LEGAL)
-def test_004_all_legal_values_of_a_key_are_taken(api: Api, key: str) -> None:
+def test_all_legal_values_of_a_key_are_taken(api: Api, key: str) -> None:
     for value in LEGAL[key]:
         assert put(api, {"uri": "amqp://h", key: value}).status in (201, 204), value
     (shown,) = stored(api)
@@ -159,19 +149,16 @@ def test_004_all_legal_values_of_a_key_are_taken(api: Api, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ILLEGAL)
-def test_004_a_value_of_a_wrong_type_or_range_is_refused_by_the_key_s_name(api: Api, key: str) -> None:
+def test_a_value_of_a_wrong_type_or_range_is_refused_by_the_key_s_name(api: Api, key: str) -> None:
     for value in ILLEGAL[key]:
         assert refused(put(api, {"uri": "amqp://h", key: value})).startswith(f"{key} should be "), value
     assert stored(api) == []
 
 
-def test_004_all_that_is_wrong_is_told_at_once(api: Api) -> None:
+def test_all_that_is_wrong_is_told_at_once(api: Api) -> None:
     reason = refused(put(api, {"max-hops": "far", "foo": 1, "ack-mode": "never"}))
     for part in ('Key "uri" not found', "max-hops should be", "ack-mode should be", "Unrecognised terms"):
         assert part in reason
-
-
-# 5
 
 
 @pytest.fixture
@@ -184,13 +171,13 @@ def policymaker(api: Api) -> str:
     return "maker"
 
 
-def test_005_a_direct_uri_leads_where_its_author_may_go(api: Api, policymaker: str) -> None:
+def test_a_direct_uri_leads_where_its_author_may_go(api: Api, policymaker: str) -> None:
     for value in ("amqp:///open", "amqp://", ["amqp:///open", "amqp:///%2f"], ["amqp:///open", "amqp://h/closed"]):
         assert put(api, {"uri": value}, user=policymaker).status in (201, 204), value
 
 
 @pytest.mark.parametrize("vhost", ["closed", "nowhere"])
-def test_005_a_direct_uri_leads_nowhere_else(api: Api, policymaker: str, vhost: str) -> None:
+def test_a_direct_uri_leads_nowhere_else(api: Api, policymaker: str, vhost: str) -> None:
     for value in (f"amqp:///{vhost}", [f"amqp:///{vhost}"], ["amqp:///open", f"amqp:///{vhost}"],
                   ["amqp://h", f"amqp:///{vhost}"]):  # fmt: skip
         reason = refused(put(api, {"uri": value}, user=policymaker))
@@ -198,19 +185,16 @@ def test_005_a_direct_uri_leads_nowhere_else(api: Api, policymaker: str, vhost: 
     assert stored(api) == []
 
 
-def test_005_a_network_uri_is_not_looked_at_that_way(api: Api, policymaker: str) -> None:
+def test_a_network_uri_is_not_looked_at_that_way(api: Api, policymaker: str) -> None:
     assert put(api, {"uri": "amqp://h/closed"}, user=policymaker).status == 201
 
 
-def test_005_where_no_user_sets_it_every_direct_uri_goes(api: Api) -> None:
+def test_where_no_user_sets_it_every_direct_uri_goes(api: Api) -> None:
     api.peer.node.parameters.set("/", "federation-upstream", "u", {"uri": "amqp:///nowhere"})
     assert [one["value"]["uri"] for one in stored(api)] == ["amqp:///nowhere"]
 
 
-# 6
-
-
-def test_006_a_set_is_a_list_of_upstreams_each_once_or_more(api: Api) -> None:
+def test_a_set_is_a_list_of_upstreams_each_once_or_more(api: Api) -> None:
     elements = [{"upstream": "a"}, {"upstream": "b", "exchange": "x"}, {"upstream": "b", "exchange": "y"}]
     assert put_set(api, elements).status == 201
     assert stored(api, "federation-upstream-set")[0]["value"] == elements
@@ -228,15 +212,12 @@ def test_006_a_set_is_a_list_of_upstreams_each_once_or_more(api: Api) -> None:
         (5, "s should be list, actually was "),
     ],
 )
-def test_006_what_is_no_set_is_refused(api: Api, value: object, line: str) -> None:
+def test_what_is_no_set_is_refused(api: Api, value: object, line: str) -> None:
     assert refused(put_set(api, value)).startswith(line)
     assert stored(api, "federation-upstream-set") == []
 
 
-# 7
-
-
-def test_007_definitions_with_a_set_are_imported_and_exported_the_same(api: Api) -> None:
+def test_definitions_with_a_set_are_imported_and_exported_the_same(api: Api) -> None:
     upstreams = [{"upstream": "a", "exchange": "x", "max-hops": 2}, {"upstream": "a"}]
     password = "amqp://u:p%40ss@h"  # it stays as it is: what is exported is to be imported again
     parameters = [
@@ -252,9 +233,6 @@ def test_007_definitions_with_a_set_are_imported_and_exported_the_same(api: Api)
         assert other.get("/definitions").json["parameters"] == exported["parameters"]
     finally:
         other.close()
-
-
-# 8
 
 
 def put_policy(api: Api, definition: dict[str, object], kind: str = "policies") -> Response:
@@ -275,12 +253,12 @@ def put_policy(api: Api, definition: dict[str, object], kind: str = "policies") 
         {"federation-upstream-pattern": None},
     ],
 )
-def test_008_a_policy_with_what_no_policy_may_say_is_refused(api: Api, definition: dict[str, object]) -> None:
+def test_a_policy_with_what_no_policy_may_say_is_refused(api: Api, definition: dict[str, object]) -> None:
     refused(put_policy(api, definition))
     assert api.get("/policies").json == []
 
 
 @pytest.mark.parametrize("key", ["federation-upstream", "federation-upstream-set", "federation-upstream-pattern"])
-def test_008_an_operator_policy_federates_nothing(api: Api, key: str) -> None:
+def test_an_operator_policy_federates_nothing(api: Api, key: str) -> None:
     refused(put_policy(api, {key: "a"}, "operator-policies"))
     assert put_policy(api, {key: "a", "max-length": 5}).status == 201

@@ -35,10 +35,7 @@ def consumers(place: Place, queue: str = "fed.q") -> int:
     return place.look(lambda vhost: len(vhost.queues[queue].consumers) if queue in vhost.queues else 0)
 
 
-# 86
-
-
-def test_086_a_consumer_of_a_negative_priority_is_no_demand(up: Place, down: Place) -> None:
+def test_a_consumer_of_a_negative_priority_is_no_demand(up: Place, down: Place) -> None:
     federated(up, down)
     up.ch.fill("fed.q", b"stays")
     shy = consumer(down, arguments={"x-priority": -5})
@@ -48,7 +45,7 @@ def test_086_a_consumer_of_a_negative_priority_is_no_demand(up: Place, down: Pla
     until(lambda: up.ready("fed.q") == 0, "it moves")
 
 
-def test_086_the_demand_of_a_link_is_not_passed_on(here: NewPlaces) -> None:
+def test_the_demand_of_a_link_is_not_passed_on(here: NewPlaces) -> None:
     first, second, third = here(3)
     for place in (first, second, third):
         place.ch.declare("fed.q")
@@ -70,9 +67,6 @@ def test_086_the_demand_of_a_link_is_not_passed_on(here: NewPlaces) -> None:
     assert message.body == b"far"
 
 
-# 87
-
-
 def moved(one: Place, other: Place, body: bytes = b"moves", **properties: Any) -> Any:
     """A message published to the one, as it is at the other, where it stays."""
     one.ch.publish("", "fed.q", body, properties)
@@ -83,7 +77,7 @@ def moved(one: Place, other: Place, body: bytes = b"moves", **properties: Any) -
     return message
 
 
-def test_087_the_first_move_says_where_the_message_was_published(up: Place, down: Place) -> None:
+def test_the_first_move_says_where_the_message_was_published(up: Place, down: Place) -> None:
     federated(up, down)
     up.ch.exchange("origin", "direct")
     up.ch.bind("fed.q", "origin", "key")
@@ -100,7 +94,7 @@ def test_087_the_first_move_says_where_the_message_was_published(up: Place, down
     assert found["mine"] == ("I", 1)
 
 
-def test_087_a_message_that_goes_to_and_fro_counts_its_visits(up: Place, down: Place) -> None:
+def test_a_message_that_goes_to_and_fro_counts_its_visits(up: Place, down: Place) -> None:
     federated(up, down)
     up.federate("^fed", down.inside)
     up.running()
@@ -131,7 +125,7 @@ def pulled(place: Place) -> Any:
     return message
 
 
-def test_087_keys_for_copies_are_put_aside(up: Place, down: Place) -> None:
+def test_keys_for_copies_are_put_aside(up: Place, down: Place) -> None:
     federated(up, down)
     for place in (up, down):
         place.ch.declare("copies")
@@ -152,7 +146,7 @@ POISON: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
-def test_087_no_header_of_a_client_s_stops_a_link(up: Place, down: Place, poison: Any) -> None:
+def test_no_header_of_a_client_s_stops_a_link(up: Place, down: Place, poison: Any) -> None:
     federated(up, down)
     found = headers(moved(up, down, headers={"x-received-from": poison}))
     (_, newest), *others = found["x-received-from"][1]
@@ -164,7 +158,7 @@ def test_087_no_header_of_a_client_s_stops_a_link(up: Place, down: Place, poison
     assert down.row()["status"] == "running" and down.row()["reconnects"] == 0
 
 
-def test_087_entries_that_are_there_twice_become_one(up: Place, down: Place) -> None:
+def test_entries_that_are_there_twice_become_one(up: Place, down: Place) -> None:
     federated(up, down)
     twice = [{"uri": up.inside, "queue": "fed.q", "visit-count": Typed("l", count)} for count in (3, 7)]
     found = headers(moved(up, down, headers={"x-received-from": [*twice, {"uri": "other", "queue": "fed.q"}]}))
@@ -174,10 +168,7 @@ def test_087_entries_that_are_there_twice_become_one(up: Place, down: Place) -> 
     assert down.row()["status"] == "running"
 
 
-# 90
-
-
-def test_090_a_time_to_live_begins_anew_with_each_move(up: Place, down: Place) -> None:
+def test_a_time_to_live_begins_anew_with_each_move(up: Place, down: Place) -> None:
     federated(up, down)
     clock = up.site.node.clock
     channel = down.channel()
@@ -195,7 +186,7 @@ def test_090_a_time_to_live_begins_anew_with_each_move(up: Place, down: Place) -
     assert clock.now_ms() >= published_ms + 2500
 
 
-def test_090_arguments_hold_for_each_queue_alone(up: Place, down: Place) -> None:
+def test_arguments_hold_for_each_queue_alone(up: Place, down: Place) -> None:
     up.ch.declare("fed.q")
     down.ch.declare("fed.q", arguments={"x-max-length": 2})
     down.federate("^fed", up.inside)
@@ -206,7 +197,7 @@ def test_090_arguments_hold_for_each_queue_alone(up: Place, down: Place) -> None
     assert (up.ready("fed.q"), down.ready("fed.q")) == (10, 2)
 
 
-def test_090_a_queue_upstream_is_made_like_the_one_here(up: Place, down: Place) -> None:
+def test_a_queue_upstream_is_made_like_the_one_here(up: Place, down: Place) -> None:
     arguments = {"x-message-ttl": 60_000, "x-max-length": 7, "x-dead-letter-exchange": "dlx"}
     down.ch.declare("fed.q", durable=True, arguments=arguments)
     down.federate("^fed", up.inside)
@@ -217,10 +208,7 @@ def test_090_a_queue_upstream_is_made_like_the_one_here(up: Place, down: Place) 
     assert dict(made.arguments.items()) == dict(ours.arguments.items())
 
 
-# 91
-
-
-def test_091_a_queue_that_is_deleted_upstream_is_made_again_when_it_is_wanted(up: Place, down: Place) -> None:
+def test_a_queue_that_is_deleted_upstream_is_made_again_when_it_is_wanted(up: Place, down: Place) -> None:
     federated(up, down)
     wanting = consumer(down)
     until(lambda: consumers(up), "the link consumes")
@@ -233,7 +221,7 @@ def test_091_a_queue_that_is_deleted_upstream_is_made_again_when_it_is_wanted(up
     assert wanting.delivery().body == b"flows"
 
 
-def test_091_the_end_of_the_queue_here_leaves_the_one_upstream(up: Place, down: Place) -> None:
+def test_the_end_of_the_queue_here_leaves_the_one_upstream(up: Place, down: Place) -> None:
     federated(up, down)
     up.ch.fill("fed.q", b"stays")
     down.ch.delete("fed.q")
@@ -242,10 +230,7 @@ def test_091_the_end_of_the_queue_here_leaves_the_one_upstream(up: Place, down: 
     assert up.queues() == ["fed.q"] and up.ready("fed.q") == 1
 
 
-# 92
-
-
-def test_092_queues_of_one_connection_and_named_by_the_broker_are_not_federated(up: Place, down: Place) -> None:
+def test_queues_of_one_connection_and_named_by_the_broker_are_not_federated(up: Place, down: Place) -> None:
     down.federate(".*", up.uri)
     down.policy(".*", ALL, apply_to="queues")
     down.ch.declare("ordinary")
@@ -264,10 +249,7 @@ def test_092_queues_of_one_connection_and_named_by_the_broker_are_not_federated(
     assert up.queues() == ["ordinary"]
 
 
-# 93
-
-
-def test_093_a_site_moves_from_classic_to_quorum_queues(here: NewPlaces) -> None:
+def test_a_site_moves_from_classic_to_quorum_queues(here: NewPlaces) -> None:
     places = here(6)
     blues, greens = places[:3], places[3:]
     for blue, green in zip(blues, greens, strict=True):
@@ -283,10 +265,7 @@ def test_093_a_site_moves_from_classic_to_quorum_queues(here: NewPlaces) -> None
         assert blue.ready("fed.q") == 0
 
 
-# 94
-
-
-def test_094_a_federated_queue_at_a_federated_exchange_gets_one_copy_or_two(up: Place, down: Place) -> None:
+def test_a_federated_queue_at_a_federated_exchange_gets_one_copy_or_two(up: Place, down: Place) -> None:
     for place in (up, down):
         place.ch.exchange("fed.x", "fanout")
         place.ch.declare("fed.q")

@@ -47,10 +47,7 @@ def consumers(place: Place, queue: str = "fed.q") -> list[tuple[str, int]]:
     return place.look(lambda vhost: [(one.tag, one.priority) for one in vhost.queues[queue].consumers.all()])
 
 
-# 78
-
-
-def test_078_a_message_moves_where_somebody_wants_it(up: Place, down: Place) -> None:
+def test_a_message_moves_where_somebody_wants_it(up: Place, down: Place) -> None:
     pair(up, down)
     publish(up, "fed.q", *range(3))
     until_steady(lambda: (up.ready("fed.q"), down.ready("fed.q"), down.rows()))
@@ -63,7 +60,7 @@ def test_078_a_message_moves_where_somebody_wants_it(up: Place, down: Place) -> 
     assert up.ready("fed.q") == 0 and down.row()["state"] == "flowing"
 
 
-def test_078_a_queue_that_is_not_there_upstream_is_made(up: Place, down: Place) -> None:
+def test_a_queue_that_is_not_there_upstream_is_made(up: Place, down: Place) -> None:
     down.ch.declare("fed.q", durable=True, arguments={"x-max-length": 5})
     down.federate("^fed", up.inside)
     down.running()
@@ -71,10 +68,7 @@ def test_078_a_queue_that_is_not_there_upstream_is_made(up: Place, down: Place) 
     assert queue is not None and queue.durable and "x-max-length" in queue.arguments
 
 
-# 79
-
-
-def test_079_a_queue_pulls_from_the_upstreams_it_is_mapped_to(here: NewPlaces) -> None:
+def test_a_queue_pulls_from_the_upstreams_it_is_mapped_to(here: NewPlaces) -> None:
     up, down = here(2)
     for name in ("up1", "up2", "fed1", "fed2"):
         (up if name[:2] == "up" else down).ch.declare(name)
@@ -96,7 +90,7 @@ def test_079_a_queue_pulls_from_the_upstreams_it_is_mapped_to(here: NewPlaces) -
     assert up.ready("up2") == 1
 
 
-def test_079_one_upstream_with_several_queues_feeds_one_queue(up: Place, down: Place) -> None:
+def test_one_upstream_with_several_queues_feeds_one_queue(up: Place, down: Place) -> None:
     for name in ("one", "two"):
         up.ch.declare(name)
     down.ch.declare("fed.q")
@@ -111,13 +105,12 @@ def test_079_one_upstream_with_several_queues_feeds_one_queue(up: Place, down: P
     assert bodies(wanting, 1) == [b"2"]
 
 
-# 80
 
 TYPES = [("classic", "classic"), ("quorum", "quorum"), ("classic", "quorum")]
 
 
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
-def test_080_of_two_mutual_queues_one_consumer_gets_everything(up: Place, down: Place, types: tuple[str, str]) -> None:
+def test_of_two_mutual_queues_one_consumer_gets_everything(up: Place, down: Place, types: tuple[str, str]) -> None:
     for place, type_ in zip((up, down), types, strict=True):
         place.ch.declare("fed.q", durable=True, arguments={"x-queue-type": type_})
     for one, other in ((up, down), (down, up)):  # both queues are there: a link would make one that is like its own
@@ -136,10 +129,7 @@ def test_080_of_two_mutual_queues_one_consumer_gets_everything(up: Place, down: 
         assert up.ch.get("fed.q") is None and down.ch.get("fed.q") is None
 
 
-# 81
-
-
-def test_081_basic_get_pulls_nothing(up: Place, down: Place) -> None:
+def test_basic_get_pulls_nothing(up: Place, down: Place) -> None:
     pair(up, down)
     publish(up, "fed.q", 1)
     for _ in range(5):
@@ -148,11 +138,8 @@ def test_081_basic_get_pulls_nothing(up: Place, down: Place) -> None:
     assert up.ready("fed.q") == 1 and consumers(up) == []
 
 
-# 82
-
-
 @pytest.mark.parametrize("tag", ["", "fed.tag"])
-def test_082_consumers_upstream_come_first(up: Place, down: Place, tag: str) -> None:
+def test_consumers_upstream_come_first(up: Place, down: Place, tag: str) -> None:
     settings: dict[str, Any] = {"consumer_tag": tag} if tag else {}
     pair(up, down, **settings)
     wanting = consumer(down)
@@ -167,7 +154,7 @@ def test_082_consumers_upstream_come_first(up: Place, down: Place, tag: str) -> 
     assert bodies(wanting, 1) == [b"20"]
 
 
-def test_082_a_link_gets_what_consumers_upstream_cannot_take(up: Place, down: Place) -> None:
+def test_a_link_gets_what_consumers_upstream_cannot_take(up: Place, down: Place) -> None:
     pair(up, down)
     wanting = consumer(down)
     until(lambda: consumers(up), "the link consumes")
@@ -177,10 +164,7 @@ def test_082_a_link_gets_what_consumers_upstream_cannot_take(up: Place, down: Pl
     assert bodies(wanting, 2) == [b"3", b"4"]
 
 
-# 83
-
-
-def test_083_when_the_consumer_goes_the_rest_stays_upstream(up: Place, down: Place) -> None:
+def test_when_the_consumer_goes_the_rest_stays_upstream(up: Place, down: Place) -> None:
     pair(up, down)
     wanting = consumer(down)
     publish(up, "fed.q", 1)
@@ -192,10 +176,7 @@ def test_083_when_the_consumer_goes_the_rest_stays_upstream(up: Place, down: Pla
     assert (up.ready("fed.q"), down.ready("fed.q")) == (2, 0)
 
 
-# 84
-
-
-def test_084_a_queue_that_has_messages_pulls_when_it_has_none_left(up: Place, down: Place) -> None:
+def test_a_queue_that_has_messages_pulls_when_it_has_none_left(up: Place, down: Place) -> None:
     pair(up, down)
     publish(down, "fed.q", 1, 2, 3)
     publish(up, "fed.q", 4)
@@ -210,11 +191,8 @@ def test_084_a_queue_that_has_messages_pulls_when_it_has_none_left(up: Place, do
     assert bodies(wanting, 1) == [b"4"]
 
 
-# 85
-
-
 @pytest.mark.parametrize("prefetch", [1, 20])
-def test_085_a_consumer_that_never_acknowledges_pulls_little_and_no_storm(
+def test_a_consumer_that_never_acknowledges_pulls_little_and_no_storm(
     up: Place, down: Place, proxied: NewProxy, prefetch: int
 ) -> None:
     up.ch.declare("fed.q")
@@ -229,7 +207,7 @@ def test_085_a_consumer_that_never_acknowledges_pulls_little_and_no_storm(
     assert not consumers(up) and down.row()["state"] == "paused"
 
 
-def test_085_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm(up: Place, down: Place) -> None:
+def test_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm(up: Place, down: Place) -> None:
     pair(up, down)
     changes: list[int] = []
     up.site.loop.call(count_consumers, up, changes)
@@ -258,10 +236,7 @@ def count_consumers(place: Place, changes: list[int]) -> None:
     place.site.node.observers.add(Counter())
 
 
-# 88
-
-
-def test_088_a_break_half_way_loses_nothing(up: Place, down: Place, proxied: NewProxy) -> None:
+def test_a_break_half_way_loses_nothing(up: Place, down: Place, proxied: NewProxy) -> None:
     proxy = proxied(up.site)
     up.ch.declare("fed.q", durable=True)
     down.ch.declare("fed.q", durable=True)
@@ -285,10 +260,7 @@ def test_088_a_break_half_way_loses_nothing(up: Place, down: Place, proxied: New
     assert set(got) == {b"%d" % number for number in range(40)}
 
 
-# 89
-
-
-def test_089_federation_of_a_queue_is_switched_off_and_on(up: Place, down: Place) -> None:
+def test_federation_of_a_queue_is_switched_off_and_on(up: Place, down: Place) -> None:
     pair(up, down)
     wanting = consumer(down)
     number = 0

@@ -19,41 +19,41 @@ from .conftest import NewPlaces, NewProxy
 
 EXCHANGES = """
 what is published upstream comes here as though it had been published here
-    messages::test_042_a_message_is_the_same_after_a_link_but_for_where_it_was
+    messages::test_a_message_is_the_same_after_a_link_but_for_where_it_was
 upstreams need not be configured; all of that is on the broker that receives
     rabbitmq_guides::test_upstreams_need_no_configuration
 an exchange may have several upstreams
-    matching::test_012_all_are_the_upstreams_of_this_virtual_host
+    matching::test_all_are_the_upstreams_of_this_virtual_host
 an exchange may be the upstream of several
     rabbitmq_guides::test_one_exchange_feeds_several_brokers
 copied is only what needs to be
-    bindings::test_033_without_a_binding_here_nothing_is_brought
+    bindings::test_without_a_binding_here_nothing_is_brought
 an exchange receives what it is bound for
-    bindings::test_034_a_bound_key_is_bound_upstream_and_messages_flow
+    bindings::test_a_bound_key_is_bound_upstream_and_messages_flow
 bindings are grouped
-    bindings::test_035_queues_with_one_key_need_one_binding
+    bindings::test_queues_with_one_key_need_one_binding
 bindings go upstream when they change
-    bindings::test_035_a_binding_ends_with_its_queue_however_that_ends
+    bindings::test_a_binding_ends_with_its_queue_however_that_ends
 bindings go upstream in their own time
     rabbitmq_guides::test_who_binds_does_not_wait_for_the_upstream
 links speak AMQP
-    status::test_101_the_connections_of_a_link_say_whose_they_are
+    status::test_the_connections_of_a_link_say_whose_they_are
 links may use TLS
     tests/unit/federation/test_connection_tls.py::test_tls_is_verified_as_the_uri_says
 an upstream is a URI whose query controls the connection
     tests/unit/federation/test_connection.py::test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are
 an upstream may be a cluster
-    links::test_028_of_several_uris_one_that_answers_is_enough
+    links::test_of_several_uris_one_that_answers_is_enough
 replication outlives what happens to connections
-    failures::test_069_a_line_that_is_silent_is_given_up_and_what_waited_comes
+    failures::test_a_line_that_is_silent_is_given_up_and_what_waited_comes
 messages wait in a queue upstream
-    broker_restarts::test_070_what_comes_while_this_broker_is_dead_waits_for_it
+    broker_restarts::test_what_comes_while_this_broker_is_dead_waits_for_it
 the queue is bound with the grouped bindings
-    links::test_016_a_link_makes_the_queue_the_internal_exchange_and_the_exchange
+    links::test_a_link_makes_the_queue_the_internal_exchange_and_the_exchange
 properties of the queue can be chosen
-    links::test_019_expires_and_message_ttl_are_arguments_of_the_queue
+    links::test_expires_and_message_ttl_are_arguments_of_the_queue
 a standby is kept with times to live
-    links::test_019_messages_that_nobody_takes_expire
+    links::test_messages_that_nobody_takes_expire
 what is published at the downstream does not go upstream
     rabbitmq_guides::test_what_is_published_here_does_not_go_upstream
 some exchanges are federated, others stay local
@@ -61,39 +61,39 @@ some exchanges are federated, others stay local
 all built-in types can be federated, others by their own nature
     rabbitmq_guides::test_every_type_can_be_federated
 types that differ link, and route each by its own
-    links::test_020_an_exchange_that_is_there_may_be_of_another_type
+    links::test_an_exchange_that_is_there_may_be_of_another_type
 neither the default exchange nor internal ones are federated
-    matching::test_015_what_federation_itself_makes_is_never_federated
+    matching::test_what_federation_itself_makes_is_never_federated
 exchanges that are there are federated, but for the default and internal ones
-    matching::test_014_of_a_new_virtual_host_five_exchanges_are_federated_by_everything
+    matching::test_of_a_new_virtual_host_five_exchanges_are_federated_by_everything
 a federated exchange may be an upstream, also in circles
-    topologies::test_053_in_a_pair_more_hops_make_no_more_copies
+    topologies::test_in_a_pair_more_hops_make_no_more_copies
 an exchange that is its own upstream makes no circle
-    hops::test_067_an_upstream_that_is_the_exchange_itself_makes_no_loop
+    hops::test_an_upstream_that_is_the_exchange_itself_makes_no_loop
 max-hops limits how often a message is copied
-    hops::test_062_a_message_that_has_hopped_goes_so_much_less_far
+    hops::test_a_message_that_has_hopped_goes_so_much_less_far
 with too many hops a message comes by several ways
-    topologies::test_055_in_a_triangle_with_two_hops_both_ways_bring_a_copy
+    topologies::test_in_a_triangle_with_two_hops_both_ways_bring_a_copy
 a pair: both receive what either publishes
-    topologies::test_052_in_a_pair_everybody_gets_one_copy
+    topologies::test_in_a_pair_everybody_gets_one_copy
 a complete graph with one hop: one copy everywhere
-    topologies::test_054_in_a_complete_graph_of_three_everybody_gets_one_copy
+    topologies::test_in_a_complete_graph_of_three_everybody_gets_one_copy
 fan-out: the root need not be federated, everybody in the tree receives
-    topologies::test_056_in_a_tree_everybody_gets_what_the_root_is_given
+    topologies::test_in_a_tree_everybody_gets_what_the_root_is_given
 fan-out: max-hops is the number of levels less one
-    topologies::test_056_a_leaf_gets_from_the_root_as_its_own_link_lets_it
+    topologies::test_a_leaf_gets_from_the_root_as_its_own_link_lets_it
 a ring of six with five hops: once everywhere; one failure breaks it
-    topologies::test_058_in_a_ring_of_six_everybody_gets_one_copy_also_after_a_cut
+    topologies::test_in_a_ring_of_six_everybody_gets_one_copy_also_after_a_cut
 upstreams are set by the HTTP API
-    parameters::test_001_an_upstream_is_created_shown_and_replaced
+    parameters::test_an_upstream_is_created_shown_and_replaced
 upstreams and policies are set by the command line, in the guide's own words
     tests/acceptance/operator/ctl/test_commands.py::test_commands_print_and_exit_as_rabbitmqctl_does
 federation is configured anew as it runs
-    links::test_021_a_policy_that_begins_to_federate_starts_a_link
+    links::test_a_policy_that_begins_to_federate_starts_a_link
 the end of the policy is the end of its links
-    links::test_021_a_link_that_is_not_wanted_any_more_takes_its_things_along
+    links::test_a_link_that_is_not_wanted_any_more_takes_its_things_along
 of several policies that of the highest priority holds, and none is combined
-    matching::test_010_the_policy_of_the_highest_priority_alone_federates
+    matching::test_the_policy_of_the_highest_priority_alone_federates
 of equal priorities one holds
     tests/unit/core/policies/test_policies.py::test_of_equal_priorities_the_lower_name_wins_whatever_came_first
 there is a link for each pair of a matching exchange and an upstream
@@ -104,49 +104,49 @@ without a match there is none
 
 QUEUES = """
 messages come from upstream to satisfy consumers here
-    queues::test_078_a_message_moves_where_somebody_wants_it
+    queues::test_a_message_moves_where_somebody_wants_it
 upstream queues need not be configured
     rabbitmq_guides::test_upstreams_need_no_configuration
 one logical queue lies on many brokers
-    queues::test_080_of_two_mutual_queues_one_consumer_gets_everything
+    queues::test_of_two_mutual_queues_one_consumer_gets_everything
 in a complete graph each has all others upstream
     deduplication_and_multi_hop::test_in_a_complete_graph_demand_ends_with_its_consumer
 what is consumed where it was published is not moved
-    queues::test_082_consumers_upstream_come_first
+    queues::test_consumers_upstream_come_first
 applications declare federated queues as any other
-    queues::test_078_a_queue_that_is_not_there_upstream_is_made
+    queues::test_a_queue_that_is_not_there_upstream_is_made
 policies by pattern, of which the first in priority holds
-    matching::test_010_the_policy_of_the_highest_priority_alone_federates
+    matching::test_the_policy_of_the_highest_priority_alone_federates
 a queue has one policy
     tests/unit/core/policies/test_policies.py::test_of_equal_priorities_the_lower_name_wins_whatever_came_first
 the names upstream are listed with the upstreams
-    queues::test_079_a_queue_pulls_from_the_upstreams_it_is_mapped_to
+    queues::test_a_queue_pulls_from_the_upstreams_it_is_mapped_to
 a queue takes only when it has run out itself
-    queues::test_084_a_queue_that_has_messages_pulls_when_it_has_none_left
+    queues::test_a_queue_that_has_messages_pulls_when_it_has_none_left
 a queue takes only when consumers need something
-    queues::test_085_a_consumer_that_never_acknowledges_pulls_little_and_no_storm
+    queues::test_a_consumer_that_never_acknowledges_pulls_little_and_no_storm
 a queue takes only what is to spare upstream
-    queues::test_082_a_link_gets_what_consumers_upstream_cannot_take
+    queues::test_a_link_gets_what_consumers_upstream_cannot_take
 order holds along one way
-    queues::test_080_of_two_mutual_queues_one_consumer_gets_everything
+    queues::test_of_two_mutual_queues_one_consumer_gets_everything
 each queue applies its own arguments
-    queue_edge_cases::test_090_arguments_hold_for_each_queue_alone
+    queue_edge_cases::test_arguments_hold_for_each_queue_alone
 a time to live begins anew with a move
-    queue_edge_cases::test_090_a_time_to_live_begins_anew_with_each_move
+    queue_edge_cases::test_a_time_to_live_begins_anew_with_each_move
 a message moves as often as it is wanted elsewhere
-    queue_edge_cases::test_087_a_message_that_goes_to_and_fro_counts_its_visits
+    queue_edge_cases::test_a_message_that_goes_to_and_fro_counts_its_visits
 basic.get takes nothing from upstream
-    queues::test_081_basic_get_pulls_nothing
+    queues::test_basic_get_pulls_nothing
 an upstream of another version serves
-    tests/acceptance/federation/interop/test_upstream.py::test_106_a_queue_pulls_from_a_rabbitmq
+    tests/acceptance/federation/interop/test_upstream.py::test_a_queue_pulls_from_a_rabbitmq
 an upstream without consumer priorities does not
     rabbitmq_guides::test_an_upstream_without_consumer_priorities_feeds_no_queue
 messages go over one hop alone
     deduplication_and_multi_hop::test_without_the_key_they_come_one_hop
 in between somebody has to consume
-    queue_edge_cases::test_086_the_demand_of_a_link_is_not_passed_on
+    queue_edge_cases::test_the_demand_of_a_link_is_not_passed_on
 a federated queue at a federated exchange may have copies
-    queue_edge_cases::test_094_a_federated_queue_at_a_federated_exchange_gets_one_copy_or_two
+    queue_edge_cases::test_a_federated_queue_at_a_federated_exchange_gets_one_copy_or_two
 """
 
 

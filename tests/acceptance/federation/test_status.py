@@ -55,10 +55,7 @@ def exchange_link(up: Place, down: Place, uri: str = "") -> None:
     down.running()
 
 
-# 95
-
-
-def test_095_a_link_of_an_exchange_is_shown_with_all_that_rabbitmq_shows(up: Place, down: Place) -> None:
+def test_a_link_of_an_exchange_is_shown_with_all_that_rabbitmq_shows(up: Place, down: Place) -> None:
     exchange_link(up, down)
     (row,) = links(down)
     assert re.fullmatch("[0-9a-f]{8}", str(row.pop("id")))
@@ -87,7 +84,7 @@ def test_095_a_link_of_an_exchange_is_shown_with_all_that_rabbitmq_shows(up: Pla
     assert row.keys() >= ours and not row.keys() & {"queue", "upstream_queue", "consumer_tag"}
 
 
-def test_095_a_link_of_a_queue_is_shown_by_its_queues_and_its_tag(up: Place, down: Place) -> None:
+def test_a_link_of_a_queue_is_shown_by_its_queues_and_its_tag(up: Place, down: Place) -> None:
     down.ch.declare("fed.q")
     down.federate("^fed", up.inside, queue="other", consumer_tag="tag")
     down.running()
@@ -96,7 +93,7 @@ def test_095_a_link_of_a_queue_is_shown_by_its_queues_and_its_tag(up: Place, dow
     assert row.items() >= shown.items() and not row.keys() & {"exchange", "upstream_exchange"}
 
 
-def test_095_the_id_of_a_link_stays_the_same(up: Place, down: Place) -> None:
+def test_the_id_of_a_link_stays_the_same(up: Place, down: Place) -> None:
     exchange_link(up, down)
     (before,) = links(down)
     down.clear_policy()
@@ -107,7 +104,7 @@ def test_095_the_id_of_a_link_stays_the_same(up: Place, down: Place) -> None:
     assert (after["id"], after["node"]) == (before["id"], before["node"])
 
 
-def test_095_links_of_virtual_hosts_are_listed_for_who_may_see_them(up: Place, down: Place) -> None:
+def test_links_of_virtual_hosts_are_listed_for_who_may_see_them(up: Place, down: Place) -> None:
     exchange_link(up, down)
     site = down.site
     assert [row["vhost"] for row in site.request("GET", "/federation-links").json] == [down.vhost]
@@ -118,10 +115,7 @@ def test_095_links_of_virtual_hosts_are_listed_for_who_may_see_them(up: Place, d
     assert site.request("GET", "/federation-links", user=user).status == 401
 
 
-# 96
-
-
-def test_096_links_that_are_down_are_listed_until_they_are_not(up: Place, down: Place) -> None:
+def test_links_that_are_down_are_listed_until_they_are_not(up: Place, down: Place) -> None:
     user = f"later-{up.vhost}"
     for number in range(3):
         down.ch.exchange(f"fed.{number}", "fanout")
@@ -143,10 +137,7 @@ def test_096_links_that_are_down_are_listed_until_they_are_not(up: Place, down: 
     down.running(3)
 
 
-# 97
-
-
-def test_097_who_makes_policies_may_restart_links(up: Place, down: Place) -> None:
+def test_who_makes_policies_may_restart_links(up: Place, down: Place) -> None:
     exchange_link(up, down)
     site = down.site
     (row,) = links(down)
@@ -166,7 +157,7 @@ def test_097_who_makes_policies_may_restart_links(up: Place, down: Place) -> Non
     down.running()
 
 
-# 98 and 99; in tests/acceptance/operator/ctl/test_federation.py there is more of them
+# Commands; in tests/acceptance/operator/ctl/test_federation.py there is more of them
 
 
 @pytest.fixture
@@ -174,7 +165,7 @@ def warrenctl(clean: FederatedBroker, monkeypatch: pytest.MonkeyPatch, capsys: p
     return commanded(monkeypatch, capsys, "--data", str(clean.data))
 
 
-def test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank(
+def test_the_command_line_tells_of_links_in_columns_that_may_be_blank(
     clean: FederatedBroker, warrenctl: Warrenctl
 ) -> None:
     status, out, _ = warrenctl("federation_status --formatter json")
@@ -198,7 +189,7 @@ def test_098_the_command_line_tells_of_links_in_columns_that_may_be_blank(
     assert out.startswith("Listing federation links which are down on node only@test...\n")
 
 
-def test_099_a_link_is_restarted_by_the_command_line(clean: FederatedBroker, warrenctl: Warrenctl) -> None:
+def test_a_link_is_restarted_by_the_command_line(clean: FederatedBroker, warrenctl: Warrenctl) -> None:
     clean.federate("^fed", "amqp:///up")
     (row,) = clean.running()
     status, out, err = warrenctl(f"restart_federation_link {row['id']}")
@@ -216,10 +207,7 @@ def test_099_a_link_is_restarted_by_the_command_line(clean: FederatedBroker, war
     assert warrenctl("restart_federation_link a b")[0] == 64
 
 
-# 100
-
-
-def test_100_links_are_counted_by_status(clean: FederatedBroker) -> None:
+def test_links_are_counted_by_status(clean: FederatedBroker) -> None:
     def samples() -> dict[str, int]:
         found = re.findall(r'^rabbitmq_federation_links\{status="(\w+)"\} (\d+)', clean.metrics(), re.MULTILINE)
         return {status: int(count) for status, count in found}
@@ -234,19 +222,13 @@ def test_100_links_are_counted_by_status(clean: FederatedBroker) -> None:
     until(lambda: samples() == {"running": 2, "error": 1}, lambda: str(samples()))
 
 
-# 101
-
-
-def test_101_the_connections_of_a_link_say_whose_they_are(up: Place, down: Place) -> None:
+def test_the_connections_of_a_link_say_whose_they_are(up: Place, down: Place) -> None:
     exchange_link(up, down)
     name = "Federation link (upstream: u0, policy: federate)"
     assert down.row()["local_connection"] == name
     listed = up.site.request("GET", f"/vhosts/{up.vhost}/connections").json
     named = [one["client_properties"] for one in listed if one["client_properties"].get("connection_name") == name]
     assert len(named) == 1 and named[0]["capabilities"]["consumer_cancel_notify"] is True
-
-
-# 102
 
 
 @pytest.mark.parametrize(
@@ -259,7 +241,7 @@ def test_101_the_connections_of_a_link_say_whose_they_are(up: Place, down: Place
         ("amqp://user:p%40%2Fpass@127.0.0.1:1/%2f", "amqp://127.0.0.1:1/%2f"),
     ],
 )
-def test_102_no_uri_is_shown_with_credentials(up: Place, down: Place, uri: str, shown: str) -> None:
+def test_no_uri_is_shown_with_credentials(up: Place, down: Place, uri: str, shown: str) -> None:
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", uri.format(vhost=up.vhost))
     until(lambda: down.row()["status"] == "error", lambda: str(down.row()))

@@ -88,33 +88,27 @@ def everywhere_once(size: int) -> list[list[int]]:
     return [[1] * size] * size
 
 
-# 52 and 53
-
-
 @pytest.mark.parametrize("type_", ["fanout", "topic", "direct"])
-def test_052_in_a_pair_everybody_gets_one_copy(everywhere: list[Place], type_: str) -> None:
+def test_in_a_pair_everybody_gets_one_copy(everywhere: list[Place], type_: str) -> None:
     graph = Graph(everywhere[:2], PAIR, 1, type_)
     graph.federate()
     each_reaches(graph, everywhere_once(2))
 
 
-def test_053_in_a_pair_more_hops_make_no_more_copies(everywhere: list[Place]) -> None:
+def test_in_a_pair_more_hops_make_no_more_copies(everywhere: list[Place]) -> None:
     graph = Graph(everywhere[:2], PAIR, 5)
     graph.federate()
     each_reaches(graph, everywhere_once(2))
 
 
-# 54 and 55
-
-
-def test_054_in_a_complete_graph_of_three_everybody_gets_one_copy(everywhere: list[Place]) -> None:
+def test_in_a_complete_graph_of_three_everybody_gets_one_copy(everywhere: list[Place]) -> None:
     graph = Graph(everywhere, TRIANGLE, 1)
     graph.federate()
     each_reaches(graph, everywhere_once(3))
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_055_in_a_triangle_with_two_hops_both_ways_bring_a_copy(
+def test_in_a_triangle_with_two_hops_both_ways_bring_a_copy(
     everywhere: list[Place], here: NewPlaces, brokers: int
 ) -> None:
     graph = Graph(everywhere if brokers == 3 else here(3), TRIANGLE, 2, queues=3)
@@ -131,18 +125,17 @@ def test_055_in_a_triangle_with_two_hops_both_ways_bring_a_copy(
     assert total() == 7500
 
 
-def test_055_in_a_complete_graph_of_four_there_is_a_copy_for_each_way(here: NewPlaces) -> None:
+def test_in_a_complete_graph_of_four_there_is_a_copy_for_each_way(here: NewPlaces) -> None:
     graph = Graph(here(4), [(up, down) for up in range(4) for down in range(4) if up != down], 3)
     graph.federate()
     each_reaches(graph, [[1 if node == publisher else 5 for node in range(4)] for publisher in range(4)])
 
 
-# 56
 
 TREE = [(0, 1), (0, 2), (1, 3), (1, 4), (2, 5), (2, 6)]
 
 
-def test_056_in_a_tree_everybody_gets_what_the_root_is_given(here: NewPlaces) -> None:
+def test_in_a_tree_everybody_gets_what_the_root_is_given(here: NewPlaces) -> None:
     graph = Graph(here(7), TREE, 2)
     graph.federate()
     assert graph.places[0].rows() == []
@@ -155,7 +148,7 @@ def test_056_in_a_tree_everybody_gets_what_the_root_is_given(here: NewPlaces) ->
 
 
 @pytest.mark.parametrize(("leaf_hops", "arrives"), [(1, 0), (2, 1)])
-def test_056_a_leaf_gets_from_the_root_as_its_own_link_lets_it(here: NewPlaces, leaf_hops: int, arrives: int) -> None:
+def test_a_leaf_gets_from_the_root_as_its_own_link_lets_it(here: NewPlaces, leaf_hops: int, arrives: int) -> None:
     root, middle, leaf = here(3)
     for place in (root, middle, leaf):
         place.ch.exchange("fed.x", "direct")
@@ -177,11 +170,8 @@ def test_056_a_leaf_gets_from_the_root_as_its_own_link_lets_it(here: NewPlaces, 
     assert leaf.ch.drain(queue) == [b"from the root"] * arrives + [b"from the middle"]
 
 
-# 57 to 59
-
-
 @pytest.mark.parametrize("brokers", [1, 3])
-def test_057_in_a_ring_of_three_everybody_gets_one_copy(everywhere: list[Place], here: NewPlaces, brokers: int) -> None:
+def test_in_a_ring_of_three_everybody_gets_one_copy(everywhere: list[Place], here: NewPlaces, brokers: int) -> None:
     graph = Graph(everywhere if brokers == 3 else here(3), ring(3), 2, "direct")
     graph.federate()
     assert [len(place.bindings("fed.x")) for place in graph.places] == [3, 3, 3]
@@ -191,7 +181,7 @@ def test_057_in_a_ring_of_three_everybody_gets_one_copy(everywhere: list[Place],
     assert [sorted(bodies) for bodies in graph.drained()] == [[b"0", b"1", b"2"]] * 3
 
 
-def test_058_in_a_ring_of_six_everybody_gets_one_copy_also_after_a_cut(
+def test_in_a_ring_of_six_everybody_gets_one_copy_also_after_a_cut(
     here: NewPlaces, proxied: NewProxy, sites: list[Site]
 ) -> None:
     graph = Graph(here(6), ring(6), 5)
@@ -211,7 +201,7 @@ def test_058_in_a_ring_of_six_everybody_gets_one_copy_also_after_a_cut(
     graph.reached(1, 1, 1, 1, 1, 1)
 
 
-def test_059_in_a_ring_of_six_with_four_hops_the_last_is_not_reached(here: NewPlaces) -> None:
+def test_in_a_ring_of_six_with_four_hops_the_last_is_not_reached(here: NewPlaces) -> None:
     graph = Graph(here(6), ring(6), 4)
     graph.federate()
     each_reaches(graph, [[0 if node == (publisher - 1) % 6 else 1 for node in range(6)] for publisher in range(6)])

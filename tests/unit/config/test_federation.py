@@ -10,7 +10,7 @@ from .loading import sources
 
 
 @pytest.mark.parametrize("kind", ["exchanges", "queues"])
-def test_104_links_are_given_five_seconds_to_end_at_most(conf: Path, kind: str) -> None:
+def test_links_are_given_five_seconds_to_end_at_most(conf: Path, kind: str) -> None:
     key = f"federation.{kind}.connection_close_timeout"
     conf.write_text(f"{key} = 5000\n")
     federation = sources(conf).load().federation
@@ -21,7 +21,7 @@ def test_104_links_are_given_five_seconds_to_end_at_most(conf: Path, kind: str) 
             sources(conf).load()
 
 
-def test_104_the_pace_at_which_links_end_can_be_said(conf: Path) -> None:
+def test_the_pace_at_which_links_end_can_be_said(conf: Path) -> None:
     conf.write_text(
         "federation.exchanges.shutdown.link_batch_size = 16\n"
         "federation.exchanges.shutdown.timeout = 1000\n"

@@ -23,7 +23,7 @@ def groups() -> BindingSet:
     return BindingSet()
 
 
-def test_034_the_first_binding_of_a_group_is_made_upstream_and_the_last_removed(groups: BindingSet) -> None:
+def test_the_first_binding_of_a_group_is_made_upstream_and_the_last_removed(groups: BindingSet) -> None:
     one, other = binding("q1"), binding("q2")
     assert groups.add(one) == UpstreamBinding("k", Table.EMPTY)
     assert groups.add(other) is None
@@ -32,7 +32,7 @@ def test_034_the_first_binding_of_a_group_is_made_upstream_and_the_last_removed(
     assert groups.all() == []
 
 
-def test_036_other_arguments_are_another_group_in_whatever_order_they_stand(groups: BindingSet) -> None:
+def test_other_arguments_are_another_group_in_whatever_order_they_stand(groups: BindingSet) -> None:
     assert groups.add(binding("q1", a="1", b="2")) is not None
     assert groups.add(binding("q2", b="2", a="1")) is None
     assert groups.add(binding("q1", a="1")) is not None
@@ -59,7 +59,7 @@ def test_bindings_of_other_downstreams_are_each_by_themselves(groups: BindingSet
     assert len(groups) == 1
 
 
-def test_039_a_storm_leaves_what_is_bound(groups: BindingSet) -> None:
+def test_a_storm_leaves_what_is_bound(groups: BindingSet) -> None:
     dice = random.Random(7)
     bound: set[tuple[str, str]] = set()
     upstream: set[str] = set()

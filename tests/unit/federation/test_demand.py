@@ -3,7 +3,7 @@
 from warren.federation.demand import LINGER_MS, Demand, prefetch_for
 
 
-def test_078_it_runs_when_the_queue_is_empty_and_somebody_wants_more() -> None:
+def test_it_runs_when_the_queue_is_empty_and_somebody_wants_more() -> None:
     demand = Demand()
     assert demand.update(0, 0, None) is None
     assert demand.reason == "no consumer here can take more"
@@ -12,21 +12,21 @@ def test_078_it_runs_when_the_queue_is_empty_and_somebody_wants_more() -> None:
     assert (demand.running, demand.holding, demand.reason) == (True, False, "")
 
 
-def test_084_it_waits_until_the_queue_is_drained() -> None:
+def test_it_waits_until_the_queue_is_drained() -> None:
     demand = Demand()
     assert demand.update(0, 3, 0, 5) is None
     assert demand.reason == "messages wait in the queue here"
     assert demand.update(0, 0, 0, 5) == "run"
 
 
-def test_086_consumers_of_a_negative_priority_want_nothing() -> None:
+def test_consumers_of_a_negative_priority_want_nothing() -> None:
     demand = Demand()
     assert demand.update(0, 0, -5, 10) is None
     assert demand.reason == "only consumers of a negative priority here"
     assert demand.update(0, 0, 7, 10) == "run"
 
 
-def test_085_it_holds_for_a_while_before_it_pauses() -> None:
+def test_it_holds_for_a_while_before_it_pauses() -> None:
     demand = Demand()
     demand.update(0, 0, 0, 1)
     assert demand.update(10, 1, None) is None

@@ -67,7 +67,7 @@ def test_a_consumer_without_a_limit_wants_all(queue: Queue) -> None:
     assert consumer_demand(queue, B, A, False).room >= 1 << 30
 
 
-def test_086_a_consumer_of_a_negative_priority_wants_nothing(queue: Queue) -> None:
+def test_a_consumer_of_a_negative_priority_wants_nothing(queue: Queue) -> None:
     queue.add_consumer(Taker(queue, -5, 10))
     assert consumer_demand(queue, B, A, True) == ConsumerDemand(-5, 0, ())
     queue.add_consumer(Taker(queue, 2))

@@ -135,5 +135,5 @@ def test_an_endpoint_can_be_printed_without_its_secrets() -> None:
         ("amqp://user:pass@/foo", "amqp:///foo"),
     ],
 )
-def test_102_credentials_are_removed(uri: str, safe: str) -> None:
+def test_credentials_are_removed(uri: str, safe: str) -> None:
     assert parse_endpoint(uri).safe == safe

@@ -72,7 +72,7 @@ def test_a_policy_that_names_one_upstream_asks_for_one_link_of_each_object(node:
     assert names(node) == [("exchange", "fed-x", "up", "fed-x"), ("queue", "fed-q", "up", "fed-q")]
 
 
-def test_011_a_pattern_is_searched_for_in_the_names_of_upstreams(node: Node, vhost: VHost) -> None:
+def test_a_pattern_is_searched_for_in_the_names_of_upstreams(node: Node, vhost: VHost) -> None:
     exchange(vhost, "fed-x")
     for name in ("localhost1", "localhost2", "my-localhost", "far"):
         upstream(node, name)
@@ -82,7 +82,7 @@ def test_011_a_pattern_is_searched_for_in_the_names_of_upstreams(node: Node, vho
     assert [name for _, _, name, _ in names(node)] == ["localhost1", "localhost2", "my-localhost"]
 
 
-def test_012_all_upstreams_are_those_of_the_virtual_host(node: Node, vhost: VHost) -> None:
+def test_all_upstreams_are_those_of_the_virtual_host(node: Node, vhost: VHost) -> None:
     exchange(vhost, "fed-x")
     node.add_vhost("other")
     upstream(node, "up1")
@@ -115,7 +115,7 @@ def test_a_set_is_a_link_for_each_element_whose_upstream_is_there(node: Node, vh
     assert hops == {"e": 2, "f": 7}
 
 
-def test_014_the_five_exchanges_that_are_there_are_federated_and_no_internal_one(node: Node, vhost: VHost) -> None:
+def test_the_five_exchanges_that_are_there_are_federated_and_no_internal_one(node: Node, vhost: VHost) -> None:
     upstream(node, "up")
     exchange(vhost, "federation: x -> n B", internal=True)
     policy(node, {"federation-upstream-set": "all"}, pattern=".*", apply_to="exchanges")
@@ -129,7 +129,7 @@ def test_014_the_five_exchanges_that_are_there_are_federated_and_no_internal_one
     ]
 
 
-def test_092_queues_that_come_and_go_with_a_connection_are_not_federated(node: Node, vhost: VHost) -> None:
+def test_queues_that_come_and_go_with_a_connection_are_not_federated(node: Node, vhost: VHost) -> None:
     upstream(node, "up")
     policy(node, {"federation-upstream": "up"}, pattern=".*", apply_to="queues")
     queue(vhost, "exclusive", owner=object())
@@ -203,7 +203,7 @@ def test_our_own_keys_are_for_one_kind_each(node: Node, vhost: VHost) -> None:
     }
 
 
-def test_095_the_id_of_a_link_has_8_hex_digits_that_never_change() -> None:
+def test_the_id_of_a_link_has_8_hex_digits_that_never_change() -> None:
     key = LinkKey("/", "exchange", "x", "up", "x")
     assert key.id == "dac74613"
     others = {

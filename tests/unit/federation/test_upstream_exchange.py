@@ -121,7 +121,7 @@ def test_peers_that_do_not_say_who_they_are_get_all_that_has_hops_left(vhost: VH
     assert len(messages(queue)) == 1
 
 
-def test_040_two_internal_exchanges_of_one_queue_deliver_one_copy(vhost: VHost) -> None:
+def test_two_internal_exchanges_of_one_queue_deliver_one_copy(vhost: VHost) -> None:
     queue = downstream(vhost, "q", "k", "#")
     declare(vhost, "q A")
     vhost.bind("q A", queue, "", Table.EMPTY)

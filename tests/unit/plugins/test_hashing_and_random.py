@@ -57,7 +57,7 @@ def refused(connect: Connect, do: str, **arguments: Any) -> str:
     return caught.value.reply_text.removeprefix("PRECONDITION_FAILED - ")
 
 
-def test_190_queues_get_messages_by_their_weights_and_a_key_has_one_queue(channel, exchange):
+def test_queues_get_messages_by_their_weights_and_a_key_has_one_queue(channel, exchange):
     queues = bound(channel, exchange, 1, 1, 2, 2)
     for number in range(MANY):
         channel.basic_publish(exchange, f"key-{number}", b"")
@@ -67,7 +67,7 @@ def test_190_queues_get_messages_by_their_weights_and_a_key_has_one_queue(channe
     assert placed(channel, exchange, queues) == placed(channel, exchange, queues)
 
 
-def test_191_a_fifth_queue_moves_a_fifth_of_the_keys_and_its_end_restores_the_map(channel, exchange):
+def test_a_fifth_queue_moves_a_fifth_of_the_keys_and_its_end_restores_the_map(channel, exchange):
     queues = bound(channel, exchange, 1, 1, 1, 1)
     before = placed(channel, exchange, queues)
     channel.queue_bind(fifth := queue(channel, f"{exchange}-fifth"), exchange, "1")
@@ -90,7 +90,7 @@ def test_191_a_fifth_queue_moves_a_fifth_of_the_keys_and_its_end_restores_the_ma
     ],
     ids=["header", "header of LavinMQ", "message_id", "correlation_id", "timestamp"],
 )
-def test_192_a_header_or_a_property_is_hashed(channel, request, arguments, values):
+def test_a_header_or_a_property_is_hashed(channel, request, arguments, values):
     channel.exchange_declare(exchange := request.node.name, HASH, arguments=arguments)
     queues = bound(channel, exchange, 1, 1, 1, 1)
     seen: Counter[str] = Counter()
@@ -114,7 +114,7 @@ def test_192_a_header_or_a_property_is_hashed(channel, request, arguments, value
         ({"hash-header": 1}, "invalid type 'signedint' for arg 'hash-header'"),
     ],
 )
-def test_192_arguments_that_make_no_sense_are_refused(connect, channel, arguments, text):
+def test_arguments_that_make_no_sense_are_refused(connect, channel, arguments, text):
     assert refused(connect, "exchange_declare", exchange="refused", exchange_type=HASH, arguments=arguments) == text
     with pytest.raises(ChannelClosedByBroker) as caught:
         channel.exchange_declare("refused", passive=True)
@@ -129,7 +129,7 @@ def test_192_arguments_that_make_no_sense_are_refused(connect, channel, argument
         ("10001", "The binding key must not exceed 10000"),
     ],
 )
-def test_192_a_bad_weight_is_refused_and_nothing_else_is_lost(connect, channel, exchange, weight, text):
+def test_a_bad_weight_is_refused_and_nothing_else_is_lost(connect, channel, exchange, weight, text):
     (name,) = bound(channel, exchange, 1)
     channel.basic_publish(exchange, "k", b"before")
     assert taken(channel, name)[0][2] == b"before"
@@ -144,7 +144,7 @@ def test_192_a_bad_weight_is_refused_and_nothing_else_is_lost(connect, channel, 
     assert [body for _, _, body in taken(other, name)] == [b"unsettled", b"waiting", b"after"]
 
 
-def test_193_a_second_binding_with_another_weight_does_not_change_the_shares(channel, exchange):
+def test_a_second_binding_with_another_weight_does_not_change_the_shares(channel, exchange):
     queues = bound(channel, exchange, 1, 1, 1)
     before = placed(channel, exchange, queues)
     channel.queue_bind(queues[0], exchange, "9")
@@ -193,13 +193,13 @@ def shares(channel: BlockingChannel, exchange: str, queues: list[str], messages:
 
 
 @pytest.mark.parametrize("type_", ["x-random", "x-local-random"])
-def test_204_messages_go_to_queues_by_chance(channel, request, type_):
+def test_messages_go_to_queues_by_chance(channel, request, type_):
     channel.exchange_declare(exchange := request.node.name, type_)
     queues = bound(channel, exchange, "", "", "", "")
     assert all(180 < got < 320 for got in shares(channel, exchange, queues, 1000).values())
 
 
-def test_204_a_queue_bound_twice_to_x_random_gets_twice_as_much(channel, request):
+def test_a_queue_bound_twice_to_x_random_gets_twice_as_much(channel, request):
     channel.exchange_declare(exchange := request.node.name, "x-random")
     first, second = bound(channel, exchange, "a", "a")
     channel.queue_bind(first, exchange, "b")
@@ -207,7 +207,7 @@ def test_204_a_queue_bound_twice_to_x_random_gets_twice_as_much(channel, request
     assert 900 < got[first] < 1100
 
 
-def test_204_x_local_random_takes_classic_queues_with_an_empty_key(connect, channel, request):
+def test_x_local_random_takes_classic_queues_with_an_empty_key(connect, channel, request):
     channel.exchange_declare(exchange := request.node.name, "x-local-random", auto_delete=True)
     own = queue(channel)
     channel.queue_declare(quorum := f"{exchange}-quorum", durable=True, arguments={"x-queue-type": "quorum"})
@@ -227,7 +227,7 @@ def test_204_x_local_random_takes_classic_queues_with_an_empty_key(connect, chan
 
 
 @pytest.mark.parametrize("type_", ["x-random", "x-local-random"])
-def test_204_without_a_queue_a_mandatory_message_comes_back(channel, request, type_):
+def test_without_a_queue_a_mandatory_message_comes_back_again(channel, request, type_):
     channel.exchange_declare(exchange := request.node.name, type_)
     channel.confirm_delivery()
     with pytest.raises(pika.exceptions.UnroutableError):

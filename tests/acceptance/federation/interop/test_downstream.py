@@ -34,7 +34,7 @@ def taken(rabbit: Rabbit, channel: Any, queue: str, count: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("mode", ["on-confirm", "on-publish", "no-ack"])
-def test_107_messages_of_ours_come_to_a_rabbitmq(rabbit: Rabbit, up: Place, mode: str) -> None:
+def test_messages_of_ours_come_to_a_rabbitmq(rabbit: Rabbit, up: Place, mode: str) -> None:
     there = linked(rabbit, up, ack_mode=mode)
     for number in range(500):
         up.ch.publish("fed.x", "k", b"%d" % number, {"delivery_mode": 2})
@@ -47,7 +47,7 @@ def test_107_messages_of_ours_come_to_a_rabbitmq(rabbit: Rabbit, up: Place, mode
     assert dict(entry)["cluster-name"] == ("S", "a") and dict(entry)["vhost"] == ("S", up.vhost)
 
 
-def test_107_what_a_rabbitmq_makes_here_is_what_it_makes_at_others(rabbit: Rabbit, up: Place) -> None:
+def test_what_a_rabbitmq_makes_here_is_what_it_makes_at_others(rabbit: Rabbit, up: Place) -> None:
     linked(rabbit, up, max_hops=3)
     assert up.queues() == [QUEUE]
     (name,) = [name for name in up.exchanges() if name.startswith(QUEUE)]
@@ -60,7 +60,7 @@ def test_107_what_a_rabbitmq_makes_here_is_what_it_makes_at_others(rabbit: Rabbi
     assert dict(entry)["hops"][1] == 3 and dict(entry)["cluster-name"] == ("S", "rabbit")
 
 
-def test_107_a_rabbitmq_finds_its_internal_exchange_when_it_looks(rabbit: Rabbit, up: Place) -> None:
+def test_a_rabbitmq_finds_its_internal_exchange_when_it_looks(rabbit: Rabbit, up: Place) -> None:
     linked(rabbit, up)
     (name,) = [name for name in up.exchanges() if name.startswith(QUEUE)]
     up.ch.exchange(name, UPSTREAM_TYPE, passive=True)
@@ -68,7 +68,7 @@ def test_107_a_rabbitmq_finds_its_internal_exchange_when_it_looks(rabbit: Rabbit
     until(lambda: not up.queues() and up.exchanges() == ["fed.x"], lambda: f"{up.queues()} {up.exchanges()}")
 
 
-def test_107_a_rabbitmq_whose_connection_was_closed_comes_back(rabbit: Rabbit, up: Place) -> None:
+def test_a_rabbitmq_whose_connection_was_closed_comes_back(rabbit: Rabbit, up: Place) -> None:
     there = linked(rabbit, up)
     for round_ in range(3):
         assert up.act(up.site.host.close_connections, is_link, "bye") == 1
@@ -82,7 +82,7 @@ def is_link(connection: Connection) -> bool:
     return connection.client_name.startswith("Federation link")
 
 
-def test_107_a_queue_of_a_rabbitmq_pulls_from_ours(rabbit: Rabbit, up: Place) -> None:
+def test_a_queue_of_a_rabbitmq_pulls_from_ours(rabbit: Rabbit, up: Place) -> None:
     up.ch.declare("fed.q", durable=True)
     there = rabbit.channel()
     there.declare("fed.q", durable=True)
@@ -101,7 +101,7 @@ def test_107_a_queue_of_a_rabbitmq_pulls_from_ours(rabbit: Rabbit, up: Place) ->
     until(lambda: not consumers(), lambda: str(consumers()))
 
 
-def test_107_queues_that_federate_each_other_share_their_work(rabbit: Rabbit, up: Place) -> None:
+def test_queues_that_federate_each_other_share_their_work(rabbit: Rabbit, up: Place) -> None:
     there = rabbit.channel()
     there.declare("fed.q", durable=True)
     up.ch.declare("fed.q", durable=True)
@@ -122,7 +122,7 @@ def test_107_queues_that_federate_each_other_share_their_work(rabbit: Rabbit, up
     assert wanting.delivery().body == b"back"
 
 
-def test_107_a_ring_with_a_rabbitmq_in_it_brings_one_copy_to_everybody(rabbit: Rabbit, everywhere: list[Place]) -> None:
+def test_a_ring_with_a_rabbitmq_in_it_brings_one_copy_to_everybody(rabbit: Rabbit, everywhere: list[Place]) -> None:
     first, second, _ = everywhere
     there = rabbit.channel()
     there.exchange("fed.x", "fanout", durable=True)

@@ -27,7 +27,7 @@ def linked(rabbit: Rabbit, down: Place, type_: str = "topic", **settings: Any) -
 
 
 @pytest.mark.parametrize("mode", ["on-confirm", "on-publish", "no-ack"])
-def test_106_messages_of_a_rabbitmq_come_here(rabbit: Rabbit, down: Place, mode: str) -> None:
+def test_messages_of_a_rabbitmq_come_here(rabbit: Rabbit, down: Place, mode: str) -> None:
     here = linked(rabbit, down, ack_mode=mode)
     there = rabbit.channel()
     for number in range(500):
@@ -47,7 +47,7 @@ def test_106_messages_of_a_rabbitmq_come_here(rabbit: Rabbit, down: Place, mode:
     until(lambda: rabbit.ask("GET", f"/queues/%2f/{queue.replace(' ', '%20').replace('>', '%3E')}"), "the queue")
 
 
-def test_106_the_internal_exchange_is_of_rabbitmqs_own_type(rabbit: Rabbit, down: Place) -> None:
+def test_the_internal_exchange_is_of_rabbitmqs_own_type(rabbit: Rabbit, down: Place) -> None:
     linked(rabbit, down, max_hops=2)
     (internal,) = [one for one in rabbit.ask("GET", "/exchanges/%2f") if one["name"].startswith("federation: ")]
     assert internal["type"] == "x-federation-upstream" and internal["internal"] and internal["auto_delete"]
@@ -60,7 +60,7 @@ def test_106_the_internal_exchange_is_of_rabbitmqs_own_type(rabbit: Rabbit, down
     assert "x-bound-from" in rabbit.run("rabbitmqctl", "-q", "list_bindings", "routing_key", "arguments")
 
 
-def test_106_bindings_and_what_is_made_go_as_they_came(rabbit: Rabbit, down: Place) -> None:
+def test_bindings_and_what_is_made_go_as_they_came(rabbit: Rabbit, down: Place) -> None:
     here = linked(rabbit, down)
     down.ch.bind(here, "fed.x", "#.z")
     rabbit.bound("fed.x", "#.z", "k")
@@ -72,7 +72,7 @@ def test_106_bindings_and_what_is_made_go_as_they_came(rabbit: Rabbit, down: Pla
     until(lambda: not rabbit.bindings("fed.x"), lambda: str(rabbit.bindings("fed.x")))
 
 
-def test_106_what_waits_at_a_rabbitmq_is_there_after_a_cut(rabbit: Rabbit, down: Place, loop: LoopThread) -> None:
+def test_what_waits_at_a_rabbitmq_is_there_after_a_cut(rabbit: Rabbit, down: Place, loop: LoopThread) -> None:
     proxy = Proxy(loop, ("127.0.0.1", rabbit.port))
     try:
         down.ch.exchange("fed.x", "direct", durable=True)
@@ -96,7 +96,7 @@ def test_106_what_waits_at_a_rabbitmq_is_there_after_a_cut(rabbit: Rabbit, down:
         proxy.close()
 
 
-def test_106_a_queue_pulls_from_a_rabbitmq(rabbit: Rabbit, down: Place) -> None:
+def test_a_queue_pulls_from_a_rabbitmq(rabbit: Rabbit, down: Place) -> None:
     there = rabbit.channel()
     there.declare("fed.q", durable=True)
     down.ch.declare("fed.q", durable=True)
@@ -121,7 +121,7 @@ def test_106_a_queue_pulls_from_a_rabbitmq(rabbit: Rabbit, down: Place) -> None:
     until(lambda: rabbit.ready("fed.q") == 1, "it stays")
 
 
-def test_106_an_upstream_that_deletes_the_queue_gets_it_again(rabbit: Rabbit, down: Place) -> None:
+def test_an_upstream_that_deletes_the_queue_gets_it_again(rabbit: Rabbit, down: Place) -> None:
     here = linked(rabbit, down)
     rabbit.channel().delete(QUEUE.format(vhost=down.vhost))
     until(lambda: down.row()["reconnects"] == 1, lambda: str(down.row()))
@@ -131,7 +131,7 @@ def test_106_an_upstream_that_deletes_the_queue_gets_it_again(rabbit: Rabbit, do
     assert down.get(here).body == b"flows"
 
 
-def test_106_a_rabbitmq_without_federation_has_a_fanout_in_between(rabbit: Rabbit, down: Place) -> None:
+def test_a_rabbitmq_without_federation_has_a_fanout_in_between(rabbit: Rabbit, down: Place) -> None:
     plugins = ("rabbitmq_federation_management", "rabbitmq_federation")
     rabbit.run("rabbitmq-plugins", "-q", "disable", *plugins)
     try:

@@ -69,7 +69,7 @@ def test_the_oldest_value_is_forgotten_first() -> None:
     assert taken(deduplication, "a", "b", "c", "a", "d", "b", "a") == ["a", "b", "c", "d", "a"]
 
 
-def test_128_values_are_remembered_by_default() -> None:
+def test_values_are_remembered_by_default() -> None:
     deduplication = Deduplication(Table.EMPTY)
     numbers = list(range(128))
     assert taken(deduplication, *numbers, *numbers) == numbers
