@@ -1,22 +1,26 @@
-"""Operations on queues, exchanges and bindings, with permission checks.
+"""Operations on queues, exchanges, bindings and consumers, with permission checks.
 
 The methods of AMQP clients (`methods/`) and the HTTP API (`operator_channel`) call the same functions, so that both
-agree on permissions, errors and counters. Names have no line ends; an empty one is the default exchange, or in
-`declare_queue` a name for the broker to generate. `channel` provides the caller's user and virtual host, and the
-connection that owns exclusive queues.
+agree on permissions, errors and counters. Names have no line ends; an empty one is the default exchange, in
+`declare_queue` a name for the broker to generate, and for consumers and basic.get the queue declared last. `channel`
+provides the caller's user and virtual host, and the connection that owns exclusive queues.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ..amqp.errors import AccessRefused, NotFound, NotSupported, PreconditionFailed
+from ..amqp.errors import AccessRefused, NotAllowed, NotFound, NotSupported, PreconditionFailed, ResourceLocked
 from ..amqp.field_table import Table
 from ..amqp.limits import RESERVED
 from ..core.exchanges.exchange import ALTERNATE, Exchange
+from ..core.messages.message import Message
 from ..core.metadata.queue_types import QUORUM
-from ..core.queues.arguments import QUEUE_TYPE, check_size, exchange_name
+from ..core.queues.arguments import QUEUE_TYPE, check_size, exchange_name, integer
 from ..core.queues.queue import Queue
+from . import events
+from .consumer import ChannelConsumer
 from .names import REPLY_TO, unique_name
 
 if TYPE_CHECKING:
@@ -239,3 +243,136 @@ def check_exchange_binding(channel: Channel, source: str, destination: str, rout
     channel.check("write", "exchange", destination)
     channel.check("read", "exchange", source)
     channel.check_topic("read", source, routing_key)
+
+
+# Consumers and basic.get
+
+
+def set_prefetch(channel: Channel, count: int, *, shared: bool) -> None:
+    """Set the prefetch limit, 0 for none: of each new consumer, or `shared` by all consumers of the channel."""
+    if not shared:
+        channel.prefetch, count = count, 0
+    channel.set_shared_prefetch(count)
+
+
+def add_consumer(
+    channel: Channel, queue_name: str | None, tag: str, *, no_ack: bool, exclusive: bool, arguments: Table
+) -> ChannelConsumer:
+    """Add a consumer to a queue; an empty tag is replaced by a generated one.
+
+    A queue that has messages delivers them to it after `start_deliveries`, which the caller calls after its reply.
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotAllowed (530).
+    """
+    check_size(arguments)
+    queue = None if queue_name == REPLY_TO else consumable_queue(channel, queue_name, exclusive)
+    tag = tag or unique_name("amq.ctag")
+    if tag in channel.consumers:
+        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    limit = channel.connection.settings.consumer_max_per_channel
+    if limit is not None and len(channel.consumers) >= limit:
+        raise NotAllowed(f"reached maximum ({limit}) of consumers per channel")
+    argument = arguments.get("x-priority")
+    where = str(queue) if queue is not None else f"queue '{REPLY_TO}' in {channel.vhost}"
+    priority = integer("x-priority", argument, where) if argument is not None else 0
+    if queue is None:  # last, as a reply queue without a consumer would never be deleted
+        queue = open_reply_queue(channel, no_ack)
+    if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.settings.single_active_consumer):
+        raise AccessRefused(f"{queue} in exclusive use")
+    alone = queue.settings.type == QUORUM  # the shared limit is a limit of each consumer there
+    prefetch = channel.shared_prefetch.limit if alone and channel.shared_prefetch.limit else channel.prefetch
+    consumer = ChannelConsumer(channel, tag, queue, no_ack, exclusive, priority, prefetch, arguments)
+    consumer.shares = channel.shared_prefetch.limit > 0 and not alone
+    channel.consumers[tag] = consumer
+    consumer.waiting = queue.ready > 0
+    queue.add_consumer(consumer)
+    events.consumer_created(consumer)
+    channel.vhost.consumers_changed(queue)
+    return consumer
+
+
+def consumable_queue(channel: Channel, name: str | None, exclusive: bool) -> Queue:
+    """Return the queue to consume from; first remove consumers of ended channels that could exclude this one.
+
+    Raises the errors of `readable_queue`.
+    """
+    queue = readable_queue(channel, name)
+    if exclusive or queue.consumers.exclusive or queue.settings.single_active_consumer:
+        queue.finish_ended()
+        return readable_queue(channel, name)  # it may have been deleted with its last consumer
+    return queue
+
+
+def start_deliveries(consumer: ChannelConsumer) -> None:
+    """Start the deliveries to a new consumer of a queue that had messages, in a later write than consume-ok.
+
+    Some clients wait for the socket before they read their own buffer: they would not notice a delivery that came with
+    consume-ok.
+    """
+    if consumer.waiting:
+        consumer.channel.connection.transport.call_next_turn(partial(wake_consumer, consumer))
+
+
+def wake_consumer(consumer: ChannelConsumer) -> None:
+    """Deliver to a consumer, unless it has been cancelled."""
+    if consumer.channel.consumers.get(consumer.tag) is consumer:
+        consumer.queue.wake(consumer)
+        consumer.channel.connection.node.pump()
+
+
+def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
+    """Open the direct reply-to queue of the channel. It exists as long as its consumer; nobody can guess its name."""
+    if not no_ack:
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    if channel.reply_queue is not None:
+        raise PreconditionFailed("reply consumer already set")
+    channel.reply_queue = channel.vhost.open_volatile(unique_name(REPLY_TO, "."))
+    return channel.reply_queue
+
+
+def cancel_consumer(channel: Channel, tag: str) -> None:
+    """Cancel a consumer, if it exists. Its unsettled deliveries stay with the channel."""
+    consumer = channel.consumers.get(tag)
+    if consumer is not None:
+        channel.remove(consumer)
+
+
+def get_message(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, bool] | None:
+    """Take the next message of a queue as a delivery of this channel; return its tag, message and redelivered flag.
+
+    None if the queue is empty. Raises ResourceLocked (405).
+    """
+    if queue.settings.single_active_consumer and queue.settings.type == QUORUM:
+        raise ResourceLocked(
+            f"cannot obtain access to locked {queue}. basic.get operations are not supported by quorum queues with "
+            "single active consumer"
+        )
+    entry = queue.get(no_ack)
+    if entry is None:
+        channel.delivering.found_nothing()
+        if channel.rates is not None:
+            channel.rates.of(queue).found_nothing()
+        return None
+    position, message, redelivered = entry
+    channel.delivering.got(no_ack, redelivered)
+    if channel.rates is not None:
+        channel.rates.of(queue).got(no_ack, redelivered)
+    channel.delivery_tag += 1
+    if not no_ack:
+        channel.unacked.add(channel.delivery_tag, (queue, None, position, message))
+    if channel.vhost.message_log is not None:
+        channel.vhost.message_log.delivered(channel.origin, "", queue, [message], position, 1, redelivered, no_ack)
+    if channel.vhost.firehose is not None:
+        channel.vhost.firehose.delivered(channel.origin, message, queue.name, redelivered)
+    return channel.delivery_tag, message, redelivered
+
+
+def readable_queue(channel: Channel, name: str | None) -> Queue:
+    """Return the queue to consume or get from. Reply queues are not found.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405).
+    """
+    name = channel.queue_name(name)
+    if name.startswith(REPLY_TO):
+        raise NotFound(f"no queue '{name}' in {channel.vhost}")
+    channel.check("read", "queue", name)
+    return channel.vhost.owned_queue(name, channel.connection)

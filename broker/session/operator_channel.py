@@ -18,7 +18,7 @@ from ..core.vhost.vhost import VHost
 from . import operations
 from .confirms import Confirms
 from .internal_connection import InternalConnection, InternalTransport, Report
-from .methods import acknowledge, basic
+from .methods import acknowledge
 from .methods import publish as publishing
 from .names import strip_line_ends
 from .settings import Settings
@@ -171,10 +171,10 @@ class OperatorChannel:
     def get(self, name: str, count: int, *, no_ack: bool) -> list[FetchedMessage]:
         """Take at most `count` messages; without `no_ack` they are unsettled until `give_back`, `reject` or `close`."""
         channel = self._channel
-        queue = basic.readable_queue(channel, name)
+        queue = operations.readable_queue(channel, name)
         messages = []
         for _ in range(count):
-            delivery = basic.fetch(channel, queue, no_ack)
+            delivery = operations.get_message(channel, queue, no_ack)
             if delivery is None:
                 break
             _, message, redelivered = delivery
