@@ -68,7 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "amqp": set(),
     "compilation": set(),
     "core": {"amqp", "logs.redaction", "mypy_extensions", "regex"},
-    "wire": {"amqp", "pamqp"},
+    "wire": {"amqp", "mypy_extensions", "pamqp"},
     "session": {"amqp", "core", "wire", "mypy_extensions", "pamqp"},
     "storage": {"core.messages", "core.metadata"},
     "runtime": {"core", "logs.redaction", "argon2"},

@@ -7,20 +7,25 @@ more) and properties.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
-METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
-FRAME_END = 0xCE
-END = b"\xce"
-FRAME_HEAD = 7  # type, channel, size
-FRAME_OVERHEAD = 8  # the head and the end byte
-CONTENT_CLASS = 60  # of basic, the only class with content
-CONTENT_FIXED = 12  # class, weight and body size: what precedes the property flags
-CONTENT_MIN = CONTENT_FIXED + 2  # payload of the shortest header frame: one word of property flags
+METHOD: Final = 1
+HEADER: Final = 2
+BODY: Final = 3
+HEARTBEAT: Final = 8
+FRAME_END: Final = 0xCE
+END: Final = b"\xce"
+FRAME_HEAD: Final = 7  # type, channel, size
+FRAME_OVERHEAD: Final = 8  # the head and the end byte
+CONTENT_CLASS: Final = 60  # of basic, the only class with content
+CONTENT_FIXED: Final = 12  # class, weight and body size: what precedes the property flags
+CONTENT_MIN: Final = CONTENT_FIXED + 2  # payload of the shortest header frame: one word of property flags
 
-_head = Struct(">BHI").pack
-_unpack_head = Struct(">BHI").unpack_from
-_header = Struct(">BHIHHQ").pack
+_head: Final = Struct(">BHI").pack
+_unpack_head: Final[Callable[[bytes, int], tuple[int, int, int]]] = Struct(">BHI").unpack_from
+_header: Final = Struct(">BHIHHQ").pack
 
 
 def header_frame(channel: int, property_bytes: bytes, body_bytes: int) -> bytes:

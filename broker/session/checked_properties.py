@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from ..amqp import properties
 from .names import REPLY_TO
 
-REPLY_TO_BYTES = REPLY_TO.encode()
-CHECKED_BY_MESSAGE = properties.USER_ID | properties.EXPIRATION
-PATTERN_AFTER = 64  # checks of properties of one length before a pattern is made of them, which costs as much
+REPLY_TO_BYTES: Final = REPLY_TO.encode()
+CHECKED_BY_MESSAGE: Final = properties.USER_ID | properties.EXPIRATION
+PATTERN_AFTER: Final = 64  # checks of properties of one length before a pattern is made of them, which costs as much
 LENGTHS_LIMIT, PATTERNS_LIMIT = 256, 16
-VALUES_LIMIT = 24  # a pattern with this many values takes a millisecond or two to make
+VALUES_LIMIT: Final = 24  # a pattern with this many values takes a millisecond or two to make
 
 
 class CheckedProperties:

@@ -6,6 +6,8 @@ the client in `closing.fail` and `closing.close_channel`, and nowhere else.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import mypyc_attr
 from pamqp import base, commands
 
@@ -30,11 +32,14 @@ from .output_buffer import OutputBuffer
 from .settings import Settings
 from .transport import Peer, TransportPort
 
-CHANNEL_OPEN = commands.Channel.Open.index
+CHANNEL_OPEN: Final = commands.Channel.Open.index
 # Costs in the scheduler's units: of a method, of one that may create or delete an object, of a run of publishes or
 # acknowledgements beside its messages, and of a publish in a run with different methods.
-METHOD_COST, CHANGE_COST, RUN_COST, MIXED_COST = 50, 150, 5, 3
-CHANGES = frozenset(
+METHOD_COST: Final = 50
+CHANGE_COST: Final = 150
+RUN_COST: Final = 5
+MIXED_COST: Final = 3
+CHANGES: Final = frozenset(
     (
         CHANNEL_OPEN,
         commands.Exchange.Declare.index,
@@ -43,8 +48,8 @@ CHANGES = frozenset(
         commands.Queue.Delete.index,
     )
 )
-AT_ONCE_COST = 1_000  # of input that is handled as soon as it arrives
-STEP_COST = 500  # of a step of the job that handles the rest
+AT_ONCE_COST: Final = 1_000  # of input that is handled as soon as it arrives
+STEP_COST: Final = 500  # of a step of the job that handles the rest
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

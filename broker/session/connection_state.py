@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .connection import Connection
 
-HANDSHAKE, RUNNING, CLOSING, CLOSED = range(4)
+HANDSHAKE: Final = 0
+RUNNING: Final = 1
+CLOSING: Final = 2
+CLOSED: Final = 3
 
 
 def state_text(connection: Connection) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -19,10 +20,10 @@ from .output_buffer import LARGE_BYTES, LARGE_SHARE
 if TYPE_CHECKING:
     from .channel import Channel
 
-DELIVERY_OVERHEAD = 128  # bytes of method and header frames beside the body, about
-UNLIMITED = 1 << 30
+DELIVERY_OVERHEAD: Final = 128  # bytes of method and header frames beside the body, about
+UNLIMITED: Final = 1 << 30
 
-_u64 = Struct(">Q").pack
+_u64: Final[Callable[[int], bytes]] = Struct(">Q").pack
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

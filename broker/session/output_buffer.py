@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 # Bytes of deliveries in one write; beyond this, consumers wait until it is done. A write that fits one segment of the
 # loopback (64 KiB) reaches the client in one piece, which it can process while the next is made.
-DELIVERY_LIMIT = 56 << 10
+DELIVERY_LIMIT: Final = 56 << 10
 # Contents from this size are written without a copy. They count a fraction, because few long writes are cheaper then.
-LARGE_BYTES = 1 << 14
-LARGE_SHARE = 8
+LARGE_BYTES: Final = 1 << 14
+LARGE_SHARE: Final = 8
 # Bytes of all output, beyond which a client that sends requests and reads no replies is not read. Deliveries alone
 # never reach it, so the acknowledgements of a slow consumer are always read.
-LIMIT = 1 << 20
+LIMIT: Final = 1 << 20
 
 
 class OutputBuffer:

@@ -11,31 +11,35 @@ frame.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from struct import Struct
+from typing import Final
 
+from mypy_extensions import mypyc_attr
 from pamqp import commands
 
 from ..amqp.errors import FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
 from ..amqp.framing import BODY, CONTENT_CLASS, CONTENT_MIN, FRAME_END, FRAME_OVERHEAD, HEADER, HEARTBEAT, METHOD
 from .content_assembler import Content, check_header
 
-PUBLISH = commands.Basic.Publish.index
-ACK = commands.Basic.Ack.index
-ACK_SIZE = 13
-LONGEST_PUBLISH = 4 + 2 + 256 + 256 + 1  # ids, ticket, exchange, routing key, flags
+PUBLISH: Final = commands.Basic.Publish.index
+ACK: Final = commands.Basic.Ack.index
+ACK_SIZE: Final = 13
+LONGEST_PUBLISH: Final = 4 + 2 + 256 + 256 + 1  # ids, ticket, exchange, routing key, flags
 
-MIXED_RUN = 128  # publishes with different methods in one event, at most: others have their turn after it
-SHORT_RUN = 8  # publishes with the same method; a run of this length is an event of its own
-CONTENT_HEAD_BYTES = 19  # frame head, class, weight and body size
+MIXED_RUN: Final = 128  # publishes with different methods in one event, at most: others have their turn after it
+SHORT_RUN: Final = 8  # publishes with the same method; a run of this length is an event of its own
+CONTENT_HEAD_BYTES: Final = 19  # frame head, class, weight and body size
 
-_head = Struct(">BHI").unpack_from
-_method_head = Struct(">BHII").unpack_from
-_index = _size = Struct(">I").unpack_from
-_content_head = Struct(">BHIHHQ").unpack_from
-_ack = Struct(">QB").unpack_from
+_head: Final[Callable[[bytes, int], tuple[int, int, int]]] = Struct(">BHI").unpack_from
+_method_head: Final[Callable[[bytes, int], tuple[int, int, int, int]]] = Struct(">BHII").unpack_from
+_index: Final[Callable[[bytes, int], tuple[int]]] = Struct(">I").unpack_from
+_size: Final = _index
+_content_head: Final[Callable[[bytes, int], tuple[int, int, int, int, int, int]]] = Struct(">BHIHHQ").unpack_from
+_ack: Final[Callable[[bytes, int], tuple[int, int]]] = Struct(">QB").unpack_from
 
 
+@mypyc_attr(acyclic=True)
 class Method:
     """A method other than a publish or an acknowledgement. `index` is class id << 16 | method id."""
 
@@ -47,6 +51,7 @@ class Method:
         self.payload = payload
 
 
+@mypyc_attr(acyclic=True)
 class Publishes:
     """Consecutive publishes on one channel with the same method.
 
@@ -76,6 +81,7 @@ class Publishes:
         self.largest_frame = largest_frame
 
 
+@mypyc_attr(acyclic=True)
 class MixedPublishes:
     """Consecutive publishes on one channel with different methods.
 
@@ -91,6 +97,7 @@ class MixedPublishes:
         self.contents = contents
 
 
+@mypyc_attr(acyclic=True)
 class Acks:
     """Consecutive basic.ack on one channel: single tags in order, or one tag with `multiple`."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..messages.ports import Clock
 
@@ -17,9 +17,9 @@ Job = Iterator[int]
 
 Report = Callable[[str, str, dict[str, object]], None]
 
-SLICE = 500  # messages in one step of a job
-TURN_COST = 5_000  # of all jobs in one turn of the loop: 5 to 10 ms
-OBJECT_COST = 50  # of deleting one queue or exchange, or closing one channel or connection
+SLICE: Final = 500  # messages in one step of a job
+TURN_COST: Final = 5_000  # of all jobs in one turn of the loop: 5 to 10 ms
+OBJECT_COST: Final = 50  # of deleting one queue or exchange, or closing one channel or connection
 RETRY_MS = 1_000  # the wait after a failed pump
 
 

@@ -6,6 +6,8 @@ very bytes of the publisher. Properties are decoded only when they are needed.
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from ...amqp.field_table import Table
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, content_frames
 from ...amqp.properties import EXPIRATION, HEADERS, Properties, delivery_mode, replace, text
@@ -15,6 +17,7 @@ from .message_state import MessageState
 DELIVERY_COUNT = "x-delivery-count"
 
 
+@mypyc_attr(acyclic=True)
 class Address:
     """The exchange and routing key of a publish, shared by all messages that were published with both.
 
@@ -34,6 +37,7 @@ class Address:
         self.delivered = b"\x00" + self.encoded + b"\xce"
 
 
+@mypyc_attr(acyclic=True)
 class Message:
     """A published message: its address and its content, which never changes; `with_properties` makes another message.
 

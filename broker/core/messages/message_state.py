@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-NO_TTL = -1
-NEVER = 0  # a deadline: the message does not expire
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+NO_TTL: Final = -1
+NEVER: Final = 0  # a deadline: the message does not expire
 
 
+@mypyc_attr(acyclic=True)
 class MessageState:
     """The state of one message in one queue.
 

@@ -5,7 +5,7 @@ All other queues get their messages from `QueueHost.enqueue`, many at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...amqp import properties
 from ..messages.message import Message, total_bytes
@@ -35,7 +35,8 @@ class EnqueueResult:
         self.refused = refused
 
 
-DURABLE, ACCEPTED = EnqueueResult(True), EnqueueResult(False)
+DURABLE: Final = EnqueueResult(True)
+ACCEPTED: Final = EnqueueResult(False)
 
 
 def enqueue_per_message(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER
@@ -26,8 +26,8 @@ from .queue_journal import QueueJournal
 if TYPE_CHECKING:
     from .ready_messages import ReadyMessages
 
-LEVEL_SHIFT = 48  # the bits of a position above these are the priority level (`QueueSettings.level`)
-BATCH_BYTES = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
+LEVEL_SHIFT: Final = 48  # the bits of a position above these are the priority level (`QueueSettings.level`)
+BATCH_BYTES: Final = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
 PAGE_ABOVE = 4_000  # messages that a fifo may have in memory even when the node's budget is spent
 UNREAD_LIMIT = 10_000  # the most successive messages that are set aside at once because they cannot be read
 UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages read back at once, and bytes estimated from their average

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pamqp import commands
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ..channel import Channel
     from ..consumer import ChannelConsumer
 
-TOGETHER = 5_000  # deliveries that are settled at once; more of them become a job
-COST = 2  # of one settlement, in the scheduler's units
-LOOK_COST = 500  # of collecting the queues of TOGETHER deliveries
+TOGETHER: Final = 5_000  # deliveries that are settled at once; more of them become a job
+COST: Final = 2  # of one settlement, in the scheduler's units
+LOOK_COST: Final = 500  # of collecting the queues of TOGETHER deliveries
 
 Run = tuple[Settlement, list[Unacked]]
 """Consecutive deliveries that are settled in the same way."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice, repeat
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
@@ -31,15 +31,16 @@ if TYPE_CHECKING:
     from ..channel import Channel
     from ..confirms import Confirms
 
-ROUTES_LIMIT = 32_768  # cached routes of one user in one vhost, 500 bytes each; then the oldest are dropped
-NUMBER = re.compile("-?[0-9]+")
-MANDATORY, IMMEDIATE = 1, 2
-SIZE_AT = 3  # offset of the frame size in a header frame; class, weight and body size follow
-PROPERTIES_AT = FRAME_HEAD + CONTENT_FIXED
-NO_HEADER = b"\0"  # no header frame begins with this byte
-IDS = 6  # bytes of class id, method id and ticket before the exchange name
+ROUTES_LIMIT: Final = 32_768  # cached routes of one user in one vhost, 500 bytes each; then the oldest are dropped
+NUMBER: Final = re.compile("-?[0-9]+")
+MANDATORY: Final = 1
+IMMEDIATE: Final = 2
+SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
+PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
+NO_HEADER: Final = b"\0"  # no header frame begins with this byte
+IDS: Final = 6  # bytes of class id, method id and ticket before the exchange name
 
-_sizes = Struct(">I4xQ").unpack_from
+_sizes: Final[Callable[[bytes, int], tuple[int, int]]] = Struct(">I4xQ").unpack_from
 
 
 def remembered_routes(vhost: VHost, user: User) -> dict[RouteKey, Route]:
