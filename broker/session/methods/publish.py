@@ -127,27 +127,41 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes])
         raise refused
 
 
+class Run:
+    """Messages with equal routes, in order. `places` counts them in the order in which the runs were published."""
+
+    __slots__ = ("route", "messages", "body_bytes", "persistent", "places")
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.messages: list[Message] = []
+        self.body_bytes = 0
+        self.persistent = False
+        self.places: list[int] = []
+
+
 def publish_varied(
     channel: Channel, routes: Iterable[Route], contents: list[bytes], stop_if_suspended: bool = False
 ) -> int:
     """Publish contents whose routes or headers differ, each with one body frame at most; return how many.
 
-    With `stop_if_suspended` the rest is left where the connection has to wait for the journal. HOT: bench K, L.
+    Messages are enqueued in runs. Runs to one queue each are gathered, whatever the order of their messages: only the
+    order within a queue counts. With `stop_if_suspended` the rest is left where the connection has to wait for the
+    journal. HOT: bench K, L.
     """
     connection = channel.connection
-    published = 0
+    published = place = 0
     number = channel.number
     in_transaction = channel.transaction is not None
     logged = channel.vhost.message_log is not None  # it has one address for each run
+    gather = not logged and not connection.node.journal.behind()
     checked = channel.checked
     sizes = channel.statistics.sizes
     header, raw = NO_HEADER, b""
     body_bytes = largest = 0
     persistent = alone = False
-    run: list[Message] = []
-    run_route: Route | None = None
-    run_bytes = 0
-    run_persistent = False
+    runs: dict[tuple[RouteTarget, ...], Run] = {}
+    run: Run | None = None
     try:
         for route, content in zip(routes, contents, strict=False):
             if not content.startswith(header):
@@ -166,34 +180,60 @@ def publish_varied(
             sizes.total_bytes += body_bytes
             message = Message(route.address, content, number, body_bytes, largest, persistent)
             queues = route.queues
-            alone_here = alone or queues is None or (route.markers and route.needs_message(raw))
-            if run_route is not None and (
-                alone_here or (route is not run_route and (logged or not route.enqueues_as(run_route)))
-            ):
-                before, before_bytes, before_persistent, before_route = run, run_bytes, run_persistent, run_route
-                run, run_bytes, run_persistent, run_route = [], 0, False, None  # so that `finally` does not repeat it
-                enqueue_run(channel, before_route, before, before_bytes, before_persistent)
-                if stop_if_suspended and connection.suspended:
-                    return published
-            published += 1
-            if alone_here:
+            if alone or queues is None or (route.markers and route.needs_message(raw)):
+                if runs:
+                    runs, gathered, run, place = {}, runs, None, 0  # so that `finally` does not repeat them
+                    enqueue_runs(channel, gathered)
+                    if stop_if_suspended and connection.suspended:
+                        return published
+                published += 1
                 publish_one(channel, route, message)
                 if stop_if_suspended and connection.suspended:
                     return published
                 continue
-            run_route = route
-            run.append(message)
-            run_bytes += body_bytes
-            run_persistent = run_persistent or persistent
+            if run is None or route is not run.route:
+                run = runs.get(queues)
+                if run is None or logged or not route.enqueues_as(run.route):
+                    if runs and not (run is None and gather and len(queues) < 2 and len(next(iter(runs))) < 2):
+                        runs, gathered, place = {}, runs, 0
+                        enqueue_runs(channel, gathered)
+                        if stop_if_suspended and connection.suspended:
+                            return published
+                    runs[queues] = run = Run(route)
+            published += 1
+            run.messages.append(message)
+            run.body_bytes += body_bytes
+            run.persistent = run.persistent or persistent
+            run.places.append(place)
+            place += 1
     finally:  # the messages before a refused one too
-        if run_route is not None:
-            enqueue_run(channel, run_route, run, run_bytes, run_persistent)
+        if runs:
+            enqueue_runs(channel, runs)
     return published
 
 
-def enqueue_run(channel: Channel, route: Route, messages: list[Message], body_bytes: int, persistent: bool) -> None:
-    """Enqueue messages whose route has the same exchange, queues and flags."""
-    enqueue(channel, route.exchange, messages, body_bytes, persistent, route.queues or (), route.mandatory)
+def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run]) -> None:
+    """Enqueue runs by the targets of their routes, and register all their messages for confirms. HOT: bench K, L."""
+    results = {queues: enqueue_run(channel, run) for queues, run in runs.items()}
+    if channel.confirms is None:
+        return
+    if len(runs) == 1:
+        ((queues, result),) = results.items()
+        expect_confirms(channel, channel.confirms, len(runs[queues].messages), result)
+        return
+    refused = {runs[queues].places[index] for queues, result in results.items() for index in result.refused}
+    stored = any(result.stored for result in results.values())
+    count = sum(len(run.messages) for run in runs.values())
+    expect_confirms(channel, channel.confirms, count, EnqueueResult(stored, frozenset(refused)))
+
+
+def enqueue_run(channel: Channel, run: Run) -> EnqueueResult:
+    """Enqueue the messages of a run."""
+    route = run.route
+    queues = route.queues or ()
+    return enqueue_unconfirmed(
+        channel, route.exchange, run.messages, run.body_bytes, run.persistent, queues, route.mandatory, False
+    )
 
 
 def resolve(channel: Channel, method: bytes) -> Route:
@@ -353,10 +393,30 @@ def enqueue(
     mandatory: bool,
     alike: bool = False,
 ) -> bool:
-    """Enqueue messages, send unroutable mandatory ones back, and register them for confirms. HOT: bench A-M.
+    """Enqueue messages as `enqueue_unconfirmed`, and register them for confirms; return whether all queues took all.
 
-    Return whether all queues took all of them. `body_bytes` is the sum of their bodies, `persistent` whether any of
-    them is, `alike` whether all have the same header.
+    HOT: bench A-M.
+    """
+    receipt = enqueue_unconfirmed(channel, exchange, messages, body_bytes, persistent, queues, mandatory, alike)
+    if channel.confirms is not None:
+        expect_confirms(channel, channel.confirms, len(messages), receipt)
+    return not receipt.refused
+
+
+def enqueue_unconfirmed(
+    channel: Channel,
+    exchange: Exchange,
+    messages: list[Message],
+    body_bytes: int,
+    persistent: bool,
+    queues: tuple[RouteTarget, ...],
+    mandatory: bool,
+    alike: bool,
+) -> EnqueueResult:
+    """Enqueue messages, and send unroutable mandatory ones back. HOT: bench A-M.
+
+    `body_bytes` is the sum of their bodies, `persistent` whether any of them is, `alike` whether all have the same
+    header.
     """
     log = channel.vhost.message_log
     if log is not None:
@@ -385,9 +445,7 @@ def enqueue(
     for queue in queues:
         if queue.congested() and isinstance(queue, Queue):
             connection.throttle(queue)
-    if channel.confirms is not None:
-        expect_confirms(channel, channel.confirms, count, receipt)
-    return not receipt.refused
+    return receipt
 
 
 def expect_confirms(channel: Channel, confirms: Confirms, count: int, receipt: EnqueueResult) -> None:

@@ -47,6 +47,28 @@ def test_each_queue_gets_its_messages_in_order(client: Client) -> None:
     assert {queue: channel(client).drain(queue) for queue in QUEUES} == sent
 
 
+def test_the_order_within_a_queue_is_kept_where_some_messages_have_several_queues(client: Client) -> None:
+    chance = random.Random(3)
+    ch = channel(client)
+    ch.exchange("fanout", "fanout")
+    ch.exchange("direct")
+    for queue in QUEUES[:2]:
+        ch.bind(queue, "fanout")
+        ch.bind(queue, "direct", "both")
+    both = QUEUES[:2]
+    routes = {("fanout", ""): both, ("direct", "both"): both, ("", "one"): ("one",), ("", "three"): ("three",)}
+    sent: dict[str, list[bytes]] = {queue: [] for queue in QUEUES}
+    stream = b""
+    for number in range(1_000):
+        (exchange, key), queues = chance.choice(list(routes.items()))
+        body = b"%d" % number
+        stream += frames(exchange, key, body)
+        for queue in queues:
+            sent[queue].append(body)
+    client.raw(stream)
+    assert {queue: ch.drain(queue) for queue in QUEUES} == sent
+
+
 def test_publishes_before_and_after_one_to_no_queue_are_enqueued_and_it_is_returned(client: Client) -> None:
     client.raw(
         frames("", "one", b"1") + frames("", "none", b"2", True) + frames("", "two", b"3", True) + frames("", "x", b"4")
