@@ -60,7 +60,7 @@ class MessageRecorder(MessageLog):
     """
 
     __slots__ = (
-        *("buffer", "begun_ns", "_one_in", "_wanted", "_now_ns", "_next", "_next_untimed", "_sampling"),
+        *("buffer", "begun_ns", "_one_in", "_decoded_properties", "_now_ns", "_next", "_next_untimed", "_sampling"),
         *("_messages", "_logged", "_runs", "_alike", "_first", "_row", "_mono_ns", "_origin", "_queues", "_routes_of"),
         "_changed",
     )
