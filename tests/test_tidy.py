@@ -46,7 +46,7 @@ STARTS: dict[str, str] = {
     "federation/upstream/connection.py::load_tls_context": "a call in a thread, awaited",
     "federation/link.py::until_one_fails": "awaited in the same call",
     "plugins/management/api/definitions.py::post_definitions": "a call in a thread, awaited",
-    "plugins/management/openapi.py::Constant.answer": "awaited by its callers; started again after a failure",
+    "plugins/management/framework/openapi.py::Constant.answer": "awaited by its callers; started again after a failure",
     "plugins/http/asgi.py::run_until": "awaited in the same call",
     "plugins/http/asgi.py::compress_stream": "calls in a thread, awaited one by one",
     "plugins/prometheus/service.py::MetricsService.guarded_application": "a call in a thread, awaited",
@@ -208,13 +208,26 @@ def test_folders_of_the_core_import_only_those_before_them() -> None:
     assert not found, "\n".join(found)
 
 
-def test_connections_to_upstreams_import_nothing_of_the_links_that_use_them() -> None:
-    found = [
-        complaint(path, line, f"upstream may not import {module}")
-        for path in sources("federation/upstream")
-        for line, module in imports(path)
-        if module.partition(".")[0] == "federation" and not module.startswith("federation.upstream")
-    ]
+# folder of a part beside the broker -> its folders, each of which may import those before it. Files directly in the
+# folder use all of them, and none of them imports these files.
+FOLDERS: dict[str, tuple[str, ...]] = {
+    "federation": ("upstream",),
+    "plugins/management": ("stats", "framework", "views", "api"),
+    "plugins/throughput": ("file_format", "export", "analysis"),
+}
+
+
+def test_folders_of_plugins_import_only_those_before_them() -> None:
+    found = []
+    for path in sources("federation", "plugins"):
+        for parent, folders in FOLDERS.items():
+            if not path.is_relative_to(ROOT / parent) or path.parent == ROOT / parent:
+                continue
+            folder, prefix = path.relative_to(ROOT / parent).parts[0], parent.replace("/", ".") + "."
+            permitted = folders[: folders.index(folder) + 1] if folder in folders else ()
+            for line, module in imports(path):
+                if module.startswith(prefix) and module.removeprefix(prefix).split(".")[0] not in permitted:
+                    found.append(complaint(path, line, f"{folder} may not import {module}"))
     assert not found, "\n".join(found)
 
 

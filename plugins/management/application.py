@@ -9,7 +9,7 @@ from warren.broker.plugin import Host
 
 from ..http.asgi import GuestApplication, raw_path_of
 from .api import routes
-from .context import State
+from .framework.context import State
 from .http_api import HTTPAPI
 from .origins import ANY_ORIGIN
 

@@ -30,15 +30,15 @@ from ..http.asgi import (
 )
 from ..http.auth import NOBODY, NONE, Caller, authenticate, refresh
 from ..http.responses import NO_VHOST, HTTPError, Response, http_error_of, missing, not_found, not_now
-from . import bodies
 from .access_log import AccessLog
-from .context import State
-from .line_stream import LineStream
+from .framework import bodies
+from .framework.context import State
+from .framework.line_stream import LineStream
+from .framework.pagination import Listing, columns_of, list_response, prune
+from .framework.quota import Quota
+from .framework.request import Request
+from .framework.router import READS, Answered, Route, Routes, allowed, values
 from .origins import Origins
-from .pagination import Listing, columns_of, list_response, prune
-from .quota import Quota
-from .request import Request
-from .router import READS, Answered, Route, Routes, allowed, values
 
 API = "/api"
 REQUEST_S = 60.0  # until the response is made; a list of 100,000 objects takes a tenth of this on an idle machine

@@ -10,9 +10,9 @@ from warren.broker.plugin import Host, Peer
 
 from ..http.auth import LOCAL_CALLER, Caller
 from .api import routes
-from .context import State
+from .framework.context import State
+from .framework.quota import Quota
 from .http_api import API, HTTPAPI
-from .quota import Quota
 from .service import ManagementService
 
 MANAGEMENT = "management"  # the entry point of the service

@@ -10,7 +10,7 @@ from warren.broker.plugin import Child, Host, Listener, Service
 
 from ..http.lazy_listener import HTTPApp, HTTPListeners, LazyListener
 from .access_log import AccessLog
-from .context import State
+from .framework.context import State
 from .stats.sampler import Sampler
 
 if TYPE_CHECKING:

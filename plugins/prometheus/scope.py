@@ -9,7 +9,7 @@ from warren.broker.plugin import Exchange, Invalid, Queue, VHost
 from warren.broker.session.channel import Channel
 from warren.broker.session.connection import Connection
 
-from ..management.pagination import in_slices
+from ..http.slices import in_slices
 from .context import State
 
 PATTERN_S = 0.05  # for the names of all queues together

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warren.plugins.throughput import schema
+from warren.plugins.throughput.file_format import schema
 
 from .log import START, Log, arrow_schema
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput import schema
 from warren.plugins.throughput.analysis import job
 from warren.plugins.throughput.analysis.fact_store import ALL, Facts
 from warren.plugins.throughput.analysis.hadoop_fs import Folders
@@ -16,6 +15,7 @@ from warren.plugins.throughput.analysis.input_files import list_files, read
 from warren.plugins.throughput.analysis.message_paths import BALANCES, STAGES
 from warren.plugins.throughput.analysis.reports import run
 from warren.plugins.throughput.analysis.reports.run import Reporting
+from warren.plugins.throughput.file_format import schema
 
 ON_THE_PAGE = ("throughput_1s", "latency", "hot_exchanges", "hot_keys")  # reports that the page cannot do without
 

@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 
 from tests.support.in_process import InProcessPeer
 from warren.broker.core.queues.message_log import Origin
-from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.message_recorder import MessageRecorder
 from warren.plugins.throughput.export.pipe_format import BATCH, ROWS
 from warren.plugins.throughput.export.record_buffer import RecordBuffer
 from warren.plugins.throughput.export.snapshots import Changed, Snapshots
 from warren.plugins.throughput.export.writer import Task, Writer
+from warren.plugins.throughput.file_format import schema
 
 Row = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warren.plugins.throughput import schema
+from warren.plugins.throughput.file_format import schema
 
 START = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
 STEP_US = 1_000  # between one event and the next

@@ -11,8 +11,8 @@ import pytest
 from plotly.offline import get_plotlyjs
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput import schema
 from warren.plugins.throughput.analysis import fact_store, job, streaming
+from warren.plugins.throughput.file_format import schema
 
 from . import scenes
 from .log import Log

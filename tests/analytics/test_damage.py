@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from warren.plugins.throughput import schema
 from warren.plugins.throughput.analysis import job
 from warren.plugins.throughput.analysis.conservation import imbalances, queues
 from warren.plugins.throughput.analysis.conservation.verdict import verdict
+from warren.plugins.throughput.file_format import schema
 
 from . import scenes
 from .checking import batch_of

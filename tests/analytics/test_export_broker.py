@@ -11,7 +11,7 @@ import pytest
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.polling import until
 from warren.broker.config import Config, Throughput
-from warren.plugins.throughput import schema
+from warren.plugins.throughput.file_format import schema
 from warren.plugins.throughput.service import ThroughputService
 
 from .exporting import imbalance, rows_of, whole_files

@@ -9,7 +9,7 @@ from pamqp.commands import Basic, Queue
 
 from tests.support import codec
 from tests.support.amqp_client import Channel
-from warren.plugins.throughput import schema
+from warren.plugins.throughput.file_format import schema
 
 from .exporting import Exporting, imbalance
 

@@ -14,10 +14,10 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues import fifo as line_module
-from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.message_identity import hops, identity
 from warren.plugins.throughput.export.name_codes import LIMIT
 from warren.plugins.throughput.export.sampling import TOGETHER, Sampling
+from warren.plugins.throughput.file_format import schema
 
 from .exporting import Exporting, imbalance, whole_files
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from warren.broker.core.counters.histogram import LatencyHistogram
 from warren.broker.plugin import Service
-from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.broker_metrics import flaps, histogram
 from warren.plugins.throughput.export.name_codes import Names
+from warren.plugins.throughput.file_format import schema
 
 from .exporting import origin
 

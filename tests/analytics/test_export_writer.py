@@ -16,13 +16,13 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address
 from warren.broker.core.messages.message import Message as CoreMessage
-from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.arrow_columns import arrow_schema
 from warren.plugins.throughput.export.message_recorder import MessageRecorder
 from warren.plugins.throughput.export.pipe_format import HEAD
 from warren.plugins.throughput.export.record_buffer import RecordBuffer
 from warren.plugins.throughput.export.snapshots import Changed
 from warren.plugins.throughput.export.writer import Task, Writer, frames
+from warren.plugins.throughput.file_format import schema
 
 from .exporting import BATCH, NODE, ROWS, origin, rows_of, task, whole_files
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from warren.plugins.management.api import routes
-from warren.plugins.management.router import Route
+from warren.plugins.management.framework.router import Route
 
 from . import bad_bodies, http_probes
 from .brokers import Answer, Broker

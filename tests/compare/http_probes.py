@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from warren.plugins.management.router import Route
+from warren.plugins.management.framework.router import Route
 
 V, OTHER = "compare", "compare-other"
 PASSWORD = "compare-password"

@@ -120,7 +120,7 @@ class Site:
     def request(self, method: str, path: str, body: object = None, user: str = "guest", **more: Any) -> Response:
         """Return the response of the HTTP API; `path` is what follows /api."""
         from warren.plugins.management.application import application
-        from warren.plugins.management.context import State
+        from warren.plugins.management.framework.context import State
 
         if not hasattr(self, "_application"):
             self._application = application(self.host, State(self.host))

@@ -18,7 +18,7 @@ from warren.broker.hosting.host import Host
 from warren.broker.net.tls import TLS
 from warren.broker.runtime.resource_monitor import Resources
 from warren.plugins.management.application import application
-from warren.plugins.management.context import State
+from warren.plugins.management.framework.context import State
 
 from .in_process import InProcessPeer
 

@@ -10,7 +10,7 @@ from warren.broker.core.access.passwords import SHA256, hash_password
 from warren.plugins.http.auth import LOCAL
 from warren.plugins.management.api import routes
 from warren.plugins.management.api.warren import stream_events, stream_log
-from warren.plugins.management.router import Route
+from warren.plugins.management.framework.router import Route
 
 from .broker import fill
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.http import Api
-from warren.plugins.management.router import Route
+from warren.plugins.management.framework.router import Route
 
 from .crowd import Reader, crowded, path_of, readable
 from .meter import LIMIT_MS, Meter

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.analytics.exporting import Exporting, imbalance
-from warren.plugins.throughput import schema
 from warren.plugins.throughput.export.snapshots import SLICE
+from warren.plugins.throughput.file_format import schema
 
 from .meter import ATTEMPTS, LIMIT_MS
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..openapi import with_documentation
-from ..router import Routes
+from ..framework.openapi import with_documentation
+from ..framework.router import Routes
 from . import (
     auth,
     bindings,

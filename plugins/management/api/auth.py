@@ -10,8 +10,8 @@ from warren.broker.core.access.passwords import SALT_BYTES, hash_password
 from ...http.auth import ADMIN, ANY, MONITOR, NONE
 from ...http.auth import log_in as log_in_user
 from ...http.responses import HTTPError, Response, done, ok
-from ..request import Request
-from ..router import Route
+from ..framework.request import Request
+from ..framework.router import Route
 
 LOGIN_BYTES = 4096  # of a form with user name and password
 

@@ -9,9 +9,9 @@ from warren.broker.session.connection import Connection
 
 from ...http.auth import ANY, OWN, VHOST
 from ...http.responses import Response, missing, ok
-from ..pagination import Listing
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Listing
+from ..framework.request import Request
+from ..framework.router import Route
 from ..views.channel import channel_view, detailed_channel_view
 from ..views.detailed_rates import channel_name
 from ..views.stats import StatsView

@@ -9,8 +9,8 @@ from warren.broker.hosting.feature_flags import DEPRECATED_FEATURES, FEATURES
 
 from ...http.auth import ADMIN, ANY, NONE
 from ...http.responses import Response, bad, done, ok
-from ..request import Request
-from ..router import Route
+from ..framework.request import Request
+from ..framework.router import Route
 
 ALL_FEATURES = "all"
 

@@ -9,9 +9,9 @@ from warren.broker.session.connection import Connection
 
 from ...http.auth import ANY, OWN, VHOST
 from ...http.responses import Response, done, missing, ok
-from ..pagination import Listing
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Listing
+from ..framework.request import Request
+from ..framework.router import Route
 from ..views.connection import connection_identity, connection_view
 from ..views.stats import StatsView
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...http.auth import ANY
-from ..pagination import Listing, in_slices
-from ..request import Request
-from ..router import Route
+from ...http.slices import in_slices
+from ..framework.pagination import Listing
+from ..framework.request import Request
+from ..framework.router import Route
 from ..stats.counters import queue_key
 from ..views.consumer import consumer_view, consumers_of, local_consumer_view
 

@@ -14,10 +14,11 @@ from warren.broker.plugin import Invalid, Node
 
 from ...http.auth import ADMIN
 from ...http.responses import NO_VHOST, Pieces, Response, bad, done, json_of, not_found
-from .. import bodies
-from ..pagination import Item, columns_of, in_slices, joined_in_slices, prune
-from ..request import Request
-from ..router import Route
+from ...http.slices import in_slices, joined_in_slices
+from ..framework import bodies
+from ..framework.pagination import Item, columns_of, prune
+from ..framework.request import Request
+from ..framework.router import Route
 from .users import PROTECTED, PROTECTED_UNCHANGED
 
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves

@@ -8,13 +8,13 @@ from warren.broker.plugin import Exchange
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, ok, put
-from ..arguments import Arguments, table_of
-from ..pagination import Listing
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Listing
+from ..framework.request import Request
+from ..framework.router import Route
 from ..stats.counters import exchange_key
 from ..views.exchange import detailed_exchange_view, exchange_view
 from ..views.stats import StatsView
+from .arguments import Arguments, table_of
 
 
 class Declaration(msgspec.Struct):

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from ...http.auth import MONITOR, POLICIES
 from ...http.responses import Response, done, missing
-from ..federation_links import Links, Row, links_of
-from ..pagination import Listing
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Listing
+from ..framework.request import Request
+from ..framework.router import Route
+from ..stats.federation_links import Links, Row, links_of
 from ..views.link import link_view
 from ..views.stats import StatsView
 

@@ -6,9 +6,9 @@ from functools import partial
 
 from ...http.auth import POLICIES
 from ...http.responses import Response, done, missing, ok, put
-from ..pagination import Item, Listing
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Item, Listing
+from ..framework.request import Request
+from ..framework.router import Route
 from .parameters import ParameterBody, check_whole, visible_value
 
 

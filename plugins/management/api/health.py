@@ -10,9 +10,9 @@ from warren.broker.plugin import Properties
 
 from ...http.auth import ANY, MONITOR, NONE, VHOST
 from ...http.responses import Response, bad, not_now
-from ..pagination import Item
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Item
+from ..framework.request import Request
+from ..framework.router import Route
 
 SPELLINGS = {
     **dict.fromkeys(("amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1"), "amqp"),

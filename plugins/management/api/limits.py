@@ -11,9 +11,9 @@ from warren.broker.plugin import User, VHost
 
 from ...http.auth import ADMIN, ANY, OWN, VISIBLE
 from ...http.responses import Response, bad, done
-from ..pagination import Item, Listing
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Item, Listing
+from ..framework.request import Request
+from ..framework.router import Route
 from .users import find_user
 
 

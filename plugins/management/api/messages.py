@@ -17,10 +17,10 @@ from warren.broker.session.operator_channel import FetchedMessage
 
 from ...http.auth import VHOST
 from ...http.responses import Pieces, Response, bad, json_of, not_found, ok
-from ..arguments import table_of
-from ..pagination import Item
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Item
+from ..framework.request import Request
+from ..framework.router import Route
+from .arguments import table_of
 
 MESSAGES_LIMIT = 5_000  # of one response; they are requeued in one turn of the loop
 BODIES_BYTES = 16 << 20  # of the messages in one response; a single message may be larger

@@ -6,9 +6,9 @@ from warren.broker.plugin import Host
 
 from ...http.auth import MONITOR
 from ...http.responses import Response, ok
-from ..pagination import Listing
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Listing
+from ..framework.request import Request
+from ..framework.router import Route
 from ..views.node import memory_by_use, memory_view, node_view
 
 

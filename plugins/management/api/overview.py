@@ -9,9 +9,9 @@ from warren.broker.hosting.host import PRODUCT
 
 from ...http.auth import ANY
 from ...http.responses import Response, ok
-from ..pagination import Item
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Item
+from ..framework.request import Request
+from ..framework.router import Route
 from ..stats.counters import OVERVIEW, Values, churn_counters, length_counters, message_counters, vhost_key
 from ..stats.vhost_totals import Totals, totals_of
 from ..views.node import context_view, exchange_type_views, is_web, listener_view

@@ -14,9 +14,9 @@ from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN, POLICIES, VHOST, Guard
 from ...http.responses import Response, bad, done, missing, ok, put
-from ..pagination import Item, Listing
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Item, Listing
+from ..framework.request import Request
+from ..framework.router import Route
 
 
 class PolicyBody(msgspec.Struct, rename="kebab"):

@@ -8,13 +8,13 @@ from warren.broker.plugin import Queue
 
 from ...http.auth import ADMIN, VHOST
 from ...http.responses import Response, bad, done, not_found, ok, put
-from ..arguments import Arguments, table_of
-from ..pagination import Listing
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Listing
+from ..framework.request import Request
+from ..framework.router import Route
 from ..stats.counters import queue_key
 from ..views.queue import detailed_queue_view, queue_view, queue_view_with_unset
 from ..views.stats import StatsView
+from .arguments import Arguments, table_of
 
 
 class Declaration(msgspec.Struct):

@@ -9,9 +9,10 @@ from warren.broker.plugin import User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, done, missing, put
-from ..pagination import Item, Listing, in_slices
-from ..request import Request
-from ..router import Route
+from ...http.slices import in_slices
+from ..framework.pagination import Item, Listing
+from ..framework.request import Request
+from ..framework.router import Route
 from .permissions import check_place
 from .users import find_user
 

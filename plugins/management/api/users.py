@@ -16,9 +16,9 @@ from warren.broker.plugin import Invalid, User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, bad, done, missing, ok, put
-from ..pagination import Listing
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Listing
+from ..framework.request import Request
+from ..framework.router import Route
 
 PROTECTED_UNCHANGED = "Protected users cannot be modified via the HTTP API"
 PROTECTED = "protected"  # tag of users that HTTP must not change

@@ -8,9 +8,9 @@ from warren.broker.plugin import VHost
 
 from ...http.auth import ADMIN, ANY
 from ...http.responses import HTTPError, Response, done, ok, put
-from ..pagination import Listing
-from ..request import Request
-from ..router import Route
+from ..framework.pagination import Listing
+from ..framework.request import Request
+from ..framework.router import Route
 from ..stats.vhost_totals import totals_of
 from ..views.stats import StatsView
 from ..views.vhost import vhost_view

@@ -22,9 +22,9 @@ from warren.broker.plugin import Exchange, Invalid, Queue, Table
 
 from ...http.auth import ADMIN, LOCAL, POLICIES, verify_password
 from ...http.responses import HTTPError, Response, bad, done, missing, not_now, ok
-from ..line_stream import LineStream
-from ..request import Request
-from ..router import Route
+from ..framework.line_stream import LineStream
+from ..framework.request import Request
+from ..framework.router import Route
 from .policies import policy_view
 
 CHANNELS = 65_535  # the maximum of connection.tune

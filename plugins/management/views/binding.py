@@ -7,7 +7,7 @@ from urllib.parse import quote_plus
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.plugin import Binding, Queue, Table, VHost, stable_hash
 
-from ..pagination import Item
+from ..framework.pagination import Item
 
 EMPTY = "~"  # the key of a binding with neither routing key nor arguments
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from warren.broker.session.channel import Channel
 from warren.broker.session.events import pid
 
-from ..pagination import Item
+from ..framework.pagination import Item
 from ..stats.counters import channel_counters, channel_key
 from .consumer import consumer_view
 from .detailed_rates import channel_name, of_channel

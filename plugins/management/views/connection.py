@@ -5,7 +5,7 @@ from __future__ import annotations
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.session.connection import Connection
 
-from ..pagination import Item
+from ..framework.pagination import Item
 from ..stats.counters import connection_key
 from .stats import NO_PROCESS, StatsView
 

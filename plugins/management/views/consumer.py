@@ -8,7 +8,7 @@ from warren.broker.plugin import Queue
 from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.session.events import pid
 
-from ..pagination import Item
+from ..framework.pagination import Item
 from .detailed_rates import channel_details
 
 

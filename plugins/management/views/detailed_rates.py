@@ -9,7 +9,7 @@ from warren.broker.core.counters.statistics import DeliveryCounters, PublishCoun
 from warren.broker.plugin import Exchange, Host, Queue
 from warren.broker.session.channel import Channel
 
-from ..pagination import Item
+from ..framework.pagination import Item
 from ..stats.counters import delivering_counters
 from ..stats.detailed_rates import channels, pair, published_counters, route, routes
 from .stats import StatsView

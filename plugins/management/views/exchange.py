@@ -5,7 +5,7 @@ from __future__ import annotations
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.plugin import Exchange, Host
 
-from ..pagination import Item
+from ..framework.pagination import Item
 from ..stats.counters import exchange_counters, exchange_key
 from .detailed_rates import of_exchange
 from .stats import StatsView

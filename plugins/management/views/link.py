@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ..federation_links import Row, link_counters, link_key
-from ..pagination import Item
+from ..framework.pagination import Item
+from ..stats.federation_links import Row, link_counters, link_key
 from .stats import StatsView
 
 ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # the same in the service's rows

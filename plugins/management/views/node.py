@@ -7,8 +7,8 @@ import platform
 from warren.broker.hosting.host import PRODUCT, Listening
 from warren.broker.plugin import Host, Registry
 
-from ..pagination import Item
-from ..request import Request
+from ..framework.pagination import Item
+from ..framework.request import Request
 from ..stats.counters import OVERVIEW, churn_counters
 from ..stats.history import GAUGES
 

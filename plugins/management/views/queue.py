@@ -11,8 +11,8 @@ from warren.broker.session.connection import Connection
 from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.session.events import pid
 
-from ..pagination import Item
-from ..request import Request
+from ..framework.pagination import Item
+from ..framework.request import Request
 from ..stats.counters import length_counters, lengths, queue_counters, queue_key
 from .consumer import consumer_view, consumers_of
 from .detailed_rates import of_queue

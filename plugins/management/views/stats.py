@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from ..request import Request
+from ..framework.request import Request
 from ..stats.history import Key
 
 # Of Erlang processes; tools expect numbers.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from warren.broker.plugin import VHost
 
-from ..pagination import Item
+from ..framework.pagination import Item
 from ..stats.counters import length_counters, message_counters, vhost_key
 from ..stats.history import BYTE_COUNTERS
 from ..stats.vhost_totals import Totals

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from .. import schema
+from ..file_format import schema
 from . import facts
 from . import message_paths as journeys
 from .facts import Fact, merge_parts

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from .. import schema
-from ..schema import ACK, CONFIRM, DELIVER, ENQUEUE, FED_IN, FED_OUT, PUBLISH, REQUEUE, RETURN
+from ..file_format import schema
+from ..file_format.schema import ACK, CONFIRM, DELIVER, ENQUEUE, FED_IN, FED_OUT, PUBLISH, REQUEUE, RETURN
 
 WEIGHT = 1000  # of a record that represents one message; at half the sampling rate it is twice that
 FINENESS = 128  # buckets of a histogram for each factor of e: a quantile is off by 0.4 % at most

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from .. import schema
+from ..file_format import schema
 from .hadoop_fs import FileInfo, Folders, NotParquet
 
 READERS = 8  # footers read at once

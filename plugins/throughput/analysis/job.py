@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from .. import schema
+from ..file_format import schema
 from . import html_report
 from .fact_store import ALL, Store
 from .hadoop_fs import Folders

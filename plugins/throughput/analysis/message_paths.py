@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ..schema import ACK, DEAD_LETTER, DELIVER, DROP, ENQUEUE, EVENTS, EXPIRE, FED_OUT, LEAVING
+from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, ENQUEUE, EVENTS, EXPIRE, FED_OUT, LEAVING
 from .facts import Fact, bucket, count_if, is_event
 
 QUEUE = ("node", "boot_id", "vhost", "queue")

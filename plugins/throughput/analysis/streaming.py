@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from .. import schema
+from ..file_format import schema
 from .conservation import checked_range
 from .fact_store import ALL, Store
 from .facts import ROWS, STATS, merge_parts

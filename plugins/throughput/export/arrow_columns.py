@@ -12,7 +12,7 @@ import pyarrow as pa
 from warren.broker.amqp.field_table import text_of
 from warren.broker.plugin import Properties
 
-from .. import schema
+from ..file_format import schema
 from .decoded_names import Tables, constant, dictionary
 from .pipe_format import (
     ADDRESSES,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from warren.broker.core.counters.histogram import LatencyHistogram
 from warren.broker.plugin import Host, Service
 
-from .. import schema
+from ..file_format import schema
 from .record_buffer import escape_text
 
 EMPTY_BUCKETS = [0] * 6  # the first bucket of LatencyHistogram ends at 64 microseconds: 2**6

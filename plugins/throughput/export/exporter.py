@@ -15,7 +15,7 @@ from warren.broker.core.queues.message_log import MessageLog
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.plugin import Child, Host
 
-from .. import schema
+from ..file_format import schema
 from . import broker_metrics
 from .message_recorder import MessageRecorder
 from .pipe_format import BATCH, BOOT, ROWS

@@ -17,7 +17,7 @@ from warren.broker.core.queues.message_log import MessageLog, Origin
 from warren.broker.core.queues.route_target import RouteTarget
 from warren.broker.plugin import Message, Queue, Sink
 
-from .. import schema
+from ..file_format import schema
 from .message_identity import decoded_properties, hops, identity
 from .pipe_format import (
     ENQUEUED,

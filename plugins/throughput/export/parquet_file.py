@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .. import schema
+from ..file_format import schema
 
 MODE = 0o640  # the administrator decides by the group who may read the log of all messages
 LEVEL = 3  # of zstd

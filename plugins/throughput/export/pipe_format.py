@@ -13,7 +13,7 @@ record, so the cost depends on the number of batches more than on that of messag
 
 from struct import Struct
 
-from .. import schema
+from ..file_format import schema
 
 HEAD = Struct("<BI")  # type, length of the payload
 BOOT, BATCH, ROWS = range(3)  # a JSON map, sent first; records; a JSON list of a table's name and its rows

@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .. import schema
+from ..file_format import schema
 from .arrow_columns import Batches, Boot, arrow_schema
 from .parquet_file import Part
 from .pipe_format import BOOT, HEAD, ROWS

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ...schema import STOP
+from ...file_format.schema import STOP
 
 BOOT = ["node", "boot_id"]
 

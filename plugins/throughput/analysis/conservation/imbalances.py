@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from ...schema import ENQUEUE, FED_IN, PUBLISH
+from ...file_format.schema import ENQUEUE, FED_IN, PUBLISH
 from ..facts import LINK, by_link, count_if, is_event
 from .checked_range import BOOT
 

@@ -7,7 +7,7 @@ median absolute deviations, on which a few extreme minutes have no effect.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from ... import schema
+from ...file_format import schema
 from ..facts import WEIGHT, is_event
 
 KEY = ("node", "vhost", "queue", "flow")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ... import schema
+from ...file_format import schema
 from ..facts import WEIGHT, is_event
 
 ENDLESS = 2**62  # bytes: exported by a broker without such a limit

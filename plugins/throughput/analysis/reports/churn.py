@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ... import schema
+from ...file_format import schema
 
 COUNTED = (
     *(schema.CONNECTIONS_CREATED, schema.CONNECTIONS_CLOSED, schema.CHANNELS_CREATED, schema.CHANNELS_CLOSED),

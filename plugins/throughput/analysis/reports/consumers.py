@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ... import schema
+from ...file_format import schema
 from ..facts import is_event
 from ..quantiles import quantiles
 from .throughput import messages

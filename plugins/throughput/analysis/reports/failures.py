@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ... import schema
+from ...file_format import schema
 from ..facts import WEIGHT, is_event
 from .hot_keys import EXCHANGE
 from .throughput import messages

@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ... import schema
+from ...file_format import schema
 from ..facts import UNROUTABLE, WEIGHT, is_event
 
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}

@@ -13,7 +13,7 @@ from warren.broker.ctl.api_client import LocalAPI
 from warren.broker.hosting import node_log
 from warren.broker.logs.recent import Recent
 from warren.broker.logs.record import Record
-from warren.plugins.management.line_stream import WAITING_LIMIT, LineStream
+from warren.plugins.management.framework.line_stream import WAITING_LIMIT, LineStream
 
 pytestmark = pytest.mark.sockets
 

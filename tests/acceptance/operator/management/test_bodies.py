@@ -8,7 +8,7 @@ import pytest
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 from warren.plugins.http.responses import HTTPError
-from warren.plugins.management.bodies import convert, decode, missing_keys
+from warren.plugins.management.framework.bodies import convert, decode, missing_keys
 
 
 class Body(msgspec.Struct, rename={"apply_to": "apply-to"}):

@@ -10,8 +10,8 @@ import pytest
 from tests.support.http import asgi_scope
 from tests.support.metrics import Scraper
 from tests.turns.crowd import path_of, readable, stay
-from warren.plugins.management import pagination
-from warren.plugins.management.router import Route
+from warren.plugins.http import slices
+from warren.plugins.management.framework.router import Route
 from warren.plugins.prometheus import exposition
 
 EACH = 3  # objects of each kind
@@ -28,7 +28,7 @@ SCRAPES = (
 
 @pytest.fixture(autouse=True)
 def one_object_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pagination, "SLICE_S", -1.0)
+    monkeypatch.setattr(slices, "SLICE_S", -1.0)
     monkeypatch.setattr(exposition, "SLICE_S", -1.0)
 
 

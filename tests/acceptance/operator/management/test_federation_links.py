@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.http import Api
 from warren.broker.hosting.host import Host, Service
-from warren.plugins.management.federation_links import Row
+from warren.plugins.management.stats.federation_links import Row
 from warren.plugins.management.stats.sampler import Sampler
 
 CHANGED_S = datetime(2026, 11, 22, 5, 7, 9).timestamp()

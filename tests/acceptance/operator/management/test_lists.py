@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from warren.plugins.http import slices
 from warren.plugins.http.responses import HTTPError
-from warren.plugins.management import pagination
-from warren.plugins.management.pagination import Item, Listing, list_response
+from warren.plugins.management.framework.pagination import Item, Listing, list_response
 
 ITEMS: list[Item] = [
     {"name": "Beta", "messages": 7, "message_stats": {"publish": 3, "publish_details": {"rate": 1.5}}},
@@ -142,12 +142,12 @@ def test_many_names_give_a_pattern_more_time() -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_long_lists_are_sorted_in_slices_as_sorted_does(reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pagination, "RUN", 10)
+    monkeypatch.setattr(slices, "RUN", 10)
     objects = [(7 * number % 31, number) for number in range(200)]
     turns = []
 
     async def visit() -> list[tuple[int, int]]:
-        sorting = asyncio.ensure_future(pagination.sorted_in_slices(objects, lambda one: one[0], reverse))
+        sorting = asyncio.ensure_future(slices.sorted_in_slices(objects, lambda one: one[0], reverse))
         while not sorting.done():
             turns.append(True)
             await asyncio.sleep(0)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.http import Api
 from warren.plugins.http.responses import Response
-from warren.plugins.management import openapi
 from warren.plugins.management.api import routes
+from warren.plugins.management.framework import openapi
 
 
 def references(value: Any) -> set[str]:

@@ -6,7 +6,7 @@ from tests.acceptance.operator.management.catalogue import CATALOGUE, shape
 from tests.support.http import Api
 from warren.plugins.http.auth import Guard
 from warren.plugins.management.api import routes
-from warren.plugins.management.router import Route, Routes, values
+from warren.plugins.management.framework.router import Route, Routes, values
 
 ROUTES = {(route.method, shape(route.path)): route for route in routes().all}
 

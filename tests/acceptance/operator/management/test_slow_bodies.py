@@ -12,9 +12,10 @@ from tests.support.polling import until_async
 from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.http.responses import HTTPError
-from warren.plugins.management import bodies, http_api
+from warren.plugins.management import http_api
+from warren.plugins.management.framework import bodies
+from warren.plugins.management.framework.quota import Quota
 from warren.plugins.management.http_api import HTTPAPI
-from warren.plugins.management.quota import Quota
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()

@@ -14,8 +14,8 @@ from warren.plugins.http.asgi import run_while_connected
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.http.responses import Response
 from warren.plugins.management import http_api
+from warren.plugins.management.framework.quota import Quota
 from warren.plugins.management.http_api import HTTPAPI
-from warren.plugins.management.quota import Quota
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from warren.broker.plugin import Host
 
-from .stats.history import Key, Sample
+from .history import Key, Sample
 
 SERVICE = "federation"
 Row = dict[str, object]

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from ..http.auth import Guard
-from ..http.responses import Response
+from ...http.auth import Guard
+from ...http.responses import Response
 from .line_stream import LineStream
 from .pagination import Listing
 from .request import Request

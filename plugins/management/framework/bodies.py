@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from ..http.responses import HTTPError, bad, not_now
+from ...http.responses import HTTPError, bad, not_now
 from .quota import Quota
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

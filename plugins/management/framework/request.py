@@ -10,9 +10,9 @@ from warren.broker.core.access.users import InternalUser
 from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Peer, Queue, User, VHost
 from warren.broker.session.connection import Connection
 
-from ..http.auth import Caller
-from ..http.responses import NOT_OWNER, HTTPError, bad, missing, not_authorised
-from .stats.rates import BadRange, Ranges, ranges
+from ...http.auth import Caller
+from ...http.responses import NOT_OWNER, HTTPError, bad, missing, not_authorised
+from ..stats.rates import BadRange, Ranges, ranges
 
 if TYPE_CHECKING:
     from .context import State

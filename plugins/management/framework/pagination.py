@@ -5,26 +5,21 @@ Items are made only for the objects of the response. An object may be deleted be
 
 from __future__ import annotations
 
-import asyncio
-import heapq
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from warren.broker.core.metadata.patterns import QUERY_SEARCH_S, Pattern, query_pattern
 from warren.broker.plugin import Invalid
 
-from ..http.responses import HTTPError, Pieces, Response, bad, json_of
+from ...http.responses import HTTPError, Pieces, Response, bad, json_of
+from ...http.slices import drain, in_slices, joined_in_slices, sorted_in_slices
 
 T = TypeVar("T")
 Item = dict[str, object]
 Query = Mapping[str, str]
 
-SLICE_S = 0.0002  # the delay that a slice may add to a message
-RUN = 500  # objects sorted in one step: up to 2 ms
-TEXT_BYTES = 64 << 10  # of the pieces of a response
 PAGE_SIZE, PAGE_SIZE_LIMIT = 100, 500
 PATTERN_S, NAME_S = 0.02, 2e-5  # processor time for all names together: a base, and more for each name
 MOMENT_S = 1e-6
@@ -162,76 +157,6 @@ async def list_response(listing: Listing[Any], query: Query) -> Response:
         return Response(200, Pieces([b"[", *texts, b"]"]))
     envelope = json_of(page.envelope(total, matching, items))
     return Response(200, Pieces([envelope[:-1] + b',"items":[', *texts, b"]}"]))
-
-
-async def sorted_in_slices(objects: Iterable[T], key: Callable[[T], Any], reverse: bool = False) -> list[T]:
-    """Return what `sorted` does: runs are sorted in one turn of the loop each, and merged in slices."""
-    runs: list[list[tuple[Any, T]]] = [[]]
-    turn = Turn()
-    for one in objects:
-        runs[-1].append((key(one), one))
-        ends = len(runs[-1]) == RUN
-        if ends:
-            runs[-1].sort(key=by_key, reverse=reverse)
-            runs.append([])
-        if ends or turn.is_over():
-            await turn.next()
-    runs[-1].sort(key=by_key, reverse=reverse)
-    if len(runs) == 1:
-        return [one for _, one in runs[0]]
-    merged = heapq.merge(*map(drain, runs), key=by_key, reverse=reverse)
-    return [one async for _, one in in_slices(merged)]
-
-
-def drain(objects: list[T]) -> Iterator[T]:
-    """Yield the objects and release each one, as releasing very many at once would block the loop."""
-    objects.reverse()
-    while objects:
-        yield objects.pop()
-
-
-by_key = itemgetter(0)
-
-
-class Turn:
-    """The time slice of long work in one turn of the loop."""
-
-    __slots__ = ("_until",)
-
-    def __init__(self) -> None:
-        self._until = time.perf_counter() + SLICE_S
-
-    def is_over(self) -> bool:
-        return time.perf_counter() >= self._until
-
-    async def next(self) -> None:
-        """Yield to the loop and start another slice."""
-        await asyncio.sleep(0)
-        self._until = time.perf_counter() + SLICE_S
-
-
-async def in_slices(objects: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the objects, and yield to the loop after each slice of work on them."""
-    turn = Turn()
-    for one in objects:
-        yield one
-        if turn.is_over():
-            await turn.next()
-
-
-async def joined_in_slices(texts: Iterable[bytes]) -> list[bytes]:
-    """Join texts, made in slices, to pieces of TEXT_BYTES, as releasing very many texts would block the loop."""
-    pieces: list[bytes] = []
-    gathered: list[bytes] = []
-    size = 0
-    async for text in in_slices(texts):
-        gathered.append(text)
-        size += len(text)
-        if size >= TEXT_BYTES:
-            pieces.append(b"".join(gathered))
-            gathered, size = [], 0
-    pieces.append(b"".join(gathered))
-    return pieces
 
 
 def parse_integer(text: str) -> int:

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ..http.asgi import compress_now
-from ..http.auth import NONE
-from ..http.responses import Response, json_of
+from ...http.asgi import compress_now
+from ...http.auth import NONE
+from ...http.responses import Response, json_of
 from .request import Request
 from .router import Handler, Route
 

@@ -7,7 +7,7 @@ from typing import Any
 from warren.broker.amqp.table_json import table_of_json
 from warren.broker.plugin import Table
 
-from ..http.responses import bad
+from ...http.responses import bad
 
 Arguments = dict[str, Any] | list[Any] | None
 

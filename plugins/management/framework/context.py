@@ -9,11 +9,10 @@ from warren.broker.core.telemetry.detailed_rates import DetailedRates
 from warren.broker.hosting.host import product_version
 from warren.broker.plugin import Host
 
-from . import federation_links
-from .stats import detailed_rates
-from .stats.counters import KINDS
-from .stats.history import Sample, Samples, retention_of
-from .stats.process_stats import Readings
+from ..stats import detailed_rates, federation_links
+from ..stats.counters import KINDS
+from ..stats.history import Sample, Samples, retention_of
+from ..stats.process_stats import Readings
 
 
 class State:

@@ -1,0 +1,85 @@
+"""Long work in short slices, so that the loop serves others in between."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from operator import itemgetter
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+SLICE_S = 0.0002  # the delay that a slice may add to a message
+RUN = 500  # objects sorted in one step: up to 2 ms
+TEXT_BYTES = 64 << 10  # of the pieces of a response
+
+by_key = itemgetter(0)
+
+
+class Turn:
+    """The time slice of long work in one turn of the loop."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + SLICE_S
+
+    def is_over(self) -> bool:
+        return time.perf_counter() >= self._until
+
+    async def next(self) -> None:
+        """Yield to the loop and start another slice."""
+        await asyncio.sleep(0)
+        self._until = time.perf_counter() + SLICE_S
+
+
+async def in_slices(objects: Iterable[T]) -> AsyncIterator[T]:
+    """Yield the objects, and yield to the loop after each slice of work on them."""
+    turn = Turn()
+    for one in objects:
+        yield one
+        if turn.is_over():
+            await turn.next()
+
+
+async def sorted_in_slices(objects: Iterable[T], key: Callable[[T], Any], reverse: bool = False) -> list[T]:
+    """Return what `sorted` does: runs are sorted in one turn of the loop each, and merged in slices."""
+    runs: list[list[tuple[Any, T]]] = [[]]
+    turn = Turn()
+    for one in objects:
+        runs[-1].append((key(one), one))
+        ends = len(runs[-1]) == RUN
+        if ends:
+            runs[-1].sort(key=by_key, reverse=reverse)
+            runs.append([])
+        if ends or turn.is_over():
+            await turn.next()
+    runs[-1].sort(key=by_key, reverse=reverse)
+    if len(runs) == 1:
+        return [one for _, one in runs[0]]
+    merged = heapq.merge(*map(drain, runs), key=by_key, reverse=reverse)
+    return [one async for _, one in in_slices(merged)]
+
+
+def drain(objects: list[T]) -> Iterator[T]:
+    """Yield the objects and release each one, as releasing very many at once would block the loop."""
+    objects.reverse()
+    while objects:
+        yield objects.pop()
+
+
+async def joined_in_slices(texts: Iterable[bytes]) -> list[bytes]:
+    """Join texts, made in slices, to pieces of TEXT_BYTES, as releasing very many texts would block the loop."""
+    pieces: list[bytes] = []
+    gathered: list[bytes] = []
+    size = 0
+    async for text in in_slices(texts):
+        gathered.append(text)
+        size += len(text)
+        if size >= TEXT_BYTES:
+            pieces.append(b"".join(gathered))
+            gathered, size = [], 0
+    pieces.append(b"".join(gathered))
+    return pieces

@@ -1,0 +1,1 @@
+"""The files of the export, which the exporter writes and the job reads."""
