@@ -37,7 +37,7 @@ test-stress: .venv/test.stamp node java  ## runs the suite ROUNDS times on busy 
 	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
-	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not sockets" --ignore=tests/clients --ignore=tests/bench
+	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not sockets" --ignore=tests/clients --ignore=tests/bench --ignore=tests/test_compiled.py
 
 compare: .venv/test.stamp  ## every route, AMQP refusal and command compared with a running RabbitMQ 4; ARGS are passed on
 	$(BIN)/python -m tests.compare $(ARGS)

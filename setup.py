@@ -34,7 +34,7 @@ UNITS: dict[str, tuple[str, ...]] = {
         *("unacked", "methods/acknowledge", "methods/publish"),
     ),
 }
-OPTIMISATION = "2"
+OPTIMISATION = os.environ.get("WARREN_OPTIMISATION", "2")  # of the C compiler
 
 
 def extensions() -> list[Extension]:

@@ -24,6 +24,7 @@ WORKERS_PER_CORE = 2  # most of the time goes by while tests wait for processes 
 FEWEST_WORKERS, MOST_WORKERS = 4, 12
 # What takes longest stands first, so that no worker is left with it at the end; the names begin paths below tests/.
 FIRST = (
+    "test_compiled",
     *("analytics/", "turns/", "faults/crash/", "acceptance/federation/", "unit/federation/", "clients/", "faults/"),
     *("bench/", "test_tidy", "unit/plugins/", "unit/core/", "unit/logs/", "acceptance/operator/prometheus/"),
     "acceptance/operator/ctl/",

@@ -184,7 +184,6 @@ def test_an_exchange_that_is_there_may_be_of_another_type(up: Place, down: Place
     assert down.get(here).body == b"a.b"
 
 
-
 ENDS: dict[str, Callable[[Place], None]] = {
     "the policy is cleared": lambda down: down.clear_policy(),
     "the policy federates no more": lambda down: down.policy("^fed", {"max-length": 5}),

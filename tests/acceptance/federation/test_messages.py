@@ -45,7 +45,6 @@ def settled(up: Place, down: Place) -> None:
     until(lambda: up.ready(base(down)) + unacked(up, base(down)) == 0, f"{base(down)} is empty")
 
 
-
 HEADERS = {
     "bool": Typed("t", True),
     "byte": Typed("b", -1),

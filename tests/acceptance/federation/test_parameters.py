@@ -104,7 +104,6 @@ def test_an_unknown_key_is_refused(api: Api, key: str) -> None:
     assert stored(api) == []
 
 
-
 LEGAL: dict[str, list[object]] = {
     "uri": [[], "amqp://a b", "amqp://h", ["amqp://h", "amqps://i"]],
     "exchange": ["x"],

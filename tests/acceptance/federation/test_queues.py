@@ -105,7 +105,6 @@ def test_one_upstream_with_several_queues_feeds_one_queue(up: Place, down: Place
     assert bodies(wanting, 1) == [b"2"]
 
 
-
 TYPES = [("classic", "classic"), ("quorum", "quorum"), ("classic", "quorum")]
 
 

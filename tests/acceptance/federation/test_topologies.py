@@ -131,7 +131,6 @@ def test_in_a_complete_graph_of_four_there_is_a_copy_for_each_way(here: NewPlace
     each_reaches(graph, [[1 if node == publisher else 5 for node in range(4)] for publisher in range(4)])
 
 
-
 TREE = [(0, 1), (0, 2), (1, 3), (1, 4), (2, 5), (2, 6)]
 
 

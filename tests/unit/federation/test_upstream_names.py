@@ -15,9 +15,7 @@ from warren.federation.upstream_names import base_name, internal_name, next_gene
         ("up", "d", "down", "u", "federation: up -> rabbit@b:d:down"),
     ],
 )
-def test_the_name_says_what_differs(
-    upstream: str, vhost: str, exchange: str, upstream_vhost: str, name: str
-) -> None:
+def test_the_name_says_what_differs(upstream: str, vhost: str, exchange: str, upstream_vhost: str, name: str) -> None:
     assert base_name(upstream, "rabbit@b", vhost, exchange, upstream_vhost) == name
     assert internal_name(name, "B") == f"{name} B"
 
