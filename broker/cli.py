@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .app.version import distribution_version
+from .product import distribution_version
 
 if TYPE_CHECKING:
     from .hosting.host import Command

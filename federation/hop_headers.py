@@ -8,10 +8,9 @@ are published.
 from __future__ import annotations
 
 from warren.broker.amqp import properties
+from warren.broker.amqp.federation_headers import BOUND_FROM, RECEIVED_FROM
 from warren.broker.plugin import AMQPError, Table, Value
 
-RECEIVED_FROM = "x-received-from"
-BOUND_FROM = "x-bound-from"
 INVALID_HEADERS = "x-invalid-headers"
 ORIGINAL_EXCHANGE, ORIGINAL_KEY = "x-original-exchange", "x-original-routing-key"
 CC, ORIGINAL_CC = "CC", "x-original-cc"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from binascii import crc32
 
+from warren.broker.amqp.federation_headers import RECEIVED_FROM
 from warren.broker.amqp.field_table import INTEGERS, type_name
 from warren.broker.plugin import (
     Destination,
@@ -63,7 +64,7 @@ class FederationUpstreamExchange(FanoutExchange):
         self._deduplicates = arguments.flag(DEDUPLICATE) is True
         self._stamp: list[Destination] = []
         # Only messages with x-received-from may be skipped; with x-deduplicate, any message may get an identity.
-        self.routes_by_key_unless_header = b"" if self._deduplicates else hop_headers.RECEIVED_FROM.encode()
+        self.routes_by_key_unless_header = b"" if self._deduplicates else RECEIVED_FROM.encode()
 
     def on_created(self, context: ExchangeContext) -> None:
         self._stamp = [IdentityStamp(context, self.bound)]

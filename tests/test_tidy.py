@@ -67,6 +67,7 @@ STARTING = {
 MAY_IMPORT: dict[str, set[str]] = {
     "amqp": set(),
     "compilation": set(),
+    "product": set(),
     "core": {"amqp", "logs.redaction", "mypy_extensions", "regex"},
     "wire": {"amqp", "mypy_extensions", "pamqp"},
     "session": {"amqp", "core", "wire", "mypy_extensions", "pamqp"},
@@ -77,7 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "logs": {"config", "structlog"},
     "hosting": {"compilation", "amqp", "core", "session", "net", "runtime", "config", "logs", "structlog"},
     "plugin": {"amqp", "core", "session", "net", "runtime", "hosting"},
-    "ctl": {"click", "pamqp"},
+    "ctl": {"product", "click", "pamqp"},
     "app": {"*"},
     "cli": {"*"},
 }
@@ -243,13 +244,13 @@ def test_folders_below_net_have_no_effects_of_their_own() -> None:
 # part beside the broker -> what it may import of the broker. Exchange types show what third parties can do: they import
 # the public names, the vocabulary of AMQP, and the two modules that are named.
 PARTS_MAY_IMPORT: dict[str, set[str]] = {
-    "federation": {"plugin", "amqp", "core", "session", "config"},
+    "federation": {"plugin", "product", "amqp", "core", "session", "config"},
     "plugins/exchanges": {"plugin", "amqp", "core.exchanges.delayed", "core.telemetry.firehose"},
     "plugins/http": {"plugin", "core", "session", "net", "config"},
     "plugins/management": {
-        *("plugin", "amqp", "core", "session", "net", "runtime", "config", "hosting", "logs.redaction"),
+        *("plugin", "product", "amqp", "core", "session", "net", "runtime", "config", "hosting", "logs.redaction"),
     },
-    "plugins/prometheus": {"plugin", "core", "session", "runtime", "config", "hosting"},
+    "plugins/prometheus": {"plugin", "product", "core", "session", "runtime", "config"},
     "plugins/throughput": {"plugin", "amqp", "core", "runtime", "config"},
 }
 

@@ -22,6 +22,7 @@ from ..hosting.loading import BROKEN_PLUGIN, PluginError, load_exchange_types, l
 from ..hosting.local_socket import LocalSocket
 from ..hosting.node_control import NodeControl
 from ..net.server import Server
+from ..product import distribution_version
 from ..runtime.clock import LoopClock
 from ..runtime.committer import Committer
 from ..runtime.garbage_collection import FullCollections, freeze_heap
@@ -35,7 +36,6 @@ from .heap import free_memory, keep_heap
 from .listeners import listen, socket_options, tls
 from .start_screen import start_screen
 from .store import Store
-from .version import distribution_version
 
 UNSAFE = {"memory": "nothing survives a restart", "os": "confirmed messages may be lost when the machine stops"}
 FAILED = 74  # EX_IOERR: the journal could not be written

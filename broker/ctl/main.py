@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..product import distribution_version
 from . import command_line, formats, report
 from .answers import Answer, CommandError, Lines, Report, Rows
 from .catalogue import COMMANDS
@@ -235,16 +236,6 @@ def save(name: str, value: object) -> None:
         raise ExitError(UNAVAILABLE, f"Error:\ncannot write {name}: {error}") from None
 
 
-def version() -> str:
-    """Return the version of the installed distribution."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("warrenmq")
-    except PackageNotFoundError:
-        return "of a source tree that is not installed"
-
-
 def run(line: list[str]) -> int:
     """Parse and run one command line; return the exit status. Raises ExitError."""
     try:
@@ -253,14 +244,14 @@ def run(line: list[str]) -> int:
         raise ExitError(USAGE, str(error)) from None
     options = request.options
     if options.get("version"):
-        print(f"warrenctl {version()}")
+        print(f"warrenctl {distribution_version()}")
     elif not request.command:
         print(command_line.help_of_all())
         return 0 if options.get("help") else USAGE
     elif options.get("help"):
         print(command_line.help_of(COMMANDS[request.command]))
     elif request.command == "version":
-        print(version())
+        print(distribution_version())
     elif request.command == "ping" and str(options.get("url")).startswith("amqp:"):
         from .amqp_ping import ping
 

@@ -10,8 +10,6 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -42,18 +40,7 @@ if TYPE_CHECKING:
 
     from .local_socket import LocalServer
 
-PRODUCT = "Warren"
-DISTRIBUTION = "warrenmq"
 INSIDE = "inside"  # in the name of a connection, in place of an address
-
-
-@cache
-def product_version() -> str:
-    """Return the version of the distribution; the configuration may name another one for clients."""
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "0.0.0"
 
 
 class Listening:

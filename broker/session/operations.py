@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from ..amqp.errors import AccessRefused, NotAllowed, NotFound, NotSupported, PreconditionFailed, ResourceLocked
 from ..amqp.field_table import Table
-from ..amqp.limits import RESERVED
 from ..core.exchanges.exchange import ALTERNATE, Exchange
 from ..core.messages.message import Message
 from ..core.metadata.queue_types import QUORUM
+from ..core.metadata.reserved_names import check_not_default, check_prefix
 from ..core.queues.arguments import QUEUE_TYPE, check_size, exchange_name, integer
 from ..core.queues.queue import Queue
 from . import events
@@ -52,8 +52,7 @@ def declare_queue(
     Raises AccessRefused (403), ResourceLocked (405), PreconditionFailed (406).
     """
     vhost, connection = channel.vhost, channel.connection
-    if name.startswith(RESERVED):
-        raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
+    check_prefix("queue", name)
     check_size(arguments)
     prefix = generated_prefix(arguments)
     arguments = arguments.without((NAME_PREFIX,)) if NAME_PREFIX in arguments else arguments
@@ -165,8 +164,7 @@ def check_queue_binding(channel: Channel, exchange: str, queue: str, routing_key
     channel.check("write", "queue", queue)
     channel.check("read", "exchange", exchange)
     channel.check_topic("read", exchange, routing_key)
-    if not exchange:
-        raise AccessRefused("operation not permitted on the default exchange")
+    check_not_default(exchange)
 
 
 # Exchanges
@@ -177,8 +175,7 @@ def find_exchange(channel: Channel, name: str) -> Exchange:
 
     Raises AccessRefused (403), NotFound (404).
     """
-    if name == "":
-        raise AccessRefused("operation not permitted on the default exchange")
+    check_not_default(name)
     channel.check_any("exchange", name)
     return channel.vhost.exchange(name)
 
@@ -193,8 +190,7 @@ def declare_exchange(
     vhost = channel.vhost
     check_size(arguments)
     vhost.check_type(type_)
-    if name == "":
-        raise AccessRefused("operation not permitted on the default exchange")
+    check_not_default(name)
     channel.check("configure", "exchange", name)
     if name not in vhost.exchanges:
         check_alternate_exchange(channel, name, arguments)
@@ -238,8 +234,8 @@ def unbind_exchange(channel: Channel, source: str, destination: str, routing_key
 
 def check_exchange_binding(channel: Channel, source: str, destination: str, routing_key: str) -> None:
     """Check the rights to bind or unbind an exchange. Raises AccessRefused (403)."""
-    if not destination or not source:
-        raise AccessRefused("operation not permitted on the default exchange")
+    check_not_default(destination)
+    check_not_default(source)
     channel.check("write", "exchange", destination)
     channel.check("read", "exchange", source)
     channel.check_topic("read", source, routing_key)

@@ -13,11 +13,11 @@ import socket
 import ssl
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
-from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from typing import Any, TypeVar
 
 from warren.broker.plugin import Host, Node, Table, User
+from warren.broker.product import PRODUCT, product_version
 
 from .channel import UpstreamChannel
 from .encoding import encode_short
@@ -32,7 +32,6 @@ __all__ = ["UpstreamChannel", "UpstreamConnection", "dial"]
 
 T = TypeVar("T")
 
-DISTRIBUTION = "warrenmq"
 CAPABILITIES = (
     "authentication_failure_close",
     "basic.nack",
@@ -301,20 +300,12 @@ def discard(deliveries: list[Delivery]) -> None:
     """Drop the deliveries of a closing connection; they are unacknowledged, so the upstream requeues them."""
 
 
-@cache
-def own_version() -> str:
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "0.0.0"
-
-
 def client_properties(name: str) -> Table:
     """Return the client properties, which the upstream shows to its operators."""
     return Table.of(
         {
-            "product": "Warren",
-            "version": own_version(),
+            "product": PRODUCT,
+            "version": product_version(),
             "platform": f"Python {platform.python_version()}",
             "connection_name": name,
             "capabilities": dict.fromkeys(CAPABILITIES, True),

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from warren.broker.amqp.federation_headers import BOUND_FROM
 from warren.broker.plugin import Binding, Exchange, Table, Value
 
-BOUND_FROM, RECEIVED_FROM = "x-bound-from", "x-received-from"
 PATHS_LIMIT = 16  # paths of one presence; further ones are ignored, as the presence is known without them
 SOURCE_LIMIT = 100_000  # paths of presences that one source may announce; about 50 MB
 TEXT_LIMIT = 1024  # characters of a name from another site

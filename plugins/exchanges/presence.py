@@ -27,6 +27,7 @@ and ends (the action `summary`, with `complete` false and true), so that presenc
 
 from collections.abc import Collection, Iterable, Iterator
 
+from warren.broker.amqp.federation_headers import RECEIVED_FROM
 from warren.broker.amqp.field_table import FLOATS, INTEGERS, type_name
 from warren.broker.core.telemetry.firehose import property_table
 from warren.broker.plugin import (
@@ -49,7 +50,6 @@ from warren.broker.plugin import (
 )
 
 from .federated_presence import (
-    RECEIVED_FROM,
     TEXT_LIMIT,
     Change,
     Path,

@@ -8,7 +8,7 @@ from functools import partial
 from importlib.metadata import version
 
 from warren.broker.core.policies.parameters import CLUSTER_ID
-from warren.broker.hosting.host import PRODUCT, product_version
+from warren.broker.product import PRODUCT, product_version
 
 from .families import Family, FamilyGroup, Row
 from .labels import text

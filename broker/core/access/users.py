@@ -253,12 +253,6 @@ class Users:
         user = self.find(name)
         self._set_password(user, b"", user.hashing_algorithm)
 
-    def set_tags(self, name: str, tags: Sequence[str]) -> None:
-        """Replace the tags. Raises Unknown, Invalid."""
-        user = self.find(name)
-        user.tags = validate_tags(tags)
-        self._put(user)
-
     def _set_password(self, user: User, password_hash: bytes, hashing_algorithm: str) -> None:
         user.password_hash = password_hash
         user.hashing_algorithm = hashing_algorithm

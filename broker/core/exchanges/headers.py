@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 from ...amqp import properties
 from ...amqp.errors import PreconditionFailed
+from ...amqp.federation_headers import BOUND_FROM
 from ...amqp.field_table import FLOATS, INTEGERS, STRINGS, Table, Value, equal_header, term_of, type_name
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .exchange_type import Emission, ExchangeType
 
 X_MATCH = "x-match"
-BOUND_FROM = "x-bound-from"  # added to bindings by federation links; messages never have it
 MODES = ("all", "any", "all-with-x", "any-with-x")
 
 

@@ -18,6 +18,7 @@ from ..jobs.scheduler import OBJECT_COST, Job
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from ..metadata.records import StoredVHost
+from ..metadata.reserved_names import check_not_default, check_prefix
 from ..queues.arguments import (
     check_queue_arguments,
     check_queue_type,
@@ -165,14 +166,12 @@ class VHost(QueueHost):
         PreconditionFailed (406).
         """
         self.check_type(type_)
-        if name == "":
-            raise AccessRefused("operation not permitted on the default exchange")
+        check_not_default(name)
         exchange = self.exchanges.get(name)
         if exchange is not None:
             exchange.check_same(type_, arguments, durable=durable, auto_delete=auto_delete, internal=internal)
             return exchange
-        if name.startswith(RESERVED):
-            raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        check_prefix("exchange", name)
         check_exchange_arguments(arguments, f"exchange '{name}' in {self}")
         self._limits.check_exchange(self, name)
         self._finish_unbinding(Exchange.kind, name)
@@ -220,8 +219,7 @@ class VHost(QueueHost):
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete the exchange, if it exists. Raises AccessRefused (403), PreconditionFailed (406) if it is in use."""
-        if name == "":
-            raise AccessRefused("operation not permitted on the default exchange")
+        check_not_default(name)
         if name.startswith(RESERVED):
             raise AccessRefused(f"deletion of system exchange '{name}' in {self} not allowed")
         exchange = self.exchanges.get(name)
@@ -420,8 +418,7 @@ class VHost(QueueHost):
 
         Raises NotFound (404), AccessRefused (403), PreconditionFailed (406).
         """
-        if source == "":
-            raise AccessRefused("operation not permitted on the default exchange")
+        check_not_default(source)
         if (bound := self._add_binding(source, destination, routing_key, arguments)) is not None:
             binding, emissions = bound
             deliver_emissions(self, emissions)
@@ -448,8 +445,7 @@ class VHost(QueueHost):
 
     def unbind(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
         """Delete the binding, if it exists. Raises AccessRefused (403) for the default exchange."""
-        if source == "":
-            raise AccessRefused("operation not permitted on the default exchange")
+        check_not_default(source)
         exchange = self.exchanges.get(source)
         if exchange is None:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping
 
-from warren.broker.hosting.host import PRODUCT
+from warren.broker.product import PRODUCT
 
 from ...http.auth import ANY
 from ...http.responses import Response, ok

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from warren.broker.config import Management
 from warren.broker.core.telemetry.detailed_rates import DetailedRates
-from warren.broker.hosting.host import product_version
 from warren.broker.plugin import Host
+from warren.broker.product import product_version
 
 from ..stats import detailed_rates, federation_links
 from ..stats.counters import KINDS

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import platform
 
-from warren.broker.hosting.host import PRODUCT, Listening
+from warren.broker.hosting.host import Listening
 from warren.broker.plugin import Host, Registry
+from warren.broker.product import PRODUCT
 
 from ..framework.pagination import Item
 from ..framework.request import Request

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from warren.broker.amqp import properties
+from warren.broker.amqp.federation_headers import RECEIVED_FROM
 from warren.broker.plugin import AMQPError, Message, Table
 
-RECEIVED_FROM = "x-received-from"
 # Headers that federation adds or may remove between one broker and the next.
 FEDERATED = (RECEIVED_FROM, "x-invalid-headers", "x-original-exchange", "x-original-routing-key", "x-original-cc", "CC")
 DIGEST_BYTES = 16

@@ -7,6 +7,7 @@ from pamqp.commands import Exchange, Queue
 
 from tests.support.amqp_client import Channel
 from tests.support.in_process import InProcessPeer
+from tests.support.users import set_tags
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.passwords import hash_password
@@ -300,7 +301,7 @@ def test_users_are_told_by_what_has_changed(broker: InProcessPeer, listen: Calla
     events = listen("user.#")
     act(broker, lambda: users.add("u", HASH))
     assert events.last("user.created") == {"name": text("u"), "user_who_performed_action": CLI}
-    act(broker, lambda: users.set_tags("u", ("management",)))
+    act(broker, lambda: set_tags(users, "u", ("management",)))
     assert events.last("user.tags.set")["tags"] == ("A", [text("management")])
     act(broker, lambda: users.clear_password("u"))
     assert events.last("user.password.cleared") == {"name": text("u"), "user_who_performed_action": CLI}

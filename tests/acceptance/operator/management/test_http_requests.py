@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
+from tests.support.users import set_tags
 from warren.plugins.management.api import routes
 
 MISSING = (404, "Object Not Found", "Not Found")
@@ -114,13 +115,13 @@ def test_basic_authentication_can_be_switched_off() -> None:
 def test_rights_revoked_while_a_body_arrives_do_not_count(api: Api) -> None:
     api.peer.add_user("brief", ("administrator",))
     users = api.host.node.users
-    api.while_waiting(lambda: users.set_tags("brief", ()))
+    api.while_waiting(lambda: set_tags(users, "brief", ()))
     assert api.put("/cluster-name", {"name": "x"}, user="brief").error == (
         401,
         "not_authorised",
         "Not management user",
     )
-    users.set_tags("brief", ("administrator",))
+    set_tags(users, "brief", ("administrator",))
     api.while_waiting(lambda: users.delete("brief"))
     assert api.put("/cluster-name", {"name": "x"}, user="brief").error == (401, "not_authorized", "Not_Authorized")
     assert api.get("/cluster-name").json["name"] != "x"

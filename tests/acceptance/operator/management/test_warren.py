@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.http import Api, HTTPClient
 from tests.support.polling import until
+from tests.support.users import set_tags
 from tests.support.warrenctl import Controlled, commanded
 from warren.broker.config import Config, HTTPListener, Management
 from warren.broker.ctl.api_client import APIError, LocalAPI, NotFound, UnixConnection, basic_credentials
@@ -95,14 +96,14 @@ def test_a_stream_ends_when_its_reader_loses_the_right(tmp_path: Path) -> None:
 
     service = controlled.listening.run(serve())
     port = next(one.port for one in host.listening() if one.protocol == "http")
-    controlled.listening.call(host.node.users.set_tags, "guest", ["administrator"])
+    controlled.listening.call(set_tags, host.node.users, "guest", ["administrator"])
     connection = HTTPClient(f"127.0.0.1:{port}").connect()
     headers = {"Authorization": basic_credentials("guest", "guest")}
     connection.request("GET", "/api/warren/events?pattern=user", headers=headers)
     response = connection.getresponse()
     local.put("users", "u", body={"password_hash": "", "tags": ""})
     assert json.loads(response.readline())["event"] == "user.created"
-    controlled.listening.call(host.node.users.set_tags, "guest", ["monitoring"])
+    controlled.listening.call(set_tags, host.node.users, "guest", ["monitoring"])
     local.delete("users", "u")
     assert response.read() == b""
     connection.close()

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.hashing import FakeHashing, fake_hash
 from tests.support.session import new_node
+from tests.support.users import set_tags
 from warren.broker.amqp.errors import Invalid, Unknown
 from warren.broker.core.access.passwords import ARGON2ID, SHA256, PasswordRules, hash_password
 from warren.broker.core.access.permissions import Permission, TopicPermission
@@ -172,7 +173,7 @@ def test_observers_are_notified_of_every_change() -> None:
     known.add("u", b"", ("administrator", "mine", "mine"))
     known.change_password("u", fake_hash(b"x"), ARGON2ID)
     known.clear_password("u")
-    known.set_tags("u", ("monitoring",))
+    set_tags(known, "u", ("monitoring",))
     assert log.take() == [
         (True, f"u {SHA256} administrator,mine"),
         (True, f"u {ARGON2ID} administrator,mine"),
@@ -231,7 +232,7 @@ def test_what_is_wrong_is_refused_and_changes_nothing() -> None:
         lambda: known.delete("nobody"),
         lambda: known.change_password("nobody", b""),
         lambda: known.clear_password("nobody"),
-        lambda: known.set_tags("nobody", ()),
+        lambda: set_tags(known, "nobody", ()),
         lambda: known.set_permission("nobody", "/", "", "", ""),
         lambda: known.set_permission("guest", "nowhere", "", "", ""),
         lambda: known.clear_permission("nobody", "/"),
@@ -255,7 +256,7 @@ def test_what_is_wrong_is_refused_and_changes_nothing() -> None:
         lambda: known.set_topic_permission("guest", "/", "\ud800", "", ""),  # a lone surrogate, which JSON can have
         lambda: known.set_topic_permission("guest", "/", "x", "\ud800", ""),
         lambda: known.set_permission("guest", "/", "", "", "\ud800"),
-        lambda: known.set_tags("guest", ["\ud800"]),
+        lambda: set_tags(known, "guest", ["\ud800"]),
     ):
         with pytest.raises(Invalid):
             invalid()
