@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from .broker_process import ANY_PORT, BrokerProcess
 from .federation import SOON_S, Row, hyphened
-from .polling import until
+from .polling import links_running, until
 
 
 class FederatedBroker(BrokerProcess):
@@ -56,12 +56,10 @@ class FederatedBroker(BrokerProcess):
 
     def running(self, count: int = 1) -> list[Row]:
         """Return the links, as soon as there are `count` and all of them run."""
+        def describe() -> str:
+            return f"{count} links of {self.name} that run: {self.rows()}\n{self.tail()}"
 
-        def all_run() -> list[Row]:
-            rows = self.rows()
-            return rows if len(rows) == count and all(row["status"] == "running" for row in rows) else []
-
-        return until(all_run, lambda: f"{count} links of {self.name} that run: {self.rows()}\n{self.tail()}")
+        return links_running(self.rows, count, describe)
 
     def down(self) -> Row:
         """Return one of the links, as soon as it has failed."""

@@ -29,7 +29,7 @@ from .amqp_client import Channel, Client, Content
 from .http import Response, asgi_scope, call_application
 from .loop_thread import LoopThread
 from .peer import SocketPeer
-from .polling import until
+from .polling import links_running, until
 
 SOON_S = 0.1  # the delay between attempts
 CHECK_MS = 300  # between two looks of a link at what it has upstream
@@ -170,6 +170,10 @@ class Place:
         """The URI of the virtual host by a port of this machine."""
         return f"amqp://{user}@127.0.0.1:{port}/{escaped(self.vhost)}{query}"
 
+    def upstream_queue(self) -> str:
+        """Return the name of the upstream queue of a link to the exchange `fed.x` here."""
+        return f"federation: fed.x -> {self.site.name}:{self.vhost}:fed.x"
+
     def connect(self, **options: Any) -> Client:
         client = self.site.peer.connect(vhost=self.vhost, **options)
         self._clients.append(client)
@@ -248,12 +252,7 @@ class Place:
 
     def running(self, count: int = 1) -> list[Row]:
         """Return the links, as soon as there are `count` and all of them run."""
-
-        def all_run() -> list[Row]:
-            rows = self.rows()
-            return rows if len(rows) == count and all(row["status"] == "running" for row in rows) else []
-
-        return until(all_run, lambda: f"{count} links of {self.vhost} that run: {self.rows()}")
+        return links_running(self.rows, count, lambda: f"{count} links of {self.vhost} that run: {self.rows()}")
 
     def down(self) -> Row:
         """Return the link, as soon as it has failed."""

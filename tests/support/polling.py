@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 WITHIN_S = 60.0  # on a machine that others use as well
 POLL_S = 0.01
@@ -57,3 +57,15 @@ def until_steady(look: Callable[[], object], for_s: float = STEADY_S) -> None:
 
 def _failure(expected: Expected, within_s: float) -> str:
     return f"not within {within_s:.0f} s: {expected() if callable(expected) else expected}"
+
+
+def links_running(
+    links: Callable[[], list[dict[str, Any]]], count: int, describe: Callable[[], str]
+) -> list[dict[str, Any]]:
+    """Wait until there are `count` federation links and all of them run; return them."""
+
+    def running() -> list[dict[str, Any]]:
+        rows = links()
+        return rows if len(rows) == count and all(row["status"] == "running" for row in rows) else []
+
+    return until(running, describe)

@@ -1,11 +1,15 @@
-"""The garbage collector as the broker sets it once it has started: what was there before is left alone."""
+"""The garbage collector as the broker sets it once it has started, which ignores older objects; and meters of turns."""
 
 import gc
 from collections.abc import Iterator
 
 import pytest
 
+from tests.support.in_process import FakeSocket
 from warren.broker.runtime.garbage_collection import THRESHOLDS
+
+from .broker import StepMeter
+from .meter import Meter
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +20,19 @@ def collector() -> Iterator[None]:
     gc.set_threshold(*THRESHOLDS)
     yield
     gc.set_threshold(*thresholds)
+
+
+@pytest.fixture
+def meter() -> Iterator[Meter]:
+    """A meter of the turns of an event loop."""
+    made = Meter()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def step_meter(monkeypatch: pytest.MonkeyPatch) -> StepMeter:
+    """A meter of the steps in which a broker without sockets works."""
+    made = StepMeter()
+    monkeypatch.setattr(FakeSocket, "feed", made.measured(FakeSocket.feed))
+    return made

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Queue, Tx
 
-from tests.support.in_process import FakeSocket
-
 from .broker import MeasuredPeer, Prompter, StepMeter, StoredPeer, fill
 
 MANY = 100_000
@@ -19,16 +17,9 @@ PERSISTENT = {"delivery_mode": 2}
 DELAYED = {"headers": {"x-delay": TTL_MS}}
 
 
-@pytest.fixture
-def meter(monkeypatch: pytest.MonkeyPatch) -> StepMeter:
-    made = StepMeter()
-    monkeypatch.setattr(FakeSocket, "feed", made.measured(FakeSocket.feed))
-    return made
-
-
-def queue_of_many(meter: StepMeter, count: int = MANY, **arguments: object) -> MeasuredPeer:
+def queue_of_many(step_meter: StepMeter, count: int = MANY, **arguments: object) -> MeasuredPeer:
     """A broker with a queue `q` of these arguments that holds very many messages."""
-    peer = MeasuredPeer(meter)
+    peer = MeasuredPeer(step_meter)
     peer.connect().channel().declare("q", arguments={f"x-{key.replace('_', '-')}": arguments[key] for key in arguments})
     fill(peer, "q", count)
     return peer
@@ -67,35 +58,35 @@ def limit(peer: MeasuredPeer) -> None:
 
 
 @pytest.mark.parametrize("action", [purge, delete, get, consume, limit], ids=lambda action: action.__name__)
-def test_messages_that_are_ready(meter: StepMeter, action: Callable[[MeasuredPeer], None]) -> None:
+def test_messages_that_are_ready(step_meter: StepMeter, action: Callable[[MeasuredPeer], None]) -> None:
     def attempt() -> None:
-        peer = queue_of_many(meter)
-        meter.begin()
+        peer = queue_of_many(step_meter)
+        step_meter.begin()
         action(peer)
         peer.close()
 
-    meter.check_one_of(attempt)
+    step_meter.check_one_of(attempt)
 
 
 @pytest.mark.parametrize("dead_letters", [False, True], ids=["dropped", "dead-lettered"])
-def test_messages_that_expire_at_the_same_time(meter: StepMeter, dead_letters: bool) -> None:
+def test_messages_that_expire_at_the_same_time(step_meter: StepMeter, dead_letters: bool) -> None:
     target = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"} if dead_letters else {}
     count = FEW if dead_letters else MANY
 
     def attempt() -> None:
-        peer = queue_of_many(meter, count, message_ttl=TTL_MS, **target)
+        peer = queue_of_many(step_meter, count, message_ttl=TTL_MS, **target)
         peer.connect().channel().declare("dead")
-        meter.begin()
+        step_meter.begin()
         peer.wait(2 * TTL_MS)
         assert ready(peer) == 0 and ready(peer, "dead") == count * dead_letters
         peer.close()
 
-    meter.check_one_of(attempt)
+    step_meter.check_one_of(attempt)
 
 
-def test_messages_whose_delay_ends_at_the_same_time(meter: StepMeter) -> None:
+def test_messages_whose_delay_ends_at_the_same_time(step_meter: StepMeter) -> None:
     def attempt() -> None:
-        peer = MeasuredPeer(meter)
+        peer = MeasuredPeer(step_meter)
         channel = peer.connect().channel()
         channel.exchange("later", "direct", arguments={"x-delayed-exchange": True})
         channel.declare("q")
@@ -106,7 +97,7 @@ def test_messages_whose_delay_ends_at_the_same_time(meter: StepMeter) -> None:
         assert ready(peer) == FEW
         peer.close()
 
-    meter.check_one_of(attempt)
+    step_meter.check_one_of(attempt)
 
 
 # What is done with deliveries that are not acknowledged
@@ -134,43 +125,43 @@ ENDINGS = (ack_nearly_all, requeue_all, drop_nearly_all, end)
 
 
 @pytest.mark.parametrize("action", ENDINGS, ids=lambda action: action.__name__)
-def test_deliveries_that_are_outstanding(meter: StepMeter, action: Callable[[Prompter], None]) -> None:
+def test_deliveries_that_are_outstanding(step_meter: StepMeter, action: Callable[[Prompter], None]) -> None:
     def attempt() -> None:
-        peer = queue_of_many(meter)
+        peer = queue_of_many(step_meter)
         consumer = Prompter(peer)
         consumer.send(Basic.Consume, queue="q")
-        meter.begin()
+        step_meter.begin()
         action(consumer)
         peer.wait(1000)
         peer.close()
 
-    meter.check_one_of(attempt)
+    step_meter.check_one_of(attempt)
 
 
 @pytest.mark.parametrize(("kind", "tag"), [(Tx.Commit, MANY - 1), (Tx.Rollback, 0)], ids=["commit", "rollback"])
-def test_a_transaction_that_acknowledges_many(meter: StepMeter, kind: Any, tag: int) -> None:
+def test_a_transaction_that_acknowledges_many(step_meter: StepMeter, kind: Any, tag: int) -> None:
     def attempt() -> None:
-        peer = queue_of_many(meter)
+        peer = queue_of_many(step_meter)
         consumer = Prompter(peer, transactional=True)
         consumer.send(Basic.Consume, queue="q")
-        meter.begin()
+        step_meter.begin()
         consumer.send(Basic.Ack, multiple=True, delivery_tag=tag)
         consumer.send(kind)
         peer.wait(1000)
         assert consumer.unacked == (MANY - tag if kind is Tx.Commit else MANY)
         peer.close()
 
-    meter.check_one_of(attempt)
+    step_meter.check_one_of(attempt)
 
 
 # What the journal does
 
 
-def test_messages_that_are_paged_out_and_read_back(meter: StepMeter, tmp_path: Path) -> None:
+def test_messages_that_are_paged_out_and_read_back(step_meter: StepMeter, tmp_path: Path) -> None:
     def attempt() -> None:
-        peer = StoredPeer(meter, tmp_path, message_memory_bytes=1 << 20)
+        peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1 << 20)
         peer.connect().channel().declare("q", durable=True)
-        meter.begin()
+        step_meter.begin()
         fill(peer, "q", MANY, properties=PERSISTENT)
         consumer = Prompter(peer)
         consumer.send(Basic.Consume, queue="q", no_ack=True)
@@ -178,20 +169,20 @@ def test_messages_that_are_paged_out_and_read_back(meter: StepMeter, tmp_path: P
         peer.close()
         shutil.rmtree(tmp_path, ignore_errors=True)
 
-    meter.check_one_of(attempt)
+    step_meter.check_one_of(attempt)
 
 
-def test_messages_that_a_start_has_recovered(meter: StepMeter, tmp_path: Path) -> None:
+def test_messages_that_a_start_has_recovered(step_meter: StepMeter, tmp_path: Path) -> None:
     """The start itself serves nobody yet."""
 
     def attempt() -> None:
-        peer = StoredPeer(meter, tmp_path / "before")
+        peer = StoredPeer(step_meter, tmp_path / "before")
         peer.connect().channel().declare("q", durable=True)
         fill(peer, "q", MANY, properties=PERSISTENT)
         peer.close()
         shutil.copytree(tmp_path / "before", tmp_path / "after")  # the lock is this process's
-        peer = StoredPeer(meter, tmp_path / "after")
-        meter.begin()
+        peer = StoredPeer(step_meter, tmp_path / "after")
+        step_meter.begin()
         assert ready(peer) == MANY
         consumer = Prompter(peer)
         consumer.send(Basic.Consume, queue="q", no_ack=True)
@@ -199,16 +190,16 @@ def test_messages_that_a_start_has_recovered(meter: StepMeter, tmp_path: Path) -
         peer.close()
         shutil.rmtree(tmp_path, ignore_errors=True)
 
-    meter.check_one_of(attempt)
+    step_meter.check_one_of(attempt)
 
 
-def test_compaction_and_the_checkpoints_that_it_needs(meter: StepMeter, tmp_path: Path) -> None:
+def test_compaction_and_the_checkpoints_that_it_needs(step_meter: StepMeter, tmp_path: Path) -> None:
     def attempt() -> None:
-        peer = StoredPeer(meter, tmp_path, segment_bytes=4 << 20)
+        peer = StoredPeer(step_meter, tmp_path, segment_bytes=4 << 20)
         channel = peer.connect().channel()
         channel.declare("q", durable=True)
         channel.declare("rare", durable=True)
-        meter.begin()
+        step_meter.begin()
         for _ in range(50):
             fill(peer, "q", MANY // 50 - 20, properties=PERSISTENT)
             fill(peer, "rare", 20, properties=PERSISTENT)
@@ -220,4 +211,4 @@ def test_compaction_and_the_checkpoints_that_it_needs(meter: StepMeter, tmp_path
         peer.close()
         shutil.rmtree(tmp_path, ignore_errors=True)
 
-    meter.check_one_of(attempt)
+    step_meter.check_one_of(attempt)

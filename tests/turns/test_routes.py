@@ -22,13 +22,6 @@ def crowd() -> Iterator[Api]:
     api.close()
 
 
-@pytest.fixture
-def meter() -> Iterator[Meter]:
-    made = Meter()
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize("route", readable(), ids=lambda route: "/" + "/".join(route.segments))
 def test_no_turn_of_a_request_takes_longer_than_20_ms(crowd: Api, meter: Meter, route: Route) -> None:
     reader = Reader(crowd)

@@ -29,13 +29,6 @@ def crowd() -> Iterator[Scraper]:
     scraper.close()
 
 
-@pytest.fixture
-def meter() -> Iterator[Meter]:
-    made = Meter()
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize(("path", "encoding"), [*((path, "identity") for path in PATHS), ("/metrics", "gzip")])
 def test_a_scrape_of_many_queues_is_sent_in_short_turns_and_pieces(
     crowd: Scraper, meter: Meter, path: str, encoding: str

@@ -34,16 +34,12 @@ def link(up: Place, down: Place, type_: str = "topic", **settings: Any) -> None:
     down.running()
 
 
-def base(down: Place) -> str:
-    return f"federation: fed.x -> {down.site.name}:{down.vhost}:fed.x"
-
-
 @modes
 def test_without_a_binding_here_nothing_is_brought(up: Place, down: Place, mode: str) -> None:
     link(up, down, channel_use_mode=mode)
     up.ch.publish("fed.x", "k", b"for nobody")
     up.ch.sync()
-    assert up.ready(base(down)) == 0 and up.bindings("fed.x") == []
+    assert up.ready(down.upstream_queue()) == 0 and up.bindings("fed.x") == []
     here = down.listener("fed.x", "k")
     up.bound("fed.x", "k")
     up.ch.publish("fed.x", "k", b"for somebody")
@@ -57,7 +53,7 @@ def test_a_bound_key_is_bound_upstream_and_messages_flow(up: Place, down: Place,
     here = down.listener("fed.x", "k")
     up.bound("fed.x", "k")
     ((destination, key, arguments),) = up.bindings("fed.x")
-    assert (destination, key) == (f"{base(down)} B", "k")
+    assert (destination, key) == (f"{down.upstream_queue()} B", "k")
     entry = [
         ("cluster-name", ("S", "a")),
         ("vhost", ("S", down.vhost)),
@@ -210,7 +206,7 @@ def test_bindings_that_changed_while_the_link_was_down_are_put_right(
         proxy.restore()
         down.running()
         up.bound("fed.x", "kept", f"new{number}")
-        (internal,) = [name for name in up.exchanges() if name.startswith(base(down))]
+        (internal,) = [name for name in up.exchanges() if name.startswith(down.upstream_queue())]
         letters.append(internal[-1])
     assert letters == ["B", "A", "B", "A"]
 
@@ -263,12 +259,12 @@ def test_a_key_that_stays_bound_misses_nothing_and_nothing_comes_twice(
         proxy.cut()
         down.down()
         publisher.start()
-        until(lambda: up.ready(base(down)) > 0, "a message that waits")
+        until(lambda: up.ready(down.upstream_queue()) > 0, "a message that waits")
         proxy.restore()
         down.running()
         down.counted(here, publisher.stop())
         until(lambda: down.row()["unconfirmed"] == 0, lambda: str(down.row()))
-        until(lambda: unacked(up, base(down)) == 0, "all acknowledged")
+        until(lambda: unacked(up, down.upstream_queue()) == 0, "all acknowledged")
     assert down.ch.drain(here) == [b"%d" % number for number in range(publisher.published)]
 
 

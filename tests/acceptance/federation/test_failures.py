@@ -32,10 +32,6 @@ def own(loop: LoopThread) -> Iterator[Site]:
     site.close()
 
 
-def base(down: Place, name: str = "fed.x") -> str:
-    return f"federation: {name} -> {down.site.name}:{down.vhost}:{name}"
-
-
 def linked(up: Place, down: Place, uri: str = "") -> str:
     """A queue here that gets what is published upstream."""
     down.ch.exchange("fed.x", "direct")
@@ -64,7 +60,7 @@ def test_a_line_that_is_silent_is_given_up_and_what_waited_comes(up: Place, down
     proxy.restore()
     down.running()
     until(lambda: down.ready(here) >= 1000, "all of them")
-    until(lambda: down.row()["unconfirmed"] == 0 and up.ready(base(down)) == 0, lambda: str(down.row()))
+    until(lambda: down.row()["unconfirmed"] == 0 and up.ready(down.upstream_queue()) == 0, lambda: str(down.row()))
     bodies = down.ch.drain(here)
     assert list(dict.fromkeys(bodies)) == [b"%d" % number for number in range(1000)]
 
@@ -74,7 +70,7 @@ def test_a_link_that_is_restarted_keeps_its_backlog(up: Place, down: Place) -> N
     down.policy(f"^{here}$", {"max-length": 0, "overflow": "reject-publish"}, "full", apply_to="queues")
     for number in range(20):
         up.ch.publish("fed.x", "k", b"%d" % number)
-    queue = base(down)
+    queue = down.upstream_queue()
     held(up, queue, 20)
     before = down.row()
     assert down.site.request("DELETE", restart_path(down)).status == 204
@@ -101,10 +97,10 @@ def restart_path(down: Place) -> str:
 
 def test_a_queue_that_is_deleted_upstream_is_made_again(up: Place, down: Place) -> None:
     here = linked(up, down)
-    up.ch.delete(base(down))
+    up.ch.delete(down.upstream_queue())
     until(lambda: down.row()["reconnects"] == 1, lambda: str(down.row()))
     down.running()
-    assert up.queues() == [base(down)]
+    assert up.queues() == [down.upstream_queue()]
     up.bound("fed.x", "k")
     flows(up, down, here)
     until_steady(lambda: (up.exchanges(), up.queues()))

@@ -21,10 +21,6 @@ UNKNOWN_TAG = 1 << 40  # of a delivery that never was
 CONSUMING = 1  # the first channel of a connection
 
 
-def base(down: Place) -> str:
-    return f"federation: fed.x -> {down.site.name}:{down.vhost}:fed.x"
-
-
 def linked(up: Place, down: Place, uri: str = "", **settings: Any) -> str:
     """A queue here that gets what is published upstream."""
     down.ch.exchange("fed.x", "direct")
@@ -75,7 +71,7 @@ def test_a_link_starts_when_all_before_it_have_ended(up: Place, down: Place, pro
     until(lambda: first.is_over, "the first has ended")
     proxy.delay_s = 0.0
     down.running()
-    assert second.is_over and up.queues() == [base(down)] and down.row()["reconnects"] == 0
+    assert second.is_over and up.queues() == [down.upstream_queue()] and down.row()["reconnects"] == 0
 
 
 def test_a_link_that_never_got_there_removes_what_the_one_before_it_left(
@@ -88,7 +84,7 @@ def test_a_link_that_never_got_there_removes_what_the_one_before_it_left(
     until(lambda: link_of(down).spec.settings.max_hops == 2, "the next")
     down.clear_policy()
     down.site.loop.call(down.site.federation._tick)
-    assert base(down) in up.queues() and not down.rows()
+    assert down.upstream_queue() in up.queues() and not down.rows()
     proxy.restore()
     until(lambda: not up.queues(), lambda: f"no queues: {up.queues()}")
     assert up.exchanges() == ["fed.x"]
@@ -99,11 +95,11 @@ def test_a_link_that_never_got_there_removes_what_the_one_before_it_left(
 
 def test_a_start_that_was_cut_short_before_the_queue_was_bound_leaves_no_gap(up: Place, down: Place) -> None:
     here = linked(up, down)
-    names = {letter: f"{base(down)} {letter}" for letter in "AB"}
+    names = {letter: f"{down.upstream_queue()} {letter}" for letter in "AB"}
     restart(down)
     assert up.exchanges() == ["fed.x", names["A"]]  # so the next is B, of which there is only this:
     up.ch.exchange(names["B"], "x-federation-upstream", durable=True, internal=True, arguments={"x-max-hops": 1})
-    witness = Witness(up, base(down))
+    witness = Witness(up, down.upstream_queue())
     up.site.loop.call(up.site.node.observers.add, witness)
     try:
         restart(down)

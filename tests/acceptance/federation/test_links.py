@@ -24,11 +24,6 @@ def own(loop: LoopThread) -> Iterator[Site]:
     site.close()
 
 
-def base(down: Place, name: str = "fed.x", upstream_name: str = "fed.x") -> str:
-    """Return the name of the upstream queue of a link whose upstream is another virtual host."""
-    return f"federation: {upstream_name} -> {down.site.name}:{down.vhost}:{name}"
-
-
 def internals(up: Place, name: str) -> list[str]:
     return [exchange for exchange in up.exchanges() if exchange.startswith(f"{name} ")]
 
@@ -48,7 +43,7 @@ def test_a_link_makes_the_queue_the_internal_exchange_and_the_exchange(up: Place
     down.ch.exchange("fed.x", "topic", durable=True, arguments=arguments)
     down.federate("^fed", up.inside)
     down.running()
-    name = base(down)
+    name = down.upstream_queue()
     assert up.queues() == [name] and up.exchanges() == ["fed.x", f"{name} B"]
     queue, internal, exchange = up.queue(name), up.exchange(f"{name} B"), up.exchange("fed.x")
     assert queue is not None and internal is not None and exchange is not None
@@ -126,7 +121,7 @@ def test_the_queue_is_of_the_type_that_was_chosen(up: Place, down: Place, type_:
     down.ch.exchange("fed.x", "topic")
     down.federate("^fed", up.inside, queue_type=type_)
     down.running()
-    queue = up.queue(base(down))
+    queue = up.queue(down.upstream_queue())
     assert queue is not None and queue.settings.type == type_
     flows(up, down)
 
@@ -135,7 +130,7 @@ def test_expires_and_message_ttl_are_arguments_of_the_queue(up: Place, down: Pla
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.inside, expires=60_000, message_ttl=5_000)
     down.running()
-    queue = up.queue(base(down))
+    queue = up.queue(down.upstream_queue())
     assert queue is not None
     arguments = dict(fields(queue.arguments))
     assert (arguments["x-expires"], arguments["x-message-ttl"]) == (("l", 60_000), ("l", 5_000))
@@ -151,7 +146,7 @@ def test_a_queue_that_nobody_empties_expires(up: Place, down: Place, proxied: Ne
     until(lambda: up.exchanges() == ["fed.x"], lambda: f"no internal exchange: {up.exchanges()}")
     proxy.restore()
     down.running()
-    assert up.queues() == [base(down)]
+    assert up.queues() == [down.upstream_queue()]
 
 
 def test_messages_that_nobody_takes_expire(up: Place, down: Place, proxied: NewProxy) -> None:
@@ -165,7 +160,7 @@ def test_messages_that_nobody_takes_expire(up: Place, down: Place, proxied: NewP
     down.down()
     up.ch.publish("fed.x", "", b"too late")
     up.ch.sync()
-    up.counted(base(down), 0)
+    up.counted(down.upstream_queue(), 0)
     proxy.restore()
     down.running()
     up.ch.publish("fed.x", "", b"in time")
@@ -234,11 +229,11 @@ def test_what_a_link_leaves_behind_where_it_is_told_to_keeps_buffering(
     until(lambda: not up.site.connections("Federation link (upstream: u0, policy: federate)"), "no connection")
     for number in range(3):
         up.ch.publish("fed.x", "", b"%d" % number)
-    up.counted(base(down), 3)
+    up.counted(down.upstream_queue(), 3)
     down.federate("^fed", up.uri, resource_cleanup_mode="never")
     down.running()
     assert down.bodies(here, 3) == [b"0", b"1", b"2"]
-    assert len(internals(up, base(down))) == 1
+    assert len(internals(up, down.upstream_queue())) == 1
 
 
 def test_the_end_of_the_exchange_is_the_end_of_its_link(up: Place, down: Place) -> None:
@@ -262,11 +257,12 @@ def test_of_an_exchange_that_comes_and_goes_one_link_is_left(up: Place, down: Pl
     down.ch.exchange("fed.x", "fanout")
     here = down.listener("fed.x")
     down.running()
-    until(lambda: (up.queues(), len(up.exchanges())) == ([base(down)], 2), lambda: f"{up.queues()} {up.exchanges()}")
+    queue = down.upstream_queue()
+    until(lambda: (up.queues(), len(up.exchanges())) == ([queue], 2), lambda: f"{up.queues()} {up.exchanges()}")
     up.bound("fed.x", "")
     until_steady(lambda: (down.rows(), up.queues(), up.exchanges()))
     down.running()
-    assert (up.queues(), len(up.exchanges())) == ([base(down)], 2)
+    assert (up.queues(), len(up.exchanges())) == ([down.upstream_queue()], 2)
     up.ch.publish("fed.x", "", b"once")
     up.ch.publish("fed.x", "", b"more")
     assert down.bodies(here, 2) == [b"once", b"more"]
@@ -286,8 +282,8 @@ def test_federation_that_is_switched_off_moves_nothing_until_it_is_on_again(own:
     up.ch.fill("fed.q", b"waits")
     consumer = down.channel()
     consumer.consume("fed.q", no_ack=True)
-    until_steady(lambda: (down.ready(here), up.ready("fed.q"), up.ready(base(down))))
-    assert (down.ready(here), up.ready("fed.q"), up.ready(base(down))) == (0, 1, 1)
+    until_steady(lambda: (down.ready(here), up.ready("fed.q"), up.ready(down.upstream_queue())))
+    assert (down.ready(here), up.ready("fed.q"), up.ready(down.upstream_queue())) == (0, 1, 1)
     own.loop.run(own.begin_federating())
     down.running(2)
     assert down.bodies(here, 1) == [b"buffered"]

@@ -21,10 +21,6 @@ MANY = 100_000
 RETRIES_A_SECOND = 20
 
 
-def base(down: Place) -> str:
-    return f"federation: fed.x -> {down.site.name}:{down.vhost}:fed.x"
-
-
 def linked(up: Place, down: Place, *keys: str, uri: str = "", **settings: Any) -> str:
     """A queue here that gets what is published upstream."""
     down.ch.exchange("fed.x", "topic")
@@ -42,7 +38,8 @@ def unacked(place: Place, queue: str) -> int:
 
 def settled(up: Place, down: Place) -> None:
     """Wait until everything is acknowledged upstream."""
-    until(lambda: up.ready(base(down)) + unacked(up, base(down)) == 0, f"{base(down)} is empty")
+    queue = down.upstream_queue()
+    until(lambda: up.ready(queue) + unacked(up, queue) == 0, f"{queue} is empty")
 
 
 HEADERS = {
@@ -199,7 +196,7 @@ def unwanted_is_brought(up: Place, down: Place, proxied: NewProxy) -> None:
     down.down()
     up.ch.publish("fed.x", "gone", b"unwanted")
     up.ch.publish("fed.x", "stays", b"wanted")
-    up.counted(base(down), 2)
+    up.counted(down.upstream_queue(), 2)
     down.ch.unbind(here, "fed.x", "gone")
     proxy.restore()
     down.running()
@@ -214,7 +211,7 @@ def test_what_was_not_acknowledged_comes_again_and_says_so(up: Place, down: Plac
     here = linked(up, down, uri=up.through(proxy.port))
     full(down, here)
     publish(up, 3)
-    until(lambda: unacked(up, base(down)) == 3, "unacknowledged")
+    until(lambda: unacked(up, down.upstream_queue()) == 3, "unacknowledged")
     proxy.blink()
     until(lambda: down.row()["reconnects"] == 1, "a break")
     emptied(down)
@@ -258,13 +255,14 @@ def test_no_cut_of_the_line_loses_anything(up: Place, down: Place, proxied: NewP
 
 def test_without_acknowledgements_none_is_sent(up: Place, down: Place) -> None:
     here = linked(up, down, ack_mode="no-ack", prefetch_count=5)
-    queue = up.queue(base(down))
+    queue = up.queue(down.upstream_queue())
     assert queue is not None
     (consumer,) = up.look(lambda vhost: queue.consumers.all())
     assert consumer.no_ack
     hopped = {"headers": {"x-received-from": [{"uri": "amqp://elsewhere"}]}}
     for number in range(50):
-        up.ch.publish("", base(down), b"has been somewhere", hopped)  # past the internal exchange, which would drop it
+        # Past the internal exchange, which would drop it.
+        up.ch.publish("", down.upstream_queue(), b"has been somewhere", hopped)
         up.ch.publish("fed.x", "k", b"%d" % number)
     assert down.bodies(here, 50) == [b"%d" % number for number in range(50)]
     row = down.row()
@@ -275,7 +273,7 @@ def test_what_has_hopped_enough_is_dropped_and_acknowledged(up: Place, down: Pla
     here = linked(up, down, max_hops=2)
     origin = {"cluster-name": down.site.name, "vhost": down.vhost}
     for body, entries in ((b"two", [{"uri": "1"}, {"uri": "2"}]), (b"back", [origin]), (b"one", [{"uri": "1"}])):
-        up.ch.publish("", base(down), body, {"headers": {"x-received-from": entries}})
+        up.ch.publish("", down.upstream_queue(), body, {"headers": {"x-received-from": entries}})
     assert down.bodies(here, 1) == [b"one"]
     settled(up, down)
     row = down.row()
@@ -292,7 +290,7 @@ def test_what_a_full_queue_refuses_stays_upstream_and_is_not_tried_all_the_time(
     until_steady(lambda: down.ready(here), 3 * STEADY_S)
     tries = (down.row()["nacked"] - nacked) / (time.monotonic() - began_s)
     assert tries < RETRIES_A_SECOND
-    assert up.ready(base(down)) + unacked(up, base(down)) == 18
+    assert up.ready(down.upstream_queue()) + unacked(up, down.upstream_queue()) == 18
     assert down.row()["reason"]
     bodies: list[bytes] = []
 
@@ -309,9 +307,9 @@ def test_no_more_than_the_prefetch_is_under_way(up: Place, down: Place) -> None:
     here = linked(up, down, prefetch_count=10)
     full(down, here)
     publish(up, 50)
-    until(lambda: up.ready(base(down)) + unacked(up, base(down)) == 50, "all in the queue")
-    until_steady(lambda: unacked(up, base(down)))
-    assert 1 <= unacked(up, base(down)) <= 10
+    until(lambda: up.ready(down.upstream_queue()) + unacked(up, down.upstream_queue()) == 50, "all in the queue")
+    until_steady(lambda: unacked(up, down.upstream_queue()))
+    assert 1 <= unacked(up, down.upstream_queue()) <= 10
     emptied(down)
     down.counted(here, 50)
     settled(up, down)

@@ -14,7 +14,7 @@ from tests.support.amqp_client import Channel
 from tests.support.federation import Row, hyphened
 from tests.support.http import HTTPClient
 from tests.support.peer import SocketPeer
-from tests.support.polling import until
+from tests.support.polling import links_running, until
 
 BIN = Path("/usr/lib/rabbitmq/bin")  # the commands themselves, without what Debian does for its own service
 STARTED_WITHIN_S = 90.0
@@ -136,12 +136,11 @@ class Rabbit:
 
     def running(self, count: int = 1) -> list[Row]:
         """Wait until `count` links run, and return them."""
+        return links_running(self.rows, count, lambda: str(self.rows()))
 
-        def all_run() -> list[Row]:
-            rows: list[Row] = self.ask("GET", "/federation-links")
-            return rows if len(rows) == count and all(row["status"] == "running" for row in rows) else []
-
-        return until(all_run, lambda: str(self.ask("GET", "/federation-links")))
+    def rows(self) -> list[Row]:
+        found: list[Row] = self.ask("GET", "/federation-links")
+        return found
 
     def bindings(self, exchange: str) -> list[dict[str, Any]]:
         """Return the bindings that links have made."""
