@@ -17,7 +17,8 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError
 
 BROKER = Path("warren/broker")
-SOURCES = ("amqp", "core", "session", "wire")  # the folders with compiled modules and with constants that these inline
+# The folders with compiled modules, and with constants that these inline
+SOURCES = ("amqp", "core", "session", "storage", "wire")
 # Each unit is a shared library: calls within it are direct, and units are compiled in parallel.
 UNITS: dict[str, tuple[str, ...]] = {
     "amqp": ("field_table", "framing", "properties"),
@@ -29,6 +30,7 @@ UNITS: dict[str, tuple[str, ...]] = {
         *("consumers", "enqueue", "fifo", "flow_control", "memory_budget", "queue", "queue_host", "queue_journal"),
         *("ready_messages", "route_target"),
     ),
+    "storage": ("log_records", "segment"),
     "session": (
         *("channel", "checked_properties", "confirms", "connection", "consumer", "output_buffer", "prefetch"),
         *("unacked", "methods/acknowledge", "methods/publish"),

@@ -181,36 +181,10 @@ class Journal(ports.Journal):
         """Append each message once, for all these queues. HOT: bench D."""
         segment = self._current
         location = segment.number << OFFSET_BITS
-        buffer = self._buffer
-        start = self._start
-        count = len(queues)
-        numbers = Struct(f"<{count}I").pack(*queues)
-        salt = segment.salt
-        id_ = self.next_id
-        for message in messages:
-            message.id = id_
-            message.location = location | (start + len(buffer))
-            flags: int = message.persistent  # 1 is PERSISTENT
-            addressed = numbers + message.address.encoded
-            if message.state is not None:
-                flags |= log_records.HAS_STATE
-                addressed = log_records.encode_state(message.state) + addressed
-            buffer += log_records.encode_message(
-                salt,
-                id_,
-                id_,
-                message.largest_frame,
-                message.body_bytes,
-                message.channel,
-                flags,
-                count,
-                addressed,
-                message.frames,
-            )
-            id_ += 1
-        if count > 1:
+        log_records.append_messages(self._buffer, self._start, location, segment.salt, self.next_id, queues, messages)
+        if len(queues) > 1:
             segment.share(self.next_id, len(messages), queues)
-        self.next_id = id_
+        self.next_id += len(messages)
         segment.live += len(messages)
         segment.total += len(messages)
 
