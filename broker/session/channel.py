@@ -214,12 +214,6 @@ class Channel:
         deliveries = [*self.unacked.values(), *[delivery for _, delivery, _ in settled]]
         self.shared_prefetch.set_limit(count, [consumer for _, consumer, _, _ in deliveries if consumer is not None])
 
-    def committed(self) -> None:
-        """Confirm the publishes that the journal has made durable."""
-        if self.confirms is not None:
-            self.confirms.committed(self.connection.node.journal.durable)
-            self.send_confirms()
-
     def send_when_durable(self, frames: bytes) -> None:
         """Send a reply once all that was done so far is durable; the connection is suspended until then."""
         if self._job is not None:
@@ -273,19 +267,6 @@ class Channel:
         if not self.closing:
             self.send(frames)
         self.connection.resume()
-
-    def send_confirms(self) -> None:
-        if self.confirms is not None and not self.closing:
-            before, sent = self.confirms.confirmed, self.confirms.last_sent
-            refused = self.confirms.refusals() if self.vhost.message_log is not None else ()
-            frame = self.confirms.drain_frames(self.number)
-            if frame:
-                if self.vhost.message_log is not None:
-                    self.vhost.message_log.confirmed(self.origin, sent + 1, self.confirms.last_sent, refused)
-                self.send(frame)
-                confirmed = self.confirms.confirmed - before
-                self.publishing.confirm += confirmed
-                self.statistics.publishing.confirm += confirmed
 
     def end(self) -> None:
         """End the channel: remove consumers, requeue unsettled deliveries, roll the transaction back."""

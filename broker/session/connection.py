@@ -23,6 +23,7 @@ from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import ACK, PUBLISH, Acks, Event, FrameReader, Method, MixedPublishes, Publishes
 from . import alarm_blocking, closing, events, limits, revocation
 from .channel import Channel
+from .confirms import send_confirms
 from .connection_state import CLOSED, CLOSING, HANDSHAKE, RUNNING, state_text
 from .consumer import ChannelConsumer
 from .flow_control import PublisherThrottle
@@ -447,7 +448,7 @@ class Connection(Publisher):
     def confirm(self) -> None:
         """Send the confirms that became due since the last call."""
         for channel in self.confirming:
-            channel.send_confirms()
+            send_confirms(channel)
         self.confirming.clear()
 
     # The end

@@ -25,11 +25,11 @@ from ...core.queues.route_target import RouteTarget
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import MixedPublishes, Publishes
+from ..confirms import expect_confirms
 from ..names import REPLY_TO
 
 if TYPE_CHECKING:
     from ..channel import Channel
-    from ..confirms import Confirms
 
 ROUTES_LIMIT: Final = 32_768  # cached routes of one user in one vhost, 500 bytes each; then the oldest are dropped
 NUMBER: Final = re.compile("-?[0-9]+")
@@ -446,27 +446,6 @@ def enqueue_unconfirmed(
         if queue.congested() and isinstance(queue, Queue):
             connection.throttle(queue)
     return receipt
-
-
-def expect_confirms(channel: Channel, confirms: Confirms, count: int, receipt: EnqueueResult) -> None:
-    """Register `count` publishes to be confirmed once they are safe. HOT: bench D."""
-    connection = channel.connection
-    channel.statistics.received_confirm += count
-    journal = connection.node.journal
-    ticket = journal.ticket() if receipt.stored else 0
-    if not receipt.refused:
-        waits = confirms.published(count, ticket, journal.durable)
-    else:
-        waits = False
-        for index in range(count):
-            if index in receipt.refused:
-                confirms.refused(journal.durable)
-            else:
-                waits = confirms.published(1, ticket, journal.durable) or waits
-    if waits:
-        journal.when_durable(ticket, channel.committed)
-    if channel not in connection.confirming:
-        connection.confirming.append(channel)
 
 
 def return_or_drop(channel: Channel, messages: list[Message], mandatory: bool) -> None:
