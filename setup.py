@@ -41,8 +41,8 @@ OPTIMISATION = os.environ.get("WARREN_OPTIMISATION", "2")  # of the C compiler
 
 def extensions() -> list[Extension]:
     """Translate the modules of all units to C, and return the extensions to compile; none if that is not possible."""
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    if shutil.which(os.environ.get("CC", compiler).split()[0]) is None:
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
         print(f"NOTE: there is no C compiler ({compiler}): Warren is built in pure Python")
         return []
     try:

@@ -72,5 +72,5 @@ REASON = pure_reason()
 BUILD = PURE if REASON else COMPILED
 DESCRIPTION = f"pure Python ({REASON})" if REASON else "compiled"
 CHANGED = REASON not in ("", NOT_COMPILED, SWITCHED_OFF)
-if REASON and REASON != NOT_COMPILED:
+if REASON:  # without a manifest too: an interrupted build leaves extensions that do not belong together
     use_sources()

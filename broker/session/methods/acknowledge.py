@@ -186,7 +186,7 @@ def settle_in_steps(channel: Channel, runs: list[Run], reason: str, finished: Ca
 def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[Unacked], reason: str) -> None:
     """Settle deliveries in one way."""
     consumed = 0
-    acked, rejected, nacked = (settlement is one for one in (Settlement.ACK, Settlement.REJECT, Settlement.NACK))
+    acked, rejected, nacked = [settlement is one for one in (Settlement.ACK, Settlement.REJECT, Settlement.NACK)]
     log = channel.vhost.message_log if not acked and not reason else None
     reason = reason or (NACK if nacked else REJECT)
     for queue, consumer, position, message in deliveries:
