@@ -20,7 +20,7 @@ run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 
 test: lint node java  ## what CI runs; the types are checked beside the tests
 	@$(BIN)/mypy >.venv/types.txt 2>&1 & types=$$!; \
-	$(PYTEST) -q $(SIDE_BY_SIDE); tests=$$?; \
+	WARREN_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE); tests=$$?; \
 	wait $$types; types=$$?; cat .venv/types.txt; \
 	exit $$((tests || types))
 
