@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,7 @@ def builder(master: str | None) -> SparkSession.Builder:
         os.environ.setdefault(*ALLOCATOR)
         if master.startswith("local") or "127.0.0.1" in master:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark looks for an address, and warns
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the `python3` on PATH
             building = building.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     settings: dict[str, str | int | bool] = {
         "spark.driver.memory": DRIVER_MEMORY,

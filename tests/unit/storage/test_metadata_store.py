@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
@@ -326,12 +327,13 @@ def test_transactions_are_as_safe_as_was_asked_for(path: Path, monkeypatch: pyte
         assert len(synced) == 2 * durable
         metadata.close()
         synced.clear()
-    Metadata(path).sync()
+    with closing(Metadata(path)) as metadata:
+        metadata.sync()
 
 
 def refused(path: Path) -> str:
-    with pytest.raises(StorageFault) as raised:
-        Metadata(path).load()
+    with pytest.raises(StorageFault) as raised, closing(Metadata(path)) as metadata:
+        metadata.load()
     text = str(raised.value)
     assert text.startswith(f"{path}: ") and "\n" not in text
     return text.removeprefix(f"{path}: ")
