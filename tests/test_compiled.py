@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,13 @@ FOLDERS = ("federation", "plugins", "warren", "tests")
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 TESTED = ("tests/unit/amqp", "tests/unit/wire", "tests/unit/session", "tests/acceptance/amqp")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "node_modules", "*.so", "compiled.*.txt")
-COMPILED = "from warren.broker.compilation import BUILD, COMPILED; assert BUILD == COMPILED"
+COMPILING = {"WARREN_COMPILE": "1", "WARREN_OPTIMISATION": "0"}
+COMPILED = """
+import warren.broker.session.connection as module
+from warren.broker.compilation import BUILD, COMPILED
+
+assert BUILD == COMPILED and module.__file__.endswith(".so")
+"""
 
 
 def copy_if_changed(source: Path, target: Path) -> None:
@@ -39,22 +46,43 @@ def copy_tree() -> None:
         copy_if_changed(ROOT / name, COPY / name)
 
 
-@pytest.mark.pure("the same tests run compiled anyway")
-@pytest.mark.timeout(1800)
-def test_the_tests_of_the_hot_folders_pass_compiled() -> None:
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+@pytest.fixture(scope="module")
+def compiled() -> Path:
+    """The copy, with its modules compiled in place."""
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(compiler) is None:
         pytest.skip(f"no C compiler: {compiler}")
     COPY.mkdir(parents=True, exist_ok=True)
     copy_tree()
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "WARREN_"))}
-    build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"]
-    building = {**variables, "WARREN_COMPILE": "1", "WARREN_OPTIMISATION": "0"}
-    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTED]
-    for command, environment in (
-        (build, building),
-        ([sys.executable, "-c", COMPILED], variables),
-        (tests, variables),
-    ):
-        ran = subprocess.run(command, cwd=COPY, env=environment, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
+    succeed("setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2", folder=COPY, **COMPILING)
+    return COPY
+
+
+def succeed(*words: str, folder: Path, **variables: str) -> None:
+    """Run Python in a folder, without the variables of this run, and check that it succeeds."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "WARREN_"))}
+    environment = {**kept, **variables}
+    ran = subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.pure("the same tests run compiled anyway")
+@pytest.mark.timeout(1800)
+def test_the_tests_of_the_hot_folders_pass_compiled(compiled: Path) -> None:
+    succeed("-c", COMPILED, folder=compiled)
+    succeed("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTED, folder=compiled)
+
+
+@pytest.mark.timeout(1800)
+def test_a_compiled_wheel_has_an_extension_beside_each_compiled_module(compiled: Path, tmp_path: Path) -> None:
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", str(tmp_path)]
+    succeed("-m", "pip", "wheel", *options, str(compiled), folder=tmp_path, **COMPILING)
+    (wheel,) = tmp_path.glob("warrenmq-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    in_place = {path.relative_to(compiled / "broker") for path in (compiled / "broker").rglob("*.so")}
+    installed = tmp_path / "installed" / "warren" / "broker"
+    assert {path.relative_to(installed) for path in installed.rglob("*.so")} == in_place
+    succeed("-c", COMPILED, folder=tmp_path, PYTHONPATH=str(tmp_path / "installed"))
