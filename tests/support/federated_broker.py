@@ -56,6 +56,7 @@ class FederatedBroker(BrokerProcess):
 
     def running(self, count: int = 1) -> list[Row]:
         """Return the links, as soon as there are `count` and all of them run."""
+
         def describe() -> str:
             return f"{count} links of {self.name} that run: {self.rows()}\n{self.tail()}"
 
