@@ -52,6 +52,9 @@ def compiled() -> Path:
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(compiler) is None:
         pytest.skip(f"no C compiler: {compiler}")
+    headers = Path(sysconfig.get_path("include"))
+    if not (headers / "Python.h").is_file():
+        pytest.skip(f"no header files of Python in {headers}: Debian's python3-dev has them")
     COPY.mkdir(parents=True, exist_ok=True)
     copy_tree()
     succeed("setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2", folder=COPY, **COMPILING)
