@@ -11,7 +11,8 @@ from .names import REPLY_TO
 REPLY_TO_BYTES: Final = REPLY_TO.encode()
 CHECKED_BY_MESSAGE: Final = properties.USER_ID | properties.EXPIRATION
 PATTERN_AFTER: Final = 64  # checks of properties of one length before a pattern is made of them, which costs as much
-LENGTHS_LIMIT, PATTERNS_LIMIT = 256, 16
+LENGTHS_LIMIT: Final = 256  # lengths of properties that are counted
+PATTERNS_LIMIT: Final = 16
 VALUES_LIMIT: Final = 24  # a pattern with this many values takes a millisecond or two to make
 
 
@@ -66,10 +67,10 @@ class CheckedProperties:
                 self._checks.clear()
             self._checks[length] = checks
             return
+        self._checks[length] = -checks  # the next attempt at this length comes after twice as many checks
         spans = properties.value_spans(raw)
         if len(spans) > VALUES_LIMIT:
             return
-        self._checks[length] = -checks  # so that the next pattern of this length comes after twice as many checks
         if length not in self._patterns and len(self._patterns) >= PATTERNS_LIMIT:
             del self._patterns[next(iter(self._patterns))]
         self._patterns[length] = pattern_of(raw, spans), self.persistent, repliable

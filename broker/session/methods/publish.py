@@ -87,7 +87,9 @@ def publish(channel: Channel, route: Route, contents: list[bytes], alike: bool, 
         for message in messages:
             publish_one(channel, route, message)
     else:
-        enqueue(channel, route.exchange, messages, whole_bytes, persistent, queues, route.mandatory, True)
+        result = enqueue(channel, route.exchange, messages, whole_bytes, persistent, queues, route.mandatory, True)
+        if channel.confirms is not None:
+            expect_confirms(channel, channel.confirms, count, result)
 
 
 def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
@@ -106,7 +108,7 @@ def body_too_long(channel: Channel, body_bytes: int) -> PreconditionFailed:
 def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes]) -> None:
     """Publish contents by the route of each method; raises as `publish`. HOT: bench K.
 
-    What comes before a publish that is refused is published.
+    The publishes before a refused one are published.
     """
     cached = channel.routes
     routes: list[Route] = []
@@ -214,26 +216,18 @@ def publish_varied(
 
 def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run]) -> None:
     """Enqueue runs by the targets of their routes, and register all their messages for confirms. HOT: bench K, L."""
-    results = {queues: enqueue_run(channel, run) for queues, run in runs.items()}
-    if channel.confirms is None:
-        return
-    if len(runs) == 1:
-        ((queues, result),) = results.items()
-        expect_confirms(channel, channel.confirms, len(runs[queues].messages), result)
-        return
-    refused = {runs[queues].places[index] for queues, result in results.items() for index in result.refused}
-    stored = any(result.stored for result in results.values())
-    count = sum(len(run.messages) for run in runs.values())
-    expect_confirms(channel, channel.confirms, count, EnqueueResult(stored, frozenset(refused)))
-
-
-def enqueue_run(channel: Channel, run: Run) -> EnqueueResult:
-    """Enqueue the messages of a run."""
-    route = run.route
-    queues = route.queues or ()
-    return enqueue_unconfirmed(
-        channel, route.exchange, run.messages, run.body_bytes, run.persistent, queues, route.mandatory, False
-    )
+    count = 0
+    stored = False
+    refused: set[int] = set()
+    for queues, run in runs.items():
+        route = run.route
+        result = enqueue(channel, route.exchange, run.messages, run.body_bytes, run.persistent, queues, route.mandatory)
+        count += len(run.messages)
+        stored = stored or result.stored
+        if result.refused:
+            refused.update(run.places[index] for index in result.refused)
+    if channel.confirms is not None:
+        expect_confirms(channel, channel.confirms, count, EnqueueResult(stored, frozenset(refused)))
 
 
 def resolve(channel: Channel, method: bytes) -> Route:
@@ -311,11 +305,14 @@ def enqueue_one(
     recorders: tuple[Recorder, ...],
 ) -> bool:
     """Enqueue one message, and pass it to the recorders if all queues took it; return whether they did."""
-    taken = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
-    if taken:
-        for recorder in recorders:
-            recorder.handle([message])
-    return taken
+    result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
+    if channel.confirms is not None:
+        expect_confirms(channel, channel.confirms, 1, result)
+    if result.refused:
+        return False
+    for recorder in recorders:
+        recorder.handle([message])
+    return True
 
 
 def apply_special_properties(channel: Channel, message: Message) -> tuple[Message, tuple[str, ...]]:
@@ -392,28 +389,8 @@ def enqueue(
     queues: tuple[RouteTarget, ...],
     mandatory: bool,
     alike: bool = False,
-) -> bool:
-    """Enqueue messages as `enqueue_unconfirmed`, and register them for confirms; return whether all queues took all.
-
-    HOT: bench A-M.
-    """
-    receipt = enqueue_unconfirmed(channel, exchange, messages, body_bytes, persistent, queues, mandatory, alike)
-    if channel.confirms is not None:
-        expect_confirms(channel, channel.confirms, len(messages), receipt)
-    return not receipt.refused
-
-
-def enqueue_unconfirmed(
-    channel: Channel,
-    exchange: Exchange,
-    messages: list[Message],
-    body_bytes: int,
-    persistent: bool,
-    queues: tuple[RouteTarget, ...],
-    mandatory: bool,
-    alike: bool,
 ) -> EnqueueResult:
-    """Enqueue messages, and send unroutable mandatory ones back. HOT: bench A-M.
+    """Enqueue messages, and send unroutable mandatory ones back; confirms are left to the caller. HOT: bench A-M.
 
     `body_bytes` is the sum of their bodies, `persistent` whether any of them is, `alike` whether all have the same
     header.
