@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from .exit_status import DATA, NO_USER, UNAVAILABLE
 
 Answer = object
-"""None if nothing is printed, Rows, a Report, Lines, or a JSON value."""
+"""The output of a command: Rows, a Report, Lines, a JSON value, or None to print nothing."""
 
 
 class CommandError(Exception):

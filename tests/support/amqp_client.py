@@ -105,7 +105,7 @@ class Client:
         self.ended = self.ended or not data
         self._buffer += data
 
-    def octets(self, count: int) -> bytes:
+    def read_bytes(self, count: int) -> bytes:
         """Read this number of bytes, unparsed; fewer at the end of the stream."""
         while len(self._buffer) < count and not self.ended:
             self.pump()

@@ -49,17 +49,17 @@ class Typed:
         return struct.pack(_FIXED[self.letter], self.value)
 
 
-def octets(text: str | bytes) -> bytes:
+def encode_text(text: str | bytes) -> bytes:
     return text.encode() if isinstance(text, str) else text
 
 
 def short_string(text: str | bytes) -> bytes:
-    raw = octets(text)
+    raw = encode_text(text)
     return bytes((len(raw),)) + raw
 
 
 def long_string(text: str | bytes) -> bytes:
-    raw = octets(text)
+    raw = encode_text(text)
     return struct.pack(">I", len(raw)) + raw
 
 

@@ -24,12 +24,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         request = f"{self.command} {self.path}"
         self.asked.append(request)
         status, document = self.answers.get(request, (404, {"error": "Object Not Found", "reason": "Not Found"}))
-        octets = json.dumps(document).encode()
+        encoded = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(octets)))
+        self.send_header("content-length", str(len(encoded)))
         self.end_headers()
-        self.wfile.write(octets)
+        self.wfile.write(encoded)
         self.close_connection = True
 
     do_GET = do_PUT = do_DELETE = do_POST = answer

@@ -124,8 +124,8 @@ class Site:
 
         if not hasattr(self, "_application"):
             self._application = application(self.host, State(self.host))
-        scope, octets = asgi_scope(method, path, body, user, **more)
-        return self.loop.run(call_application(self._application, scope, octets))
+        scope, encoded = asgi_scope(method, path, body, user, **more)
+        return self.loop.run(call_application(self._application, scope, encoded))
 
     def connections(self, name: str) -> list[Any]:
         """The connections of clients with this name."""

@@ -57,9 +57,9 @@ class Scraper:
         self._application = Metrics(self.state, self.state.path, guarded=self.state.config.authentication_enabled)
 
     def get(self, path: str = "/metrics", method: str = "GET", user: str | None = None, **more: Any) -> Response:
-        scope, octets = asgi_scope(method, path, user=user, **more)
+        scope, encoded = asgi_scope(method, path, user=user, **more)
         scope["raw_path"] = path.partition("?")[0].encode()
-        response = asyncio.run(call_application(self._application, scope, octets))
+        response = asyncio.run(call_application(self._application, scope, encoded))
         self.peer.settle()
         return response
 

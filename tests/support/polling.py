@@ -12,7 +12,7 @@ STEADY_S = 0.25  # without a change, after which no further change is expected
 T = TypeVar("T")
 Condition = Callable[[], T | Literal[False] | None]
 Expected = str | Callable[[], object]
-"""What was expected, or a function that says how it is in place of that: the message of the failure."""
+"""The message of a failed wait: the expected condition, or a function that returns the present state."""
 
 
 def until(condition: Condition[T], expected: Expected = "it", within_s: float = WITHIN_S, every_s: float = POLL_S) -> T:

@@ -13,14 +13,13 @@ class Proxy:
     """A proxy with a port of its own. `target` may change, as when a server is restarted on another port.
 
     `delay_s` is added to each direction. `accepted_s` are the times of connections by the monotonic clock, `open` is
-    the number of open ones, `octets` the number of bytes that were forwarded.
+    the number of open ones.
     """
 
     def __init__(self, loop: LoopThread, target: tuple[str, int]) -> None:
         self.target = target
         self.delay_s = 0.0
         self.accepted_s: list[float] = []
-        self.octets = 0
         self.refusing = False
         self.silent = False
         self._loop = loop
@@ -151,7 +150,6 @@ class Pair:
                 return
             if self._proxy.silent:
                 continue
-            self._proxy.octets += len(data)
             try:
                 writer.write(data)
                 await writer.drain()

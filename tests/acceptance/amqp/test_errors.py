@@ -122,5 +122,5 @@ def test_access_request_is_granted(ch: Channel, name: Callable[[str], str]) -> N
     ch.client.raw(codec.frame(codec.METHOD, ch.number, payload))
     ch.client.pump()
     granted = codec.frame(codec.METHOD, ch.number, b"\x00\x1e\x00\x0b\x00\x01")
-    assert ch.client.octets(len(granted)) == granted
+    assert ch.client.read_bytes(len(granted)) == granted
     ch.sync()

@@ -44,7 +44,7 @@ def test_the_header_of_0_9_1_is_answered_with_start(broker: Peer) -> None:
 def test_a_header_of_no_known_version_is_answered_with_a_header_and_the_end(broker: Peer, sent: bytes) -> None:
     client = broker.dial()
     client.raw(sent)
-    answer = client.octets(9)
+    answer = client.read_bytes(9)
     assert len(answer) == 8 and answer.startswith(b"AMQP")
     assert client.ended
 
@@ -53,7 +53,7 @@ def test_a_header_of_no_known_version_is_answered_with_a_header_and_the_end(brok
 def test_a_neighbouring_version_is_answered_with_ours(broker: Peer, version: bytes) -> None:
     client = broker.dial()
     client.raw(b"AMQP" + version)
-    assert client.octets(9) == b"AMQP\x00\x00\x09\x01"
+    assert client.read_bytes(9) == b"AMQP\x00\x00\x09\x01"
     assert client.ended
 
 

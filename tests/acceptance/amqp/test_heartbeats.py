@@ -53,7 +53,7 @@ def test_no_interval_means_no_heartbeat_either_way(broker: Peer) -> None:
 def test_a_handshake_that_stalls_is_cut_off_after_ten_seconds(broker: Peer, sent: bytes) -> None:
     client = broker.dial()
     client.raw(sent)
-    client.octets(0)
+    client.read_bytes(0)
     if sent == PROTOCOL_HEADER:
         client.next()
     with pytest.raises(Silence):
