@@ -107,7 +107,7 @@ def test_pages_that_cannot_be_are_refused() -> None:
     assert refused(page="9" * 5000)[0] == 400
 
 
-@pytest.mark.parametrize("pattern", ["(", "(a+)+$", "a" * 1025, "(?<!a*)" + "(" * 1000, "((a{1000}){1000}){1000}"])
+@pytest.mark.parametrize("pattern", ["(", "^(a|aa)+$", "a" * 1025, "(?<!a*)" + "(" * 1000, "((a{1000}){1000}){1000}"])
 def test_an_invalid_or_slow_pattern_is_refused(pattern: str) -> None:
     items: list[Item] = [{"name": "a" * 40 + "b"}] * 50
     with pytest.raises(HTTPError) as caught:
