@@ -34,7 +34,7 @@ ONE_BY_ONE = ("faults/crash/", "bench/")
 # One worker has the tests of these modules, and with them the only Spark session.
 SPARK = tuple(f"analytics/test_{name}.py" for name in ("analysis", "arrivals", "damage", "end_to_end", "java"))
 # Tests with one of these fixtures open sockets or start processes.
-LISTENING = {"broker_address", "controlled", "daemon", "listening", "ready", "running", "sites", "spark"}
+LISTENING = {"broker_address", "chrome", "controlled", "daemon", "listening", "ready", "running", "sites", "spark"}
 
 
 def _below_tests(nodeid: str) -> str:

@@ -1,4 +1,4 @@
-"""The ASGI application on the port of the HTTP API: the API, and metrics for users with the tag monitoring."""
+"""The ASGI application on the port of the HTTP API: the API, the user interface, and metrics for monitoring users."""
 
 from __future__ import annotations
 
@@ -12,26 +12,32 @@ from .api import routes
 from .framework.context import State
 from .http_api import HTTPAPI
 from .origins import ANY_ORIGIN
+from .ui_files import UIFiles
 
 METRICS = "prometheus"  # the entry point of the service
 
 
 class Dispatcher:
-    """An ASGI application: requests for metrics go to the Prometheus service, if it runs, others to the API."""
+    """An ASGI application: requests for metrics go to the Prometheus service, if it runs.
 
-    def __init__(self, host: Host, web: HTTPAPI) -> None:
+    Others go to the API if their path is below it, or else to the files of the user interface.
+    """
+
+    def __init__(self, host: Host, web: HTTPAPI, files: UIFiles) -> None:
         self._host = host
         self._web = web
+        self._files = files
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         application: ASGIApp = self._web
         metrics = self._host.services.get(METRICS)
-        if (
-            isinstance(metrics, GuestApplication)
-            and metrics.answers(raw_path_of(scope))
-            and self._web.has_own_host(scope)
-        ):
+        raw_path = raw_path_of(scope)
+        if not self._web.has_own_host(scope):
+            pass  # the API refuses it
+        elif isinstance(metrics, GuestApplication) and metrics.answers(raw_path):
             application = await metrics.guarded_application()
+        elif not self._web.answers(raw_path) and self._files.answers(raw_path):
+            application = self._files
         await application(scope, receive, send)
 
 
@@ -41,7 +47,7 @@ def application(host: Host, state: State) -> ASGIApp:
     If any origin is allowed, browsers may not send stored credentials.
     """
     config = state.config
-    web = Dispatcher(host, HTTPAPI(host, state, routes()))
+    web = Dispatcher(host, HTTPAPI(host, state, routes()), UIFiles(state))
     if not config.cors_allow_origins:
         return web
     return CORSMiddleware(

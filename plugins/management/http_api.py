@@ -98,6 +98,10 @@ class HTTPAPI:
             now_s = self._host.node.clock.timestamp_s()
             self._log.write(peer_of(scope).host, scope.get("user", ""), line, answer.status, size, headers, now_s)
 
+    def answers(self, raw_path: str) -> bool:
+        """True for the paths of the API."""
+        return raw_path == self._prefix or raw_path.startswith(f"{self._prefix}/")
+
     def has_own_host(self, scope: Scope) -> bool:
         """True if the Host header is a name of this node; the API rejects other requests."""
         try:
@@ -113,7 +117,7 @@ class HTTPAPI:
     async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Response | LineStream:
         self._check_host(headers, peer_of(scope))
         raw_path = raw_path_of(scope)
-        if raw_path != self._prefix and not raw_path.startswith(self._prefix + "/"):
+        if not self.answers(raw_path):
             raise missing()
         at = self._routes.find(raw_path[len(self._prefix) :])
         if at is None:

@@ -1,0 +1,143 @@
+/** The frame of all pages: sign-in, navigation, virtual host, refresh interval, banner, and the page of the address. */
+
+import * as api from "./core/api.js";
+import { h, fill, show } from "./core/dom.js";
+import { clock } from "./core/format.js";
+import { keyboard } from "./core/keyboard.js";
+import { Poll } from "./core/poll.js";
+import { preference, prefer } from "./core/preferences.js";
+import * as router from "./core/router.js";
+import * as session from "./core/session.js";
+import * as tasks from "./core/tasks.js";
+import { PAGES, SECTIONS } from "./pages/index.js";
+import { signIn } from "./pages/sign_in.js";
+
+const INTERVALS = [[5, "every 5 s"], [10, "every 10 s"], [30, "every 30 s"], [0, "never"]];
+const main = h("main", { id: "main", tabindex: -1 });
+const banner = h("div.banner", { role: "alert", hidden: true });
+const refreshed = h("small.refreshed");
+let poll = null;
+let leave = null; // ends what the open page has started
+let overview = null;
+
+/** What pages get: the chosen virtual host ("" for all), the parts of the address, and `refresh` to load at once. */
+function contextOf(params, query) {
+  return {
+    params, query, overview,
+    get vhost() { return preference("vhost", ""); },
+    refresh: () => poll?.now(),
+    title: (text) => { document.title = `${text} · ${overview.cluster_name}`; },
+  };
+}
+
+function close() {
+  poll?.stop();
+  poll = null;
+  leave?.();
+  leave = null;
+}
+
+function open() {
+  close();
+  const { segments, query } = router.current();
+  const found = router.match(PAGES, segments.length ? segments : ["overview"]);
+  const section = found?.page.section;
+  for (const link of document.querySelectorAll("nav.sections a")) {
+    if (link.dataset.section === section) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  drawSide(section, found?.page);
+  if (found === null || !(found.page.may?.() ?? true)) {
+    main.replaceChildren(h("h1", {}, "Not found"), h("p", {}, "There is no such page, or you have no right to see it."));
+    return;
+  }
+  const context = contextOf(found.params, query);
+  const page = found.page.create(context);
+  main.replaceChildren(page.element);
+  context.title(page.element.querySelector("h1")?.textContent ?? found.page.title);
+  leave = page.leave ?? null;
+  poll = new Poll((signal) => refresh(page, signal), () => preference("interval", 5));
+  poll.now();
+  main.focus({ preventScroll: true });
+  window.scrollTo(0, 0);
+}
+
+async function refresh(page, signal) {
+  try {
+    await page.refresh?.(signal);
+    show(banner, false);
+    fill(refreshed, `refreshed ${clock(Date.now())}`);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    if (!(error instanceof api.APIError)) throw error;
+    if (error.status === 0) fill(banner, "The broker does not answer. This page tries again by itself.");
+    else if (error.status === 404) fill(banner, "This object does not exist any more, or you may not see it.");
+    else fill(banner, `The broker refused a request: ${error.message}`);
+    show(banner, true);
+  }
+}
+
+function drawSide(section, page) {
+  const side = document.querySelector("nav.side");
+  const pages = PAGES.filter((one) => one.section === section && one.menu && (one.may?.() ?? true));
+  show(side, pages.length > 1);
+  side.replaceChildren(...pages.map((one) => h("a", { href: router.address(one.route.split("/")), "aria-current": one === page ? "page" : null }, one.menu)));
+}
+
+function header(vhosts) {
+  const vhost = h("select", { "aria-label": "Virtual host", onchange: () => {
+    prefer("vhost", vhost.value);
+    open();
+  } }, h("option", { value: "" }, "all virtual hosts"), vhosts.map((name) => h("option", { value: name, selected: name === preference("vhost", "") }, name)));
+  const interval = h("select", { "aria-label": "Refresh", onchange: () => {
+    prefer("interval", Number(interval.value));
+    poll?.now();
+  } }, INTERVALS.map(([seconds, label]) => h("option", { value: seconds, selected: seconds === preference("interval", 5) }, label)));
+  const links = SECTIONS.filter((one) => one.may?.() ?? true).map((one) =>
+    h("a", { href: router.address(one.route.split("/")), data: { section: one.name }, title: `keys: g ${one.key}` }, one.title));
+  return h("header", {},
+    h("a.skip", { href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
+    h("div.brand", {}, h("a", { href: "#/overview" }, h("b", {}, "Warren")), h("small", {}, ` ${overview.product_version}`),
+      h("span.cluster", { title: "the name of this cluster" }, overview.cluster_name)),
+    h("div.choices", {}, refreshed, interval, vhost,
+      h("span.user", {}, session.user.name), h("button", { type: "button", onclick: signOut }, "Sign out")),
+    h("nav.sections", { "aria-label": "Sections" }, links));
+}
+
+function signOut() {
+  session.forget();
+  location.reload(); // so that nothing of this user is left in the page
+}
+
+async function start(reason = "") {
+  close();
+  if (session.authorization() === null) return signIn(start, reason);
+  try {
+    session.setUser(await api.get("whoami"));
+    overview = await api.get("overview");
+    const vhosts = (await api.get("vhosts", { columns: "name" })).map((one) => one.name);
+    if (!vhosts.includes(preference("vhost", ""))) prefer("vhost", "");
+    document.body.replaceChildren(header(vhosts), banner, h("div.frame", {}, h("nav.side", { "aria-label": "Pages" }), main), tasks.element);
+    open();
+  } catch (error) {
+    if (!(error instanceof api.APIError)) throw error;
+    if (error.status === 401) {
+      session.forget();
+      return signIn(start, "Sign-in failed: the name or the password is wrong, or the user has no tag that allows management.");
+    }
+    document.body.replaceChildren(h("main.sign-in", {}, h("h1", {}, "Warren"), h("p.problem", { role: "alert" }, error.message),
+      h("button", { type: "button", onclick: () => start() }, "Try again")));
+    setTimeout(() => { if (overview === null) start(); }, 5000);
+  }
+}
+
+api.refused.addEventListener("refused", () => {
+  if (session.user === null) return;
+  session.forget();
+  start("You were signed out: the broker does not accept the password any more.");
+});
+window.addEventListener("hashchange", () => {
+  if (session.user !== null) open();
+});
+keyboard(SECTIONS);
+start();

@@ -1,0 +1,94 @@
+/** Requests to the HTTP API of this node. */
+
+import * as session from "./session.js";
+
+const BASE = new URL("api/", document.baseURI);
+
+/** A refused request, with the status and the reason that the API gave. Status 0: the node did not answer. */
+export class APIError extends Error {
+  constructor(status, reason) {
+    super(reason);
+    this.status = status;
+  }
+}
+
+/** Listeners for the end of the session: the API has refused the credentials. */
+export const refused = new EventTarget();
+
+/** Build a path from a template; values are encoded as one segment each: path`queues/${vhost}/${name}`. */
+export function path(texts, ...values) {
+  return texts.reduce((whole, text, at) => whole + encodeURIComponent(values[at - 1]) + text);
+}
+
+function urlOf(target, query) {
+  const url = new URL(target, BASE);
+  for (const [name, value] of Object.entries(query ?? {})) {
+    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+  }
+  return url;
+}
+
+async function reasonOf(response) {
+  const text = await response.text();
+  try {
+    const { reason, error } = JSON.parse(text);
+    const said = reason ?? error ?? text;
+    return typeof said === "string" ? said : JSON.stringify(said);
+  } catch {
+    return text || `${response.status} ${response.statusText}`;
+  }
+}
+
+/**
+ * Send a request and return the response. Raises APIError if the node refuses it or does not answer.
+ * The browser's own credentials are left out, so that it never shows its password dialog.
+ */
+export async function send(method, target, { query, body, signal, authorization = session.authorization() } = {}) {
+  const headers = authorization === null ? {} : { authorization };
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let response;
+  try {
+    const encoded = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
+    const options = { method, headers, body: encoded, signal, credentials: "omit", cache: "no-store" };
+    response = await fetch(urlOf(target, query), options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new APIError(0, "the broker does not answer");
+  }
+  if (response.ok) return response;
+  const error = new APIError(response.status, await reasonOf(response));
+  // 401 is also the answer to a request that the user has no right to make.
+  if (response.status === 401 && /^not_authori[sz]ed$/i.test(error.message)) refused.dispatchEvent(new Event("refused"));
+  throw error;
+}
+
+async function json(response) {
+  const text = await response.text();
+  return text ? JSON.parse(text) : null;
+}
+
+/** GET; returns the decoded body. */
+export const get = async (target, query, signal) => json(await send("GET", target, { query, signal }));
+
+/** PUT with a JSON body. */
+export const put = async (target, body = {}, signal) => json(await send("PUT", target, { body, signal }));
+
+/** POST with a JSON body; returns the decoded body. */
+export const post = async (target, body = {}, query, signal) => json(await send("POST", target, { body, query, signal }));
+
+/** DELETE. */
+export const remove = async (target, query, signal) => json(await send("DELETE", target, { query, signal }));
+
+/** GET of a stream of lines: calls `take` with each line until the stream ends or the signal aborts it. */
+export async function lines(target, query, signal, take) {
+  const response = await send("GET", target, { query, signal });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n");
+    rest = parts.pop();
+    parts.forEach(take);
+  }
+}

@@ -1,0 +1,123 @@
+/** Charts over time, drawn by uPlot, with the current value of each series beside its name. */
+
+import { h, fill, show } from "./dom.js";
+import { preference, prefer } from "./preferences.js";
+
+/** The ranges that can be chosen: label, age and step in seconds, as the API samples them. */
+export const RANGES = [
+  ["last minute", 60, 5], ["last 10 minutes", 600, 5], ["last hour", 3600, 60], ["last 8 hours", 28800, 600], ["last day", 86400, 1800],
+];
+const HEIGHT = 180;
+const COLOURS = 8; // --series-0 to --series-7 in the style sheet
+
+/** Return the query of a range for samples of these families: "lengths", "msg_rates", "data_rates", "node_stats". */
+export function rangeQuery(families) {
+  const [, age, step] = RANGES[preference("range", 0)] ?? RANGES[0];
+  return Object.fromEntries(families.flatMap((family) => [[`${family}_age`, age], [`${family}_incr`, step]]));
+}
+
+/** A choice of the range of all charts. */
+export function rangeChooser(changed) {
+  const select = h("select", { "aria-label": "Time range of the charts", onchange: () => {
+    prefer("range", Number(select.value));
+    changed();
+  } }, RANGES.map(([label], at) => h("option", { value: at, selected: at === preference("range", 0) }, label)));
+  return select;
+}
+
+const colour = (at) => getComputedStyle(document.documentElement).getPropertyValue(`--series-${at % COLOURS}`).trim();
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Points of a counter's samples: changes a second between neighbours; of a level: the values themselves. */
+function pointsOf(details, asRate) {
+  const samples = [...(details?.samples ?? [])].sort((one, other) => one.timestamp - other.timestamp);
+  if (!asRate) return samples.map(({ timestamp, sample }) => [timestamp / 1000, sample]);
+  return samples.slice(1).map(({ timestamp, sample }, at) => {
+    const before = samples[at];
+    return [timestamp / 1000, Math.max(0, ((sample - before.sample) * 1000) / (timestamp - before.timestamp))];
+  });
+}
+
+export class Chart {
+  #plot = null;
+  #series;
+  #format;
+  #rates;
+
+  /**
+   * @param {string} title
+   * @param {Array<[string, string]>} series label and field of each; the samples of `field` are in `field_details`
+   * @param {{rates?: boolean, format: (value: number) => string}} options `rates`: the fields are counters
+   */
+  constructor(title, series, { rates = false, format }) {
+    this.#series = series.map(([label, field], at) => ({ label, field, at, shown: preference(`chart.${title}.${field}`, true) }));
+    this.#format = format;
+    this.#rates = rates;
+    this.title = title;
+    this.drawing = h("div.drawing", { role: "img", "aria-label": title });
+    this.legend = h("ul.legend");
+    for (const one of this.#series) {
+      one.value = h("b");
+      one.button = h("button", { type: "button", "aria-pressed": String(one.shown), title: "show or hide", onclick: () => this.#toggle(one) },
+        h(`i.key.series-${one.at % COLOURS}`), ` ${one.label} `, one.value);
+      one.entry = h("li", {}, one.button);
+      this.legend.append(one.entry);
+    }
+    this.element = h("figure.chart", {}, h("figcaption", {}, title), this.drawing, this.legend);
+    if (window.uPlot === undefined) this.drawing.append(h("p.empty", {}, "Charts are not installed: this build could not bring uPlot."));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#destroy());
+    new ResizeObserver(() => this.#resize()).observe(this.drawing);
+  }
+
+  #toggle(one) {
+    one.shown = !one.shown;
+    prefer(`chart.${this.title}.${one.field}`, one.shown);
+    one.button.setAttribute("aria-pressed", String(one.shown));
+    this.#plot?.setSeries(one.at + 1, { show: one.shown });
+  }
+
+  #destroy() {
+    this.#plot?.destroy();
+    this.#plot = null;
+  }
+
+  #resize() {
+    const width = this.drawing.clientWidth;
+    if (this.#plot !== null && width) this.#plot.setSize({ width, height: HEIGHT });
+  }
+
+  /** Draw the samples of an object, for example its `message_stats`. */
+  draw(stats) {
+    const all = this.#series.map((one) => new Map(pointsOf(stats?.[`${one.field}_details`], this.#rates)));
+    for (const one of this.#series) {
+      const current = this.#rates ? stats?.[`${one.field}_details`]?.rate : stats?.[one.field];
+      fill(one.value, current === undefined ? "" : this.#format(current));
+      show(one.entry, current !== undefined); // the API leaves out what never happened
+    }
+    const said = this.#series.map((one) => `${one.label} ${one.value.textContent || "unknown"}`).join(", ");
+    this.drawing.setAttribute("aria-label", `${this.title}: ${said}`);
+    const times = [...new Set(all.flatMap((points) => [...points.keys()]))].sort((one, other) => one - other);
+    this.plot([times, ...all.map((points) => times.map((at) => points.get(at) ?? null))]);
+  }
+
+  /** Draw columns: the times in seconds, and the values of each series. */
+  plot(data) {
+    if (window.uPlot === undefined || !this.drawing.clientWidth) return;
+    if (this.#plot === null) {
+      this.#plot = new window.uPlot(this.#options(), data, this.drawing);
+    } else this.#plot.setData(data);
+  }
+
+  #options() {
+    const axis = { stroke: style("--text"), grid: { stroke: style("--line") }, ticks: { stroke: style("--line") } };
+    return {
+      width: this.drawing.clientWidth, height: HEIGHT, legend: { show: false }, cursor: { drag: { setScale: false } },
+      scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, (high ?? 1) * 1.05)] } },
+      axes: [axis, { ...axis, size: 70, values: (_, values) => values.map((value) => this.#format(value)) }],
+      series: [{}, ...this.#series.map((one) => ({
+        label: one.label, stroke: colour(one.at), width: 2, show: one.shown, spanGaps: true, points: { show: false },
+        value: (_, value) => (value === null ? "" : this.#format(value)),
+      }))],
+    };
+  }
+}

@@ -1,0 +1,49 @@
+/** Dialogs: a confirmation that names what will happen, and one with any content. */
+
+import { h } from "./dom.js";
+
+/**
+ * Show a dialog until it is closed.
+ * @param {string} title
+ * @param {(close: (result?) => void) => Node[]} content makes the content
+ * @returns {Promise} the result given to `close`, undefined after Escape
+ */
+export function dialog(title, content) {
+  return new Promise((resolve) => {
+    let result;
+    const close = (given) => {
+      result = given;
+      element.close();
+    };
+    const heading = h("h2", { id: "dialog-title" }, title);
+    const element = h("dialog", { "aria-labelledby": "dialog-title" }, heading, content(close));
+    element.addEventListener("close", () => {
+      element.remove();
+      resolve(result);
+    });
+    document.body.append(element);
+    element.showModal();
+  });
+}
+
+const NAMED = 20; // names shown in a confirmation
+
+/**
+ * Ask before something is done that cannot be undone.
+ * @param {string} title "Delete 3 queues?"
+ * @param {string} consequence what happens: "Their messages are lost."
+ * @param {string[]} names of what will go
+ * @param {string} action the label of the button
+ * @returns {Promise<boolean>}
+ */
+export async function confirm(title, consequence, names = [], action = "Delete") {
+  const listed = names.slice(0, NAMED).map((name) => h("li", {}, name));
+  if (names.length > NAMED) listed.push(h("li", {}, `and ${names.length - NAMED} more`));
+  return (await dialog(title, (close) => [
+    h("p", {}, consequence),
+    names.length ? h("ul.names", {}, listed) : null,
+    h("div.buttons", {},
+      h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Cancel"),
+      h("button.danger", { type: "button", onclick: () => close(true) }, action)),
+  ])) === true;
+}

@@ -1,0 +1,135 @@
+/** Forms made from a list of fields, and tables of typed arguments. */
+
+import { h, append } from "./dom.js";
+
+let serial = 0;
+
+/**
+ * Make the row of a field: label, input and an explanation.
+ * @param {{name, label, type?, value?, options?, help?, required?, placeholder?, min?, max?}} field
+ *   `type`: text (default), number, password, checkbox, select, area, list (texts to choose from, or others), file
+ */
+export function fieldRow(field) {
+  const id = `field-${(serial += 1)}`;
+  const { name, label, type = "text", value = "", options = [], help, required, ...more } = field;
+  const common = { id, name, required, "aria-describedby": help ? `${id}-help` : null, autocomplete: "off", ...more };
+  let input;
+  if (type === "select") {
+    input = h("select", common, options.map((option) => {
+      const [given, text] = Array.isArray(option) ? option : [option, option];
+      return h("option", { value: given, selected: given === value }, text);
+    }));
+  } else if (type === "area") input = h("textarea", { rows: 5, spellcheck: "false", ...common, value });
+  else if (type === "checkbox") input = h("input", { type, checked: value === true, ...common });
+  else if (type === "list") {
+    input = h("input", { type: "text", list: `${id}-list`, ...common, value });
+    append(input, []);
+  } else input = h("input", { type, spellcheck: "false", ...common, ...(type === "file" ? {} : { value }) });
+  const choices = type === "list" ? h("datalist", { id: `${id}-list` }, options.map((option) => h("option", { value: option }))) : null;
+  return h("div.field", { data: { field: name } }, h("label", { for: id }, label), input, choices,
+    help ? h("small", { id: `${id}-help` }, help) : null);
+}
+
+/** Return what was entered: texts, numbers (of number fields; empty ones are left out), booleans, files. */
+export function valuesOf(form) {
+  const values = {};
+  for (const input of form.elements) {
+    if (!input.name) continue;
+    if (input.type === "checkbox") values[input.name] = input.checked;
+    else if (input.type === "file") values[input.name] = input.files[0] ?? null;
+    else if (input.type === "number") {
+      if (input.value !== "") values[input.name] = Number(input.value);
+    } else values[input.name] = input.value;
+  }
+  return values;
+}
+
+/**
+ * Make a form. A refusal is shown below it; while it is being sent its button is disabled.
+ * @param {{fields: Array, submit: string, run: (values) => Promise, extra?: Node[], danger?: boolean, label?: string}} options
+ *   `fields` may contain nodes among the fields; after `run` the form is emptied unless `keep` is set
+ */
+export function form({ fields, submit, run, extra = [], danger = false, label, keep = false }) {
+  const problem = h("p.problem", { role: "alert", hidden: true });
+  const button = h(danger ? "button.danger" : "button.primary", { type: "submit" }, submit);
+  const rows = fields.map((field) => (field instanceof Node ? field : fieldRow(field)));
+  const element = h("form", { "aria-label": label ?? submit }, rows, extra, problem, h("div.buttons", {}, button));
+  element.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    problem.hidden = true;
+    try {
+      await run(valuesOf(element), element);
+      if (!keep) element.reset();
+    } catch (error) {
+      problem.textContent = error.message;
+      problem.hidden = false;
+    } finally {
+      button.disabled = false;
+    }
+  });
+  return element;
+}
+
+const TYPES = [["string", "String"], ["number", "Number"], ["boolean", "Boolean"], ["json", "List or map (JSON)"]];
+
+/** Return the value that a text stands for. Raises Error with a sentence for the reader. */
+export function typed(type, text, name = "value") {
+  if (type === "string") return text;
+  if (type === "number") {
+    const number = Number(text);
+    if (text.trim() === "" || !Number.isFinite(number)) throw new Error(`${name}: ${text || "nothing"} is not a number`);
+    return number;
+  }
+  if (type === "boolean") {
+    if (/^(true|false)$/i.test(text.trim())) return text.trim().toLowerCase() === "true";
+    throw new Error(`${name}: a boolean is true or false`);
+  }
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${name}: ${error.message}`);
+  }
+}
+
+/**
+ * Rows of key, type and value, for arguments and policy definitions.
+ * @param {{label: string, known?: Array<{key, type, help, group?}>, value?: Object}} options `known` keys are offered as buttons
+ * @returns {{element: HTMLElement, read: () => Object, write: (value: Object) => void}}
+ */
+export function argumentsTable({ label, known = [], value = {} }) {
+  const rows = h("div.arguments");
+  const add = (key = "", type = "string", text = "", help = "") => {
+    const row = h("div.argument", {},
+      h("input", { type: "text", value: key, "aria-label": `${label}: key`, spellcheck: "false", placeholder: "key" }),
+      h("input", { type: "text", value: text, "aria-label": `${label}: value`, spellcheck: "false", placeholder: help || "value" }),
+      h("select", { "aria-label": `${label}: type` }, TYPES.map(([given, shown]) => h("option", { value: given, selected: given === type }, shown))),
+      h("button", { type: "button", title: "Remove", "aria-label": `${label}: remove`, onclick: () => row.remove() }, "×"));
+    rows.append(row);
+    return row;
+  };
+  const write = (given) => {
+    rows.replaceChildren();
+    for (const [key, one] of Object.entries(given ?? {})) {
+      const type = ["string", "number", "boolean"].includes(typeof one) ? typeof one : "json";
+      add(key, type, type === "json" ? JSON.stringify(one) : String(one));
+    }
+  };
+  const offer = ({ key, type, help }) => h("button.quick", {
+    type: "button", title: help, onclick: () => add(key, type, "", help).querySelectorAll("input")[1].focus(),
+  }, key);
+  const groups = Map.groupBy ? Map.groupBy(known, (one) => one.group ?? "") : new Map([["", known]]);
+  write(value);
+  const element = h("fieldset.field", { data: { field: label } }, h("legend", {}, label), rows,
+    h("button", { type: "button", onclick: () => add().querySelector("input").focus() }, "Add"),
+    [...groups].map(([group, ones]) => h("div.offers", {}, group ? h("span", {}, group) : null, ones.map(offer))));
+  const read = () => {
+    const result = {};
+    for (const row of rows.children) {
+      const [key, text] = [...row.querySelectorAll("input")].map((input) => input.value);
+      if (key.trim()) result[key.trim()] = typed(row.querySelector("select").value, text, key);
+    }
+    return result;
+  };
+  return { element, read, write };
+}

@@ -1,0 +1,65 @@
+/** Numbers, sizes, rates, durations and times as people read them. Unknown values are empty texts. */
+
+const whole = new Intl.NumberFormat();
+const short = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+const fine = new Intl.NumberFormat(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+
+/** A count with thousands separators. */
+export const count = (value) => (isNumber(value) ? whole.format(value) : "");
+
+/** Messages a second: `12/s`, `0.40/s`. */
+export function rate(value) {
+  if (!isNumber(value)) return "";
+  return `${value > 0 && value < 10 ? fine.format(value) : whole.format(Math.round(value))}/s`;
+}
+
+const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** Bytes: `312 B`, `1.5 MiB`. */
+export function bytes(value) {
+  if (!isNumber(value)) return "";
+  let power = 0;
+  while (Math.abs(value) >= 1024 && power < SIZES.length - 1) {
+    value /= 1024;
+    power += 1;
+  }
+  return `${(power ? short : whole).format(value)} ${SIZES[power]}`;
+}
+
+/** Bytes a second. */
+export const byteRate = (value) => (isNumber(value) ? `${bytes(value)}/s` : "");
+
+/** A duration given in seconds: `3 ms`, `4.2 s`, `5 min 3 s`, `2 d 4 h`. */
+export function duration(seconds) {
+  if (!isNumber(seconds)) return "";
+  if (seconds < 1) return `${short.format(seconds * 1000)} ms`;
+  if (seconds < 60) return `${short.format(seconds)} s`;
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const first = units.findIndex(([, size]) => seconds >= size);
+  const parts = [];
+  let rest = Math.floor(seconds);
+  for (const [unit, size] of units.slice(first, first + 2)) {
+    if (rest >= size) parts.push(`${Math.floor(rest / size)} ${unit}`);
+    rest %= size;
+  }
+  return parts.join(" ");
+}
+
+/** A point in time in the reader's zone; given as a number of milliseconds, an ISO text, or RabbitMQ's local text. */
+export function time(value) {
+  if (value === null || value === undefined || value === "") return "";
+  const date = new Date(value);
+  return Number.isNaN(date.getTime()) ? String(value) : moment.format(date);
+}
+
+/** The time of day in the reader's zone. */
+export const clock = (value) => new Date(value).toLocaleTimeString();
+
+/** A share of 1 as a percentage. */
+export const percent = (value) => (isNumber(value) ? `${short.format(value * 100)} %` : "");
+
+/** A value of a table: texts as they are, others as JSON. */
+export const value = (given) => (typeof given === "string" ? given : JSON.stringify(given));

@@ -1,0 +1,38 @@
+/** Keys: `/` goes to the filter, `g` and a letter to a section, `?` lists them. */
+
+import { h } from "./dom.js";
+import { dialog } from "./dialog.js";
+import * as router from "./router.js";
+
+const SECOND_MS = 1500; // for the second key
+
+/** @param {Array<{key, title, route}>} sections */
+export function keyboard(sections) {
+  let since = -Infinity;
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, textarea, select, dialog");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/") {
+      const filter = document.querySelector(".filter");
+      if (filter) {
+        event.preventDefault();
+        filter.focus();
+        filter.select();
+      }
+    } else if (event.key === "g") since = event.timeStamp;
+    else if (event.key === "?") help(sections);
+    else if (event.timeStamp - since < SECOND_MS) {
+      since = -Infinity;
+      const section = sections.find((one) => one.key === event.key && (one.may?.() ?? true));
+      if (section) router.go(section.route.split("/"));
+    }
+  });
+}
+
+function help(sections) {
+  const rows = [["/", "go to the filter"], ...sections.map((one) => [`g ${one.key}`, one.title]), ["?", "this list"]];
+  return dialog("Keys", (close) => [
+    h("dl.keys", {}, rows.map(([keys, text]) => [h("dt", {}, h("kbd", {}, keys)), h("dd", {}, text)])),
+    h("div.buttons", {}, h("button", { type: "button", onclick: () => close(), autofocus: true }, "Close")),
+  ]);
+}

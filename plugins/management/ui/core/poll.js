@@ -1,0 +1,60 @@
+/** Refreshes the page at an interval: never two at a time, and not while the tab is hidden. */
+
+export class Poll {
+  #run;
+  #timer = null;
+  #running = null;
+  #again = false;
+  #stopped = false;
+
+  /**
+   * @param {(signal: AbortSignal) => Promise} run one refresh
+   * @param {() => number} interval seconds between refreshes; 0 is never
+   */
+  constructor(run, interval) {
+    this.#run = run;
+    this.interval = interval;
+    document.addEventListener("visibilitychange", this.#seen);
+  }
+
+  #seen = () => {
+    if (!document.hidden) this.now();
+  };
+
+  /** Refresh at once; while a refresh is under way, another one follows it. */
+  async now() {
+    if (this.#stopped) return;
+    if (this.#running !== null) {
+      this.#again = true;
+      return;
+    }
+    clearTimeout(this.#timer);
+    this.#running = new AbortController();
+    try {
+      await this.#run(this.#running.signal);
+    } finally {
+      this.#running = null;
+    }
+    if (this.#stopped) return;
+    if (this.#again) {
+      this.#again = false;
+      this.now();
+    } else {
+      this.schedule();
+    }
+  }
+
+  /** Set the timer anew, for example after another interval was chosen. */
+  schedule() {
+    clearTimeout(this.#timer);
+    const seconds = this.interval();
+    if (seconds && !document.hidden) this.#timer = setTimeout(() => this.now(), seconds * 1000);
+  }
+
+  stop() {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    this.#running?.abort();
+    document.removeEventListener("visibilitychange", this.#seen);
+  }
+}

@@ -1,0 +1,25 @@
+/**
+ * All pages, by route, and the sections of the navigation.
+ *
+ * A page has `route` (segments, `:name` for a variable one), `section`, `title`, `menu` (its name in the menu of the
+ * section), `may` (whether this user may see it), and `create(context)`, which returns `{element, refresh(signal), leave?}`:
+ * the element is shown at once, `refresh` loads what it shows and is called again at the chosen interval, `leave` ends
+ * what the page has started.
+ */
+
+import * as session from "../core/session.js";
+import { queuesPage, queuePage } from "./queues.js";
+import { overviewPage } from "./overview.js";
+
+export const SECTIONS = [
+  { name: "overview", title: "Overview", route: "overview", key: "o" },
+  { name: "connections", title: "Connections", route: "connections", key: "c" },
+  { name: "channels", title: "Channels", route: "channels", key: "h" },
+  { name: "exchanges", title: "Exchanges", route: "exchanges", key: "e" },
+  { name: "queues", title: "Queues", route: "queues", key: "q" },
+  { name: "federation", title: "Federation", route: "federation", key: "f", may: session.may.monitor },
+  { name: "messages", title: "Messages", route: "messages", key: "m" },
+  { name: "admin", title: "Admin", route: "users", key: "a", may: () => session.may.makePolicies() || session.may.monitor() },
+];
+
+export const PAGES = [overviewPage, queuesPage, queuePage];

@@ -1,0 +1,114 @@
+/** Queues: the list, and the page of a queue. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { rangeChooser, rangeQuery } from "../core/chart.js";
+import { confirm } from "../core/dialog.js";
+import { h, fill } from "../core/dom.js";
+import * as format from "../core/format.js";
+import { argumentsTable, form } from "../core/form.js";
+import { Table, paged } from "../core/table.js";
+import * as tasks from "../core/tasks.js";
+import { facts, features, folded, heading, link, section, state } from "./parts.js";
+import { lengthsChart, ratesChart } from "./rates.js";
+
+const rateOf = (name) => ({ number: true, sort: `message_stats.${name}_details.rate`, cell: (queue) => format.rate(queue.message_stats?.[`${name}_details`]?.rate) });
+const COLUMNS = [
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (queue) => queue.vhost },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (queue) => link.queue(queue.vhost, queue.name) },
+  { id: "type", title: "Type", sort: "type", cell: (queue) => queue.type },
+  { id: "features", title: "Features", cell: features },
+  { id: "state", title: "State", sort: "state", cell: (queue) => state(queue.idle_since ? "idle" : queue.state) },
+  { id: "ready", title: "Ready", sort: "messages_ready", number: true, cell: (queue) => format.count(queue.messages_ready) },
+  { id: "unacked", title: "Unacked", sort: "messages_unacknowledged", number: true, cell: (queue) => format.count(queue.messages_unacknowledged) },
+  { id: "total", title: "Total", sort: "messages", number: true, cell: (queue) => format.count(queue.messages) },
+  { id: "incoming", title: "Incoming", ...rateOf("publish") },
+  { id: "deliver", title: "Deliver / get", ...rateOf("deliver_get") },
+  { id: "ack", title: "Ack", ...rateOf("ack") },
+  { id: "redeliver", title: "Redelivered", shown: false, ...rateOf("redeliver") },
+  { id: "consumers", title: "Consumers", sort: "consumers", number: true, shown: false, cell: (queue) => format.count(queue.consumers) },
+  { id: "bytes", title: "Bytes", sort: "message_bytes", number: true, shown: false, cell: (queue) => format.bytes(queue.message_bytes) },
+];
+const KNOWN_ARGUMENTS = [
+  ["x-message-ttl", "number", "milliseconds until a message expires"], ["x-expires", "number", "milliseconds without use until the queue is deleted"],
+  ["x-max-length", "number", "ready messages"], ["x-max-length-bytes", "number", "bytes of ready messages"],
+  ["x-overflow", "string", "drop-head, reject-publish or reject-publish-dlx"], ["x-dead-letter-exchange", "string", "where rejected and expired messages go"],
+  ["x-dead-letter-routing-key", "string", "their new routing key"], ["x-single-active-consumer", "boolean", "one consumer at a time"],
+  ["x-max-priority", "number", "1 to 255"], ["x-delivery-limit", "number", "deliveries of a message until it is dropped"],
+].map(([key, type, help]) => ({ key, type, help }));
+
+const target = (queue) => path`queues/${queue.vhost}/${queue.name}`;
+const nameOf = (queue) => `${queue.name} (${queue.vhost}): ${format.count(queue.messages ?? 0)} messages`;
+
+/** Ask, then delete the queues; return whether they were deleted. */
+async function removeQueues(queues) {
+  const title = queues.length === 1 ? `Delete queue ${queues[0].name}?` : `Delete ${format.count(queues.length)} queues?`;
+  if (!await confirm(title, "Their messages and bindings are deleted too.", queues.map(nameOf))) return false;
+  await tasks.each("Delete queues", queues, (queue, signal) => api.remove(target(queue), {}, signal));
+  return true;
+}
+
+async function purgeQueues(queues) {
+  const title = queues.length === 1 ? `Purge queue ${queues[0].name}?` : `Purge ${format.count(queues.length)} queues?`;
+  if (!await confirm(title, "Their ready messages are deleted.", queues.map(nameOf), "Purge")) return;
+  await tasks.each("Purge queues", queues, (queue, signal) => api.remove(`${target(queue)}/contents`, {}, signal));
+}
+
+function addForm(context) {
+  const given = argumentsTable({ label: "Arguments", known: KNOWN_ARGUMENTS });
+  return form({
+    label: "Add a queue", submit: "Add queue", extra: [given.element],
+    fields: [
+      { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
+      { name: "name", label: "Name", required: true },
+      { name: "type", label: "Type", type: "select", options: [["", "default of the virtual host"], ["classic", "classic"], ["quorum", "quorum"]] },
+      { name: "durable", label: "Durability", type: "select", options: [["true", "durable"], ["false", "transient"]] },
+    ],
+    async run({ vhost, name, type, durable }) {
+      const args = { ...given.read(), ...(type ? { "x-queue-type": type } : {}) };
+      await api.put(target({ vhost, name }), { durable: durable === "true", arguments: args });
+      given.write({});
+      tasks.say(`Queue ${name} is declared.`);
+      context.refresh();
+    },
+  });
+}
+
+function createList(context) {
+  const table = new Table({
+    name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => `${queue.vhost}/${queue.name}`, empty: "no queues",
+    load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues")),
+    actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],
+  });
+  table.onchange = context.refresh;
+  return {
+    element: h("div.page", {}, h("h1", {}, "Queues"), table.element, folded("Add a queue", addForm(context))),
+    refresh: (signal) => table.refresh(signal),
+  };
+}
+
+function createQueue(context) {
+  const { vhost, name } = context.params;
+  const here = target({ vhost, name });
+  const lengths = lengthsChart();
+  const rates = ratesChart();
+  const details = h("div");
+  const element = h("div.page", {}, heading("Queue", name, vhost),
+    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, lengths.element, rates.element)),
+    section("Details", details));
+  return {
+    element,
+    async refresh(signal) {
+      const queue = await api.get(here, rangeQuery(["lengths", "msg_rates"]), signal);
+      lengths.draw(queue);
+      rates.draw(queue.message_stats);
+      fill(details, facts([
+        ["Features", features(queue)], ["State", state(queue.state)], ["Type", queue.type], ["Consumers", format.count(queue.consumers)],
+        ["Message bytes", format.bytes(queue.message_bytes)],
+      ]));
+    },
+  };
+}
+
+export const queuesPage = { route: "queues", section: "queues", title: "Queues", create: createList };
+export const queuePage = { route: "queues/:vhost/:name", section: "queues", title: "Queue", create: createQueue };

@@ -1,0 +1,24 @@
+/** The series of the charts of queues, exchanges, channels and the node. */
+
+import { Chart } from "../core/chart.js";
+import * as format from "../core/format.js";
+
+const LENGTHS = [["Ready", "messages_ready"], ["Unacked", "messages_unacknowledged"], ["Total", "messages"]];
+const RATES = [
+  ["Publish", "publish"], ["Publisher confirm", "confirm"], ["Deliver (manual ack)", "deliver"],
+  ["Deliver (auto ack)", "deliver_no_ack"], ["Consumer ack", "ack"], ["Redelivered", "redeliver"],
+  ["Get (manual ack)", "get"], ["Get (auto ack)", "get_no_ack"], ["Get (empty)", "get_empty"],
+  ["Unroutable (return)", "return_unroutable"], ["Unroutable (drop)", "drop_unroutable"],
+];
+const EXCHANGE_RATES = [["Publish (in)", "publish_in"], ["Publish (out)", "publish_out"]];
+const CHURN = {
+  connections: [["Created", "connection_created"], ["Closed", "connection_closed"]],
+  channels: [["Created", "channel_created"], ["Closed", "channel_closed"]],
+  queues: [["Declared", "queue_declared"], ["Created", "queue_created"], ["Deleted", "queue_deleted"]],
+};
+
+export const lengthsChart = () => new Chart("Queued messages", LENGTHS, { format: format.count });
+export const ratesChart = () => new Chart("Message rates", RATES, { rates: true, format: format.rate });
+export const exchangeChart = () => new Chart("Message rates", EXCHANGE_RATES, { rates: true, format: format.rate });
+export const dataChart = () => new Chart("Data rates", [["From client", "recv_oct"], ["To client", "send_oct"]], { rates: true, format: format.byteRate });
+export const churnChart = (kind) => new Chart(`${kind[0].toUpperCase()}${kind.slice(1)} opened and closed`, CHURN[kind], { rates: true, format: format.rate });

@@ -1,0 +1,52 @@
+"""Sign-in, sign-out, navigation and the frame of the pages."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.browser import UI
+
+
+def test_a_wrong_password_is_refused_on_the_page_and_the_right_one_opens_the_overview(
+    new_ui: Callable[..., UI],
+) -> None:
+    ui = new_ui()
+    ui.page.goto(ui.url)
+    ui.page.get_by_label("User").fill("guest")
+    ui.page.get_by_label("Password").fill("wrong")
+    ui.page.get_by_role("button", name="Sign in").click()
+    expect(ui.page.get_by_role("alert")).to_contain_text("Sign-in failed")
+    ui.problems.clear()  # the browser reports each response 401
+    ui.sign_in()
+    expect(ui.page.locator("main h1")).to_have_text("Overview")
+
+
+def test_the_session_lives_in_its_tab_and_ends_with_sign_out(new_ui: Callable[..., UI]) -> None:
+    ui = new_ui().sign_in()
+    ui.page.reload()
+    expect(ui.page.locator("nav.sections")).to_be_visible()
+    other = ui.page.context.new_page()
+    other.goto(ui.url)
+    expect(other.get_by_role("button", name="Sign in")).to_be_visible()
+    ui.page.get_by_role("button", name="Sign out").click()
+    expect(ui.page.get_by_role("button", name="Sign in")).to_be_visible()
+    ui.page.reload()
+    expect(ui.page.get_by_role("button", name="Sign in")).to_be_visible()
+
+
+def test_keys_go_to_sections_and_to_the_filter(ui: UI) -> None:
+    ui.page.keyboard.press("g")
+    ui.page.keyboard.press("q")
+    expect(ui.page.locator("main h1")).to_have_text("Queues")
+    ui.page.keyboard.press("/")
+    expect(ui.page.locator(".filter")).to_be_focused()
+
+
+def test_a_lost_broker_shows_a_banner_and_recovers(new_ui: Callable[..., UI], running: BrokerProcess) -> None:
+    ui = new_ui().sign_in().open("queues")
+    ui.page.route("**/api/**", lambda route: route.abort())
+    expect(ui.page.locator(".banner")).to_contain_text("does not answer")
+    ui.page.unroute("**/api/**")
+    expect(ui.page.locator(".banner")).to_be_hidden()
+    ui.problems.clear()  # the browser reports each failed request
