@@ -9,6 +9,7 @@ from ..amqp import properties
 from .names import REPLY_TO
 
 REPLY_TO_BYTES: Final = REPLY_TO.encode()
+NOT_REPLY_TO: Final = b"(?!" + re.escape(REPLY_TO_BYTES) + b")"
 CHECKED_BY_MESSAGE: Final = properties.USER_ID | properties.EXPIRATION
 PATTERN_AFTER: Final = 64  # checks of properties of one length before a pattern is made of them, which costs as much
 LENGTHS_LIMIT: Final = 256  # lengths of properties that are counted
@@ -25,7 +26,7 @@ class CheckedProperties:
                  direct reply-to
 
     Most publishers send properties with the same structure and a few changing values, such as an id. A pattern of all
-    bytes except these values matches them in one step; a check reads each field.
+    bytes except these values matches them in one step; a check reads each field. No pattern matches special properties.
     """
 
     __slots__ = ("raw", "persistent", "special", "_checks", "_patterns")
@@ -35,7 +36,7 @@ class CheckedProperties:
         self.persistent = False
         self.special = False
         self._checks: dict[int, int] = {}  # by length of the properties
-        self._patterns: dict[int, tuple[re.Pattern[bytes], bool, bool]] = {}  # with persistent and has-reply-to
+        self._patterns: dict[int, tuple[re.Pattern[bytes], bool]] = {}  # with `persistent`, by length
 
     def check(self, raw: bytes) -> None:
         """Check other properties than `raw`; raises SyntaxFault (502). HOT: bench L."""
@@ -43,22 +44,21 @@ class CheckedProperties:
         if known is not None and known[0].fullmatch(raw):
             self.raw = raw
             self.persistent = known[1]
-            self.special = known[2] and REPLY_TO_BYTES in raw
+            self.special = False
             return
         self.raw = b""
         self.persistent = properties.check(raw) == 2
         flags = raw[0] << 8 | raw[1]
-        repliable = flags & properties.REPLY_TO != 0
         self.special = (
             flags & CHECKED_BY_MESSAGE != 0
-            or (b"CC" in raw and flags & properties.HEADERS != 0)
-            or (repliable and REPLY_TO_BYTES in raw)
+            or (flags & properties.HEADERS != 0 and raw.find(b"CC") >= 0)  # `in` tries a number first
+            or (flags & properties.REPLY_TO != 0 and raw.find(REPLY_TO_BYTES) >= 0)
         )
         self.raw = raw
         if not self.special:
-            self._count(raw, repliable)
+            self._count(raw)
 
-    def _count(self, raw: bytes, repliable: bool) -> None:
+    def _count(self, raw: bytes) -> None:
         """Count a check, and make a pattern after many checks of the same length."""
         length = len(raw)
         checks = self._checks.get(length, 0) + 1
@@ -73,14 +73,20 @@ class CheckedProperties:
             return
         if length not in self._patterns and len(self._patterns) >= PATTERNS_LIMIT:
             del self._patterns[next(iter(self._patterns))]
-        self._patterns[length] = pattern_of(raw, spans), self.persistent, repliable
+        self._patterns[length] = pattern_of(raw, spans), self.persistent
 
 
 def pattern_of(raw: bytes, spans: list[tuple[int, int]]) -> re.Pattern[bytes]:
-    """Return a pattern of properties that differ from `raw` only in these values, with the same lengths."""
+    """Return a pattern of properties that differ from `raw` only in these values, with the same lengths.
+
+    No value may be the name of direct reply-to.
+    """
     pieces = []
     at = 0
     for start, end in spans:
-        pieces.append(re.escape(raw[at:start]) + b".{%d}" % (end - start))
+        pieces.append(re.escape(raw[at:start]))
+        if end - start == len(REPLY_TO_BYTES):
+            pieces.append(NOT_REPLY_TO)
+        pieces.append(b".{%d}" % (end - start))
         at = end
     return re.compile(b"".join(pieces) + re.escape(raw[at:]), re.DOTALL)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
@@ -14,6 +12,7 @@ from ..core.messages.message import Message
 from ..core.queues.consumers import Consumer
 from ..core.queues.queue import Queue
 from ..wire import method_encoder
+from ..wire.method_encoder import DeliverEncoder
 from . import events
 from .output_buffer import LARGE_BYTES, LARGE_SHARE
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 DELIVERY_OVERHEAD: Final = 128  # bytes of method and header frames beside the body, about
 UNLIMITED: Final = 1 << 30
-
-_u64: Final[Callable[[int], bytes]] = Struct(">Q").pack
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -34,7 +31,7 @@ class ChannelConsumer(Consumer):
     stalled   waits for room in the output
     """
 
-    __slots__ = ("channel", "prefetch", "arguments", "stalled", "_prefixes", "_encoded_tag")
+    __slots__ = ("channel", "prefetch", "arguments", "stalled", "_encoders", "_encoded_tag")
 
     def __init__(
         self,
@@ -53,7 +50,7 @@ class ChannelConsumer(Consumer):
         self.arguments = arguments
         self.stalled = False
         self._encoded_tag = method_encoder.short_string(tag)
-        self._prefixes: dict[int, bytes] = {}  # by length of the address: at most 512 of them
+        self._encoders: dict[int, tuple[bytes, DeliverEncoder]] = {}  # by length of the address: at most 512
 
     @property
     def ended(self) -> bool:
@@ -89,7 +86,8 @@ class ChannelConsumer(Consumer):
         connection = channel.connection
         number = channel.number
         frame_max = connection.frame_max or UNLIMITED
-        prefixes = self._prefixes
+        last = prefix = b""
+        encode: DeliverEncoder | None = None
         queue = self.queue
         unacked = None if self.no_ack else channel.unacked.entries
         tag, first = channel.delivery_tag, position
@@ -98,13 +96,10 @@ class ChannelConsumer(Consumer):
         for message in messages:
             tag += 1
             delivered = message.address.delivered
-            prefix = prefixes.get(len(delivered))
-            if prefix is None:
-                prefix = method_encoder.deliver_prefix(number, self._encoded_tag, len(delivered) - 2)
-                prefixes[len(delivered)] = prefix
-            out += prefix
-            out += _u64(tag)
-            out += b"\x01" + delivered[1:] if redelivered else delivered
+            if encode is None or delivered is not last:
+                last = delivered
+                prefix, encode = self._encoder(len(delivered))
+            out += encode(prefix, tag, b"\x01" + delivered[1:] if redelivered else delivered)
             if message.channel == number and message.largest_frame <= frame_max:
                 frames = message.frames
             else:
@@ -133,6 +128,15 @@ class ChannelConsumer(Consumer):
         if firehose is not None:
             for message in messages:
                 firehose.delivered(channel.origin, message, queue.name, redelivered)
+
+    def _encoder(self, delivered_bytes: int) -> tuple[bytes, DeliverEncoder]:
+        """Return the prefix and the encoder of deliveries with addresses of this length (`Address.delivered`)."""
+        encoder = self._encoders.get(delivered_bytes)
+        if encoder is None:
+            prefix = method_encoder.deliver_prefix(self.channel.number, self._encoded_tag, delivered_bytes - 2)
+            encoder = prefix, method_encoder.deliver_encoder(len(prefix), delivered_bytes)
+            self._encoders[delivered_bytes] = encoder
+        return encoder
 
     def settled(self) -> None:
         """Count a delivery that was settled. HOT: bench I, L."""

@@ -244,16 +244,17 @@ class FrameReader:
         body_at = stop + header_end
         # First the contents that differ only in their bodies,
         lead = data[at : body_at + 7] if last > body_at else data[at:body_at]
+        lead_bytes = len(lead)
         at = last
         last += stride
-        while last <= end and data.startswith(lead, at) and data[last - 1] == FRAME_END:
+        while last <= end and data[at : at + lead_bytes] == lead and data[last - 1] == FRAME_END:
             contents.append(data[at + skip : last])
             at = last
             last += stride
         # then those with other properties or lengths of bodies.
         alike = len(contents)
         lead = data[start:stop]
-        while data.startswith(lead, at):
+        while data[at : at + skip] == lead:
             last = self._content_end(at + skip, channel)
             if not last:
                 break
@@ -261,18 +262,19 @@ class FrameReader:
             contents.append(data[content_at:last])
             # Contents of the same shape: header and body have the same lengths as the last ones.
             header_bytes = FRAME_OVERHEAD + _size(data, content_at + 3)[0]
-            head = data[content_at : content_at + CONTENT_HEAD_BYTES]
+            head = data[at : content_at + CONTENT_HEAD_BYTES]
+            head_bytes = len(head)
             body_at = content_at + header_bytes
             middle = data[body_at - 1 : body_at + 7] if last > body_at else data[body_at - 1 : body_at]
             stride = last - at
             middle_at = body_at - 1 - at
+            middle_end = middle_at + len(middle)
             at = last
             last += stride
             while (
                 last <= end
-                and data.startswith(head, at + skip)
-                and data.startswith(lead, at)
-                and data.startswith(middle, at + middle_at)
+                and data[at : at + head_bytes] == head
+                and data[at + middle_at : at + middle_end] == middle
                 and data[last - 1] == FRAME_END
             ):
                 contents.append(data[at + skip : last])
@@ -314,6 +316,7 @@ class FrameReader:
             body_at = stop + FRAME_OVERHEAD + _size(data, stop + 3)[0]
             head = data[at : at + 11]
             middle = data[stop - 1 : body_at + 7] if last > body_at else data[stop - 1 : body_at]
+            middle_bytes = len(middle)
             stride = last - at
             at = last
             stop += stride
@@ -321,8 +324,8 @@ class FrameReader:
             while (
                 last <= end
                 and len(contents) < MIXED_RUN
-                and data.startswith(middle, stop - 1)
-                and data.startswith(head, at)
+                and data[stop - 1 : stop - 1 + middle_bytes] == middle
+                and data[at : at + 11] == head
                 and data[last - 1] == FRAME_END
             ):
                 methods.append(data[at + 7 : stop])
@@ -372,7 +375,7 @@ class FrameReader:
         lead = data[at : at + 11]
         end = len(data)
         at += 21
-        while at + 21 <= end and data.startswith(lead, at) and data[at + 20] == FRAME_END:
+        while at + 21 <= end and data[at : at + 11] == lead and data[at + 20] == FRAME_END:
             tag, multiple = _ack(data, at + 11)
             if multiple & 1:
                 break

@@ -121,7 +121,7 @@ def task(number: int) -> dict[str, object]:
         "content_type": "application/json",
         "delivery_mode": 1,
         "correlation_id": f"{number:08}",
-        "reply_to": f"reply-{number:08}-xxxxxxxxx",
+        "reply_to": f"reply-{number:08}-xxxxxx",  # as long as the name of direct reply-to
         "headers": {"id": f"{number:08}", "retries": number, "task": "add", "origin": {"host": "a"}},
     }
 

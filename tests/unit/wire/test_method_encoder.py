@@ -100,7 +100,7 @@ def test_what_goes_before_a_content(exchange: str, key: str, tag: str, number: i
     address = Address(exchange, key)
     prefix = method_encoder.deliver_prefix(2, short_string(tag), len(address.encoded))
     rest = b"\x01" + address.delivered[1:] if redelivered else address.delivered
-    _, delivered = read(prefix + number.to_bytes(8, "big") + rest)
+    _, delivered = read(method_encoder.deliver_encoder(len(prefix), len(rest))(prefix, number, rest))
     _, got = read(method_encoder.get_ok(2, number, redelivered, address.encoded, 7))
     _, returned = read(method_encoder.basic_return(2, 312, "NO_ROUTE", address.encoded))
     assert delivered.consumer_tag == tag and got.message_count == 7
