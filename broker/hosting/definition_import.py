@@ -36,7 +36,16 @@ class Imports:
 
         Raises Invalid, Unknown.
         """
-        work = Import(document, vhost)
+        return await self._work(Import(document, vhost), actor)
+
+    async def check(self, document: object, vhost: str | None) -> list[str]:
+        """Check a document without importing it, and return a line for each object that would be left out.
+
+        The document is emptied. Raises Invalid, Unknown.
+        """
+        return await self._work(Import(document, vhost, checked_only=True), "")
+
+    async def _work(self, work: Import, actor: str) -> list[str]:
         task = self._supervisor.run("definitions_import", self._perform(work, actor))
         try:
             await asyncio.shield(task)
@@ -55,8 +64,9 @@ class Imports:
             try:
                 plan = work.plan = DefinitionsImport(self._node, work.document, work.vhost)
                 await in_turns(plan.check())
-                work.begun = True
-                await in_turns(plan.carry_out(), lambda: self._acting(actor))
+                if not work.checked_only:
+                    work.begun = True
+                    await in_turns(plan.carry_out(), lambda: self._acting(actor))
             except (OperatorError, AMQPError) as error:
                 work.error = error
             await in_turns(release(work.document))
@@ -65,11 +75,12 @@ class Imports:
 class Import:
     """One import: `begun` once something may have changed, `error` if it was refused."""
 
-    __slots__ = ("document", "vhost", "plan", "begun", "error")
+    __slots__ = ("document", "vhost", "checked_only", "plan", "begun", "error")
 
-    def __init__(self, document: object, vhost: str | None) -> None:
+    def __init__(self, document: object, vhost: str | None, checked_only: bool = False) -> None:
         self.document = document
         self.vhost = vhost
+        self.checked_only = checked_only
         self.plan: DefinitionsImport | None = None
         self.begun = False
         self.error: OperatorError | AMQPError | None = None

@@ -71,4 +71,5 @@ class Turns:
             "longest_turn_ms": round(self.longest_lately_s * 1000, 1),
             "longest_turn_since_start_ms": round(self.longest_s * 1000, 1),
             "longest_processor_ms": round(self.longest_processor_s * 1000, 1),
+            "lag": self.lag.status(),
         }

@@ -95,7 +95,7 @@ FIELDS: tuple[Known, ...] = (
     *places("GET /overview*", SHARED, "body.churn_rates*", "body.object_totals*", "body.queue_totals*"),
     *places("GET /nodes*", SHARED, "body.*_created", "body.*_closed", "body.*_declared", "body.*_deleted"),
     *places("GET /nodes*", SHARED, "body[].*_created", "body[].*_closed", "body[].*_declared", "body[].*_deleted"),
-    *places("GET /nodes*", OWN, "*.event_loop*", "*.build", "*.not_restored", "*.os"),
+    *places("GET /nodes*", OWN, "*.event_loop*", "*.journal*", "*.build", "*.not_restored", "*.os"),
     *places("GET /queues*", REPORTED, "*.effective_policy_definition", "*.storage_version"),
     *subjects("status", NO_AMQP_1, "GET /health/checks/protocol-listener/{protocol} [amqp1*"),
     *places("GET /nodes*", ERLANG, "*.applications[]*", "*.ra_open_file_metrics", "*_avg_time", "*.contexts[]*"),

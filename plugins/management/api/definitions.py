@@ -13,7 +13,7 @@ from warren.broker.core.definitions.files import parse_json
 from warren.broker.plugin import Invalid, Node
 
 from ...http.auth import ADMIN
-from ...http.responses import NO_VHOST, Pieces, Response, bad, done, json_of, not_found
+from ...http.responses import NO_VHOST, Pieces, Response, bad, done, json_of, not_found, ok
 from ...http.slices import in_slices, joined_in_slices
 from ..framework import bodies
 from ..framework.pagination import Item, columns_of, prune
@@ -47,6 +47,20 @@ async def get_definitions(request: Request) -> Response:
 
 async def post_definitions(request: Request) -> Response:
     """Import definitions, all of them or none."""
+    document = await document_of_request(request)
+    for line in await request.host.imports.run(document, request.path.get("name"), request.user.name):
+        request.host.report("definitions", "warning", {"what": line})
+    return done()
+
+
+async def check_definitions(request: Request) -> Response:
+    """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
+    document = await document_of_request(request)
+    return ok({"skipped": await request.host.imports.check(document, request.path.get("name"))})
+
+
+async def document_of_request(request: Request) -> dict[str, Any]:
+    """Return the definitions of the body. Raises HTTPError (400, 404)."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise not_found(NO_VHOST)
@@ -58,9 +72,7 @@ async def post_definitions(request: Request) -> Response:
     users = document.get("users")
     async for user in in_slices(users if isinstance(users, list) else ()):
         check_protected(request.node, user)
-    for line in await request.host.imports.run(document, name, request.user.name):
-        request.host.report("definitions", "warning", {"what": line})
-    return done()
+    return document
 
 
 def decode_document(body: bytes, media_type: str) -> dict[str, Any]:
@@ -105,11 +117,15 @@ def document_of(body: bytes, media_type: str) -> bytes:
     raise Invalid("the form has no part named file")
 
 
-ROUTES = tuple(
-    route
-    for path in ("/definitions", "/definitions/{name}", "/all-configuration")
-    for route in (
-        Route("GET", path, ADMIN, get_definitions),
-        Route("POST", path, ADMIN, post_definitions, bytes),
-    )
+CHECKS = ("/warren/check-definitions", "/warren/check-definitions/{name}")
+ROUTES = (
+    *(
+        route
+        for path in ("/definitions", "/definitions/{name}", "/all-configuration")
+        for route in (
+            Route("GET", path, ADMIN, get_definitions),
+            Route("POST", path, ADMIN, post_definitions, bytes),
+        )
+    ),
+    *(Route("POST", path, ADMIN, check_definitions, bytes) for path in CHECKS),
 )

@@ -70,7 +70,8 @@ def node_view(request: Request) -> Item:
         "net_ticktime": 60,
         "db_dir": host.data_directory,
         "config_files": host.config_files,
-        "event_loop": host.event_loop(),  # beyond RabbitMQ's fields
+        "event_loop": host.event_loop(),  # beyond RabbitMQ's fields, as the four below
+        "journal": node.commits.status(),
         "build": host.build,
         "not_restored": node.not_restored(),
         "log_files": host.control.log.locations(),

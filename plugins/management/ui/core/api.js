@@ -43,8 +43,9 @@ async function reasonOf(response) {
  * Send a request and return the response. Raises APIError if the node refuses it or does not answer.
  * The browser's own credentials are left out, so that it never shows its password dialog.
  */
-export async function send(method, target, { query, body, signal, authorization = session.authorization() } = {}) {
-  const headers = authorization === null ? {} : { authorization };
+export async function send(method, target, { query, body, signal, headers: more = {} } = {}) {
+  const authorization = session.authorization();
+  const headers = authorization === null ? { ...more } : { authorization, ...more };
   if (body !== undefined) headers["content-type"] = "application/json";
   let response;
   try {

@@ -62,7 +62,7 @@ export class Table {
     this.empty = h("p.empty", { hidden: true }, this.#options.empty);
     this.bar = h("div.actions", { hidden: true }, h("span", {}), actions.map((action) => h(
       action.danger ? "button.danger" : "button", { type: "button", onclick: () => this.#act(action) }, action.label)));
-    this.element = h("section.list", {}, small ? null : this.#tools(), this.bar,
+    this.element = h(small ? "div" : "section.list", {}, small ? null : this.#tools(), this.bar,
       h("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, this.table), this.empty, small ? null : this.pages);
     this.#drawHead();
   }

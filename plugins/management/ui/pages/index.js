@@ -8,8 +8,11 @@
  */
 
 import * as session from "../core/session.js";
-import { queuesPage, queuePage } from "./queues.js";
+import { channelPage, channelsPage } from "./channels.js";
+import { connectionPage, connectionsPage } from "./connections.js";
+import { nodePage } from "./nodes.js";
 import { overviewPage } from "./overview.js";
+import { queuesPage, queuePage } from "./queues.js";
 
 export const SECTIONS = [
   { name: "overview", title: "Overview", route: "overview", key: "o" },
@@ -22,4 +25,8 @@ export const SECTIONS = [
   { name: "admin", title: "Admin", route: "users", key: "a", may: () => session.may.makePolicies() || session.may.monitor() },
 ];
 
-export const PAGES = [overviewPage, queuesPage, queuePage];
+export const PAGES = [
+  overviewPage, nodePage,
+  connectionsPage, connectionPage, channelsPage, channelPage,
+  queuesPage, queuePage,
+];

@@ -173,3 +173,16 @@ def test_a_protected_user_is_not_changed_by_an_import(api: Api) -> None:
     assert api.post("/definitions", {"users": [chief]}).status == 204
     user = api.peer.node.users.get("chief")
     assert user is not None and user.password_hash == hash_before and "administrator" in user.tags
+
+
+def test_a_check_says_what_an_import_would_leave_out_or_refuse_and_changes_nothing(api: Api) -> None:
+    queue = {"vhost": "/", "name": "amq.mine", "durable": True, "auto_delete": False, "arguments": {}}
+    document = {"queues": [queue, {**queue, "name": "mine"}]}
+    checked = api.post("/warren/check-definitions", document)
+    assert checked.status == 200 and len(checked.json["skipped"]) == 1
+    assert api.get("/queues").json == []
+    assert api.post("/warren/check-definitions/%2F", {"queues": [{"name": "mine", "durable": True}]}).status == 200
+    refused = api.post("/warren/check-definitions", {"queues": [{**queue, "vhost": "nowhere"}]})
+    assert refused.status == 400 and "nowhere" in refused.json["reason"]
+    assert api.post("/warren/check-definitions/nowhere", document).status == 404
+    assert api.post("/warren/check-definitions", "{").status == 400

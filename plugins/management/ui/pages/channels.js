@@ -1,0 +1,100 @@
+/** Channels: the list, and the page of a channel. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { rangeChooser, rangeQuery } from "../core/chart.js";
+import { h, fill } from "../core/dom.js";
+import * as format from "../core/format.js";
+import { Table, paged, whole } from "../core/table.js";
+import { facts, heading, link, mark, section, state } from "./parts.js";
+import { ratesChart } from "./rates.js";
+
+const rate = (id, title, name, more = {}) => ({
+  id, title, number: true, sort: `message_stats.${name}_details.rate`, ...more,
+  cell: (one) => format.rate(one.message_stats?.[`${name}_details`]?.rate),
+});
+
+function mode(one) {
+  if (one.transactional) return mark("T", "transactional: tx.select");
+  return one.confirm ? mark("C", "publisher confirms") : "";
+}
+
+const prefetch = (one) => [
+  one.prefetch_count ? format.count(one.prefetch_count) : "unlimited",
+  one.global_prefetch_count ? `, ${format.count(one.global_prefetch_count)} for the channel` : "",
+].join("");
+
+const COLUMNS = [
+  { id: "name", title: "Channel", sort: "name", always: true, cell: (one) => link.channel(one.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => link.vhost(one.vhost) },
+  { id: "user", title: "User", sort: "user", cell: (one) => link.user(one.user) },
+  { id: "mode", title: "Mode", cell: mode },
+  { id: "state", title: "State", sort: "state", cell: (one) => state(one.idle_since ? "idle" : one.state) },
+  { id: "consumers", title: "Consumers", sort: "consumer_count", number: true, shown: false, cell: (one) => format.count(one.consumer_count) },
+  { id: "unconfirmed", title: "Unconfirmed", sort: "messages_unconfirmed", number: true, cell: (one) => format.count(one.messages_unconfirmed) },
+  { id: "uncommitted", title: "Uncommitted", sort: "messages_uncommitted", number: true, shown: false, cell: (one) => format.count(one.messages_uncommitted) },
+  { id: "prefetch", title: "Prefetch", sort: "prefetch_count", number: true, cell: prefetch },
+  { id: "unacked", title: "Unacked", sort: "messages_unacknowledged", number: true, cell: (one) => format.count(one.messages_unacknowledged) },
+  rate("publish", "Publish", "publish"),
+  rate("confirm", "Confirm", "confirm"),
+  rate("unroutable", "Unroutable (drop)", "drop_unroutable", { shown: false }),
+  rate("returned", "Unroutable (return)", "return_unroutable", { shown: false }),
+  rate("deliver", "Deliver / get", "deliver_get"),
+  rate("redeliver", "Redelivered", "redeliver", { shown: false }),
+  rate("ack", "Ack", "ack"),
+];
+
+/** The columns with these ids, for lists of channels on other pages. */
+export const channelColumns = (...ids) => COLUMNS.filter((column) => ids.includes(column.id)).map((column) => ({ ...column, shown: true }));
+
+function createList(context) {
+  const table = new Table({
+    name: "channels", label: "Channels", columns: COLUMNS, key: (one) => one.name, empty: "no channels",
+    load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/channels` : "channels")),
+  });
+  table.onchange = context.refresh;
+  return { element: h("div.page", {}, h("h1", {}, "Channels"), table.element), refresh: (signal) => table.refresh(signal) };
+}
+
+const CONSUMERS = [
+  { id: "tag", title: "Consumer tag", always: true, cell: (one) => h("span.name", { title: one.consumer_tag }, one.consumer_tag) },
+  { id: "queue", title: "Queue", cell: (one) => link.queue(one.queue.vhost, one.queue.name) },
+  { id: "ack", title: "Ack required", cell: (one) => (one.ack_required ? "yes" : "no") },
+  { id: "exclusive", title: "Exclusive", cell: (one) => (one.exclusive ? "yes" : "no") },
+  { id: "active", title: "Active", cell: (one) => (one.active ? "yes" : "no") },
+  { id: "prefetch", title: "Prefetch", number: true, cell: (one) => format.count(one.prefetch_count) },
+  { id: "arguments", title: "Arguments", cell: (one) => format.value(one.arguments ?? {}) },
+];
+
+function createChannel(context) {
+  const here = path`channels/${context.params.name}`;
+  const chart = ratesChart();
+  const details = h("div");
+  let listed = [];
+  const consumers = new Table({
+    name: "consumers-of-channel", label: "Consumers of the channel", small: true, columns: CONSUMERS,
+    key: (one) => `${one.queue.name} ${one.consumer_tag}`, empty: "no consumers", load: whole(async () => listed, (one) => one.consumer_tag),
+  });
+  const element = h("div.page", {}, heading("Channel", context.params.name),
+    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)),
+    section("Details", details), section("Consumers", consumers.element));
+  return {
+    element,
+    async refresh(signal) {
+      const one = await api.get(here, rangeQuery(["msg_rates"]), signal);
+      chart.draw(one.message_stats);
+      fill(details, facts([
+        ["Connection", link.connection(one.connection_details.name)], ["Virtual host", link.vhost(one.vhost)], ["User", link.user(one.user)],
+        ["State", state(one.idle_since ? "idle" : one.state)], ["Mode", mode(one)], ["Prefetch", prefetch(one)],
+        ["Unacknowledged messages", format.count(one.messages_unacknowledged)], ["Unconfirmed messages", format.count(one.messages_unconfirmed)],
+        ["Uncommitted messages", format.count(one.messages_uncommitted)], ["Uncommitted acks", format.count(one.acks_uncommitted)],
+        ["Idle since", format.time(one.idle_since)],
+      ]));
+      listed = one.consumer_details ?? [];
+      await consumers.refresh(signal);
+    },
+  };
+}
+
+export const channelsPage = { route: "channels", section: "channels", title: "Channels", create: createList };
+export const channelPage = { route: "channels/:name", section: "channels", title: "Channel", create: createChannel };

@@ -1,0 +1,95 @@
+/** Connections: the list, and the page of a connection. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { rangeChooser, rangeQuery } from "../core/chart.js";
+import { confirm } from "../core/dialog.js";
+import { h, fill } from "../core/dom.js";
+import { form } from "../core/form.js";
+import * as format from "../core/format.js";
+import { go } from "../core/router.js";
+import { Table, paged, whole } from "../core/table.js";
+import * as tasks from "../core/tasks.js";
+import { channelColumns } from "./channels.js";
+import { facts, folded, heading, link, section, state, tableOf } from "./parts.js";
+import { dataChart } from "./rates.js";
+
+const product = ({ client_properties: given = {} }) => [given.product, given.version].filter((one) => typeof one === "string").join(" ");
+const named = ({ client_properties: given = {} }) => (typeof given.connection_name === "string" ? given.connection_name : "");
+
+const COLUMNS = [
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => [link.connection(one.name), named(one) && h("div", {}, h("small.name", {}, named(one)))] },
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => link.vhost(one.vhost) },
+  { id: "user", title: "User", sort: "user", cell: (one) => link.user(one.user) },
+  { id: "node", title: "Node", sort: "node", shown: false, cell: (one) => one.node },
+  { id: "state", title: "State", sort: "state", cell: (one) => state(one.state, one.state === "running" ? "good" : "waiting") },
+  { id: "tls", title: "TLS", sort: "ssl", cell: (one) => (one.ssl ? h("span", { title: `${one.ssl_protocol} ${one.ssl_cipher}` }, "yes") : "no") },
+  { id: "protocol", title: "Protocol", sort: "protocol", cell: (one) => one.protocol },
+  { id: "channels", title: "Channels", sort: "channels", number: true, cell: (one) => format.count(one.channels) },
+  { id: "from", title: "From client", sort: "recv_oct_details.rate", number: true, cell: (one) => format.byteRate(one.recv_oct_details?.rate) },
+  { id: "to", title: "To client", sort: "send_oct_details.rate", number: true, cell: (one) => format.byteRate(one.send_oct_details?.rate) },
+  { id: "heartbeat", title: "Heartbeat", sort: "timeout", number: true, shown: false, cell: (one) => (one.timeout ? format.duration(one.timeout) : "none") },
+  { id: "connected", title: "Connected", sort: "connected_at", shown: false, cell: (one) => format.time(one.connected_at) },
+  { id: "client", title: "Client", sort: "client_properties.product", cell: (one) => h("span.name", { title: product(one) }, product(one)) },
+];
+
+/** Ask, then close connections; return whether they were closed. */
+async function close(connections, reason = "Closed by an operator") {
+  const title = connections.length === 1 ? "Close this connection?" : `Close ${format.count(connections.length)} connections?`;
+  const names = connections.map((one) => `${one.name} of ${one.user}`);
+  if (!await confirm(title, "Their unacknowledged messages are requeued; clients may connect again.", names, "Close")) return false;
+  await tasks.each("Close connections", connections, (one, signal) =>
+    api.send("DELETE", path`connections/${one.name}`, { signal, headers: { "x-reason": reason.replace(/[^\x20-\x7e]/g, "?") } }));
+  return true;
+}
+
+function createList(context) {
+  const table = new Table({
+    name: "connections", label: "Connections", columns: COLUMNS, key: (one) => one.name, empty: "no connections",
+    load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/connections` : "connections")),
+    actions: [{ label: "Close", run: (chosen) => close(chosen), danger: true }],
+  });
+  table.onchange = context.refresh;
+  return { element: h("div.page", {}, h("h1", {}, "Connections"), table.element), refresh: (signal) => table.refresh(signal) };
+}
+
+function createConnection(context) {
+  const { name } = context.params;
+  const here = path`connections/${name}`;
+  const chart = dataChart();
+  const details = h("div");
+  const client = h("div");
+  let shown = { name, user: "" };
+  const channels = new Table({
+    name: "channels-of-connection", label: "Channels of the connection", small: true, columns: channelColumns("name", "mode", "state", "unconfirmed", "prefetch", "unacked", "publish", "deliver", "ack"),
+    key: (one) => one.name, empty: "no channels", load: whole((signal) => api.get(`${here}/channels`, {}, signal)),
+  });
+  const element = h("div.page", {}, heading("Connection", name),
+    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)),
+    section("Details", details), section("Channels", channels.element), section("Client properties", client),
+    folded("Close this connection", form({
+      submit: "Close connection", danger: true, keep: true,
+      fields: [{ name: "reason", label: "Reason", value: "Closed by an operator", help: "the client gets this text" }],
+      run: async ({ reason }) => { if (await close([shown], reason)) go(["connections"]); },
+    })));
+  return {
+    element,
+    async refresh(signal) {
+      const one = shown = await api.get(here, rangeQuery(["data_rates"]), signal);
+      chart.draw(one);
+      fill(details, facts([
+        ["Virtual host", link.vhost(one.vhost)], ["User", link.user(one.user)], ["State", state(one.state, one.state === "running" ? "good" : "waiting")],
+        ["Given name", named(one)], ["Client", product(one)], ["Protocol", one.protocol], ["Authentication", one.auth_mechanism],
+        ["Connected", format.time(one.connected_at)], ["Heartbeat", one.timeout ? format.duration(one.timeout) : "none"],
+        ["Frame max", format.bytes(one.frame_max)], ["Channel limit", `${format.count(one.channels)} of ${format.count(one.channel_max)}`],
+        ["TLS", one.ssl ? `${one.ssl_protocol} ${one.ssl_cipher}` : "no"], ["Peer certificate", one.peer_cert_subject],
+        ["Received", format.bytes(one.recv_oct)], ["Sent", format.bytes(one.send_oct)], ["Waiting to be sent", format.bytes(one.send_pend)],
+      ]));
+      fill(client, tableOf(one.client_properties));
+      await channels.refresh(signal);
+    },
+  };
+}
+
+export const connectionsPage = { route: "connections", section: "connections", title: "Connections", create: createList };
+export const connectionPage = { route: "connections/:name", section: "connections", title: "Connection", create: createConnection };

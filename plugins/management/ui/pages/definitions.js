@@ -1,0 +1,112 @@
+/** Export and import of definitions; an import first shows what it would change. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { h } from "../core/dom.js";
+import { form } from "../core/form.js";
+import * as format from "../core/format.js";
+import { dialog } from "../core/dialog.js";
+import * as tasks from "../core/tasks.js";
+import { folded } from "./parts.js";
+
+// The fields by which an object is the same one in both documents.
+const IDENTITY = {
+  users: ["name"], vhosts: ["name"], permissions: ["user", "vhost"], topic_permissions: ["user", "vhost", "exchange"],
+  global_parameters: ["name"], parameters: ["component", "vhost", "name"], policies: ["vhost", "name"], queues: ["vhost", "name"],
+  exchanges: ["vhost", "name"], bindings: ["vhost", "source", "destination_type", "destination", "routing_key", "arguments"],
+};
+const NAMED = 200; // objects listed by name
+
+const identity = (section, item) => IDENTITY[section].map((field) => format.value(item[field] ?? "")).join(" · ");
+
+function ordered(value) {
+  if (Array.isArray(value)) return value.map(ordered);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.keys(value).sort().map((key) => [key, ordered(value[key])]));
+}
+
+const text = (value) => JSON.stringify(ordered(value));
+
+/** True if the import would leave the object as it is: what the file says is what the broker has. */
+const isEqual = (given, existing) => Object.keys(given).every((key) => text(given[key]) === text(existing[key]));
+
+/** Compare a document with the broker's definitions: `[{section, added: [], changed: [], same: count}]`. */
+export function differences(document, existing, vhost) {
+  return Object.keys(IDENTITY).filter((section) => Array.isArray(document[section])).map((section) => {
+    const place = (item) => (vhost && section !== "vhosts" ? { vhost, ...item } : item);
+    const known = new Map((existing[section] ?? []).map((item) => [identity(section, place(item)), place(item)]));
+    const result = { section, added: [], changed: [], same: 0 };
+    for (const item of document[section].map(place)) {
+      const name = identity(section, item);
+      if (!known.has(name)) result.added.push(name);
+      else if (isEqual(item, known.get(name))) result.same += 1;
+      else result.changed.push(name);
+    }
+    return result;
+  });
+}
+
+function listed(title, names) {
+  if (!names.length) return null;
+  const shown = names.slice(0, NAMED).map((name) => h("li", {}, name));
+  if (names.length > NAMED) shown.push(h("li", {}, `and ${format.count(names.length - NAMED)} more`));
+  return h("details", {}, h("summary", {}, `${title} (${format.count(names.length)})`), h("ul.names", {}, shown));
+}
+
+function preview(found, skipped) {
+  const rows = found.map(({ section, added, changed, same }) => h("tr", {}, h("td", {}, section.replaceAll("_", " ")),
+    [added.length, changed.length, same].map((number) => h("td.number", {}, format.count(number)))));
+  return [
+    h("div.scroll", {}, h("table", { "aria-label": "What the import would change" },
+      h("thead", {}, h("tr", {}, h("th", {}, ""), ["new", "changed", "as they are"].map((title) => h("th.number", {}, title)))), h("tbody", {}, rows))),
+    found.map(({ section, added, changed }) => [listed(`New ${section.replaceAll("_", " ")}`, added), listed(`Changed ${section.replaceAll("_", " ")}`, changed)]),
+    h("p", {}, "Nothing is deleted. Queues and exchanges that exist with other properties stay as they are."),
+    listed("Left out", skipped),
+  ];
+}
+
+async function importFile(file, vhost, context) {
+  const body = await file.text();
+  let document;
+  try {
+    document = JSON.parse(body);
+  } catch (error) {
+    throw new Error(`${file.name} is not a definitions file: ${error.message}`);
+  }
+  const at = (way) => (vhost ? `${way}/${encodeURIComponent(vhost)}` : way);
+  const { skipped } = await api.post(at("warren/check-definitions"), body);
+  const found = differences(document, await api.get(at("definitions")), vhost);
+  const agreed = await dialog(`Import ${file.name}?`, (close) => [preview(found, skipped), h("div.buttons", {},
+    h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Cancel"),
+    h("button.primary", { type: "button", onclick: () => close(true) }, "Import"))]);
+  if (!agreed) return;
+  await api.post(at("definitions"), body);
+  tasks.say(`${file.name} is imported.`);
+  context.refresh();
+}
+
+async function exportFile(name, vhost) {
+  const response = await api.send("GET", vhost ? path`definitions/${vhost}` : "definitions");
+  const url = URL.createObjectURL(await response.blob());
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** The sections of the overview that export and import definitions. */
+export function definitionsSections(context) {
+  const name = `warren_${context.overview.cluster_name.replace(/[^\w.-]/g, "_")}_${new Date().toISOString().slice(0, 10)}.json`;
+  return [
+    folded("Export definitions", form({
+      submit: "Download definitions", keep: true,
+      fields: [{ name: "name", label: "File name", value: name, required: true },
+        { name: "vhost", label: "Virtual host", value: context.vhost, help: "empty: all of them, with users, permissions and parameters" }],
+      run: ({ name: file, vhost }) => exportFile(file, vhost),
+    })),
+    folded("Import definitions", form({
+      submit: "Check definitions…", keep: true, label: "Import definitions",
+      fields: [{ name: "file", label: "Definitions file", type: "file", required: true, accept: ".json,application/json" },
+        { name: "vhost", label: "Virtual host", value: context.vhost, help: "empty: the file names the virtual hosts" }],
+      run: ({ file, vhost }) => importFile(file, vhost, context),
+    })),
+  ];
+}

@@ -1,0 +1,102 @@
+/** Nodes: columns of the overview, alarms with what to do, and the page of a node with its memory. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { Chart, rangeChooser, rangeQuery } from "../core/chart.js";
+import { h, fill } from "../core/dom.js";
+import * as format from "../core/format.js";
+import { may } from "../core/session.js";
+import { Table, whole } from "../core/table.js";
+import { facts, heading, link, section } from "./parts.js";
+
+const used = (amount, limit, show, alarm) => h(alarm ? "span.bad" : "span", {}, show(amount), limit ? h("small", {}, ` of ${show(limit)}`) : "");
+
+export const nodeColumns = [
+  { id: "name", title: "Name", always: true, cell: (node) => link.node(node.name) },
+  { id: "files", title: "File descriptors", number: true, cell: (node) => used(node.fd_used, node.fd_total, format.count, node.fd_used > 0.9 * node.fd_total) },
+  { id: "memory", title: "Memory", number: true, cell: (node) => used(node.mem_used, node.mem_limit, format.bytes, node.mem_alarm) },
+  { id: "disk", title: "Disk free", number: true, cell: (node) => [used(node.disk_free, 0, format.bytes, node.disk_free_alarm), h("small", {}, ` low at ${format.bytes(node.disk_free_limit)}`)] },
+  { id: "lag", title: "Loop lag p99", number: true, help: "how late the event loop runs what is due", cell: (node) => milliseconds(node.event_loop?.lag?.p99_ms) },
+  { id: "turn", title: "Longest turn", number: true, help: "of the last two minutes", cell: (node) => milliseconds(node.event_loop?.longest_turn_ms) },
+  { id: "sync", title: "Sync p99", number: true, help: "to write and sync a batch of the journal", cell: (node) => milliseconds(node.journal?.count ? node.journal.p99_ms : undefined) },
+  { id: "uptime", title: "Uptime", number: true, cell: (node) => format.duration(node.uptime / 1000) },
+  { id: "cores", title: "Cores", number: true, cell: (node) => format.count(node.processors) },
+  { id: "build", title: "Build", cell: (node) => node.build },
+];
+
+const milliseconds = (value) => (value === undefined ? "" : format.duration(value / 1000));
+
+/** What is wrong with a node, and what to do about it; an empty list for a healthy one. */
+export function alarmTexts(node) {
+  const texts = [];
+  if (node.mem_alarm) {
+    texts.push(`${node.name} uses ${format.bytes(node.mem_used)} of memory, its limit is ${format.bytes(node.mem_limit)}: publishers are blocked. `
+      + "Consume or purge long queues, limit their length by a policy, or raise vm_memory_high_watermark.");
+  }
+  if (node.disk_free_alarm) {
+    texts.push(`${node.name} has ${format.bytes(node.disk_free)} of disk left, it needs ${format.bytes(node.disk_free_limit)}: publishers are blocked. `
+      + "Free space on the disk of the data folder, or consume persistent messages.");
+  }
+  if (node.fd_used > 0.9 * node.fd_total) {
+    texts.push(`${node.name} has ${format.count(node.fd_total - node.fd_used)} file descriptors left: new connections will be refused. Raise the limit (ulimit -n).`);
+  }
+  if (node.not_restored?.length) {
+    texts.push(`${node.name} could not restore ${format.count(node.not_restored.length)} stored objects: see the page of the node.`);
+  }
+  return texts;
+}
+
+/** Tasks of a node that have failed or were restarted, as text; nothing if there are none. */
+export function healthOf(node) {
+  const failed = (node.event_loop?.tasks ?? []).filter((task) => task.failures || task.restarts);
+  if (!failed.length) return null;
+  return h("p.waiting", {}, `${node.name}: `, failed.map((task) => `${task.name} failed ${format.count(task.failures)} times (${task.last_failure})`).join("; "));
+}
+
+function create(context) {
+  const here = path`nodes/${context.params.node}`;
+  const memory = new Chart("Memory used", [["Memory", "mem_used"]], { format: format.bytes });
+  const disk = new Chart("Disk free", [["Disk", "disk_free"]], { format: format.bytes });
+  const sockets = new Chart("Sockets and files", [["Sockets", "sockets_used"], ["File descriptors", "fd_used"]], { format: format.count });
+  const details = h("div");
+  const uses = h("div");
+  const plugins = h("div");
+  const alarms = h("div");
+  let listed = [];
+  const tasks = new Table({
+    name: "tasks", label: "Tasks", small: true, key: (task) => task.name, load: whole(async () => listed), empty: "no tasks",
+    columns: [
+      { id: "name", title: "Task", always: true, cell: (task) => task.name },
+      { id: "running", title: "Running", number: true, cell: (task) => format.count(task.running) },
+      { id: "restarts", title: "Restarts", number: true, cell: (task) => format.count(task.restarts) },
+      { id: "failures", title: "Failures", number: true, cell: (task) => format.count(task.failures) },
+      { id: "last", title: "Last failure", cell: (task) => task.last_failure },
+    ],
+  });
+  const element = h("div.page", {}, heading("Node", context.params.node), alarms,
+    section("Charts", rangeChooser(context.refresh), h("div.charts", {}, memory.element, disk.element, sockets.element)),
+    section("Details", details), section("Memory by use", uses), section("Tasks", tasks.element), section("Plugins and exchange types", plugins));
+  return {
+    element,
+    async refresh(signal) {
+      const node = await api.get(here, { ...rangeQuery(["node_stats"]), memory: true }, signal);
+      [memory, disk, sockets].forEach((chart) => chart.draw(node));
+      fill(alarms, alarmTexts(node).map((text) => h("p.problem", {}, text)), (node.not_restored ?? []).map((one) => h("p", {}, String(one))));
+      fill(details, facts([
+        ["Uptime", format.duration(node.uptime / 1000)], ["Process", node.os_pid], ["System", node.os], ["Build", node.build], ["Cores", format.count(node.processors)],
+        ["Data folder", node.db_dir || "none: everything is in memory"], ["Configuration", (node.config_files ?? []).join(", ")], ["Log", (node.log_files ?? []).join(", ")],
+        ["Longest turn lately", milliseconds(node.event_loop?.longest_turn_ms)], ["Longest turn since the start", milliseconds(node.event_loop?.longest_turn_since_start_ms)],
+        ["Loop lag", `mean ${milliseconds(node.event_loop?.lag?.mean_ms)}, p99 ${milliseconds(node.event_loop?.lag?.p99_ms)}`],
+        ["Syncs of the journal", `${format.count(node.journal?.count)}, mean ${milliseconds(node.journal?.mean_ms)}, p99 ${milliseconds(node.journal?.p99_ms)}`],
+      ]));
+      const given = Object.entries(node.memory ?? {}).filter(([, amount]) => typeof amount === "number" && amount > 0).sort((one, other) => other[1] - one[1]);
+      fill(uses, facts(given.map(([name, amount]) => [name.replaceAll("_", " "), format.bytes(amount)])));
+      fill(plugins, facts([["Plugins", (node.enabled_plugins ?? []).join(", ")], ["Exchange types", (node.exchange_types ?? []).map((one) => one.name).join(", ")],
+        ["Authentication", (node.auth_mechanisms ?? []).filter((one) => one.enabled).map((one) => one.name).join(", ")]]));
+      listed = node.event_loop?.tasks ?? [];
+      await tasks.refresh(signal);
+    },
+  };
+}
+
+export const nodePage = { route: "nodes/:node", section: "overview", title: "Node", may: may.monitor, create };

@@ -1,0 +1,79 @@
+"""The overview: charts, node, alarms, and definitions."""
+
+import json
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.browser import UI
+
+
+def test_charts_and_totals_show_live_traffic(ui: UI, running: BrokerProcess) -> None:
+    client = running.connect()
+    channel = client.channel()
+    channel.declare("seen")
+    channel.fill("seen", *[b"x"] * 30)
+    charts = ui.page.locator("figure.chart")
+    queued = charts.filter(has_text="Queued messages")
+    expect(queued.get_by_role("button", name="Ready")).to_contain_text("30")
+    expect(queued.locator("canvas")).to_be_visible()
+    ui.page.get_by_label("Time range of the charts").select_option(label="last 10 minutes")
+    expect(queued.get_by_role("button", name="Ready")).to_contain_text("30")
+    expect(ui.page.locator(".totals")).to_contain_text("Queues 1")
+    channel.delete("seen")
+    client.close()
+
+
+def test_the_node_shows_its_health_and_an_alarm_says_what_to_do(ui: UI, running: BrokerProcess) -> None:
+    node = ui.page.get_by_role("table", name="Nodes")
+    expect(node).to_contain_text("warren@test")
+    running.http().put("/warren/limits/memory", {"bytes": 1})
+    expect(ui.page.locator(".alarms")).to_contain_text("publishers are blocked")
+    running.http().put("/warren/limits/memory", {"fraction": 0.6})
+    expect(ui.page.locator(".alarms")).to_be_hidden()
+    node.get_by_role("link", name="warren@test").click()
+    expect(ui.page.locator("main")).to_contain_text("Longest turn since the start")
+
+
+def test_definitions_go_out_and_come_back_after_the_import_has_said_what_it_changes(
+    ui: UI, running: BrokerProcess, tmp_path: Path
+) -> None:
+    http, page = running.http(), ui.page
+    http.put("/queues/%2F/exported", {"durable": True})
+    page.get_by_role("heading", name="Export definitions").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download definitions").click()
+    document = json.loads(Path(download.value.path()).read_bytes())
+    assert [queue["name"] for queue in document["queues"]] == ["exported"]
+    document["policies"] = [
+        {"vhost": "/", "name": "short", "pattern": "^a", "apply-to": "queues", "definition": {"max-length": 3}}
+    ]
+    file = tmp_path / "definitions.json"
+    file.write_text(json.dumps(document))
+    http.delete("/queues/%2F/exported")
+    page.get_by_role("heading", name="Import definitions").click()
+    page.get_by_label("Definitions file").set_input_files(file)
+    page.get_by_role("button", name="Check definitions").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("row").filter(has_text="queues")).to_contain_text("1")
+    dialog.get_by_text("New policies (1)").click()
+    expect(dialog).to_contain_text("short")
+    assert http.get("/policies").json == []
+    dialog.get_by_role("button", name="Import").click()
+    expect(page.get_by_text("is imported")).to_be_visible()
+    assert http.get("/policies/%2F/short").json["definition"] == {"max-length": 3}
+    assert http.get("/queues/%2F/exported").status == 200
+
+
+def test_a_file_that_cannot_be_imported_is_refused_with_the_reason(
+    ui: UI, running: BrokerProcess, tmp_path: Path
+) -> None:
+    file = tmp_path / "definitions.json"
+    file.write_text(json.dumps({"queues": [{"vhost": "nowhere", "name": "q"}]}))
+    page = ui.page
+    page.get_by_role("heading", name="Import definitions").click()
+    page.get_by_label("Definitions file").set_input_files(file)
+    page.get_by_role("button", name="Check definitions").click()
+    expect(page.get_by_role("form", name="Import definitions").get_by_role("alert")).to_contain_text("nowhere")
+    ui.problems.clear()  # the browser reports each response 400
