@@ -22,6 +22,7 @@ from ..wire.frame_reader import ACK, PUBLISH, MixedPublishes, Publishes
 from ..wire.method_decoder import ACCESS_REQUEST
 from . import confirms, events
 from .checked_properties import CheckedProperties
+from .connection_state import RUNNING
 from .consumer import ChannelConsumer
 from .methods import acknowledge, basic, exchange, publish, queue, tx
 from .prefetch import SharedPrefetch
@@ -227,6 +228,20 @@ class Channel:
             self.connection.suspend()
             journal.when_durable(ticket, partial(self._durable, frames))
 
+    def send_change_ok(self, frames: bytes, stored: bool = True) -> None:
+        """Send the reply of a declaration, deletion or binding once it is durable, or in order if it is not `stored`.
+
+        Until then the connection serves more of these methods, so that one batch of the journal has all of them.
+        """
+        connection = self.connection
+        journal = connection.node.journal
+        ticket = journal.ticket()
+        if (ticket <= journal.durable or not stored) and not connection.replies_due:
+            self.send(frames)
+        else:
+            connection.replies_due += 1
+            journal.when_durable(ticket, partial(self._changed, frames))
+
     def send_after_job(self, frames: bytes) -> None:
         """Send a reply at once, or after the job of this channel that is under way."""
         if self._job is not None:
@@ -267,6 +282,11 @@ class Channel:
         if not self.closing:
             self.send(frames)
         self.connection.resume()
+
+    def _changed(self, frames: bytes) -> None:
+        if not self.closing and self.connection.state == RUNNING:
+            self.send(frames)
+        self.connection.replied()
 
     def end(self) -> None:
         """End the channel: remove consumers, requeue unsettled deliveries, roll the transaction back."""

@@ -51,6 +51,20 @@ CHANGES: Final = frozenset(
 )
 AT_ONCE_COST: Final = 1_000  # of input that is handled as soon as it arrives
 STEP_COST: Final = 500  # of a step of the job that handles the rest
+# Methods that are served while replies to earlier ones wait for the journal; their own replies wait in order with them.
+OVERLAPPING: Final = frozenset(
+    (
+        commands.Exchange.Declare.index,
+        commands.Exchange.Delete.index,
+        commands.Exchange.Bind.index,
+        commands.Exchange.Unbind.index,
+        commands.Queue.Declare.index,
+        commands.Queue.Delete.index,
+        commands.Queue.Bind.index,
+        commands.Queue.Unbind.index,
+    )
+)
+REPLIES_DUE_LIMIT: Final = 1000
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -96,6 +110,7 @@ class Connection(Publisher):
         "deferred",
         "created",
         "suspended",
+        "replies_due",
         "interrupted",
         "_handshake",
         "_greeted",
@@ -139,6 +154,7 @@ class Connection(Publisher):
         self.deferred: Event | None = None  # the publish, declaration or postponed method that is handled next
         self.created = 0  # new queues, exchanges and bindings, while memory is low
         self.suspended = 0  # calls of `suspend` without `resume`: for the disk, jobs, the login
+        self.replies_due = 0  # replies that wait for the journal
         self.interrupted = False  # input is waiting: suspended, blocked, output full, or the turn of others
         self._handshake: Handshake | None = Handshake(self)
         self._greeted = False
@@ -200,8 +216,12 @@ class Connection(Publisher):
                 self.interrupted = True
                 self._work_in_turns()
                 break
+            event: Event | None = None
             try:
                 event, self.deferred = self.deferred or self.reader.next(), None
+                if self.replies_due and event is not None and not self._overlaps(event):
+                    self._wait_for_replies(event)
+                    break
                 if event is None:
                     if self.node.alarms.reason and self.state == RUNNING and self.reader.in_content():
                         alarm_blocking.block(self)
@@ -223,6 +243,9 @@ class Connection(Publisher):
                             continue
                 self._handle(event)
             except AMQPError as error:
+                if self.replies_due and event is not None:
+                    self._wait_for_replies(event)  # it fails again when the replies before its error have been sent
+                    break
                 closing.fail(self, error)
             except Postponed as postponed:
                 self.deferred = event
@@ -232,6 +255,14 @@ class Connection(Publisher):
             self.confirm()
         if self.node.pending:
             self.node.pump()
+
+    def _overlaps(self, event: Event) -> bool:
+        """Return whether an event is handled while replies wait for the journal."""
+        return isinstance(event, Method) and event.index in OVERLAPPING and self.replies_due < REPLIES_DUE_LIMIT
+
+    def _wait_for_replies(self, event: Event) -> None:
+        self.deferred = event
+        self.interrupted = True
 
     def _work_in_turns(self) -> None:
         """Start a job for the rest of the input. Connections with very much input share each turn of the loop."""
@@ -279,7 +310,7 @@ class Connection(Publisher):
             try:
                 self._on_channel(channel, event)
             except AMQPError as error:
-                if error.hard:
+                if error.hard or self.replies_due:
                     raise
                 closing.close_channel(channel, error)
 
@@ -423,6 +454,13 @@ class Connection(Publisher):
         if self.suspended:  # 0 after a failure, which ends all suspensions
             self.suspended -= 1
         if not self.suspended:
+            self.request_flush()
+
+    def replied(self) -> None:
+        """Note that a reply which waited for the journal was sent; after the last one all input is handled again."""
+        if self.replies_due:  # 0 after a failure, which drops these replies
+            self.replies_due -= 1
+        if not self.replies_due:
             self.request_flush()
 
     def job_failed(self) -> None:

@@ -40,7 +40,8 @@ class Batch(ports.Batch):
     """Records and changes of metadata that are written and synced together.
 
     `commit` runs on the worker, and may be called again after a full disk. `sync` is False for a batch of nothing but
-    changes, which need not survive a power cut yet. `last` marks the last batch of its segment.
+    changes, which need not survive a power cut yet; `sync_log` is False if its records need not. `last` marks the last
+    batch of its segment.
     """
 
     __slots__ = (
@@ -49,6 +50,7 @@ class Batch(ports.Batch):
         "start",
         "data",
         "sync",
+        "sync_log",
         "_last",
         "_written",
         "_changes",
@@ -64,6 +66,7 @@ class Batch(ports.Batch):
         start: int,
         data: bytes,
         sync: bool,
+        sync_log: bool,
         last: bool,
         changes: list[Change],
         disk: Disk,
@@ -75,6 +78,7 @@ class Batch(ports.Batch):
         self.start = start
         self.data = data
         self.sync = sync
+        self.sync_log = sync_log
         self._last = last
         self._written = False
         self._changes = changes
@@ -93,7 +97,7 @@ class Batch(ports.Batch):
             if not self._written:
                 self.segment.append(self._disk, self.start, self.data)
                 self._written = True
-            if self.segment.file is not None:
+            if self.segment.file is not None and self.sync_log:
                 self.segment.file.sync()
             if self._last:
                 self.segment.close()
@@ -133,6 +137,7 @@ class Journal(ports.Journal):
         self._moved: dict[int, list[int]] = {}  # the same of messages that this batch stores anew for other queues
         self._batch_first_id = 1
         self._deleted_queues: dict[int, None] = {}
+        self._deletion_bytes = 0  # of the buffer: records of deleted queues
         self._changes: list[Change] = []
         self._unsynced = False
         self._sync_due = False
@@ -220,7 +225,9 @@ class Journal(ports.Journal):
             del self._deleted_queues[next(iter(self._deleted_queues))]
         self._settled.pop(queue, None)
         self._moved.pop(queue, None)
-        self._buffer += log_records.encode_queue_deleted(self._current.salt, self.next_id, queue)
+        record = log_records.encode_queue_deleted(self._current.salt, self.next_id, queue)
+        self._deletion_bytes += len(record)
+        self._buffer += record
 
     def change(self, change: Change) -> None:
         self._changes.append(change)
@@ -296,21 +303,26 @@ class Journal(ports.Journal):
         sync = self._sync_due or bool(data)
         self._sync_due = False
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
+        removal = self._compaction.removal(segment)
+        # Recovery drops the messages of a queue that the metadata, which is synced first, does not have.
+        sync_log = len(data) > self._deletion_bytes or last or removal is not None
         self._outstanding = Batch(
             self._filling,
             segment,
             self._start,
             data,
             sync,
+            sync_log,
             last,
             self._changes,
             self.disk,
             self._metadata,
-            self._compaction.removal(segment),
+            removal,
         )
         self.segments[segment.number] = segment
         self._filling += 1
         self._buffer = bytearray()
+        self._deletion_bytes = 0
         self._settled = {}
         self._moved = {}
         self._batch_first_id = next_id

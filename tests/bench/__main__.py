@@ -1,4 +1,4 @@
-"""The command line of the benchmark: python -m tests.bench [--memory | --bindings | --self] [NAME=PORT[:PID] ...]"""
+"""The command line of the benchmark: python -m tests.bench [--memory | --bindings | --churn] [NAME=PORT[:PID] ...]"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.broker_process import NotStarted
 
-from . import memory, report
+from . import churn, memory, report
 from .bindings import MANY, bindings
 from .client import Connection, LoadFailed
 from .generator import Result, run
@@ -33,6 +33,8 @@ def main() -> int:
             _measure_memory(options)
         elif options.bindings:
             _measure_bindings(options)
+        elif options.churn:
+            _measure_churn(options)
         else:
             return _compare(options)
     except (NotStarted, LoadFailed, OSError) as reason:
@@ -62,12 +64,19 @@ def _options() -> argparse.Namespace:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--memory", action="store_true", help="start-up time and memory instead of the loads")
     mode.add_argument("--bindings", type=int, nargs="?", const=MANY, metavar="COUNT", help="of one topic exchange")
+    mode.add_argument(
+        "--churn", nargs="?", const=",".join(churn.PARTS), metavar="PARTS",
+        help=f"connections and objects that come and go, and many of them: some of {','.join(churn.PARTS)}",
+    )  # fmt: skip
     mode.add_argument("--self", action="store_true", help="what the load generator can do, against a sink")
     options = parser.parse_args()
     if options.no_start and not options.brokers:
         parser.error("--no-start needs a broker")
     if unknown := set(options.only.upper()) - {load.letter for load in LOADS}:
         parser.error(f"no such load: {', '.join(sorted(unknown))}")
+    options.churn = (options.churn or "").split(",") if options.churn else []
+    if other := set(options.churn) - set(churn.PARTS):
+        parser.error(f"no such part: {', '.join(sorted(other))}")
     options.serve = shlex.split(options.serve)
     return options
 
@@ -127,6 +136,19 @@ def _measure_bindings(options: argparse.Namespace) -> None:
     print(report.machine() + "\n")
     figures = {"seconds": options.seconds, "warmup_s": options.warmup, "many": options.bindings}
     _print_demands(options, [partial(bindings, durable=durable, **figures) for durable in (True, False)])
+
+
+def _measure_churn(options: argparse.Namespace) -> None:
+    """Each part on each broker in turn, and the ratios of the figures."""
+    raise_open_files(churn.IDLE_CONNECTIONS + churn.SPARE_FILES)
+    with ExitStack() as stack:
+        brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
+        brokers += options.brokers
+        _print_machine(brokers)
+        columns = report.figure_columns([broker.name for broker in brokers])
+        print(report.header(columns), flush=True)
+        for what, figures in churn.compare(brokers, options.churn, options.rounds, options.seconds):
+            print(report.row(columns, report.figure_cells(what, figures)), flush=True)
 
 
 def _print_demands(options: argparse.Namespace, checks: Iterable[Callable[[Broker], Iterator[Demand]]]) -> None:

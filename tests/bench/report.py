@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from .churn import Figure
 from .generator import Result
 from .loads import Load
 
@@ -69,6 +70,30 @@ def load_rows(load: Load, results: Mapping[str, Result | None], ours: Collection
         )  # fmt: skip
         rows.append(row(COLUMNS, [title, name, *cells]))
     return rows
+
+
+def figure_columns(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Columns for figures of several brokers, each with a ratio, which is above 1 if the first broker is better."""
+    first, *others = [(name, max(len(name), 10)) for name in names]
+    return [("what", 48), first, *[column for name, width in others for column in ((name, width), ("ratio", 6))]]
+
+
+def figure_cells(what: str, figures: Sequence[Figure | None]) -> list[str]:
+    first = figures[0]
+    unit = next((figure.unit for figure in figures if figure is not None), "")
+    cells = [f"{what} ({unit})"]
+    for number, figure in enumerate(figures):
+        cells.append(_text(figure and figure.value, ",.0f" if figure and figure.value >= 100 else ",.2f"))
+        if number:
+            cells.append(_text(figure_ratio(first, figure), ".2f"))
+    return cells
+
+
+def figure_ratio(ours: Figure | None, theirs: Figure | None) -> float | None:
+    """Return how many times better our figure is."""
+    if ours is None or theirs is None or not ours.value or not theirs.value:
+        return None
+    return theirs.value / ours.value if ours.lower_is_better else ours.value / theirs.value
 
 
 def _text(figure: float | None, form: str) -> str:

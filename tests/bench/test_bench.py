@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import process, report
+from tests.bench import churn, process, report
 from tests.bench.bindings import LOAD, pattern
 from tests.bench.client import (
     BODY,
     HEADER,
     METHOD,
+    Connection,
     LoadFailed,
     acks,
     frame,
@@ -264,6 +265,43 @@ def test_warren_is_started_on_a_port_of_its_own_and_stopped() -> None:
         socket.create_connection(("127.0.0.1", broker.port)).close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", broker.port))
+
+
+@pytest.mark.sockets
+def test_what_comes_and_goes_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(churn, "CONSUMING_CONNECTIONS", 2)
+    monkeypatch.setattr(churn, "CHANNELS", 3)
+    with process.warren(["--memory"]) as broker:
+        figures = [*churn.connections(broker, 0.2), *churn.declares(broker, 0.1), *churn.spread(broker, 0.2)]
+        figures += [*churn.queues(broker, 300), *churn.idle_connections(broker, 150)]
+        control = Connection(broker.port)
+        assert control.declare_queue(churn.object_name(0), durable=True) == 0, "nothing is left of what was measured"
+        control.close()
+    assert all(figure.value > 0 for figure in figures if not figure.what.startswith("memory"))
+    assert len({figure.what for figure in figures}) == len(figures)
+
+
+@pytest.mark.sockets
+def test_a_refused_change_is_reported() -> None:
+    with process.warren(["--memory"]) as broker:
+        control = Connection(broker.port)
+        with control.socket:
+            control.declare_queue(churn.object_name(2))
+            with pytest.raises(LoadFailed, match="406"):
+                churn.change(control.socket, churn.QUEUE_DECLARE, 0, 9, in_flight=4)
+
+
+def test_a_ratio_of_figures_is_above_one_where_the_first_broker_is_better() -> None:
+    rate, time = churn.Figure("rate", 200, "/s"), churn.Figure("time", 2, "s", lower_is_better=True)
+    assert report.figure_cells("rate", [rate, replace(rate, value=100), None]) == [
+        "rate (/s)",
+        "200",
+        "100",
+        "2.00",
+        "",
+        "",
+    ]
+    assert report.figure_cells("time", [time, replace(time, value=3)]) == ["time (s)", "2.00", "3.00", "1.50"]
 
 
 @pytest.mark.sockets

@@ -33,15 +33,14 @@ def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Tabl
         )
         stored = exchange.durable
     if not method.nowait:
-        send = channel.send_when_durable if stored else channel.send
-        send(method_encoder.method(channel.number, method_encoder.EXCHANGE_DECLARE_OK))
+        channel.send_change_ok(method_encoder.method(channel.number, method_encoder.EXCHANGE_DECLARE_OK), stored)
 
 
 def delete(channel: Channel, method: commands.Exchange.Delete, arguments: Table) -> None:
     """Serve exchange.delete. Raises AccessRefused (403), PreconditionFailed (406)."""
     operations.delete_exchange(channel, strip_line_ends(method.exchange), if_unused=bool(method.if_unused))
     if not method.nowait:
-        channel.send_when_durable(method_encoder.method(channel.number, method_encoder.EXCHANGE_DELETE_OK))
+        channel.send_change_ok(method_encoder.method(channel.number, method_encoder.EXCHANGE_DELETE_OK))
 
 
 def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> None:
@@ -49,7 +48,7 @@ def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> 
     source, destination = strip_line_ends(method.source), strip_line_ends(method.destination)
     operations.bind_exchange(channel, source, destination, method.routing_key or "", arguments)
     if not method.nowait:
-        channel.send_when_durable(method_encoder.method(channel.number, method_encoder.EXCHANGE_BIND_OK))
+        channel.send_change_ok(method_encoder.method(channel.number, method_encoder.EXCHANGE_BIND_OK))
 
 
 def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table) -> None:
@@ -57,4 +56,4 @@ def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table)
     source, destination = strip_line_ends(method.source), strip_line_ends(method.destination)
     operations.unbind_exchange(channel, source, destination, method.routing_key or "", arguments)
     if not method.nowait:
-        channel.send_when_durable(method_encoder.method(channel.number, method_encoder.EXCHANGE_UNBIND_OK))
+        channel.send_change_ok(method_encoder.method(channel.number, method_encoder.EXCHANGE_UNBIND_OK))

@@ -24,7 +24,7 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     if name.startswith(REPLY_TO):
         operations.check_reply_queue(channel, name)
         if not method.nowait:
-            channel.send(declare_ok(channel, name, 0, 1))
+            channel.send_change_ok(declare_ok(channel, name, 0, 1), stored=False)
         return
     if method.passive:
         queue = operations.find_queue(channel, name)
@@ -40,8 +40,8 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     channel.last_queue = queue.name
     if not method.nowait:
         # A passive declaration changes nothing that would have to be durable first.
-        send = channel.send_when_durable if queue.durable and not method.passive else channel.send
-        send(declare_ok(channel, queue.name, queue.ready, len(queue.consumers)))
+        stored = queue.durable and not method.passive
+        channel.send_change_ok(declare_ok(channel, queue.name, queue.ready, len(queue.consumers)), stored)
 
 
 def declare_ok(channel: Channel, name: str, ready: int, consumers: int) -> bytes:
@@ -58,14 +58,14 @@ def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> Non
     name, key = expand_names(channel, method.queue, method.routing_key)
     operations.bind_queue(channel, strip_line_ends(method.exchange), name, key, arguments)
     if not method.nowait:
-        channel.send_when_durable(method_encoder.method(channel.number, method_encoder.QUEUE_BIND_OK))
+        channel.send_change_ok(method_encoder.method(channel.number, method_encoder.QUEUE_BIND_OK))
 
 
 def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) -> None:
     """Serve queue.unbind. Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
     name, key = expand_names(channel, method.queue, method.routing_key)
     operations.unbind_queue(channel, strip_line_ends(method.exchange), name, key, arguments)
-    channel.send_when_durable(method_encoder.method(channel.number, method_encoder.QUEUE_UNBIND_OK))
+    channel.send_change_ok(method_encoder.method(channel.number, method_encoder.QUEUE_UNBIND_OK))
 
 
 def expand_names(channel: Channel, queue: str | None, key: str | None) -> tuple[str, str]:
@@ -96,6 +96,6 @@ def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) ->
     name = channel.queue_name(strip_line_ends(method.queue))
     count = operations.delete_queue(channel, name, if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
     if not method.nowait:
-        channel.send_when_durable(
+        channel.send_change_ok(
             method_encoder.method(channel.number, method_encoder.QUEUE_DELETE_OK, method_encoder.long(count))
         )

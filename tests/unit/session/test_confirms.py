@@ -15,6 +15,7 @@ from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.definitions.recorder import Recorder
 from warren.broker.session.confirms import Confirms
+from warren.broker.session.connection import REPLIES_DUE_LIMIT
 
 DURABLE = {"delivery_mode": 2}
 
@@ -323,6 +324,84 @@ def test_what_is_declared_without_an_answer_holds_nobody_up(recorded: Disk) -> N
     recorded.ch.send(Queue.Declare, queue="new", durable=True, nowait=True)
     recorded.ch.sync()
     assert "new" in recorded.node.vhosts["/"].queues
+
+
+def names(items: list[Any]) -> list[str]:
+    return [item.name for item in items]
+
+
+def test_pipelined_declarations_are_stored_together_and_answered_in_order(recorded: Disk) -> None:
+    ch, journal = recorded.ch, recorded.journal
+    ch.send(Queue.Declare, queue="new", durable=True)
+    ticket = journal.ticket()
+    ch.send(Queue.Bind, queue="new", exchange="amq.direct")
+    ch.send(Exchange.Declare, exchange="passing", exchange_type="fanout")
+    ch.send(Queue.Declare, queue="durable", passive=True)
+    ch.send(Queue.Delete, queue="new")
+    assert take_inbox(ch) == [] and "passing" in recorded.node.vhosts["/"].exchanges
+    assert journal.ticket() == ticket, "one batch has all of them"
+    journal.commit(ticket)
+    answers = ["Queue.DeclareOk", "Queue.BindOk", "Exchange.DeclareOk", "Queue.DeclareOk", "Queue.DeleteOk"]
+    assert names(take_inbox(ch)) == answers
+
+
+def test_other_methods_wait_for_the_answers_before_them(recorded: Disk) -> None:
+    ch, journal = recorded.ch, recorded.journal
+    ch.send(Queue.Declare, queue="new", durable=True)
+    ch.publish("", "new", b"body")
+    ch.send(Basic.Get, queue="new")
+    ch.send(Queue.Declare, queue="later", durable=True)
+    ch.client.send(Connection.Close, reply_code=200)
+    assert take_inbox(ch) == [] and "later" not in recorded.node.vhosts["/"].queues
+    journal.commit(journal.ticket())
+    answer, message = take_inbox(ch)
+    assert isinstance(answer, Queue.DeclareOk) and isinstance(message, Content)
+    journal.commit(journal.ticket())
+    assert names(take_inbox(ch)) == ["Queue.DeclareOk"]
+    assert isinstance(ch.client.next(), Connection.CloseOk)
+
+
+@pytest.mark.parametrize(
+    "kind, fields, code",
+    [
+        (Queue.Declare, {"queue": "nowhere", "passive": True}, 404),
+        (Exchange.Declare, {"exchange": "x", "exchange_type": "unknown"}, 406),
+        (Basic.Consume, {"queue": "nowhere"}, 404),
+    ],
+)
+def test_an_error_comes_after_the_answers_before_it(
+    recorded: Disk, kind: type[Any], fields: dict[str, Any], code: int
+) -> None:
+    ch, journal = recorded.ch, recorded.journal
+    ch.send(Queue.Declare, queue="new", durable=True)
+    ch.send(kind, **fields)
+    ch.send(Queue.Declare, queue="never", durable=True)
+    assert take_inbox(ch) == []
+    journal.commit(journal.ticket())
+    answer, error = take_inbox(ch)
+    assert isinstance(answer, Queue.DeclareOk) and isinstance(error, Channel.Close) and error.reply_code == code
+    assert "never" not in recorded.node.vhosts["/"].queues
+
+
+@pytest.mark.parametrize("end", ["loss", "ours"])
+def test_declarations_that_are_stored_after_their_connection_has_ended_are_not_answered(
+    recorded: Disk, end: str
+) -> None:
+    recorded.ch.send(Queue.Declare, queue="new", durable=True)
+    if end == "loss":
+        recorded.ch.client.vanish()
+    else:
+        pipe_of(recorded.ch.client).connection.close(ConnectionForced("enough"))
+    take_inbox(recorded.ch)
+    recorded.journal.commit(recorded.journal.ticket())
+    assert take_inbox(recorded.ch) == [] and "new" in recorded.node.vhosts["/"].queues
+
+
+def test_so_many_answers_wait_at_most(recorded: Disk) -> None:
+    connection = pipe_of(recorded.ch.client).connection
+    connection.replies_due = REPLIES_DUE_LIMIT
+    recorded.ch.send(Queue.Declare, queue="new")
+    assert "new" not in recorded.node.vhosts["/"].queues and connection.interrupted
 
 
 # The arithmetic alone

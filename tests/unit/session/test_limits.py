@@ -213,6 +213,6 @@ def test_what_is_looked_up_or_transient_is_answered_before_the_batch_under_way_i
     ch.exchange("transient")
     ch.exchange("transient", passive=True)
     ch.send(Queue.Declare, queue="durable", durable=True)
-    assert pipe_of(client).connection.suspended
+    assert pipe_of(client).connection.replies_due == 1
     journal.commit(journal.ticket())
     assert ch.next().name == "Queue.DeclareOk"

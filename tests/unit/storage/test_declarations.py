@@ -68,6 +68,18 @@ def test_a_sync_is_a_batch_of_its_own_where_nothing_else_came() -> None:
     assert journal.seal() is None
 
 
+def test_a_deleted_queue_needs_no_sync_of_the_log() -> None:
+    journal, notes = opened()
+    publish(journal)
+    commit(journal)
+    notes.calls.clear()
+    journal.change(Change(False, QUEUE.record))
+    journal.queue_deleted(1)
+    commit(journal)
+    assert notes.calls == ["apply metadata", "sync metadata", "write log"]
+    assert not journal.unsynced()
+
+
 def test_messages_come_after_all_that_was_declared_before() -> None:
     journal, notes = opened()
     journal.change(QUEUE)
