@@ -233,6 +233,7 @@ class Link:
         if not 0 <= self.settings.prefetch_count <= PREFETCH_MAX:
             raise LinkError(f"prefetch-count is {self.settings.prefetch_count}, it must be from 0 to {PREFETCH_MAX}")
         connection = await self._dial()
+        self.status.cluster_name, self.status.vhost = connection.cluster_name or "", connection.vhost
         connection.ended.add_done_callback(partial(fail_with, self._failed))
         try:
             await self._set_up(connection)

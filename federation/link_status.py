@@ -15,7 +15,8 @@ class LinkStatus:
 
     `forwarded` counts messages published locally, `confirmed` those of them that are safe; `retries` counts attempts
     since the link last ran, `reconnects` how often it ran and failed. `degraded` is the reason why a running link does
-    not work as expected, or empty. Times are wall time, in seconds.
+    not work as expected, or empty. `cluster_name` and `vhost` are the upstream's at its last connection, or empty.
+    Times are wall time, in seconds.
     """
 
     __slots__ = (
@@ -27,6 +28,8 @@ class LinkStatus:
         "state",
         "reason",
         "degraded",
+        "cluster_name",
+        "vhost",
         "since_s",
         "retries",
         "reconnects",
@@ -51,7 +54,7 @@ class LinkStatus:
         self._changed = changed
         self.status = STARTING
         self.error = self.uri = self.connection = self.state = self.reason = ""
-        self.degraded = ""
+        self.degraded = self.cluster_name = self.vhost = ""
         self.changed_s = self.since_s = now_s()
         self.next_attempt_s: float | None = None
         self.backlog: int | None = None
@@ -114,6 +117,8 @@ class LinkStatus:
             "status": self.status,
             "error": self.error,
             "uri": self.uri,
+            "upstream_cluster_name": self.cluster_name,
+            "upstream_vhost": self.vhost,
             "local_connection": self.connection,
             "changed_s": self.changed_s,
             "state": self.state,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...http.auth import MONITOR, POLICIES
-from ...http.responses import Response, done, missing
+from ...http.responses import Response, done, missing, ok
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.federation_links import Links, Row, links_of
-from ..views.link import link_view
+from ..views.link import detailed_link_view, link_view
 from ..views.stats import StatsView
 
 UP = ("running", "starting")
@@ -24,6 +24,14 @@ def list_links(request: Request) -> Listing[Row]:
 def list_down(request: Request) -> Listing[Row]:
     """List the federation links that are neither running nor starting."""
     return listing(request, (row for row in rows(request) if row["status"] not in UP))
+
+
+def get_link(request: Request) -> Response:
+    """Return a link with its counters, and with samples of its rates if a range is asked for."""
+    for row in rows(request):
+        if row["id"] == request.path["id"]:
+            return ok(detailed_link_view(StatsView(request), row))
+    raise missing()
 
 
 def no_list(request: Request) -> Response:
@@ -70,5 +78,6 @@ ROUTES = (
     Route("GET", "/federation-links/{vhost}/{list}", MONITOR, no_list),
     Route("GET", "/federation-links/state/down", MONITOR, list_down),
     Route("GET", "/federation-links/{vhost}/state/down", MONITOR, list_down),
+    Route("GET", "/warren/federation/links/{vhost}/{id}", MONITOR, get_link),
     Route("DELETE", "/federation-links/vhost/{vhost}/{id}/{node}/restart", POLICIES, restart),
 )

@@ -13,6 +13,7 @@ ALIKE = ("vhost", "type", "upstream", "id", "status", "uri")  # the same in the 
 MORE = (
     *("policy", "retries", "reconnects", "backlog", "lag_ms", "forwarded", "unconfirmed", "nacked"),
     *("dropped_max_hops", "dropped_seen", "dropped_invalid", "bindings", "degraded"),
+    *("upstream_cluster_name", "upstream_vhost"),
 )
 
 
@@ -25,6 +26,7 @@ def link_view(stats: StatsView, row: Row) -> Item:
         f"upstream_{kind}": row["upstream_name"],
         **{name: row[name] for name in ALIKE},
         "timestamp": clock_time(row["changed_s"]),
+        "changed_at": point_in_time(row["changed_s"]),
         **{name: row[name] for name in MORE},
     }
     if kind == "queue":
@@ -41,6 +43,11 @@ def link_view(stats: StatsView, row: Row) -> Item:
         if stats.enabled:
             channel["message_stats"] = stats.details("link", link_key(row), link_counters(row))
     return item
+
+
+def detailed_link_view(stats: StatsView, row: Row) -> Item:
+    """Return the fields of a single link, with its counters and rates even while it is down."""
+    return link_view(stats, row) | {"message_stats": stats.details("link", link_key(row), link_counters(row))}
 
 
 def local_channel(row: Row) -> Item:

@@ -33,9 +33,10 @@ export function append(element, children) {
   return element;
 }
 
-/** Replace the content of an element. If it is the same text, the element is left alone, so that nothing flickers. */
+/** Replace the content of an element. If it is the same text or the same nodes, it is left alone, so that nothing flickers. */
 export function fill(element, ...children) {
   const flat = children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+  if (flat.length && flat.length === element.childNodes.length && flat.every((child, at) => child === element.childNodes[at])) return element;
   if (flat.every((child) => !(child instanceof Node))) {
     const text = flat.join("");
     if (element.childElementCount === 0 && element.textContent === text) return element;

@@ -63,3 +63,15 @@ export const percent = (value) => (isNumber(value) ? `${short.format(value * 100
 
 /** A value of a table: texts as they are, others as JSON. */
 export const value = (given) => (typeof given === "string" ? given : JSON.stringify(given));
+
+const SECRET = /passw|passphrase|secret|token|credential/i; // names of parameters, as in the broker's log
+const HIDDEN = "[redacted]";
+
+/** A URI without its password and without secret parameters. */
+export function uri(text) {
+  const start = text.indexOf("://");
+  const colon = text.indexOf(":", start + 3);
+  const at = text.lastIndexOf("@");
+  const shown = start >= 0 && start < colon && colon < at ? `${text.slice(0, colon + 1)}${HIDDEN}${text.slice(at)}` : text;
+  return shown.replace(/([?&])([^=&?]+)=([^&]+)/g, (whole, mark, name) => (SECRET.test(name) ? `${mark}${name}=${HIDDEN}` : whole));
+}

@@ -10,9 +10,12 @@
 import * as session from "../core/session.js";
 import { channelPage, channelsPage } from "./channels.js";
 import { connectionPage, connectionsPage } from "./connections.js";
+import { FEDERATION_PAGES } from "./federation.js";
 import { nodePage } from "./nodes.js";
 import { overviewPage } from "./overview.js";
 import { queuesPage, queuePage } from "./queues.js";
+
+const mayFederate = () => session.may.monitor() || session.may.makePolicies();
 
 export const SECTIONS = [
   { name: "overview", title: "Overview", route: "overview", key: "o" },
@@ -20,7 +23,7 @@ export const SECTIONS = [
   { name: "channels", title: "Channels", route: "channels", key: "h" },
   { name: "exchanges", title: "Exchanges", route: "exchanges", key: "e" },
   { name: "queues", title: "Queues", route: "queues", key: "q" },
-  { name: "federation", title: "Federation", route: "federation", key: "f", may: session.may.monitor },
+  { name: "federation", title: "Federation", get route() { return session.may.monitor() ? "federation" : "federation-upstreams"; }, key: "f", may: mayFederate },
   { name: "messages", title: "Messages", route: "messages", key: "m" },
   { name: "admin", title: "Admin", route: "users", key: "a", may: () => session.may.makePolicies() || session.may.monitor() },
 ];
@@ -29,4 +32,5 @@ export const PAGES = [
   overviewPage, nodePage,
   connectionsPage, connectionPage, channelsPage, channelPage,
   queuesPage, queuePage,
+  ...FEDERATION_PAGES,
 ];

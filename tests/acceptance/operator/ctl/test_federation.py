@@ -19,6 +19,7 @@ def link(id: str, **changes: object) -> dict[str, object]:
     """A row of the service, with all its keys."""
     return {
         **dict.fromkeys(("consumer_tag", "error", "local_connection", "policy", "state", "reason"), ""),
+        **dict.fromkeys(("upstream_cluster_name", "upstream_vhost"), ""),
         **dict.fromkeys(("retries", "reconnects", "forwarded", "confirmed", "unconfirmed", "nacked", "bindings"), 0),
         "dropped_max_hops": 0,
         "dropped_seen": 0,

@@ -28,6 +28,8 @@ def row(**changes: object) -> Row:
         "status": "running",
         "error": "",
         "uri": "amqp://origin:5672/%2f",
+        "upstream_cluster_name": "origin",
+        "upstream_vhost": "/",
         "local_connection": "link 1",
         "changed_s": CHANGED_S,
         "state": "flowing",
@@ -176,3 +178,15 @@ def test_an_unknown_link_is_not_restarted(api: Api, federation: Federation, path
     path = path.format(api.host.node.name)
     assert api.delete(f"/federation-links/vhost/{path}/restart").error == MISSING
     assert federation.restarted == []
+
+
+def test_a_single_link_has_its_counters_while_it_is_down_and_samples_if_asked(api: Api, federation: Federation) -> None:
+    api.peer.add_user("maker", ("policymaker",))
+    federation.rows = [row(), row(id="00000001", **BROKEN)]
+    link = api.get("/warren/federation/links/%2F/00000001?msg_rates_age=60&msg_rates_incr=5").json
+    assert (link["status"], link["error"], link["upstream_cluster_name"]) == ("error", "no route to host", "origin")
+    assert (link["message_stats"]["publish"], link["message_stats"]["confirm"]) == (12, 10)
+    assert "samples" in link["message_stats"]["confirm_details"]
+    assert "samples" not in api.get("/warren/federation/links/%2F/0badcafe").json["message_stats"]["confirm_details"]
+    assert api.get("/warren/federation/links/%2F/0badf00d").error == MISSING
+    assert api.get("/warren/federation/links/%2F/0badcafe", user="maker").status == 401

@@ -1,0 +1,155 @@
+/** Policies that federate exchanges or queues: the list, and a form with a live list of what the pattern matches. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { confirm } from "../core/dialog.js";
+import { h, fill } from "../core/dom.js";
+import * as format from "../core/format.js";
+import { form } from "../core/form.js";
+import { Table, whole } from "../core/table.js";
+import * as tasks from "../core/tasks.js";
+import { folded, link, section } from "./parts.js";
+
+const ONE = "federation-upstream";
+const SET = "federation-upstream-set";
+const PATTERN = "federation-upstream-pattern";
+const ALL = "all"; // the set of all upstreams
+const LISTED = 10; // names that a pattern matches
+const TYPING_MS = 300;
+
+const target = ({ vhost, name }) => path`policies/${vhost}/${name}`;
+const upstreamOf = ({ definition }) => [ONE, SET, PATTERN].filter((key) => key in definition)
+  .map((key) => ({ [ONE]: "upstream ", [SET]: definition[key] === ALL ? "" : "set ", [PATTERN]: "upstreams that match " })[key]
+    + (key === SET && definition[key] === ALL ? "all upstreams" : definition[key])).join(", ");
+const federates = (policy) => upstreamOf(policy) !== "";
+
+function matches(pattern, name) {
+  try {
+    return new RegExp(pattern).test(name);
+  } catch {
+    return true; // not a pattern of JavaScript: it may match
+  }
+}
+
+/** Return the policies of a virtual host that use this upstream, by its name, by a pattern or through a set. */
+export async function policiesOf(vhost, upstream, signal) {
+  const [policies, sets] = await Promise.all([
+    api.get(path`policies/${vhost}`, {}, signal), api.get(path`parameters/federation-upstream-set/${vhost}`, {}, signal)]);
+  const inSets = sets.filter((one) => one.value.some((member) => member.upstream === upstream)).map((one) => one.name);
+  return policies.filter(({ definition }) => definition[ONE] === upstream || [ALL, ...inSets].includes(definition[SET])
+    || (PATTERN in definition && matches(definition[PATTERN], upstream)));
+}
+
+/** Return the policies of a virtual host that use this set of upstreams. */
+export async function policiesOfSet(vhost, set, signal) {
+  return (await api.get(path`policies/${vhost}`, {}, signal)).filter(({ definition }) => definition[SET] === set);
+}
+
+const COLUMNS = [
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => h("span.name", { title: one.vhost }, one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.policy(one.vhost, one.name) },
+  { id: "pattern", title: "Pattern", sort: "pattern", cell: (one) => h("code.name", { title: one.pattern }, one.pattern) },
+  { id: "apply", title: "Apply to", sort: "apply-to", cell: (one) => one["apply-to"] },
+  { id: "upstream", title: "Upstreams", cell: (one) => h("span.name", { title: upstreamOf(one) }, upstreamOf(one)) },
+  { id: "priority", title: "Priority", sort: "priority", number: true, cell: (one) => format.count(one.priority) },
+];
+
+async function removePolicies(policies) {
+  const title = policies.length === 1 ? `Delete policy ${policies[0].name}?` : `Delete ${format.count(policies.length)} policies?`;
+  const names = policies.map((one) => `${one.name} (${one.vhost}): ${one.pattern}`);
+  if (!await confirm(title, "The links that they ask for end, and their queues upstream are deleted.", names)) return;
+  await tasks.each("Delete policies", policies, (one, signal) => api.remove(target(one), {}, signal));
+}
+
+/** The names that a pattern matches, found by the broker: which kinds, how many, and the first of them. */
+async function matching(vhost, pattern, kinds, signal) {
+  const query = { page: 1, page_size: LISTED, name: `(?-i:${pattern})`, use_regex: "true", columns: "name" };
+  const pages = await Promise.all(kinds.map((kind) => api.get(path`${kind}/${vhost}`, query, signal)));
+  return kinds.map((kind, at) => {
+    const { filtered_count: number, items } = pages[at];
+    const more = number > items.length ? ` and ${format.count(number - items.length)} more` : "";
+    return [`${format.count(number)} ${number === 1 ? kind.slice(0, -1) : kind}`, number ? `: ${items.map((one) => one.name || "(AMQP default)").join(", ")}${more}` : ""];
+  });
+}
+
+function federateForm(context) {
+  const shown = h("div.matches", { role: "status" });
+  let stop = null;
+  let timer = null;
+  const element = form({
+    label: "Federate exchanges or queues", submit: "Federate", extra: [shown],
+    fields: [
+      { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
+      { name: "name", label: "Name of the policy", required: true },
+      { name: "pattern", label: "Pattern", required: true, placeholder: "^federated\\.",
+        help: "A regular expression for names: ^federated\\. is all names that begin with “federated.”" },
+      { name: "apply-to", label: "Apply to", type: "select", options: [["exchanges", "Exchanges"], ["queues", "Queues"], ["all", "Exchanges and queues"]] },
+      { name: "upstream", label: "Upstreams", type: "select", options: [[`${SET}=${ALL}`, "all upstreams"]],
+        help: "All upstreams of the virtual host, a set of them, or one." },
+      { name: "priority", label: "Priority", type: "number", step: 1, placeholder: "0",
+        help: "Of several policies that match, the one with the highest priority applies; the others do not. Default: 0." },
+    ],
+    async run({ vhost, name, pattern, priority = 0, upstream, ...entered }) {
+      const at = upstream.indexOf("=");
+      const definition = { [upstream.slice(0, at)]: upstream.slice(at + 1) };
+      await api.put(target({ vhost, name }), { pattern, definition, priority, "apply-to": entered["apply-to"] });
+      tasks.say(`Policy ${name} is set. The status shows its links.`);
+      shown.replaceChildren();
+      context.refresh();
+    },
+  });
+  const { vhost, pattern, "apply-to": kinds, upstream } = Object.fromEntries([...element.elements].filter((one) => one.name).map((one) => [one.name, one]));
+
+  async function preview() {
+    stop?.abort();
+    stop = new AbortController();
+    if (!pattern.value) return shown.replaceChildren();
+    try {
+      const found = await matching(vhost.value, pattern.value, kinds.value === "all" ? ["exchanges", "queues"] : [kinds.value], stop.signal);
+      fill(shown, h("p", {}, "The pattern matches now:"), h("ul.names", {}, found.map(([number, names]) => h("li", {}, h("b", {}, number), names))));
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      fill(shown, h("p.problem", {}, error.status === 400 ? "The pattern is no regular expression, or it takes too long." : error.message));
+    }
+  }
+
+  async function offerUpstreams() {
+    const chosen = upstream.value;
+    const names = async (component) => (await api.get(path`parameters/${component}/${vhost.value}`)).map((one) => one.name);
+    try {
+      const [sets, ones] = await Promise.all([names(SET), names(ONE)]);
+      const options = [[`${SET}=${ALL}`, "all upstreams"], ...sets.filter((name) => name !== ALL).map((name) => [`${SET}=${name}`, `set ${name}`]),
+        ...ones.map((name) => [`${ONE}=${name}`, `upstream ${name}`])];
+      if (options.map(String).join("\n") === [...upstream.options].map((one) => `${one.value},${one.text}`).join("\n")) return;
+      upstream.replaceChildren(...options.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
+    } catch (error) {
+      if (error.status !== 404) throw error; // the virtual host is being typed
+    }
+  }
+
+  element.addEventListener("input", (event) => {
+    if (![vhost, pattern, kinds].includes(event.target)) return;
+    clearTimeout(timer);
+    timer = setTimeout(preview, TYPING_MS);
+  });
+  vhost.addEventListener("change", offerUpstreams);
+  return { element, refresh: offerUpstreams };
+}
+
+/** The section of a page with the policies that federate, and the form to add one. */
+export function policySection(context) {
+  const all = async (signal) => (await api.get(context.vhost ? path`policies/${context.vhost}` : "policies", {}, signal)).filter(federates);
+  const table = new Table({
+    name: "federation-policies", label: "Policies that federate", columns: COLUMNS, small: true, empty: "no policies that federate",
+    load: whole(all), key: (one) => `${one.vhost}/${one.name}`, actions: [{ label: "Delete", run: removePolicies, danger: true }],
+  });
+  table.onchange = context.refresh;
+  const adding = federateForm(context);
+  return {
+    element: h("div", {}, section("Policies that federate", table.element), folded("Federate exchanges or queues", adding.element)),
+    async refresh(signal) {
+      await table.refresh(signal);
+      await adding.refresh();
+    },
+  };
+}

@@ -1,0 +1,139 @@
+/** Sets of upstreams: the list, and the page of a set. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { confirm } from "../core/dialog.js";
+import { h, fill } from "../core/dom.js";
+import * as format from "../core/format.js";
+import { argumentsTable, fieldRow, form } from "../core/form.js";
+import * as router from "../core/router.js";
+import * as session from "../core/session.js";
+import { Table, whole } from "../core/table.js";
+import * as tasks from "../core/tasks.js";
+import { policiesOfSet } from "./federation_policies.js";
+import { GROUPS } from "./federation_settings.js";
+import { facts, folded, heading, link, section } from "./parts.js";
+
+const COMPONENT = "federation-upstream-set";
+const OVERRIDES = GROUPS.flatMap((group) => group.fields).filter((field) => field.name !== "uri")
+  .map(({ name, type, boolean, help }) => ({ key: name, type: boolean ? "boolean" : type === "number" ? "number" : "string", help }));
+
+const target = ({ vhost, name }) => path`parameters/${COMPONENT}/${vhost}/${name}`;
+const page = ({ vhost, name }) => h("a.name", { href: router.address(["federation-upstream-sets", vhost, name]), title: name }, name);
+
+/** A member of a set as text: the upstream, and the settings that differ in this set. */
+function memberText({ upstream, ...overrides }) {
+  const more = Object.entries(overrides).map(([key, value]) => `${key} ${format.value(value)}`);
+  return more.length ? `${upstream} (${more.join(", ")})` : upstream;
+}
+
+const COLUMNS = [
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => h("span.name", { title: one.vhost }, one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: page },
+  { id: "upstreams", title: "Upstreams", cell: (one) => h("span.name", { title: one.value.map(memberText).join("\n") }, one.value.map(memberText).join(", ")) },
+];
+
+/** Ask, then delete the sets; the question names the policies that use them. */
+async function removeSets(sets) {
+  const names = [];
+  for (const one of sets) {
+    const policies = await policiesOfSet(one.vhost, one.name);
+    names.push(`${one.name} (${one.vhost}): ${policies.length ? `used by ${policies.map((policy) => policy.name).join(", ")}` : "used by no policy"}`);
+  }
+  const title = sets.length === 1 ? `Delete upstream set ${sets[0].name}?` : `Delete ${format.count(sets.length)} upstream sets?`;
+  if (!await confirm(title, "The links that policies ask for through it end. The upstreams stay.", names)) return false;
+  await tasks.each("Delete upstream sets", sets, (one, signal) => api.remove(target(one), {}, signal));
+  return true;
+}
+
+/** The members of a set as rows of a form: an upstream and its overrides. */
+function members(value) {
+  const rows = h("div");
+  const read = [];
+  const add = ({ upstream = "", ...overrides } = {}) => {
+    const name = fieldRow({ label: "Upstream", required: true, value: upstream });
+    const settings = argumentsTable({ label: "Settings that differ in this set", known: OVERRIDES, value: overrides });
+    const reader = () => ({ upstream: name.querySelector("input").value, ...settings.read() });
+    const row = h("fieldset.field", {}, h("legend", {}, "Member"), name, settings.element,
+      h("button", { type: "button", onclick: () => {
+        row.remove();
+        read.splice(read.indexOf(reader), 1);
+      } }, "Remove this member"));
+    read.push(reader);
+    rows.append(row);
+    return row;
+  };
+  const write = (all) => {
+    rows.replaceChildren();
+    read.length = 0;
+    all.forEach(add);
+  };
+  write(value);
+  const more = h("button", { type: "button", onclick: () => add().querySelector("input").focus() }, "Add a member");
+  return { element: h("div", {}, rows, more), read: () => read.map((one) => one()), write };
+}
+
+function setForm(context, { label, submit, fixed, value, keep = false, name }) {
+  const rows = members(value);
+  return form({
+    label, submit, keep, fields: fixed, extra: [rows.element],
+    async run(entered) {
+      const here = name ?? entered;
+      await api.put(target(here), { value: rows.read() });
+      tasks.say(`Upstream set ${here.name} is set.`);
+      if (!keep) rows.write([{}]);
+      context.refresh();
+    },
+  });
+}
+
+function createList(context) {
+  const all = (signal) => api.get(context.vhost ? path`parameters/${COMPONENT}/${context.vhost}` : `parameters/${COMPONENT}`, {}, signal);
+  const table = new Table({
+    name: "federation-upstream-sets", label: "Upstream sets", columns: COLUMNS, empty: "no upstream sets; the set “all” is always there", load: whole(all),
+    key: (one) => `${one.vhost}/${one.name}`, actions: [{ label: "Delete", run: removeSets, danger: true }],
+  });
+  table.onchange = context.refresh;
+  const adding = setForm(context, {
+    label: "Add a new upstream set", submit: "Add upstream set", value: [{}],
+    fixed: [
+      { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
+      { name: "name", label: "Name", required: true, help: "The name “all” stands for all upstreams of the virtual host, so it cannot be used." },
+    ],
+  });
+  return {
+    element: h("div.page", {}, h("h1", {}, "Federation upstream sets"), table.element, folded("Add a new upstream set", adding)),
+    refresh: (signal) => table.refresh(signal),
+  };
+}
+
+function createSet(context) {
+  const here = context.params;
+  const shown = h("div");
+  const used = h("div");
+  const editing = h("div");
+  let stored = null;
+  const remove = h("button.danger", { type: "button", onclick: async () => {
+    if (await removeSets([here])) router.go(["federation-upstream-sets"]);
+  } }, "Delete upstream set");
+  return {
+    element: h("div.page", {}, heading("Federation upstream set", here.name, here.vhost), section("Upstreams", shown), section("Policies that use it", used),
+      folded("Edit", editing), h("div.buttons", {}, remove)),
+    async refresh(signal) {
+      const { value } = await api.get(target(here), {}, signal);
+      const policies = await policiesOfSet(here.vhost, here.name, signal);
+      fill(shown, value.length ? value.map(({ upstream, ...overrides }) => h("div", {},
+        h("a.name", { href: router.address(["federation-upstreams", here.vhost, upstream]), title: upstream }, upstream),
+        facts(Object.entries(overrides).map(([key, given]) => [key, format.value(given)])))) : h("p.empty", {}, "no upstreams"));
+      fill(used, policies.length ? h("ul", {}, policies.map((policy) => h("li", {}, link.policy(here.vhost, policy.name), ` ${policy.pattern}`)))
+        : h("p.empty", {}, "No policy uses it."));
+      if (JSON.stringify(stored) === JSON.stringify(value)) return; // what is being edited stays
+      stored = value;
+      editing.replaceChildren(setForm(context, { label: `Edit upstream set ${here.name}`, submit: "Save upstream set", fixed: [], value, keep: true, name: here }));
+    },
+  };
+}
+
+const common = { section: "federation", may: session.may.makePolicies };
+export const setsPage = { ...common, route: "federation-upstream-sets", title: "Federation upstream sets", menu: "Upstream sets", create: createList };
+export const setPage = { ...common, route: "federation-upstream-sets/:vhost/:name", title: "Federation upstream set", create: createSet };

@@ -1,0 +1,260 @@
+"""The pages of federation, with two brokers: messages of site-b reach site-a over what is set in the pages."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.browser import UI
+from tests.support.federated_broker import FederatedBroker
+from tests.support.polling import until
+
+XSS = "<img src=x onerror=alert(1)>'\"/%2f"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FederatedBroker]:
+    """The downstream broker, whose pages are tested."""
+    folder: Path = tmp_path_factory.mktemp("site-a")
+    with FederatedBroker(folder, "site-a") as broker:
+        for name, tags in (("maker", "policymaker"), ("watch", "monitoring")):
+            broker.ask("PUT", f"/users/{name}", {"password": name, "tags": tags})
+            broker.ask("PUT", f"/permissions/%2f/{name}", {"configure": ".*", "write": ".*", "read": ".*"})
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FederatedBroker]:
+    """The upstream broker."""
+    folder: Path = tmp_path_factory.mktemp("site-b")
+    with FederatedBroker(folder, "site-b") as broker:
+        yield broker
+
+
+@pytest.fixture(autouse=True)
+def nothing_federated(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test begins without policies, upstreams and links."""
+    yield
+    for name in ("running", "other"):
+        if name not in request.fixturenames:
+            continue
+        broker: FederatedBroker = request.getfixturevalue(name)
+        for policy in broker.ask("GET", "/policies/%2f"):
+            broker.ask("DELETE", f"/policies/%2f/{quote(policy['name'], '')}")
+        for component in ("federation-upstream", "federation-upstream-set"):
+            for one in broker.ask("GET", f"/parameters/{component}/%2f"):
+                broker.ask("DELETE", f"/parameters/{component}/%2f/{quote(one['name'], '')}")
+
+
+def exchange(broker: FederatedBroker, name: str, queue: str = "") -> None:
+    """Declare a topic exchange, and a queue that gets all of its messages if named."""
+    path = quote(name, "")
+    broker.ask("PUT", f"/exchanges/%2f/{path}", {"type": "topic"})
+    if queue:
+        broker.ask("PUT", f"/queues/%2f/{queue}", {})
+        broker.ask("POST", f"/bindings/%2f/e/{path}/q/{queue}", {"routing_key": "#"})
+
+
+def publish(broker: FederatedBroker, name: str, payload: str) -> None:
+    body = {"properties": {}, "routing_key": "k", "payload": payload, "payload_encoding": "string"}
+    broker.ask("POST", f"/exchanges/%2f/{quote(name, '')}/publish", body)
+
+
+def unfold(page: Page, title: str) -> None:
+    page.locator("summary").get_by_text(title, exact=True).click()
+
+
+def test_an_upstream_and_a_policy_set_in_the_pages_bring_messages_through_a_link(
+    ui: UI, new_ui: Callable[..., UI], running: FederatedBroker, other: FederatedBroker
+) -> None:
+    exchange(running, "federated.news", "inbox")
+    exchange(other, "federated.news")
+    status = new_ui().sign_in().open("federation").page
+    expect(status.get_by_text("no links")).to_be_visible()
+
+    page = ui.open("federation-upstreams").page
+    unfold(page, "Add a new upstream")
+    form = page.get_by_role("form", name="Add a new upstream")
+    form.get_by_label("Name", exact=True).fill("origin")
+    form.get_by_label("URI").fill(f"amqp://guest:guest@127.0.0.1:{other.port}/%2f  {other.uri}")
+    form.get_by_label("Prefetch count").fill("50")
+    form.get_by_label("Reconnect delay").fill("0.5")
+    form.get_by_label("Trust User-ID").select_option("yes")
+    form.get_by_role("button", name="Add upstream").click()
+    upstreams = page.get_by_role("table", name="Upstreams", exact=True)
+    expect(upstreams).to_contain_text(f"amqp://guest:[redacted]@127.0.0.1:{other.port}/%2f")
+    assert running.ask("GET", "/parameters/federation-upstream/%2f/origin")["value"] == {
+        "uri": [f"amqp://guest:guest@127.0.0.1:{other.port}/%2f", other.uri],
+        "prefetch-count": 50,
+        "reconnect-delay": 0.5,
+        "trust-user-id": True,
+    }
+
+    unfold(page, "Federate exchanges or queues")
+    form = page.get_by_role("form", name="Federate exchanges or queues")
+    form.get_by_label("Name of the policy").fill("federate")
+    form.get_by_label("Pattern").fill("^federated\\.")
+    expect(form.get_by_role("status")).to_contain_text("1 exchange: federated.news")
+    form.get_by_label("Upstreams").select_option("upstream origin")
+    form.get_by_role("button", name="Federate").click()
+    expect(page.get_by_role("table", name="Policies that federate")).to_contain_text("upstream origin")
+
+    row = status.get_by_role("row").filter(has_text="federated.news")
+    expect(row.locator(".state.good")).to_have_text("running")  # without a reload
+    running.running()
+    other.bound("federated.news", "#")
+    publish(other, "federated.news", "hello")
+    until(lambda: running.queues()["inbox"] == 1, "the message")
+    expect(row).to_contain_text("/s")
+
+    row.get_by_role("link", name=running.rows()[0]["id"]).click()
+    expect(status.locator("main h1")).to_contain_text("origin → federated.news")
+    facts = status.locator("dl.facts")
+    expect(facts).to_contain_text("site-b")
+    expect(status.get_by_role("img", name="Inbound messages")).to_be_visible()
+
+
+def test_a_link_that_is_down_shows_why_and_is_restarted_after_a_question(ui: UI, running: FederatedBroker) -> None:
+    exchange(running, "federated.down")
+    running.federate("^federated.down$", "amqp://guest:secret@127.0.0.1:1/%2f", reconnect_delay=60)
+    row = running.down()
+    page = ui.open("federation").page
+    shown = page.get_by_role("row").filter(has_text="federated.down")
+    expect(shown.locator(".state.bad")).to_have_text("error")
+    expect(shown).to_contain_text("Connect call failed")
+    expect(shown).to_contain_text("1 attempt failed, next")
+    page.get_by_label("only links that are down").check()
+    expect(shown).to_be_visible()
+    shown.get_by_role("button", name="Restart").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("exchange federated.down in /, upstream u0, error")
+    dialog.get_by_role("button", name="Cancel").click()
+    assert running.down()["changed_at"] == row["changed_at"]
+    shown.get_by_role("checkbox").check()
+    page.locator(".actions").get_by_role("button", name="Restart").click()
+    dialog.get_by_role("button", name="Restart").click()
+    expect(page.get_by_text("done: 1 of 1")).to_be_visible()
+    until(lambda: running.down()["changed_at"] != row["changed_at"], "another attempt")
+    assert "secret" not in page.content()
+
+
+def test_an_edited_upstream_keeps_its_password_and_its_other_settings(ui: UI, running: FederatedBroker) -> None:
+    uri = "amqp://user:p%40ss@127.0.0.1:1/%2f?password=phrase&heartbeat=5"
+    running.upstream("kept", uri, max_hops=3, ack_mode="on-publish", queue="work")
+    page = ui.open("federation-upstreams").page
+    page.get_by_role("link", name="kept").click()
+    expect(page.locator("dl.facts").first).to_contain_text(
+        "amqp://user:[redacted]@127.0.0.1:1/%2f?password=[redacted]&heartbeat=5"
+    )
+    unfold(page, "Edit")
+    form = page.get_by_role("form", name="Edit upstream kept")
+    expect(form.get_by_label("Max hops")).to_have_value("3")
+    expect(form.get_by_label("Acknowledgement mode")).to_have_value("on-publish")
+    expect(form.get_by_label("Queue", exact=True)).to_have_value("work")
+    form.get_by_label("Max hops").fill("")
+    form.get_by_label("Prefetch count").fill("7")
+    form.get_by_role("button", name="Save upstream").click()
+    expect(page.get_by_text("Upstream kept is saved")).to_be_visible()
+    value = running.ask("GET", "/parameters/federation-upstream/%2f/kept")["value"]
+    settings = {"ack-mode": "on-publish", "queue": "work", "prefetch-count": 7, "reconnect-delay": 0.1}
+    assert value == {"uri": uri, **settings}
+    form.get_by_label("URI").fill("amqp://user:[redacted]@127.0.0.2:1/%2f")
+    form.get_by_role("button", name="Save upstream").click()
+    saved = "/parameters/federation-upstream/%2f/kept"
+    until(lambda: running.ask("GET", saved)["value"]["uri"] == "amqp://user:p%40ss@127.0.0.2:1/%2f", "the new host")
+
+
+def test_deleting_an_upstream_names_the_policies_that_use_it(ui: UI, running: FederatedBroker) -> None:
+    for name in ("one", "two"):
+        running.upstream(name, "amqp://127.0.0.1:1/%2f")
+    running.ask("PUT", "/parameters/federation-upstream-set/%2f/near", {"value": [{"upstream": "one"}]})
+    running.policy("^a$", {"federation-upstream": "one"}, "direct")
+    running.policy("^b$", {"federation-upstream-set": "near"}, "by-set")
+    running.policy("^c$", {"federation-upstream-pattern": "^o"}, "by-pattern")
+    page = ui.open("federation-upstreams").page
+    page.get_by_label("Choose //one").check()
+    page.get_by_label("Choose //two").check()
+    page.locator(".actions").get_by_role("button", name="Delete").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("one (/): used by the policies direct, by-set, by-pattern")
+    expect(dialog).to_contain_text("two (/): used by no policy")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("no upstreams")).to_be_visible()
+    assert running.ask("GET", "/parameters/federation-upstream") == []
+
+
+def test_a_set_is_added_with_settings_of_its_members_and_edited(ui: UI, running: FederatedBroker) -> None:
+    running.upstream("one", "amqp://127.0.0.1:1/%2f")
+    page = ui.open("federation-upstream-sets").page
+    unfold(page, "Add a new upstream set")
+    form = page.get_by_role("form", name="Add a new upstream set")
+    form.get_by_label("Name", exact=True).fill("near")
+    form.get_by_label("Upstream", exact=True).fill("one")
+    form.get_by_role("button", name="max-hops").click()
+    form.get_by_label("Settings that differ in this set: value").fill("2")
+    form.get_by_role("button", name="Add upstream set").click()
+    table = page.get_by_role("table", name="Upstream sets")
+    expect(table).to_contain_text("one (max-hops 2)")
+    table.get_by_role("link", name="near").click()
+    unfold(page, "Edit")
+    form = page.get_by_role("form", name="Edit upstream set near")
+    form.get_by_role("button", name="Add a member").click()
+    form.get_by_label("Upstream", exact=True).last.fill("two")
+    form.get_by_role("button", name="Save upstream set").click()
+    expect(page.get_by_role("link", name="two")).to_be_visible()
+    stored = running.ask("GET", "/parameters/federation-upstream-set/%2f/near")["value"]
+    assert stored == [{"upstream": "one", "max-hops": 2}, {"upstream": "two"}]
+    page.get_by_role("button", name="Delete upstream set").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("no upstream sets")).to_be_visible()
+
+
+def test_the_pages_follow_the_tags_of_the_user(new_ui: Callable[..., UI], running: FederatedBroker) -> None:
+    exchange(running, "federated.tags")
+    running.federate("^federated.tags$", "amqp://user:secret@127.0.0.1:1/%2f")
+    maker = new_ui().sign_in("maker", "maker")
+    page = maker.page
+    page.get_by_role("navigation", name="Sections").get_by_role("link", name="Federation").click()
+    expect(page.locator("main h1")).to_have_text("Federation upstreams")
+    expect(page.get_by_role("table", name="Upstreams", exact=True)).to_contain_text(
+        "amqp://user:[redacted]@127.0.0.1:1/%2f"
+    )
+    expect(page.get_by_role("navigation", name="Pages").get_by_role("link", name="Status")).to_have_count(0)
+    maker.open("federation")
+    expect(page.locator("main h1")).to_have_text("Not found")
+    maker.open("federation-upstreams/%2F/u0")
+    unfold(page, "Edit")
+    form = page.get_by_role("form", name="Edit upstream u0")
+    expect(form).to_contain_text("enter them again")
+    form.get_by_role("button", name="Save upstream").click()
+    expect(form.get_by_role("alert")).to_contain_text("has to be given again")
+    maker.problems.clear()  # the browser reports the response 400
+    assert "secret" not in page.content()
+
+    watch = new_ui().sign_in("watch", "watch")
+    page = watch.open("federation").page
+    expect(page.get_by_role("row").filter(has_text="federated.tags")).to_be_visible()
+    expect(page.get_by_role("button", name="Restart")).to_have_count(0)
+    watch.open("federation-upstreams")
+    expect(page.locator("main h1")).to_have_text("Not found")
+
+
+def test_names_and_errors_run_no_script(ui: UI, running: FederatedBroker) -> None:
+    name = f"x{XSS}"
+    exchange(running, name)
+    running.upstream(XSS, f"amqp://127.0.0.1:1/{quote(XSS, '')}", exchange=XSS, consumer_tag=XSS)
+    running.ask("PUT", f"/parameters/federation-upstream-set/%2f/{quote(XSS, '')}", {"value": [{"upstream": XSS}]})
+    running.policy("^x", {"federation-upstream-set": XSS}, name=quote(XSS, ""))
+    row = running.down()
+    page = ui.open("federation").page
+    expect(page.get_by_role("row").filter(has_text=name)).to_contain_text(XSS)
+    for address in (f"federation/links/%2F/{row['id']}", f"federation-upstreams/%2F/{quote(XSS, '')}"):
+        expect(ui.open(address).page.locator("main")).to_contain_text(XSS)
+    expect(ui.open("federation-upstream-sets").page.get_by_role("table")).to_contain_text(XSS)
+    expect(ui.open(f"federation-upstream-sets/%2F/{quote(XSS, '')}").page.locator("main")).to_contain_text(XSS)
+    expect(ui.open("federation-upstreams").page.get_by_role("table", name="Policies that federate")).to_contain_text(
+        XSS
+    )
+    assert page.locator("img").count() == 0
