@@ -1,0 +1,90 @@
+"""Routes that answer before something is changed: what a policy would match, and what a user may do."""
+
+from __future__ import annotations
+
+from warren.broker.core.metadata.policy import APPLY_TO, Policy
+from warren.broker.core.policies.policies import applies_to
+from warren.broker.plugin import Exchange, Invalid, Queue, User
+
+from ...http.auth import ADMIN, POLICIES
+from ...http.responses import Response, bad, missing, ok
+from ...http.slices import in_slices
+from ..framework.pagination import Item
+from ..framework.request import Request
+from ..framework.router import Route
+
+NAMES_LIMIT = 100  # of matching objects named in one response
+OPERATIONS = ("configure", "write", "read")
+DEFAULT_EXCHANGE = "amq.default"  # the name of the exchange "" in permissions
+
+
+async def preview_policy(request: Request) -> Response:
+    """Return the queues and exchanges that a policy with this `pattern` and `apply-to` would match, with counts."""
+    vhost, query = request.path_vhost(), request.query
+    scope = query.get("apply-to", "all")
+    if scope not in APPLY_TO:
+        raise bad(f"apply-to should be one of {', '.join(APPLY_TO)}")
+    try:
+        policy = Policy(vhost.name, "", query.get("pattern", ""), {}, 0, scope)
+    except Invalid as error:
+        raise bad(error.text) from None
+    named: list[Item] = []
+    counts = {"queue": 0, "exchange": 0}
+    targets: list[Queue | Exchange] = [*vhost.queues.values(), *vhost.exchanges.values()]
+    async for target in in_slices(targets):
+        matches = applies_to(policy, target) if target.name else False
+        if matches is None:
+            raise bad(f"the search for the pattern in '{target.name}' takes too long")
+        if matches:
+            counts[target.kind] += 1
+            if len(named) < NAMES_LIMIT:
+                named.append({"kind": target.kind, "name": target.name})
+    return ok({"queues": counts["queue"], "exchanges": counts["exchange"], "items": named})
+
+
+def explain_access(request: Request) -> Response:
+    """Return whether a user may configure, write or read an object, with the reason in words.
+
+    The query has `operation`, `name`, and for a topic exchange `routing_key`. Publishing writes an exchange, consuming
+    reads a queue, binding writes the destination and reads the source.
+    """
+    user = request.node.users.get(request.path["user"])
+    if user is None:
+        raise missing()
+    operation, name = request.query.get("operation", ""), request.query.get("name", "")
+    if operation not in OPERATIONS:
+        raise bad(f"operation should be one of {', '.join(OPERATIONS)}")
+    allowed, reasons = access_of(request, user, operation, name or DEFAULT_EXCHANGE)
+    return ok({"allowed": allowed, "reasons": reasons})
+
+
+def access_of(request: Request, user: User, operation: str, name: str) -> tuple[bool, list[str]]:
+    """Return whether the user may do this, and the reasons."""
+    vhost = request.path_vhost()
+    permission = user.permissions.get(vhost.name)
+    if permission is None:
+        return False, [
+            f"user '{user.name}' has no permissions in virtual host '{vhost.name}', so may not connect to it"
+        ]
+    pattern = getattr(permission, operation)
+    if not permission.allows(operation, name):
+        return False, [f"the {operation} pattern '{pattern}' is not found in '{name}'"]
+    reasons = [f"the {operation} pattern '{pattern}' is found in '{name}'"]
+    topic, key = user.topic_permissions.get((vhost.name, name)), request.query.get("routing_key", "")
+    exchange = vhost.exchanges.get(name)
+    if exchange is not None and exchange.internal and operation == "write":
+        reasons.append("but the exchange is internal: clients bind it, and may not publish to it")
+        return False, reasons
+    if topic is None or operation == "configure" or exchange is None or exchange.type_name != "topic":
+        return True, reasons
+    pattern = getattr(topic, operation)
+    allowed = topic.allows(operation, key)
+    found = "is found" if allowed else "is not found"
+    reasons.append(f"the topic permission's {operation} pattern '{pattern}' {found} in the routing key '{key}'")
+    return allowed, reasons
+
+
+ROUTES = (
+    Route("GET", "/warren/policy-preview/{vhost}", POLICIES, preview_policy),
+    Route("GET", "/warren/access/{vhost}/{user}", ADMIN, explain_access),
+)
