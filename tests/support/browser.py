@@ -14,6 +14,7 @@ OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--no-first-run"),
 )
+REFUSED = "Failed to load resource"  # how a browser reports each response of 400 and above
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -49,7 +50,7 @@ class UI:
         page.on("dialog", self._note_dialog)
 
     def _note_message(self, message: ConsoleMessage) -> None:
-        if message.type == "error":
+        if message.type == "error" and not message.text.startswith(REFUSED):
             self.problems.append(message.text)
 
     def _note_dialog(self, dialog: Dialog) -> None:

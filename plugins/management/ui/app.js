@@ -9,7 +9,7 @@ import { preference, prefer } from "./core/preferences.js";
 import * as router from "./core/router.js";
 import * as session from "./core/session.js";
 import * as tasks from "./core/tasks.js";
-import { PAGES, SECTIONS } from "./pages/index.js";
+import { PAGES, SECTIONS, routeOf } from "./pages/index.js";
 import { signIn } from "./pages/sign_in.js";
 
 const INTERVALS = [[5, "every 5 s"], [10, "every 10 s"], [30, "every 30 s"], [0, "never"]];
@@ -94,7 +94,7 @@ function header(vhosts) {
     poll?.now();
   } }, INTERVALS.map(([seconds, label]) => h("option", { value: seconds, selected: seconds === preference("interval", 5) }, label)));
   const links = SECTIONS.filter((one) => one.may?.() ?? true).map((one) =>
-    h("a", { href: router.address(one.route.split("/")), data: { section: one.name }, title: `keys: g ${one.key}` }, one.title));
+    h("a", { href: router.address(routeOf(one).split("/")), data: { section: one.name }, title: `keys: g ${one.key}` }, one.title));
   return h("header", {},
     h("a.skip", { href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
     h("div.brand", {}, h("a", { href: "#/overview" }, h("b", {}, "Warren")), h("small", {}, ` ${overview.product_version}`),
@@ -139,5 +139,5 @@ api.refused.addEventListener("refused", () => {
 window.addEventListener("hashchange", () => {
   if (session.user !== null) open();
 });
-keyboard(SECTIONS);
+keyboard(SECTIONS, routeOf);
 start();

@@ -63,8 +63,9 @@ export class Chart {
       one.entry = h("li", {}, one.button);
       this.legend.append(one.entry);
     }
-    this.element = h("figure.chart", {}, h("figcaption", {}, title), this.drawing, this.legend);
-    if (window.uPlot === undefined) this.drawing.append(h("p.empty", {}, "Charts are not installed: this build could not bring uPlot."));
+    const missing = window.uPlot === undefined ? "Charts are not installed: this build could not bring uPlot." : "nothing yet";
+    this.nothing = h("p.empty", {}, missing);
+    this.element = h("figure.chart", {}, h("figcaption", {}, title), this.nothing, this.drawing, this.legend);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#destroy());
     new ResizeObserver(() => this.#resize()).observe(this.drawing);
   }
@@ -102,7 +103,10 @@ export class Chart {
 
   /** Draw columns: the times in seconds, and the values of each series. */
   plot(data) {
-    if (window.uPlot === undefined || !this.drawing.clientWidth) return;
+    if (window.uPlot === undefined) return;
+    show(this.nothing, data[0].length === 0);
+    show(this.drawing, data[0].length > 0);
+    if (!this.drawing.clientWidth) return;
     if (this.#plot === null) {
       this.#plot = new window.uPlot(this.#options(), data, this.drawing);
     } else this.#plot.setData(data);

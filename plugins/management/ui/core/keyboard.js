@@ -6,8 +6,12 @@ import * as router from "./router.js";
 
 const SECOND_MS = 1500; // for the second key
 
-/** @param {Array<{key, title, route}>} sections */
-export function keyboard(sections) {
+/**
+ * Listen for keys.
+ * @param {Array<{key, title}>} sections
+ * @param {(section) => string} routeOf the route of a section
+ */
+export function keyboard(sections, routeOf) {
   let since = -Infinity;
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest?.("input, textarea, select, dialog");
@@ -24,7 +28,7 @@ export function keyboard(sections) {
     else if (event.timeStamp - since < SECOND_MS) {
       since = -Infinity;
       const section = sections.find((one) => one.key === event.key && (one.may?.() ?? true));
-      if (section) router.go(section.route.split("/"));
+      if (section) router.go(routeOf(section).split("/"));
     }
   });
 }

@@ -9,11 +9,16 @@
 
 import * as session from "../core/session.js";
 import { channelPage, channelsPage } from "./channels.js";
+import { clusterPages } from "./cluster.js";
 import { connectionPage, connectionsPage } from "./connections.js";
 import { FEDERATION_PAGES } from "./federation.js";
+import { limitsPage } from "./limits.js";
 import { nodePage } from "./nodes.js";
 import { overviewPage } from "./overview.js";
+import { operatorPolicyPage, policiesPage, policyPage } from "./policies.js";
 import { queuesPage, queuePage } from "./queues.js";
+import { userPage, usersPage } from "./users.js";
+import { vhostPage, vhostsPage } from "./vhosts.js";
 
 const mayFederate = () => session.may.monitor() || session.may.makePolicies();
 
@@ -23,9 +28,9 @@ export const SECTIONS = [
   { name: "channels", title: "Channels", route: "channels", key: "h" },
   { name: "exchanges", title: "Exchanges", route: "exchanges", key: "e" },
   { name: "queues", title: "Queues", route: "queues", key: "q" },
-  { name: "federation", title: "Federation", get route() { return session.may.monitor() ? "federation" : "federation-upstreams"; }, key: "f", may: mayFederate },
+  { name: "federation", title: "Federation", route: "federation", key: "f", may: mayFederate },
   { name: "messages", title: "Messages", route: "messages", key: "m" },
-  { name: "admin", title: "Admin", route: "users", key: "a", may: () => session.may.makePolicies() || session.may.monitor() },
+  { name: "admin", title: "Admin", route: "users", key: "a" },
 ];
 
 export const PAGES = [
@@ -33,4 +38,11 @@ export const PAGES = [
   connectionsPage, connectionPage, channelsPage, channelPage,
   queuesPage, queuePage,
   ...FEDERATION_PAGES,
+  usersPage, userPage, vhostsPage, vhostPage, policiesPage, policyPage, operatorPolicyPage, limitsPage, ...clusterPages,
 ];
+
+/** The route of a section: that of its first page in the menu that the user may see, if there is a menu. */
+export function routeOf(section) {
+  const pages = PAGES.filter((page) => page.section === section.name && page.menu);
+  return (pages.find((page) => page.may?.() ?? true) ?? section).route;
+}

@@ -17,7 +17,6 @@ def test_a_wrong_password_is_refused_on_the_page_and_the_right_one_opens_the_ove
     ui.page.get_by_label("Password").fill("wrong")
     ui.page.get_by_role("button", name="Sign in").click()
     expect(ui.page.get_by_role("alert")).to_contain_text("Sign-in failed")
-    ui.problems.clear()  # the browser reports each response 401
     ui.sign_in()
     expect(ui.page.locator("main h1")).to_have_text("Overview")
 
@@ -49,4 +48,3 @@ def test_a_lost_broker_shows_a_banner_and_recovers(new_ui: Callable[..., UI], ru
     expect(ui.page.locator(".banner")).to_contain_text("does not answer")
     ui.page.unroute("**/api/**")
     expect(ui.page.locator(".banner")).to_be_hidden()
-    ui.problems.clear()  # the browser reports each failed request

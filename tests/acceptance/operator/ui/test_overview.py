@@ -76,4 +76,3 @@ def test_a_file_that_cannot_be_imported_is_refused_with_the_reason(
     page.get_by_label("Definitions file").set_input_files(file)
     page.get_by_role("button", name="Check definitions").click()
     expect(page.get_by_role("form", name="Import definitions").get_by_role("alert")).to_contain_text("nowhere")
-    ui.problems.clear()  # the browser reports each response 400

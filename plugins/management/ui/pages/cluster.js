@@ -1,0 +1,148 @@
+/** The cluster's name, parameters, feature flags, the configuration, and the log as it is written. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { confirm } from "../core/dialog.js";
+import { h, fill } from "../core/dom.js";
+import { form, typed } from "../core/form.js";
+import * as format from "../core/format.js";
+import { may } from "../core/session.js";
+import { Table, whole } from "../core/table.js";
+import * as tasks from "../core/tasks.js";
+import { folded, section } from "./parts.js";
+
+function createCluster() {
+  const name = h("div");
+  let drawn = false;
+  return {
+    element: h("div.page", {}, h("h1", {}, "Cluster"), section("Cluster name", h("p", {}, "Federation links and exchanged messages name this cluster by it."), name)),
+    async refresh(signal) {
+      const { name: current } = await api.get("cluster-name", {}, signal);
+      if (drawn) return;
+      drawn = true;
+      name.replaceChildren(form({ submit: "Change name", keep: true, fields: [{ name: "name", label: "Name", value: current, required: true }],
+        async run(values) {
+          await api.put("cluster-name", values);
+          tasks.say(`This cluster is now named ${values.name}.`);
+        } }));
+    },
+  };
+}
+
+function createParameters(context) {
+  const targetOf = (one) => (one.component === undefined ? path`global-parameters/${one.name}` : path`parameters/${one.component}/${one.vhost}/${one.name}`);
+  const remove = async (ones) => {
+    if (!await confirm(`Clear ${format.count(ones.length)} parameters?`, "Their components apply that at once.", ones.map((one) => one.name), "Clear")) return;
+    await tasks.each("Clear parameters", ones, (one, signal) => api.remove(targetOf(one), {}, signal));
+  };
+  const value = { id: "value", title: "Value", cell: (one) => h("code.long", {}, JSON.stringify(one.value)) };
+  const table = new Table({
+    name: "parameters", label: "Parameters", key: (one) => `${one.component} ${one.vhost} ${one.name}`, load: whole((signal) => api.get("parameters", {}, signal)), empty: "no parameters",
+    columns: [{ id: "component", title: "Component", sort: "component", cell: (one) => one.component }, { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => one.vhost },
+      { id: "name", title: "Name", sort: "name", always: true, cell: (one) => one.name }, value],
+    actions: [{ label: "Clear", run: remove, danger: true }],
+  });
+  table.onchange = context.refresh;
+  const globals = may.administer() ? new Table({
+    name: "global-parameters", label: "Global parameters", small: true, key: (one) => one.name, load: whole((signal) => api.get("global-parameters", {}, signal)), empty: "none",
+    columns: [{ id: "name", title: "Name", always: true, cell: (one) => one.name }, value], actions: [{ label: "Clear", run: remove, danger: true }],
+  }) : null;
+  if (globals) globals.onchange = context.refresh;
+  const add = form({
+    label: "Set a parameter", submit: "Set parameter",
+    fields: [{ name: "component", label: "Component", required: true, help: "federation-upstream, federation-upstream-set; or global" }, { name: "vhost", label: "Virtual host", value: context.vhost || "/" },
+      { name: "name", label: "Name", required: true }, { name: "value", label: "Value (JSON)", type: "area", value: "{}" }],
+    async run({ component, vhost, name, value: text }) {
+      const given = typed("json", text, "Value");
+      const place = component === "global" ? { name } : { component, vhost, name };
+      await api.put(targetOf(place), { ...place, value: given });
+      context.refresh();
+    },
+  });
+  return {
+    element: h("div.page", {}, h("h1", {}, "Parameters"), section("Parameters", table.element), globals ? section("Global parameters", globals.element) : null, folded("Set a parameter", add)),
+    refresh: (signal) => Promise.all([table.refresh(signal), globals?.refresh(signal)]),
+  };
+}
+
+function createFeatures() {
+  const flags = new Table({
+    name: "feature-flags", label: "Feature flags", key: (one) => one.name, load: whole((signal) => api.get("feature-flags", {}, signal)), sort: "name",
+    columns: [{ id: "name", title: "Name", sort: "name", always: true, cell: (one) => one.name }, { id: "state", title: "State", cell: (one) => one.state }, { id: "desc", title: "Description", cell: (one) => one.desc }],
+  });
+  const deprecated = new Table({
+    name: "deprecated", label: "Deprecated features", small: true, key: (one) => one.name, load: whole((signal) => api.get("deprecated-features", {}, signal)),
+    columns: [{ id: "name", title: "Name", always: true, cell: (one) => one.name }, { id: "phase", title: "Phase", cell: (one) => one.deprecation_phase.replaceAll("_", " ") }],
+  });
+  return {
+    element: h("div.page", {}, h("h1", {}, "Features"), section("Feature flags", flags.element), section("Deprecated features", deprecated.element)),
+    refresh: (signal) => Promise.all([flags.refresh(signal), deprecated.refresh(signal)]),
+  };
+}
+
+function createConfiguration() {
+  const text = h("pre.tall", { tabindex: 0, "aria-label": "Effective configuration" });
+  return {
+    element: h("div.page", {}, h("h1", {}, "Configuration"), h("p", {}, "All keys with the values in effect, without secrets."), text),
+    async refresh(signal) {
+      fill(text, await (await api.send("GET", "config/effective", { signal })).text());
+    },
+  };
+}
+
+const LINES = 1000; // kept on the page
+
+function createLog() {
+  const lines = h("pre.tall", { tabindex: 0, role: "log", "aria-label": "Log" });
+  const filter = h("input.filter", { type: "search", placeholder: "Show lines that contain", "aria-label": "Show lines that contain" });
+  const level = h("select", { "aria-label": "Level of the log", onchange: () => api.put("warren/log", { level: level.value }).then(() => tasks.say(`The log has level ${level.value} until the next start.`), (error) => tasks.say(error.message, "bad")) },
+    ["debug", "info", "warning", "error"].map((one) => h("option", {}, one)));
+  const stop = new AbortController();
+  const kept = [];
+  const add = (line) => {
+    kept.push(line);
+    if (kept.length > LINES) kept.shift();
+    if (line.includes(filter.value)) {
+      const isAtEnd = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 40;
+      lines.append(`${line}\n`);
+      while (lines.childNodes.length > LINES) lines.firstChild.remove();
+      if (isAtEnd) lines.scrollTop = lines.scrollHeight;
+    }
+  };
+  filter.addEventListener("input", () => {
+    lines.replaceChildren(...kept.filter((line) => line.includes(filter.value)).map((line) => `${line}\n`));
+  });
+  let started = false;
+  const follow = async () => {
+    try {
+      (await api.get("warren/log/tail", { lines: 200 }, stop.signal)).lines.forEach(add);
+      level.value = (await api.get("warren/log", {}, stop.signal)).level;
+    } catch (error) {
+      if (error.name !== "AbortError") add(`(${error.message})`);
+    }
+    while (!stop.signal.aborted) {
+      try {
+        await api.lines("warren/log/stream", {}, stop.signal, add);
+      } catch (error) {
+        if (error.name === "AbortError") return;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 2000));
+    }
+  };
+  return {
+    element: h("div.page", {}, h("h1", {}, "Log"), h("div.tools", {}, filter, h("label", {}, "Level ", level)), lines),
+    async refresh() {
+      if (!started) follow();
+      started = true;
+    },
+    leave: () => stop.abort(),
+  };
+}
+
+export const clusterPages = [
+  { route: "parameters", section: "admin", title: "Parameters", menu: "Parameters", may: may.makePolicies, create: createParameters },
+  { route: "features", section: "admin", title: "Features", menu: "Features", create: createFeatures },
+  { route: "cluster", section: "admin", title: "Cluster", menu: "Cluster", may: may.administer, create: createCluster },
+  { route: "configuration", section: "admin", title: "Configuration", menu: "Configuration", may: may.administer, create: createConfiguration },
+  { route: "log", section: "admin", title: "Log", menu: "Log", may: may.administer, create: createLog },
+];

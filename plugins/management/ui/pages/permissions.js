@@ -1,0 +1,65 @@
+/** Permissions and topic permissions of a user or in a virtual host: tables and forms. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { confirm } from "../core/dialog.js";
+import { h } from "../core/dom.js";
+import { form } from "../core/form.js";
+import { Table, whole } from "../core/table.js";
+import { link } from "./parts.js";
+
+const pattern = (text) => h("code", {}, text === "" ? "^$ (nothing)" : text);
+
+function columnsOf(given, fields, clear) {
+  const other = given.user === undefined
+    ? { id: "user", title: "User", always: true, cell: (one) => link.user(one.user) }
+    : { id: "vhost", title: "Virtual host", always: true, cell: (one) => link.vhost(one.vhost) };
+  return [other, ...fields.map(([id, title]) => ({ id, title, cell: (one) => (id === "exchange" ? one.exchange || "(AMQP default)" : pattern(one[id])) })),
+    { id: "clear", title: "", cell: (one) => h("button", { type: "button", onclick: () => clear(one) }, "Clear") }];
+}
+
+const placeOf = (given) => (given.user === undefined ? path`vhosts/${given.vhost}` : path`users/${given.user}`);
+
+/** The tables of one user (`{user}`) or virtual host (`{vhost}`), and their common refresh. */
+export function permissionTables(given, context) {
+  const clear = (kind, target, text) => async (one) => {
+    if (!await confirm(`Clear the ${kind} of ${one.user} in ${one.vhost}?`, text, [], "Clear")) return;
+    await api.remove(target(one));
+    context.refresh();
+  };
+  const make = (label, way, fields, cleared) => new Table({
+    name: way, label, small: true, columns: columnsOf(given, fields, cleared), empty: "none",
+    key: (one) => `${one.user} ${one.vhost} ${one.exchange ?? ""}`, load: whole((signal) => api.get(`${placeOf(given)}/${way}`, {}, signal), (one) => one.user),
+  });
+  const permissions = make("Permissions", "permissions", [["configure", "Configure"], ["write", "Write"], ["read", "Read"]],
+    clear("permissions", (one) => path`permissions/${one.vhost}/${one.user}`, "The user cannot connect to this virtual host any more."));
+  const topics = make("Topic permissions", "topic-permissions", [["exchange", "Exchange"], ["write", "Write"], ["read", "Read"]],
+    clear("topic permission", (one) => path`topic-permissions/${one.vhost}/${one.user}/${one.exchange || "amq.default"}`, "Then only the permissions count for this exchange."));
+  return { permissions, topics, refresh: (signal) => Promise.all([permissions.refresh(signal), topics.refresh(signal)]) };
+}
+
+const otherField = (given) => (given.user === undefined
+  ? { name: "user", label: "User", required: true }
+  : { name: "vhost", label: "Virtual host", value: "/", required: true });
+
+/** The forms that set them. */
+export const permissionForms = {
+  permission: (given, context) => form({
+    label: "Set permission", submit: "Set permission", keep: true,
+    fields: [otherField(given), { name: "configure", label: "Configure regexp", value: ".*" }, { name: "write", label: "Write regexp", value: ".*" },
+      { name: "read", label: "Read regexp", value: ".*" }],
+    async run({ user = given.user, vhost = given.vhost, configure, write, read }) {
+      await api.put(path`permissions/${vhost}/${user}`, { configure, write, read });
+      context.refresh();
+    },
+  }),
+  topic: (given, context) => form({
+    label: "Set topic permission", submit: "Set topic permission", keep: true,
+    fields: [otherField(given), { name: "exchange", label: "Exchange", value: "amq.topic", required: true },
+      { name: "write", label: "Write regexp", value: ".*", help: "{username} and {vhost} stand for their values" }, { name: "read", label: "Read regexp", value: ".*" }],
+    async run({ user = given.user, vhost = given.vhost, exchange, write, read }) {
+      await api.put(path`topic-permissions/${vhost}/${user}`, { exchange, write, read });
+      context.refresh();
+    },
+  }),
+};

@@ -1,0 +1,144 @@
+/** Policies and operator policies; the form shows what a pattern matches before the policy is saved. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { confirm } from "../core/dialog.js";
+import { h, fill } from "../core/dom.js";
+import { argumentsTable, form } from "../core/form.js";
+import * as format from "../core/format.js";
+import { go } from "../core/router.js";
+import { may } from "../core/session.js";
+import { Table, whole } from "../core/table.js";
+import * as tasks from "../core/tasks.js";
+import { facts, folded, heading, link, section, tableOf } from "./parts.js";
+
+const APPLY_TO = [["all", "exchanges and queues"], ["exchanges", "exchanges"], ["queues", "queues"], ["classic_queues", "classic queues"], ["quorum_queues", "quorum queues"]];
+const QUEUE_KEYS = [
+  ["max-length", "number"], ["max-length-bytes", "number"], ["overflow", "string", "drop-head, reject-publish or reject-publish-dlx"], ["expires", "number", "milliseconds"],
+  ["message-ttl", "number", "milliseconds"], ["dead-letter-exchange", "string"], ["dead-letter-routing-key", "string"], ["delivery-limit", "number"], ["consumer-timeout", "number", "milliseconds"],
+];
+const OPERATOR_KEYS = ["max-length", "max-length-bytes", "overflow", "expires", "message-ttl", "delivery-limit"];
+const KEYS = [
+  ...QUEUE_KEYS.map(([key, type, help]) => ({ key, type, help, group: "Queues:" })),
+  { key: "alternate-exchange", type: "string", group: "Exchanges:" },
+  { key: "federation-upstream-set", type: "string", help: "all, or the name of a set", group: "Federation:" },
+  { key: "federation-upstream", type: "string", help: "the name of an upstream", group: "Federation:" },
+];
+const PREVIEW_MS = 300; // after the last key
+
+const wayOf = (operator) => (operator ? "operator-policies" : "policies");
+const target = (policy, operator) => `${wayOf(operator)}/${encodeURIComponent(policy.vhost)}/${encodeURIComponent(policy.name)}`;
+
+const remove = (operator) => async (policies) => {
+  const title = policies.length === 1 ? `Clear policy ${policies[0].name}?` : `Clear ${format.count(policies.length)} policies?`;
+  if (!await confirm(title, "The next policy that matches takes effect at once.", policies.map((one) => `${one.name} (${one.vhost})`), "Clear")) return false;
+  await tasks.each("Clear policies", policies, (one, signal) => api.remove(target(one, operator), {}, signal));
+  return true;
+};
+
+/** What the pattern in the form matches now. */
+function preview(element, output) {
+  let timer;
+  let running;
+  const load = async () => {
+    running?.abort();
+    running = new AbortController();
+    const { vhost, pattern } = element.elements;
+    try {
+      const query = { pattern: pattern.value, "apply-to": element.elements["apply-to"].value };
+      const found = await api.get(path`warren/policy-preview/${vhost.value}`, query, running.signal);
+      fill(output, `Matches ${format.count(found.queues)} queues and ${format.count(found.exchanges)} exchanges`,
+        found.items.length ? `: ${found.items.map((one) => one.name).join(", ")}${found.items.length < found.queues + found.exchanges ? ", …" : ""}` : "", ".");
+    } catch (error) {
+      if (error.name !== "AbortError") fill(output, error.message);
+    }
+  };
+  element.addEventListener("input", () => {
+    clearTimeout(timer);
+    if (element.elements.pattern.value && element.elements.vhost.value) timer = setTimeout(load, PREVIEW_MS);
+    else fill(output, "");
+  });
+}
+
+/** The form that sets a policy; `existing` is the one to change. */
+function policyForm(operator, context, existing) {
+  const known = operator ? KEYS.filter((one) => OPERATOR_KEYS.includes(one.key)) : KEYS;
+  const definition = argumentsTable({ label: "Definition", known, value: existing?.definition });
+  const matches = h("p.long", { role: "status" });
+  const kind = operator ? "operator policy" : "policy";
+  const element = form({
+    label: existing ? `Update this ${kind}` : `Add or update ${operator ? "an" : "a"} ${kind}`, submit: existing ? `Update ${kind}` : `Add ${kind}`,
+    keep: Boolean(existing), extra: [definition.element, matches],
+    fields: [
+      { name: "vhost", label: "Virtual host", value: existing?.vhost ?? (context.vhost || "/"), required: true, readonly: Boolean(existing) },
+      { name: "name", label: "Name", value: existing?.name ?? "", required: true, readonly: Boolean(existing) },
+      { name: "pattern", label: "Pattern", value: existing?.pattern ?? "", required: true, placeholder: "^orders\\.", help: "a regular expression that is searched for in names" },
+      { name: "apply-to", label: "Apply to", type: "select", value: existing?.["apply-to"] ?? "all", options: operator ? APPLY_TO.slice(2) : APPLY_TO },
+      { name: "priority", label: "Priority", type: "number", value: existing?.priority ?? 0, help: "of all that match, the highest one counts" },
+    ],
+    async run({ vhost, name, pattern, priority, "apply-to": scope }) {
+      await api.put(target({ vhost, name }, operator), { pattern, priority: priority ?? 0, "apply-to": scope, definition: definition.read() });
+      if (!existing) definition.write({});
+      fill(matches, "");
+      tasks.say(`The ${kind} ${name} is set.`);
+      context.refresh();
+    },
+  });
+  preview(element, matches);
+  return element;
+}
+
+const columnsOf = (operator) => [
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => one.vhost },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => h("a.name", { href: `#/${target(one, operator)}`, title: one.name }, one.name) },
+  { id: "pattern", title: "Pattern", sort: "pattern", cell: (one) => h("code", {}, one.pattern) },
+  { id: "apply", title: "Apply to", sort: "apply-to", cell: (one) => one["apply-to"] },
+  { id: "definition", title: "Definition", cell: (one) => tableOf(one.definition) },
+  { id: "priority", title: "Priority", sort: "priority", number: true, cell: (one) => format.count(one.priority) },
+];
+
+function createList(context) {
+  const make = (operator) => {
+    const label = operator ? "Operator policies" : "User policies";
+    const load = (signal) => api.get(context.vhost ? `${wayOf(operator)}/${encodeURIComponent(context.vhost)}` : wayOf(operator), {}, signal);
+    const writes = operator ? may.administer() : may.makePolicies();
+    const table = new Table({
+      name: wayOf(operator), label, small: operator, columns: columnsOf(operator), key: (one) => `${one.vhost}/${one.name}`, load: whole(load), empty: "no policies",
+      actions: writes ? [{ label: "Clear", run: remove(operator), danger: true }] : [],
+    });
+    table.onchange = context.refresh;
+    return { table, parts: [section(label, table.element), writes ? folded(`Add or update ${operator ? "an operator policy" : "a policy"}`, policyForm(operator, context)) : null] };
+  };
+  const lists = [make(false), make(true)];
+  return {
+    element: h("div.page", {}, h("h1", {}, "Policies"), lists.map((one) => one.parts)),
+    refresh: (signal) => Promise.all(lists.map((one) => one.table.refresh(signal))),
+  };
+}
+
+const createPolicy = (operator) => (context) => {
+  const { vhost, name } = context.params;
+  const details = h("div");
+  const update = h("div");
+  let drawn = false;
+  const writes = operator ? may.administer() : may.makePolicies();
+  const element = h("div.page", {}, heading(operator ? "Operator policy" : "Policy", name, vhost), section("Details", details),
+    writes ? [folded("Update this policy", update), folded("Clear this policy", h("button.danger", { type: "button",
+      onclick: async () => { if (await remove(operator)([{ vhost, name }])) go(["policies"]); } }, "Clear policy"))] : null);
+  return {
+    element,
+    async refresh(signal) {
+      const policy = await api.get(target({ vhost, name }, operator), {}, signal);
+      const found = await api.get(path`warren/policy-preview/${vhost}`, { pattern: policy.pattern, "apply-to": policy["apply-to"] }, signal);
+      fill(details, facts([["Pattern", h("code", {}, policy.pattern)], ["Apply to", policy["apply-to"]], ["Definition", tableOf(policy.definition)], ["Priority", format.count(policy.priority)],
+        ["Matches", `${format.count(found.queues)} queues, ${format.count(found.exchanges)} exchanges`],
+        ["Among them", h("span", {}, found.items.flatMap((one) => [(one.kind === "queue" ? link.queue : link.exchange)(vhost, one.name), " "]))]]));
+      if (!drawn) update.replaceChildren(policyForm(operator, context, policy));
+      drawn = true;
+    },
+  };
+};
+
+export const policiesPage = { route: "policies", section: "admin", title: "Policies", menu: "Policies", create: createList };
+export const policyPage = { route: "policies/:vhost/:name", section: "admin", title: "Policy", may: may.makePolicies, create: createPolicy(false) };
+export const operatorPolicyPage = { route: "operator-policies/:vhost/:name", section: "admin", title: "Operator policy", may: may.administer, create: createPolicy(true) };

@@ -1,0 +1,129 @@
+"""The pages of the section Admin."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.browser import UI
+
+
+def test_a_user_is_added_with_permissions_and_the_question_box_explains_them(ui: UI, running: BrokerProcess) -> None:
+    page = ui.open("users").page
+    page.get_by_role("heading", name="Add a user").click()
+    form = page.get_by_role("form", name="Add a user")
+    form.get_by_label("Name").fill("reader")
+    form.get_by_label("Password", exact=True).fill("secret")
+    form.get_by_label("Password again").fill("other")
+    form.get_by_role("button", name="monitoring").click()
+    form.get_by_role("button", name="Add user").click()
+    expect(form.get_by_role("alert")).to_contain_text("the two passwords differ")
+    form.get_by_label("Password again").fill("secret")
+    form.get_by_role("button", name="Add user").click()
+    row = page.get_by_role("table", name="Users").get_by_role("row").filter(has_text="reader")
+    expect(row).to_contain_text("no access")
+    row.get_by_role("link", name="reader").click()
+    permission = page.get_by_role("form", name="Set permission")
+    permission.get_by_label("Write regexp").fill("^mine")
+    permission.get_by_role("button", name="Set permission").click()
+    expect(page.get_by_role("table", name="Permissions", exact=True)).to_contain_text("^mine")
+    question = page.get_by_role("form", name="What may this user do?")
+    question.get_by_label("Exchange or queue").fill("yours")
+    question.get_by_role("button", name="Ask").click()
+    expect(question.get_by_role("status")).to_contain_text("No: the write pattern '^mine' is not found in 'yours'")
+    question.get_by_label("Exchange or queue").fill("mine.x")
+    question.get_by_role("button", name="Ask").click()
+    expect(question.get_by_role("status")).to_contain_text("Yes")
+    running.http().delete("/users/reader")
+
+
+def test_a_policy_shows_what_it_matches_before_it_is_saved(ui: UI, running: BrokerProcess) -> None:
+    http, page = running.http(), ui.page
+    for name in ("orders.eu", "orders.us", "other"):
+        http.put(f"/queues/%2F/{name}")
+    ui.open("policies")
+    page.get_by_role("heading", name="Add or update a policy").click()
+    form = page.get_by_role("form", name="Add or update a policy")
+    form.get_by_label("Name").fill("short")
+    form.get_by_label("Pattern").fill("^orders")
+    form.get_by_label("Apply to").select_option("queues")
+    expect(form.get_by_role("status")).to_contain_text("Matches 2 queues and 0 exchanges: orders.eu, orders.us")
+    assert http.get("/policies").json == []
+    form.get_by_role("button", name="max-length", exact=True).click()
+    form.get_by_label("Definition: value").fill("7")
+    form.get_by_role("button", name="Add policy").click()
+    page.get_by_role("table", name="User policies").get_by_role("link", name="short").click()
+    expect(page.locator("main")).to_contain_text("2 queues, 0 exchanges")
+    assert http.get("/queues/%2F/orders.eu").json["policy"] == "short"
+    ui.open("policies")
+    row = page.get_by_role("table", name="User policies").get_by_role("row").filter(has_text="short")
+    row.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Clear").first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Clear").click()
+    expect(row).to_have_count(0)
+
+
+def test_virtual_hosts_and_limits_are_set(ui: UI, running: BrokerProcess) -> None:
+    page = ui.open("vhosts").page
+    page.get_by_role("heading", name="Add a virtual host").click()
+    form = page.get_by_role("form", name="Add a virtual host")
+    form.get_by_label("Name").fill("a/b%")
+    form.get_by_label("Description").fill("slashes")
+    form.get_by_role("button", name="Add virtual host").click()
+    page.get_by_role("table", name="Virtual hosts").get_by_role("link", name="a/b%").click()
+    expect(page.locator("main h1")).to_contain_text("a/b%")
+    limit = page.get_by_role("form", name="Set a virtual host limit")
+    limit.get_by_label("Limit").select_option("max-queues")
+    limit.get_by_label("Value").fill("3")
+    limit.get_by_role("button", name="Set limit").click()
+    expect(page.get_by_role("table", name="Virtual host limits")).to_contain_text("3")
+    assert running.http().get("/vhost-limits/a%2Fb%25").json == [{"vhost": "a/b%", "value": {"max-queues": 3}}]
+    page.get_by_role("button", name="Start tracing").click()
+    expect(page.get_by_role("button", name="Stop tracing")).to_be_visible()
+    page.get_by_role("heading", name="Delete this virtual host").click()
+    page.get_by_role("button", name="Delete virtual host").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.locator("main h1")).to_have_text("Virtual hosts")
+
+
+def test_the_log_is_followed_and_other_pages_of_the_cluster_open(ui: UI, running: BrokerProcess) -> None:
+    page = ui.open("log").page
+    expect(page.get_by_role("log")).to_contain_text("ready")
+    running.connect().close()
+    expect(page.get_by_role("log")).to_contain_text("connection")
+    ui.open("configuration")
+    expect(page.get_by_label("Effective configuration")).to_contain_text("listeners")
+    ui.open("features")
+    expect(page.get_by_role("table", name="Feature flags")).to_be_visible()
+    ui.open("cluster")
+    page.get_by_role("textbox", name="Name").fill("burrow")
+    page.get_by_role("button", name="Change name").click()
+    expect(page.locator(".tasks")).to_contain_text("burrow")
+    ui.open("parameters")
+    expect(page.get_by_role("table", name="Global parameters")).to_contain_text("burrow")
+
+
+def test_a_user_sees_and_can_do_what_the_api_allows_and_no_more(
+    new_ui: Callable[..., UI], running: BrokerProcess
+) -> None:
+    http = running.http()
+    http.put("/users/plain", {"password": "p", "tags": "management"})
+    http.put("/permissions/%2F/plain", {"configure": "^$", "write": "^$", "read": "^$"})
+    ui = new_ui().sign_in("plain", "p")
+    page = ui.page
+    expect(page.get_by_role("table", name="Nodes")).to_have_count(0)
+    expect(page.get_by_role("heading", name="Import definitions")).to_have_count(0)
+    expect(page.locator("nav.sections").get_by_role("link", name="Federation")).to_have_count(0)
+    ui.open("vhosts")
+    expect(page.locator("nav.side")).not_to_contain_text("Users")
+    expect(page.get_by_role("heading", name="Add a virtual host")).to_have_count(0)
+    ui.open("users")
+    expect(page.locator("main")).to_contain_text("you have no right to see it")
+    ui.open("queues")
+    page.get_by_text("Add a queue").click()
+    form = page.get_by_role("form", name="Add a queue")
+    form.get_by_label("Name").fill("refused")
+    form.get_by_role("button", name="Add queue").click()
+    expect(form.get_by_role("alert")).to_contain_text("Access refused")
+    http.delete("/users/plain")
+    expect(page.get_by_role("button", name="Sign in")).to_be_visible()
