@@ -1,4 +1,4 @@
-"""What a policy would match, and what a user may do, over HTTP."""
+"""Previews over HTTP: the matches of a policy, and the rights of a user."""
 
 from typing import Any
 from urllib.parse import urlencode
