@@ -86,7 +86,7 @@ def exchange_of(request: Request, name: str = "exchange") -> Exchange | None:
 
 
 def listing(bindings: Iterable[Bound]) -> Listing[Bound]:
-    return Listing(bindings, lambda one: binding_view(*one), order=place)
+    return Listing(bindings, lambda one: binding_view(*one), name_of, order=place)
 
 
 def listing_of(vhost: VHost, bindings: Iterable[Binding]) -> Listing[Bound]:
@@ -107,6 +107,12 @@ def listing_from(sources: list[tuple[VHost, Exchange]]) -> Listing[Bound]:
                 yield vhost, binding
 
     return listing(bound())
+
+
+def name_of(one: Bound) -> str:
+    """Return what pages filter by: the names of source and destination, and the routing key."""
+    _, binding = one
+    return f"{binding.source} {binding.destination.name} {binding.routing_key}"
 
 
 def place(one: Bound) -> tuple[str, str, str, str, str, str]:

@@ -37,11 +37,13 @@ export class Table {
    * @param {Array<{label, run: (items) => Promise, danger?: boolean}>} [options.actions] for chosen rows
    * @param {string} [options.empty] what an empty list says
    * @param {boolean} [options.small] no filter, pages or stored state: a list within a page
+   * @param {boolean} [options.local] filter and page are not in the address: one of several lists of a page
+   * @param {string} [options.filtered] what the filter compares: "name"
    */
   constructor(options) {
-    this.#options = { actions: [], empty: "nothing here", ...options };
+    this.#options = { actions: [], empty: "nothing here", filtered: "name", ...options };
     const { query } = router.current();
-    const own = options.small ? {} : query;
+    const own = options.small || options.local ? {} : query;
     this.#state = {
       name: own.name ?? "", use_regex: own.use_regex === "true", sort: own.sort ?? options.sort ?? "",
       sort_reverse: own.sort_reverse === "true", page: Number(own.page) || 1,
@@ -68,9 +70,9 @@ export class Table {
   }
 
   #tools() {
-    const { label } = this.#options;
+    const { label, filtered } = this.#options;
     let timer;
-    this.filter = h("input.filter", { type: "search", placeholder: "Filter by name", "aria-label": `${label}: filter by name`,
+    this.filter = h("input.filter", { type: "search", placeholder: `Filter by ${filtered}`, "aria-label": `${label}: filter by ${filtered}`,
       value: this.#state.name, title: "press / to come here" });
     const pattern = h("input", { type: "checkbox", checked: this.#state.use_regex });
     const changed = () => {
@@ -143,7 +145,7 @@ export class Table {
 
   #changed() {
     const { name, use_regex, sort, sort_reverse, page } = this.#state;
-    if (!this.#options.small) {
+    if (!this.#options.small && !this.#options.local) {
       router.remember({ name, use_regex: use_regex || "", sort, sort_reverse: sort_reverse || "", page: page > 1 ? page : "" });
     }
     this.onchange?.();

@@ -8,6 +8,28 @@ const SHOWN_MS = 6000; // after its end
 /** The element that lists the tasks. */
 export const element = h("section.tasks", { "aria-label": "Work in progress" });
 
+/** The row of a task: its progress, and a button that stops it. */
+function taskRow(title, total) {
+  const stop = new AbortController();
+  const bar = h("progress", { max: total, value: 0, "aria-label": title });
+  const text = h("span");
+  const button = h("button", { type: "button", onclick: () => stop.abort() }, "Stop");
+  const row = h("div.task", { role: "status" }, h("b", {}, title), bar, text, button);
+  element.append(row);
+  return {
+    signal: stop.signal,
+    show(done, ...more) {
+      bar.value = done;
+      fill(text, `${count(done)} of ${count(total)}`, more);
+    },
+    end(done, problem = "") {
+      fill(text, `${stop.signal.aborted ? "stopped after" : "done:"} ${count(done)} of ${count(total)}`, problem);
+      button.replaceWith(h("button", { type: "button", onclick: () => row.remove() }, "Close"));
+      if (!problem) setTimeout(() => row.remove(), SHOWN_MS);
+    },
+  };
+}
+
 /**
  * Run `work` for each item, one after the other, and show how far it is. A refused item does not end the task.
  * @param {string} title what is done: "Delete queues"
@@ -16,32 +38,49 @@ export const element = h("section.tasks", { "aria-label": "Work in progress" });
  * @returns {Promise<{done: number, failed: Array<{item, error}>, stopped: boolean}>}
  */
 export async function each(title, items, work) {
-  const stop = new AbortController();
-  const bar = h("progress", { max: items.length, value: 0, "aria-label": title });
-  const text = h("span");
-  const button = h("button", { type: "button", onclick: () => stop.abort() }, "Stop");
-  const row = h("div.task", { role: "status" }, h("b", {}, title), bar, text, button);
-  element.append(row);
+  const row = taskRow(title, items.length);
   const failed = [];
   let done = 0;
   for (const item of items) {
-    if (stop.signal.aborted) break;
+    if (row.signal.aborted) break;
     try {
-      await work(item, stop.signal);
+      await work(item, row.signal);
     } catch (error) {
       if (error.name === "AbortError") break;
       failed.push({ item, error });
     }
     done += 1;
-    bar.value = done;
-    fill(text, `${count(done)} of ${count(items.length)}`, failed.length ? `, ${count(failed.length)} refused` : "");
+    row.show(done, failed.length ? `, ${count(failed.length)} refused` : "");
   }
-  const stopped = stop.signal.aborted;
-  fill(text, `${stopped ? "stopped after" : "done:"} ${count(done - failed.length)} of ${count(items.length)}`,
-    failed.length ? `, ${count(failed.length)} refused: ${failed[0].error.message}` : "");
-  button.replaceWith(h("button", { type: "button", onclick: () => row.remove() }, "Close"));
-  if (!failed.length) setTimeout(() => row.remove(), SHOWN_MS);
-  return { done: done - failed.length, failed, stopped };
+  row.end(done - failed.length, failed.length ? `, ${count(failed.length)} refused: ${failed[0].error.message}` : "");
+  return { done: done - failed.length, failed, stopped: row.signal.aborted };
+}
+
+/**
+ * Repeat `step` until `total` is done, and show how far it is; a refused step ends the task.
+ * @param {string} title what is done: "Move messages"
+ * @param {number} total
+ * @param {(left: number) => Promise<{done: number, problem?: string, more: boolean}>} step one part of the work; not
+ *   interrupted by Stop, as its result would be unknown. `problem` says why the work ends with this part
+ * @returns {Promise<number>} how much is done
+ */
+export async function repeat(title, total, step) {
+  const row = taskRow(title, total);
+  let done = 0;
+  let problem = "";
+  try {
+    for (let more = true; more && done < total && !row.signal.aborted;) {
+      const result = await step(total - done);
+      done += result.done;
+      problem = result.problem ?? "";
+      more = result.more;
+      row.show(done);
+    }
+  } catch (error) {
+    problem = error.message;
+  }
+  row.end(done, problem && `, ended: ${problem}`);
+  return done;
 }
 
 /** Show a short message, for example after a change. */

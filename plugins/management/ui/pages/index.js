@@ -11,12 +11,14 @@ import * as session from "../core/session.js";
 import { channelPage, channelsPage } from "./channels.js";
 import { clusterPages } from "./cluster.js";
 import { connectionPage, connectionsPage } from "./connections.js";
+import { exchangePage, exchangesPage } from "./exchanges.js";
 import { FEDERATION_PAGES } from "./federation.js";
 import { limitsPage } from "./limits.js";
 import { nodePage } from "./nodes.js";
 import { overviewPage } from "./overview.js";
 import { operatorPolicyPage, policiesPage, policyPage } from "./policies.js";
-import { queuesPage, queuePage } from "./queues.js";
+import { queuePage } from "./queue.js";
+import { queuesPage } from "./queues.js";
 import { userPage, usersPage } from "./users.js";
 import { vhostPage, vhostsPage } from "./vhosts.js";
 
@@ -36,6 +38,7 @@ export const SECTIONS = [
 export const PAGES = [
   overviewPage, nodePage,
   connectionsPage, connectionPage, channelsPage, channelPage,
+  exchangesPage, exchangePage,
   queuesPage, queuePage,
   ...FEDERATION_PAGES,
   usersPage, userPage, vhostsPage, vhostPage, policiesPage, policyPage, operatorPolicyPage, limitsPage, ...clusterPages,

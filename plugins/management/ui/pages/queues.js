@@ -1,16 +1,14 @@
-/** Queues: the list, and the page of a queue. */
+/** The list of queues. */
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { rangeChooser, rangeQuery } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
-import { h, fill } from "../core/dom.js";
+import { h } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { argumentsTable, form } from "../core/form.js";
 import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { facts, features, folded, heading, link, section, state } from "./parts.js";
-import { lengthsChart, ratesChart } from "./rates.js";
+import { features, folded, link, state } from "./parts.js";
 
 const rateOf = (name) => ({ number: true, sort: `message_stats.${name}_details.rate`, cell: (queue) => format.rate(queue.message_stats?.[`${name}_details`]?.rate) });
 const COLUMNS = [
@@ -27,8 +25,21 @@ const COLUMNS = [
   { id: "ack", title: "Ack", ...rateOf("ack") },
   { id: "redeliver", title: "Redelivered", shown: false, ...rateOf("redeliver") },
   { id: "consumers", title: "Consumers", sort: "consumers", number: true, shown: false, cell: (queue) => format.count(queue.consumers) },
-  { id: "bytes", title: "Bytes", sort: "message_bytes", number: true, shown: false, cell: (queue) => format.bytes(queue.message_bytes) },
+  {
+    id: "capacity", title: "Consumer capacity", sort: "consumer_capacity", number: true, shown: false,
+    cell: (queue) => (queue.consumers ? format.percent(queue.consumer_capacity) : ""),
+  },
+  { id: "bytes", title: "Message bytes", sort: "message_bytes", number: true, shown: false, cell: (queue) => format.bytes(queue.message_bytes) },
+  {
+    id: "average", title: "Average size", number: true, shown: false, help: "bytes of a message's payload",
+    cell: (queue) => (queue.messages ? format.bytes(Math.round(queue.message_bytes / queue.messages)) : ""),
+  },
 ];
+const FIELDS = [
+  ...["name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "policy", "operator_policy", "state", "idle_since"],
+  ...["messages_ready", "messages_unacknowledged", "messages", "consumers", "consumer_capacity", "message_bytes"],
+  ...["publish", "deliver_get", "ack", "redeliver"].map((name) => `message_stats.${name}_details.rate`),
+].join(",");
 const KNOWN_ARGUMENTS = [
   ["x-message-ttl", "number", "milliseconds until a message expires"], ["x-expires", "number", "milliseconds without use until the queue is deleted"],
   ["x-max-length", "number", "ready messages"], ["x-max-length-bytes", "number", "bytes of ready messages"],
@@ -37,15 +48,14 @@ const KNOWN_ARGUMENTS = [
   ["x-max-priority", "number", "1 to 255"], ["x-delivery-limit", "number", "deliveries of a message until it is dropped"],
 ].map(([key, type, help]) => ({ key, type, help }));
 
-const target = (queue) => path`queues/${queue.vhost}/${queue.name}`;
+/** The path of a queue in the API. */
+export const target = (queue) => path`queues/${queue.vhost}/${queue.name}`;
 const nameOf = (queue) => `${queue.name} (${queue.vhost}): ${format.count(queue.messages ?? 0)} messages`;
 
-/** Ask, then delete the queues; return whether they were deleted. */
 async function removeQueues(queues) {
   const title = queues.length === 1 ? `Delete queue ${queues[0].name}?` : `Delete ${format.count(queues.length)} queues?`;
-  if (!await confirm(title, "Their messages and bindings are deleted too.", queues.map(nameOf))) return false;
+  if (!await confirm(title, "Their messages and bindings are deleted too.", queues.map(nameOf))) return;
   await tasks.each("Delete queues", queues, (queue, signal) => api.remove(target(queue), {}, signal));
-  return true;
 }
 
 async function purgeQueues(queues) {
@@ -63,10 +73,11 @@ function addForm(context) {
       { name: "name", label: "Name", required: true },
       { name: "type", label: "Type", type: "select", options: [["", "default of the virtual host"], ["classic", "classic"], ["quorum", "quorum"]] },
       { name: "durable", label: "Durability", type: "select", options: [["true", "durable"], ["false", "transient"]] },
+      { name: "auto_delete", label: "Auto delete", type: "select", options: [["false", "No"], ["true", "Yes"]], help: "deleted when its last consumer is gone" },
     ],
-    async run({ vhost, name, type, durable }) {
+    async run({ vhost, name, type, durable, auto_delete }) {
       const args = { ...given.read(), ...(type ? { "x-queue-type": type } : {}) };
-      await api.put(target({ vhost, name }), { durable: durable === "true", arguments: args });
+      await api.put(target({ vhost, name }), { durable: durable === "true", auto_delete: auto_delete === "true", arguments: args });
       given.write({});
       tasks.say(`Queue ${name} is declared.`);
       context.refresh();
@@ -77,7 +88,7 @@ function addForm(context) {
 function createList(context) {
   const table = new Table({
     name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => `${queue.vhost}/${queue.name}`, empty: "no queues",
-    load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues")),
+    load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues"), { columns: FIELDS }),
     actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],
   });
   table.onchange = context.refresh;
@@ -87,28 +98,4 @@ function createList(context) {
   };
 }
 
-function createQueue(context) {
-  const { vhost, name } = context.params;
-  const here = target({ vhost, name });
-  const lengths = lengthsChart();
-  const rates = ratesChart();
-  const details = h("div");
-  const element = h("div.page", {}, heading("Queue", name, vhost),
-    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, lengths.element, rates.element)),
-    section("Details", details));
-  return {
-    element,
-    async refresh(signal) {
-      const queue = await api.get(here, rangeQuery(["lengths", "msg_rates"]), signal);
-      lengths.draw(queue);
-      rates.draw(queue.message_stats);
-      fill(details, facts([
-        ["Features", features(queue)], ["State", state(queue.state)], ["Type", queue.type], ["Consumers", format.count(queue.consumers)],
-        ["Message bytes", format.bytes(queue.message_bytes)],
-      ]));
-    },
-  };
-}
-
 export const queuesPage = { route: "queues", section: "queues", title: "Queues", create: createList };
-export const queuePage = { route: "queues/:vhost/:name", section: "queues", title: "Queue", create: createQueue };

@@ -106,3 +106,13 @@ def test_a_location_has_the_hash_of_arguments_unquoted(api: Api) -> None:
     api.put("/queues/%2F/tq")
     location = api.post(PATH, {"routing_key": "k", "arguments": {"x": 1}}).headers["location"]
     assert location.startswith("tq/k~")
+
+
+def test_bindings_are_listed_in_pages_if_asked_filtered_by_names_and_key(api: Api) -> None:
+    for key in ("b", "a", "c"):
+        bound(api, f"page.{key}")
+    page = api.get("/queues/%2F/tq/bindings?page=1&page_size=2&name=PAGE.").json
+    assert [one["routing_key"] for one in page["items"]] == ["page.a", "page.b"]
+    assert (page["filtered_count"], page["page_count"], page["total_count"]) == (3, 2, 4)
+    page = api.get("/exchanges/%2F/amq.topic/bindings/source?page=2&page_size=2&sort=routing_key").json
+    assert [one["routing_key"] for one in page["items"]] == ["page.c"]

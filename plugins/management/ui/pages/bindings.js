@@ -1,0 +1,105 @@
+/** The bindings of a queue or an exchange: lists with Unbind, and the forms that add one. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { confirm } from "../core/dialog.js";
+import { h } from "../core/dom.js";
+import { argumentsTable, form } from "../core/form.js";
+import { Table, paged } from "../core/table.js";
+import * as tasks from "../core/tasks.js";
+import { link, tableOf } from "./parts.js";
+
+const DEFAULT = "amq.default"; // how paths name the default exchange, as an empty segment cannot
+
+/** The path of a queue or an exchange with its bindings as destination: `to({vhost, kind: "queue", name})`. */
+const listTo = ({ vhost, kind, name }) =>
+  (kind === "queue" ? path`queues/${vhost}/${name}/bindings` : path`exchanges/${vhost}/${name || DEFAULT}/bindings/destination`);
+const listFrom = ({ vhost, name }) => path`exchanges/${vhost}/${name || DEFAULT}/bindings/source`;
+
+const between = (vhost, source, kind, destination) => (kind === "queue"
+  ? path`bindings/${vhost}/e/${source || DEFAULT}/q/${destination}` : path`bindings/${vhost}/e/${source || DEFAULT}/e/${destination}`);
+const identity = (binding) => [binding.source, binding.destination_type, binding.destination, binding.properties_key].join(" ");
+const described = (binding) => `${binding.source} to ${binding.destination_type} ${binding.destination}, routing key ${binding.routing_key}`;
+
+async function unbind(context, binding) {
+  if (!await confirm("Remove this binding?", "Messages are not routed by it any more.", [described(binding)], "Unbind")) return;
+  try {
+    const { vhost, source, destination_type: kind, destination } = binding;
+    await api.remove(between(vhost, source, kind, destination) + path`/${binding.properties_key}`);
+  } catch (error) {
+    tasks.say(`The binding was not removed: ${error.message}`, "bad");
+  }
+  context.refresh();
+}
+
+/** Return a function that makes the button of a binding once, so that it keeps the focus while the list is refreshed. */
+function unbindButtons(context) {
+  const made = new Map();
+  return (binding) => {
+    if (binding.source === "") return h("small", {}, "cannot be removed");
+    const id = identity(binding);
+    if (!made.has(id)) made.set(id, h("button", { type: "button", "aria-label": `Unbind ${described(binding)}`, onclick: () => unbind(context, binding) }, "Unbind"));
+    return made.get(id);
+  };
+}
+
+const KEY = { id: "key", title: "Routing key", sort: "routing_key", cell: (binding) => h("span.name", { title: binding.routing_key }, binding.routing_key) };
+const ARGUMENTS = { id: "arguments", title: "Arguments", cell: (binding) => (Object.keys(binding.arguments).length ? tableOf(binding.arguments) : "") };
+const FROM = { id: "from", title: "From", sort: "source", always: true, cell: (binding) => link.exchange(binding.vhost, binding.source) };
+const TO = {
+  id: "to", title: "To", sort: "destination", always: true,
+  cell: (binding) => [link[binding.destination_type](binding.vhost, binding.destination), " ", h("small", {}, binding.destination_type)],
+};
+
+function list(context, name, label, columns, target) {
+  const table = new Table({
+    name, label, key: identity, empty: "no bindings", local: true, filtered: "name or key",
+    columns: [...columns, { id: "unbind", title: "", always: true, cell: unbindButtons(context) }],
+    load: paged(api.get, () => target),
+  });
+  table.onchange = context.refresh;
+  return table;
+}
+
+function addForm(context, { label, fields, bind }) {
+  const given = argumentsTable({ label: "Arguments" });
+  return form({
+    label, submit: "Bind", fields: [...fields, { name: "key", label: "Routing key" }], extra: [given.element],
+    async run(values) {
+      await api.post(bind(values), { routing_key: values.key, arguments: given.read() });
+      given.write({});
+      tasks.say("The binding is added.");
+      context.refresh();
+    },
+  });
+}
+
+/** The bindings to a queue or an exchange: `{element, refresh}`. */
+export function bindingsTo(context, object) {
+  const { vhost, kind, name } = object;
+  const table = list(context, "bindings_to", `Bindings to this ${kind}`, [FROM, KEY, ARGUMENTS], listTo(object));
+  const add = addForm(context, {
+    label: `Add binding to this ${kind}`, fields: [{ name: "source", label: "From exchange", required: true }],
+    bind: ({ source }) => between(vhost, source, kind, name),
+  });
+  return { element: h("div", {}, table.element, h("h3", {}, `Add binding to this ${kind}`), add), refresh: (signal) => table.refresh(signal) };
+}
+
+/** The bindings from an exchange: `{element, refresh}`. */
+export function bindingsFrom(context, object) {
+  const { vhost, name } = object;
+  const table = list(context, "bindings_from", "Bindings from this exchange", [TO, KEY, ARGUMENTS], listFrom(object));
+  const add = addForm(context, {
+    label: "Add binding from this exchange",
+    fields: [
+      { name: "kind", label: "To", type: "select", options: [["queue", "queue"], ["exchange", "exchange"]] },
+      { name: "destination", label: "Name of the destination", required: true },
+    ],
+    bind: ({ kind, destination }) => between(vhost, name, kind, destination),
+  });
+  return { element: h("div", {}, table.element, h("h3", {}, "Add binding from this exchange"), add), refresh: (signal) => table.refresh(signal) };
+}
+
+/** What the page of the default exchange says in place of its bindings, of which each queue has one. */
+export const defaultBindings = () => h("p", {}, "The default exchange is bound to each queue, with the queue's name as routing key. ",
+  "These bindings cannot be removed, and no other can be added.");

@@ -1,0 +1,142 @@
+/** Exchanges: the list, and the page of an exchange. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { rangeChooser, rangeQuery } from "../core/chart.js";
+import { confirm } from "../core/dialog.js";
+import { h, fill, show } from "../core/dom.js";
+import { argumentsTable, form } from "../core/form.js";
+import * as format from "../core/format.js";
+import { go } from "../core/router.js";
+import { Table, paged } from "../core/table.js";
+import * as tasks from "../core/tasks.js";
+import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
+import { facts, features, folded, heading, link, section, tableOf } from "./parts.js";
+import { publishForm } from "./publish_form.js";
+import { exchangeChart } from "./rates.js";
+
+const DEFAULT = "amq.default"; // how paths name the default exchange
+const FIELDS = "name,vhost,type,durable,auto_delete,internal,arguments,policy";
+const RATES = "message_stats.publish_in_details.rate,message_stats.publish_out_details.rate";
+
+const rateOf = (name) => ({ number: true, sort: `message_stats.${name}_details.rate`, cell: (exchange) => format.rate(exchange.message_stats?.[`${name}_details`]?.rate) });
+const COLUMNS = [
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (exchange) => exchange.vhost },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (exchange) => link.exchange(exchange.vhost, exchange.name) },
+  { id: "type", title: "Type", sort: "type", cell: (exchange) => exchange.type },
+  { id: "features", title: "Features", cell: features },
+  { id: "in", title: "Message rate in", ...rateOf("publish_in") },
+  { id: "out", title: "Message rate out", ...rateOf("publish_out") },
+];
+const KNOWN_ARGUMENTS = [
+  ["alternate-exchange", "string", "gets the messages that this exchange cannot route"],
+  ["x-delayed-type", "string", "of x-delayed-message: the type by which it routes"],
+  ["hash-header", "string", "of x-consistent-hash: the header that is hashed"],
+  ["hash-property", "string", "of x-consistent-hash: the property that is hashed, such as message_id"],
+  ["x-recent-history-length", "number", "of x-recent-history: messages that new queues get"],
+  ["x-message-deduplication", "boolean", "drops messages with a header x-deduplication-header seen before"],
+].map(([key, type, help]) => ({ key, type, help }));
+
+const target = ({ vhost, name }) => path`exchanges/${vhost}/${name || DEFAULT}`;
+const isOwn = ({ name }) => name === "" || name.startsWith("amq."); // the broker's: they cannot be deleted
+const nameOf = (exchange) => `${exchange.name} (${exchange.vhost}), ${exchange.type}`;
+
+async function removeExchanges(chosen) {
+  const exchanges = chosen.filter((one) => !isOwn(one));
+  const kept = chosen.length - exchanges.length;
+  if (!exchanges.length) return tasks.say("The broker's own exchanges cannot be deleted.", "bad");
+  const title = exchanges.length === 1 ? `Delete exchange ${exchanges[0].name}?` : `Delete ${format.count(exchanges.length)} exchanges?`;
+  const consequence = `Their bindings are deleted too.${kept ? ` ${format.count(kept)} of the broker's own are kept.` : ""}`;
+  if (!await confirm(title, consequence, exchanges.map(nameOf))) return null;
+  return tasks.each("Delete exchanges", exchanges, (exchange, signal) => api.remove(target(exchange), {}, signal));
+}
+
+const types = (overview) => overview.exchange_types.filter((one) => !one.internal_purpose).map((one) => one.name);
+
+function addForm(context) {
+  const given = argumentsTable({ label: "Arguments", known: KNOWN_ARGUMENTS });
+  const yesNo = [["false", "No"], ["true", "Yes"]];
+  return form({
+    label: "Add a new exchange", submit: "Add exchange", extra: [given.element],
+    fields: [
+      { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
+      { name: "name", label: "Name", required: true },
+      { name: "type", label: "Type", type: "select", options: types(context.overview) },
+      { name: "durable", label: "Durability", type: "select", options: [["true", "Durable"], ["false", "Transient"]] },
+      { name: "auto_delete", label: "Auto delete", type: "select", options: yesNo, help: "deleted when its last binding is removed" },
+      { name: "internal", label: "Internal", type: "select", options: yesNo, help: "clients cannot publish to it; other exchanges route to it" },
+    ],
+    async run({ vhost, name, type, durable, auto_delete, internal }) {
+      const body = { type, durable: durable === "true", auto_delete: auto_delete === "true", internal: internal === "true", arguments: given.read() };
+      await api.put(target({ vhost, name }), body);
+      given.write({});
+      tasks.say(`Exchange ${name} is declared.`);
+      context.refresh();
+    },
+  });
+}
+
+function createList(context) {
+  const table = new Table({
+    name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => `${exchange.vhost}/${exchange.name}`, empty: "no exchanges",
+    load: paged(api.get, () => (context.vhost ? path`exchanges/${context.vhost}` : "exchanges"), { columns: `${FIELDS},${RATES}` }),
+    actions: [{ label: "Delete", run: removeExchanges, danger: true }],
+  });
+  table.onchange = context.refresh;
+  return {
+    element: h("div.page", {}, h("h1", {}, "Exchanges"), table.element, folded("Add a new exchange", addForm(context))),
+    refresh: (signal) => table.refresh(signal),
+  };
+}
+
+function deleteForm(exchange) {
+  if (isOwn(exchange)) return null;
+  return folded("Delete this exchange", form({
+    label: "Delete this exchange", submit: "Delete", danger: true, keep: true,
+    fields: [{ name: "unused", label: "Only if it has no bindings", type: "checkbox" }],
+    async run({ unused }) {
+      if (!await confirm(`Delete exchange ${exchange.name}?`, "Its bindings are deleted too.", [`${exchange.name} (${exchange.vhost})`])) return;
+      await api.remove(target(exchange), unused ? { "if-unused": "true" } : {});
+      tasks.say(`Exchange ${exchange.name} is deleted.`);
+      go(["exchanges"]);
+    },
+  }));
+}
+
+const NO_BINDINGS = { element: null, refresh: () => null };
+
+function createExchange(context) {
+  const { vhost } = context.params;
+  const name = context.params.name === DEFAULT ? "" : context.params.name;
+  const exchange = { vhost, name, kind: "exchange" };
+  const chart = exchangeChart();
+  const details = h("div");
+  const to = name ? bindingsTo(context, exchange) : NO_BINDINGS;
+  const from = name ? bindingsFrom(context, exchange) : { element: defaultBindings(), refresh: () => null };
+  const publish = folded("Publish message", publishForm(context, { vhost, exchange: name }));
+  const element = h("div.page", {}, heading("Exchange", name || "(AMQP default)", vhost),
+    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)),
+    section("Details", details),
+    section("Bindings from this exchange", from.element), to.element && section("Bindings to this exchange", to.element),
+    publish, deleteForm(exchange));
+  return {
+    element,
+    async refresh(signal) {
+      const found = await api.get(target(exchange), rangeQuery(["msg_rates"]), signal);
+      chart.draw(found.message_stats);
+      show(publish, !found.internal);
+      const alternate = found.arguments["alternate-exchange"];
+      fill(details, facts([
+        ["Type", found.type], ["Features", features(found)], ["Policy", found.policy ? link.policy(vhost, found.policy) : ""],
+        ["Alternate exchange", typeof alternate === "string" ? link.exchange(vhost, alternate) : ""],
+        ["Arguments", Object.keys(found.arguments).length ? tableOf(found.arguments) : ""],
+        ["Message rate in", format.rate(found.message_stats?.publish_in_details?.rate)],
+        ["Message rate out", format.rate(found.message_stats?.publish_out_details?.rate)],
+      ]));
+      await Promise.all([from.refresh(signal), to.refresh(signal)]);
+    },
+  };
+}
+
+export const exchangesPage = { route: "exchanges", section: "exchanges", title: "Exchanges", create: createList };
+export const exchangePage = { route: "exchanges/:vhost/:name", section: "exchanges", title: "Exchange", create: createExchange };

@@ -1,0 +1,139 @@
+/** The page of a queue. */
+
+import * as api from "../core/api.js";
+import { rangeChooser, rangeQuery } from "../core/chart.js";
+import { confirm } from "../core/dialog.js";
+import { h, fill } from "../core/dom.js";
+import * as format from "../core/format.js";
+import { form } from "../core/form.js";
+import { go } from "../core/router.js";
+import { Table, whole } from "../core/table.js";
+import * as tasks from "../core/tasks.js";
+import { bindingsTo } from "./bindings.js";
+import { getMessages } from "./messages_of_queue.js";
+import { facts, features, folded, heading, link, section, state, tableOf } from "./parts.js";
+import { publishForm } from "./publish_form.js";
+import { target } from "./queues.js";
+import { lengthsChart, ratesChart } from "./rates.js";
+
+const yes = (value) => (value ? "●" : "○");
+
+const CONSUMER_COLUMNS = [
+  { id: "channel", title: "Channel", always: true, cell: ({ channel_details: channel }) => (channel.name ? link.channel(channel.name) : "federation") },
+  { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => h("span.name", { title: one.consumer_tag }, one.consumer_tag) },
+  { id: "user", title: "User", cell: ({ channel_details: channel }) => (channel.user ? link.user(channel.user) : "") },
+  { id: "ack", title: "Ack required", cell: (one) => yes(one.ack_required) },
+  { id: "exclusive", title: "Exclusive", cell: (one) => yes(one.exclusive) },
+  { id: "prefetch", title: "Prefetch count", sort: "prefetch_count", number: true, cell: (one) => format.count(one.prefetch_count) },
+  { id: "active", title: "Active", cell: (one) => yes(one.active) },
+  { id: "activity", title: "Activity status", cell: (one) => one.activity_status },
+  { id: "arguments", title: "Arguments", cell: (one) => (Object.keys(one.arguments).length ? tableOf(one.arguments) : "") },
+];
+
+// the columns of RabbitMQ's table of sizes, with the endings of the fields
+const CLASSES = [["Total", "", ""], ["Ready", "_ready", "_ready"], ["Unacked", "_unacknowledged", "_unacknowledged"], ["In memory", "_ram", "_ram"],
+  ["Persistent", "_persistent", "_persistent"], ["Paged out", "_paged_out", "_paged_out"]];
+
+/** The counts and bytes of messages by class; made once, then only its texts change. */
+function sizesTable() {
+  const cells = CLASSES.map(() => [h("td.number"), h("td.number")]);
+  const element = h("div.scroll", { tabindex: 0, role: "region", "aria-label": "Messages by class" }, h("table", { "aria-label": "Messages by class" },
+    h("thead", {}, h("tr", {}, h("td", {}), CLASSES.map(([title]) => h("th.number", { scope: "col" }, title)))),
+    h("tbody", {}, ["Messages", "Message body bytes"].map((title, row) => h("tr", {}, h("th", { scope: "row" }, title), cells.map((pair) => pair[row]))))));
+  const draw = (queue) => CLASSES.forEach(([, count, bytes], at) => {
+    fill(cells[at][0], format.count(queue[`messages${count}`]));
+    fill(cells[at][1], format.bytes(queue[`message_bytes${bytes}`]));
+  });
+  return { element, draw };
+}
+
+function leftFacts(queue) {
+  const { vhost, arguments: given, policy, operator_policy: operatorPolicy, owner_pid_details: owner } = queue;
+  const effective = queue.effective_policy_definition ?? {};
+  return [
+    ["Features", features(queue)], ["Type", queue.type], ["Arguments", Object.keys(given).length ? tableOf(given) : ""],
+    ["Policy", policy ? link.policy(vhost, policy) : "none"], ["Operator policy", operatorPolicy ?? "none"],
+    ["Effective policy definition", Object.keys(effective).length ? tableOf(effective) : "none"],
+    ["Exclusive owner", owner ? link.connection(owner.name) : ""], ["Node", link.node(queue.node)],
+  ];
+}
+
+function rightFacts(queue) {
+  return [
+    ["State", state(queue.idle_since ? "idle" : queue.state)], ["Idle since", format.time(queue.idle_since)],
+    ["Consumers", format.count(queue.consumers)], ["Consumer capacity", queue.consumers ? format.percent(queue.consumer_capacity) : ""],
+    ["Single active consumer", queue.single_active_consumer_tag], ["Exclusive consumer", queue.exclusive_consumer_tag],
+    ["Delivery limit", queue.delivery_limit < 0 ? "none" : format.count(queue.delivery_limit)],
+    ["Average message size", queue.messages ? format.bytes(Math.round(queue.message_bytes / queue.messages)) : ""],
+    ["Memory", format.bytes(queue.memory)],
+  ];
+}
+
+function deleteForm(here, { vhost, name }) {
+  return form({
+    label: "Delete", submit: "Delete queue", danger: true, keep: true,
+    fields: [
+      { name: "unused", label: "Only if it has no consumers", type: "checkbox" },
+      { name: "empty", label: "Only if it is empty", type: "checkbox" },
+    ],
+    async run({ unused, empty }) {
+      if (!await confirm(`Delete queue ${name}?`, "Its messages and bindings are deleted too.", [`${name} (${vhost})`])) return;
+      await api.remove(here, { "if-unused": unused ? "true" : "", "if-empty": empty ? "true" : "" });
+      tasks.say(`Queue ${name} is deleted.`);
+      go(["queues"]);
+    },
+  });
+}
+
+function purgeForm(context, here, { vhost, name }) {
+  return form({
+    label: "Purge", submit: "Purge messages", danger: true, keep: true,
+    fields: [h("p", {}, "Deletes all ready messages; unacknowledged ones stay.")],
+    async run() {
+      if (!await confirm(`Purge queue ${name}?`, "Its ready messages are deleted.", [`${name} (${vhost})`], "Purge")) return;
+      await api.remove(`${here}/contents`);
+      tasks.say(`Queue ${name} is purged.`);
+      context.refresh();
+    },
+  });
+}
+
+function create(context) {
+  const { vhost, name } = context.params;
+  const queue = { vhost, name, kind: "queue" };
+  const here = target(queue);
+  const lengths = lengthsChart();
+  const rates = ratesChart();
+  const left = h("div");
+  const right = h("div");
+  const sizes = sizesTable();
+  let consumers = [];
+  const consumersTable = new Table({
+    name: "consumers_of_queue", label: "Consumers", columns: CONSUMER_COLUMNS, local: true, filtered: "consumer tag", empty: "no consumers",
+    key: (one) => `${one.channel_details.name} ${one.consumer_tag}`, load: whole(() => consumers, (one) => one.consumer_tag),
+  });
+  consumersTable.onchange = () => consumersTable.refresh();
+  const bindings = bindingsTo(context, queue);
+  const element = h("div.page", {}, heading("Queue", name, vhost),
+    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, lengths.element, rates.element)),
+    section("Details", h("div.columns-2", {}, left, right), sizes.element),
+    section("Consumers", consumersTable.element), section("Bindings to this queue", bindings.element),
+    folded("Publish message", publishForm(context, { vhost, exchange: "", queue: name })),
+    folded("Get messages", getMessages(context, { vhost, name, target: here })),
+    folded("Delete", deleteForm(here, queue)), folded("Purge", purgeForm(context, here, queue)));
+  return {
+    element,
+    async refresh(signal) {
+      const found = await api.get(here, rangeQuery(["lengths", "msg_rates"]), signal);
+      lengths.draw(found);
+      rates.draw(found.message_stats);
+      sizes.draw(found);
+      fill(left, facts(leftFacts(found)));
+      fill(right, facts(rightFacts(found)));
+      consumers = found.consumer_details ?? [];
+      await Promise.all([consumersTable.refresh(signal), bindings.refresh(signal)]);
+    },
+  };
+}
+
+export const queuePage = { route: "queues/:vhost/:name", section: "queues", title: "Queue", create };

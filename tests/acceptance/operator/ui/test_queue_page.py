@@ -1,0 +1,193 @@
+"""The page of a queue."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+
+import pika
+from playwright.sync_api import Locator, Page, expect
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.browser import UI
+
+from .traffic import Traffic
+
+
+def publish(running: BrokerProcess, key: str, payload: str) -> None:
+    body = {"routing_key": key, "properties": {}, "payload": payload, "payload_encoding": "string"}
+    assert running.http().post("/exchanges/%2F/amq.default/publish", body).json == {"routed": True}
+
+
+def section(page: Page, title: str) -> Locator:
+    """Return a section, unfolded."""
+    found = page.locator("details.section").filter(has=page.get_by_role("heading", name=title, exact=True))
+    if found.get_attribute("open") is None:
+        found.get_by_role("heading", name=title, exact=True).click()
+    return found
+
+
+def answer(page: Page, action: str) -> str:
+    """Agree to a dialog; return its text."""
+    dialog = page.get_by_role("dialog")
+    text = dialog.inner_text()
+    dialog.get_by_role("button", name=action).click()
+    return text
+
+
+def test_the_page_shows_rates_consumers_and_sizes_of_live_traffic(ui: UI, running: BrokerProcess) -> None:
+    http = running.http()
+    http.put("/queues/%2F/busy", {"arguments": {"x-max-length": 1000}})
+    http.post("/bindings/%2F/e/amq.topic/q/busy", {"routing_key": "live.#"})
+    with Traffic(("127.0.0.1", running.port), "amq.topic", "live.x", "busy"):
+        page = ui.open("queues/%2F/busy").page
+        overview = section(page, "Overview")
+        expect(overview.get_by_role("button", name=re.compile(r"^Publish [1-9]"))).to_be_visible()
+        expect(overview.get_by_role("button", name=re.compile(r"^Consumer ack [1-9]"))).to_be_visible()
+        expect(overview.locator("canvas")).to_have_count(2)
+        page.get_by_label("Time range of the charts").select_option(label="last hour")
+        expect(overview.get_by_role("img", name="Queued messages")).to_be_visible()
+        consumer = section(page, "Consumers").get_by_role("row").filter(has_text="reader")
+        expect(consumer).to_contain_text("●○7●up")
+        expect(consumer.get_by_role("link").first).to_have_attribute("href", re.compile("^#/channels/"))
+        details = section(page, "Details")
+        expect(details).to_contain_text("x-max-length")
+        expect(details).to_contain_text("Effective policy definition")
+        expect(details.get_by_role("table", name="Messages by class")).to_contain_text("Message body bytes")
+
+
+def test_bindings_are_added_with_arguments_and_removed(ui: UI, running: BrokerProcess) -> None:
+    http = running.http()
+    http.put("/queues/%2F/bound", {})
+    page = ui.open("queues/%2F/bound").page
+    bindings = section(page, "Bindings to this queue")
+    expect(bindings.get_by_role("row").filter(has_text="(AMQP default)")).to_contain_text("cannot be removed")
+    form = page.get_by_role("form", name="Add binding to this queue")
+    form.get_by_label("From exchange").fill("amq.headers")
+    form.get_by_label("Routing key").fill("a/b %2F")
+    form.get_by_role("button", name="Add").click()
+    form.get_by_label("Arguments: key").fill("x-match")
+    form.get_by_label("Arguments: value").fill("any")
+    form.get_by_role("button", name="Bind").click()
+    row = bindings.get_by_role("row").filter(has_text="a/b %2F")
+    expect(row).to_contain_text("x-matchany")
+    assert http.get("/bindings/%2F/e/amq.headers/q/bound").json[0]["arguments"] == {"x-match": "any"}
+    row.get_by_role("button", name="Unbind").click()
+    assert "amq.headers to queue bound" in answer(page, "Unbind")
+    expect(row).to_have_count(0)
+    assert http.get("/bindings/%2F/e/amq.headers/q/bound").json == []
+
+
+def test_a_refused_binding_is_explained(ui: UI, running: BrokerProcess) -> None:
+    running.http().put("/queues/%2F/unbound", {})
+    page = ui.open("queues/%2F/unbound").page
+    form = page.get_by_role("form", name="Add binding to this queue")
+    form.get_by_label("From exchange").fill("nowhere")
+    form.get_by_role("button", name="Bind").click()
+    expect(form.get_by_role("alert")).to_be_visible()
+    ui.problems.clear()  # the browser reports the response 404
+
+
+def test_a_message_is_published_with_headers_and_properties_and_peeked_at(ui: UI, running: BrokerProcess) -> None:
+    running.http().put("/queues/%2F/letters", {"durable": True})
+    page = ui.open("queues/%2F/letters").page
+    form = section(page, "Publish message").get_by_role("form")
+    form.get_by_label("Delivery mode").select_option("2")
+    headers = form.get_by_role("group", name="Headers")
+    headers.get_by_role("button", name="Add").click()
+    headers.get_by_label("Headers: key").fill("shape")
+    headers.get_by_label("Headers: value").fill('{"sides": 3}')
+    headers.get_by_label("Headers: type").select_option("json")
+    form.get_by_role("button", name="content_type").click()
+    form.get_by_label("Properties: value").fill("application/json")
+    form.get_by_label("Payload", exact=True).fill('{"a":[1]}')
+    form.get_by_role("button", name="Publish message").click()
+    expect(page.get_by_text("Message published.")).to_be_visible()
+
+    get = section(page, "Get messages")
+    get.get_by_role("button", name="Get messages").click()
+    message = get.get_by_role("article", name="Message 1")
+    for text in ("letters", "application/json", "shape", '{"sides":3}', "Payload: 9 bytes", "○  no"):
+        expect(message).to_contain_text(text)
+    expect(message.get_by_label("Payload")).to_have_text('{"a":[1]}')
+    message.get_by_role("button", name="JSON formatted").click()
+    assert message.get_by_label("Payload").inner_text() == json.dumps({"a": [1]}, indent=2)
+    message.get_by_role("button", name="Base64").click()
+    expect(message.get_by_label("Payload")).to_have_text(base64.b64encode(b'{"a":[1]}').decode())
+    get.get_by_role("button", name="Get messages").click()
+    expect(message).to_contain_text("●  yes")  # it was put back
+    expect(get).to_contain_text("1 shown; 0 ready messages were behind them.")
+
+
+def test_destructive_modes_say_so_and_ask(ui: UI, running: BrokerProcess) -> None:
+    running.http().put("/queues/%2F/taken", {})
+    publish(running, "taken", "only copy")
+    page = ui.open("queues/%2F/taken").page
+    get = section(page, "Get messages")
+    expect(get.get_by_label("Ack mode")).to_have_value("ack_requeue_true")
+    get.get_by_label("Ack mode").select_option("ack_requeue_false")
+    expect(get).to_contain_text("What is shown here is the only copy.")
+    get.get_by_role("button", name="Get messages").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    expect(get.get_by_role("article")).to_have_count(0)
+    get.get_by_role("button", name="Get messages").click()
+    assert "Automatic ack" in answer(page, "Remove")
+    expect(get.get_by_role("article")).to_contain_text("only copy")
+    get.get_by_label("Ack mode").select_option("ack_requeue_true")
+    get.get_by_role("button", name="Get messages").click()
+    expect(get).to_contain_text("The queue has no ready messages.")
+
+
+def test_binary_and_long_payloads(ui: UI, running: BrokerProcess) -> None:
+    http = running.http()
+    http.put("/queues/%2F/odd", {})
+    publish(running, "odd", "é" * 40_000)
+    page = ui.open("queues/%2F/odd").page
+    form = section(page, "Publish message").get_by_role("form")
+    form.get_by_label("Payload", exact=True).fill("//79")
+    form.get_by_label("Payload encoding").select_option("base64")
+    form.get_by_role("button", name="Publish message").click()
+    expect(page.get_by_text("Message published.")).to_be_visible()
+    get = section(page, "Get messages")
+    get.get_by_label("Messages", exact=True).fill("5")
+    get.get_by_role("button", name="Get messages").click()
+    expect(get.get_by_role("article", name="Message 1")).to_contain_text("80,000 bytes, the first 50,000 shown")
+    assert get.get_by_role("article", name="Message 1").get_by_label("Payload").inner_text() == "é" * 25_000
+    binary = get.get_by_role("article", name="Message 2")
+    expect(binary).to_contain_text("not text")
+    expect(binary.get_by_label("Payload")).to_have_text("//79")
+    expect(binary.get_by_role("button", name="JSON formatted")).to_be_disabled()
+
+
+def test_purge_and_delete(ui: UI, running: BrokerProcess) -> None:
+    http = running.http()
+    http.put("/queues/%2F/doomed", {})
+    publish(running, "doomed", "one")
+    page = ui.open("queues/%2F/doomed").page
+    remove = section(page, "Delete").get_by_role("form")
+    remove.get_by_label("Only if it is empty").check()
+    remove.get_by_role("button", name="Delete queue").click()
+    answer(page, "Delete")
+    expect(remove.get_by_role("alert")).to_contain_text("not empty")
+    ui.problems.clear()  # the browser reports the response 400
+    section(page, "Purge").get_by_role("button", name="Purge messages").click()
+    assert "doomed (/)" in answer(page, "Purge")
+    expect(page.get_by_text("Queue doomed is purged.")).to_be_visible()
+    assert http.get("/queues/%2F/doomed").json["messages"] == 0
+    remove.get_by_role("button", name="Delete queue").click()
+    answer(page, "Delete")
+    expect(page.locator("main h1")).to_have_text("Queues")
+    assert http.get("/queues/%2F/doomed").status == 404
+
+
+def test_policies_and_the_owner_of_an_exclusive_queue_are_shown(ui: UI, running: BrokerProcess) -> None:
+    http = running.http()
+    http.put("/policies/%2F/short", {"pattern": "^owned$", "definition": {"max-length": 9}, "apply-to": "queues"})
+    operator_policy = {"pattern": "^owned$", "definition": {"expires": 60000}, "apply-to": "queues"}
+    http.put("/operator-policies/%2F/safe", operator_policy)
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", running.port)) as connection:
+        connection.channel().queue_declare("owned", exclusive=True)
+        details = section(ui.open("queues/%2F/owned").page, "Details")
+        for text in ("short", "safe", "max-length9", "expires60000", "Exclusive owner", "127.0.0.1:"):
+            expect(details).to_contain_text(text)
