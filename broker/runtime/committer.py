@@ -1,8 +1,9 @@
-"""The committer: the worker thread that makes the journal's batches durable, one by one, while the loop fills the next.
+"""The committer: the worker threads that make the journal's batches durable while the loop fills the next.
 
-The loop seals a batch and passes it to the worker, which writes, syncs and calls back. Nothing else is shared, so there
-is no lock. A batch is tried again if the disk is full or the system has no descriptor or memory for it. Any other
-failure is final, because what is on the disk is unknown then: nothing is confirmed any more, and the process ends.
+The loop seals a batch and passes it to a worker, which writes, syncs and calls back. Batches are written one at a time,
+in the order of their numbers, and synced side by side. A batch is tried again if the disk is full or the system has no
+descriptor or memory for it, and no later batch is written before. Any other failure is final, because what is on the
+disk is unknown then: nothing is written or confirmed any more, and the process ends.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 
-from ..core.messages.ports import EXHAUSTED, FULL, Batch, Journal
+from ..core.messages.ports import EXHAUSTED, FULL, IN_FLIGHT, Batch, Journal
 
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops
 RETRY_S = 1.0  # until a full disk is checked again
@@ -22,7 +23,7 @@ SYNC_S = 0.05  # until declarations without later messages are synced
 
 
 class Committer:
-    """The worker thread, with callbacks:
+    """The worker threads, with callbacks:
 
     enough     returns whether the disk has enough free space; may raise OSError
     full       called with True if it has not, so that publishers stop while settlements can still be written
@@ -50,67 +51,92 @@ class Committer:
         self._took = took
         self._exhausted = exhausted
         self._work: SimpleQueue[Batch | None] = SimpleQueue()
-        self._outstanding = False
+        self._outstanding = 0  # batches
+        self._lost = False  # the journal, after a final failure
         self._idle = asyncio.Event()
         self._idle.set()
-        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
-        self._thread.start()
+        self._given_up = threading.Event()  # by a stop that did not wait any longer
+        self._turn = threading.Condition()  # of the batch that may be written
+        self._next = journal.durable + 1  # its number
+        self._threads = [threading.Thread(target=self._run, name="committer", daemon=True) for _ in range(IN_FLIGHT)]
+        for thread in self._threads:
+            thread.start()
 
     def commit_soon(self) -> None:
-        """Seal what was added to the journal, unless a batch is outstanding. HOT: bench D."""
-        if self._outstanding:
+        """Seal what was added to the journal, unless each worker has a batch. HOT: bench D."""
+        if self._lost or self._outstanding == IN_FLIGHT:
             return
         batch = self._journal.seal()
         if batch is not None:
-            self._outstanding = True
+            self._outstanding += 1
             self._idle.clear()
             self._work.put(batch)
 
     async def stop(self) -> bool:
-        """Make all that is buffered durable, and end the worker; return False if that takes too long."""
+        """Make all that is buffered durable, and end the workers; return False if that takes too long."""
         self.commit_soon()
         try:
             await asyncio.wait_for(self._idle.wait(), STOP_WAIT_S)
         except TimeoutError:
+            self._given_up.set()
             return False
         if self._syncing is not None:  # closing the journal also syncs
             self._syncing.cancel()
-        self._work.put(None)
-        self._thread.join()
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
+            thread.join()
         return True
 
-    # On the worker
+    # On the workers
 
     def _run(self) -> None:
         while (batch := self._work.get()) is not None:
-            error: Exception | None = None
-            begun_s = time.monotonic()
+            with self._turn:
+                while self._next != batch.number:
+                    self._turn.wait()
+                begun_s = time.monotonic()
+                if not self._completed(batch.write):
+                    return  # and it stays the turn of this batch
+                self._next += 1
+                self._turn.notify_all()
+            if not self._completed(batch.sync):
+                return
+            self._loop.call_soon_threadsafe(self._done, batch, time.monotonic() - begun_s)
+
+    def _completed(self, call: Callable[[], None]) -> bool:
+        """Make the call, again and again while the disk is full or something is exhausted; return False if it fails."""
+        while True:
             try:
-                batch.commit()
-            except Exception as raised:  # a bug too: without the worker nothing would be confirmed
-                error = raised
-            self._loop.call_soon_threadsafe(self._done, batch, error, time.monotonic() - begun_s)
+                call()
+                return True
+            except Exception as error:  # a bug too: without the worker nothing would be confirmed
+                self._loop.call_soon_threadsafe(self._raised, error)
+                if not is_temporary(error) or self._given_up.wait(RETRY_S):
+                    return False
 
     # On the loop
 
-    def _done(self, batch: Batch, error: Exception | None, seconds: float) -> None:
-        if error is None:
-            self._took(seconds)
-            self._outstanding = False
-            self._check_disk()
-            self._journal.committed(batch.number)
-            self.commit_soon()
-            if self._syncing is None and self._journal.unsynced():
-                self._syncing = self._loop.call_later(SYNC_S, self._sync)
-            if not self._outstanding:
-                self._idle.set()
-        elif isinstance(error, OSError) and error.errno in FULL:
+    def _done(self, batch: Batch, seconds: float) -> None:
+        if self._lost:
+            return
+        self._took(seconds)
+        self._outstanding -= 1
+        self._check_disk()
+        self._journal.committed(batch.number)
+        self.commit_soon()
+        if self._syncing is None and self._journal.unsynced():
+            self._syncing = self._loop.call_later(SYNC_S, self._sync)
+        if not self._outstanding:
+            self._idle.set()
+
+    def _raised(self, error: Exception) -> None:
+        if isinstance(error, OSError) and error.errno in FULL:
             self._full(True)
-            self._loop.call_later(RETRY_S, self._work.put, batch)
         elif isinstance(error, OSError) and error.errno in EXHAUSTED:
             self._exhausted(error)
-            self._loop.call_later(RETRY_S, self._work.put, batch)
         else:
+            self._lost = True
             self._failed(error)
 
     def _sync(self) -> None:
@@ -134,3 +160,8 @@ class Committer:
             self._full(not enough)
         if not enough:
             self._checking = self._loop.call_later(RETRY_S, self._check_disk)
+
+
+def is_temporary(error: Exception) -> bool:
+    """Whether the call may be made again: the disk is full, or the system has no descriptor or memory."""
+    return isinstance(error, OSError) and error.errno in (*FULL, *EXHAUSTED)

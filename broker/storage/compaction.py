@@ -32,7 +32,7 @@ class Compaction:
     relocations  by the number of a segment: new places of its messages, while some in memory still have the old ones
     """
 
-    __slots__ = ("relocations", "_journal", "_source", "_at", "_retry_at_s", "_lent", "_removed")
+    __slots__ = ("relocations", "_journal", "_source", "_at", "_retry_at_s", "_lent_to", "_removed")
 
     def __init__(self, journal: Journal) -> None:
         self.relocations: dict[int, Relocations] = {}
@@ -40,8 +40,8 @@ class Compaction:
         self._source: Segment | None = None
         self._at = 0
         self._retry_at_s: dict[int, float] = {}  # by the number of a segment that could not be read
-        self._lent = False  # the worker is encoding a snapshot of the segments
-        self._removed: list[Segment] = []  # by the worker, in the outstanding batch
+        self._lent_to = 0  # the batch after which a worker encodes a snapshot of the segments, or 0
+        self._removed: list[Segment] = []  # by the worker, after that batch
 
     def forward(self, id_: int, location: int) -> tuple[int, int]:
         """Return the present id and place of a message. Each of its queues calls this once, to read or settle it."""
@@ -78,14 +78,16 @@ class Compaction:
             self._journal.reader.report_failure(self._source, self._at, error)
             self._leave(self._source, REFUSED_S)
 
-    def removal(self, current: Segment) -> Callable[[], None] | None:
+    def removal(self, current: Segment, number: int) -> Callable[[], None] | None:
         """Return what the worker does after the sealed batch, or None: save a checkpoint, delete dead segments."""
+        if self._lent_to:
+            return None
         journal = self._journal
         dead = [segment for segment in journal.segments.values() if segment is not current and not segment.live]
         if not dead:
             return None
         snapshot = journal.snapshot()
-        self._lent = True
+        self._lent_to = number
         disk = journal.disk
         removed = self._removed
 
@@ -104,10 +106,11 @@ class Compaction:
 
         return remove
 
-    def committed(self) -> None:
-        if self._lent:
-            self._journal.give_back()
-            self._lent = False
+    def committed(self, number: int) -> None:
+        if number != self._lent_to:
+            return
+        self._journal.give_back()
+        self._lent_to = 0
         for segment in self._removed:
             self._journal.reader.forget(segment)
             self._journal.segments.pop(segment.number, None)

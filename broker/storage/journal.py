@@ -1,8 +1,9 @@
 """The journal: the messages of all durable queues and their settlements, in one log with group commit.
 
-The event loop fills a buffer. `seal` hands it to one worker thread as a Batch, `Batch.commit` makes it durable there,
-and `committed` notifies the loop; meanwhile the next batch fills. There is no timer: a batch is what arrived while the
-one before was being written. The threads share no data: a batch owns its bytes, and only the worker writes files.
+The event loop fills a buffer. `seal` hands it to a worker thread as a Batch: `Batch.write` writes it, after the batch
+before, `Batch.sync` makes it durable, and `committed` notifies the loop; meanwhile the next batch fills. Two batches
+may be outstanding, so one is written and synced while the sync of the other runs. There is no timer: a batch is what
+arrived while both were outstanding. The threads share no data: a batch owns its bytes, and only workers write files.
 
 Settlements are collected by queue and written once per batch. The message itself knows its place (`id`, `location`), so
 the journal needs one bit of memory for each message, and 8 bytes for a message of several queues.
@@ -39,9 +40,9 @@ DELETED_QUEUES_LIMIT = 10_000
 class Batch(ports.Batch):
     """Records and changes of metadata that are written and synced together.
 
-    `commit` runs on the worker, and may be called again after a full disk. `sync` is False for a batch of nothing but
-    changes, which need not survive a power cut yet; `sync_log` is False if its records need not. `last` marks the last
-    batch of its segment.
+    `write` and `sync` run on a worker, and may be called again after a full disk. `syncs` is False for a batch of
+    nothing but changes, which need not survive a power cut yet; `syncs_log` is False if its records need not.
+    `finished` is a segment that no batch needs any more.
     """
 
     __slots__ = (
@@ -49,9 +50,9 @@ class Batch(ports.Batch):
         "segment",
         "start",
         "data",
-        "sync",
-        "sync_log",
-        "_last",
+        "syncs",
+        "syncs_log",
+        "_finished",
         "_written",
         "_changes",
         "_disk",
@@ -65,9 +66,9 @@ class Batch(ports.Batch):
         segment: Segment,
         start: int,
         data: bytes,
-        sync: bool,
-        sync_log: bool,
-        last: bool,
+        syncs: bool,
+        syncs_log: bool,
+        finished: Segment | None,
         changes: list[Change],
         disk: Disk,
         metadata: Metadata,
@@ -77,30 +78,30 @@ class Batch(ports.Batch):
         self.segment = segment
         self.start = start
         self.data = data
-        self.sync = sync
-        self.sync_log = sync_log
-        self._last = last
+        self.syncs = syncs
+        self.syncs_log = syncs_log
+        self._finished = finished
         self._written = False
         self._changes = changes
         self._disk = disk
         self._metadata = metadata
         self._after = after
 
-    def commit(self) -> None:
-        """Write and sync. Raises OSError: ENOSPC and EDQUOT may be tried again, all other errors are final."""
+    def write(self) -> None:
+        if self._finished is not None:
+            self._finished.close()
         if self._changes:
             self._metadata.apply(self._changes)
             self._changes = []
-        if self.sync:
+        if self.syncs:
             self._metadata.sync()  # first, so that the log refers to no queue that metadata lacks
-        if self.data:
-            if not self._written:
-                self.segment.append(self._disk, self.start, self.data)
-                self._written = True
-            if self.segment.file is not None and self.sync_log:
-                self.segment.file.sync()
-            if self._last:
-                self.segment.close()
+        if self.data and not self._written:
+            self.segment.append(self._disk, self.start, self.data)
+            self._written = True
+
+    def sync(self) -> None:
+        if self.data and self.syncs_log:
+            self.segment.sync(self._disk, self.number % ports.IN_FLIGHT)
         if self._after is not None:
             self._after()
 
@@ -132,7 +133,9 @@ class Journal(ports.Journal):
         self._buffer = bytearray()
         self._start = self._current.length  # offset of the buffer in the segment
         self._filling = 1
-        self._outstanding: Batch | None = None
+        self._outstanding: list[Batch] = []  # in the order of their numbers
+        self._committed: set[int] = set()  # outstanding batches that were synced before an earlier one
+        self._finished: Segment | None = None  # to be closed by the next batch
         self._settled: dict[int, list[int]] = {}
         self._moved: dict[int, list[int]] = {}  # the same of messages that this batch stores anew for other queues
         self._batch_first_id = 1
@@ -238,7 +241,7 @@ class Journal(ports.Journal):
     def ticket(self) -> int:
         if self._buffer or self._settled or self._moved or self._changes:
             return self._filling
-        return self._outstanding.number if self._outstanding is not None else self.durable
+        return self._outstanding[-1].number if self._outstanding else self.durable
 
     def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
         self._waiting.append((ticket, fn))
@@ -285,8 +288,12 @@ class Journal(ports.Journal):
     # Group commit
 
     def seal(self) -> Batch | None:
-        """Return what is buffered as a batch, or None if it is empty or a batch is outstanding."""
-        if self._outstanding is not None:
+        """Return what is buffered as a batch, or None if it is empty or too many are outstanding.
+
+        A segment is begun when all of the one before is durable, so that a power cut tears the end of the log only.
+        """
+        outstanding = self._outstanding
+        if len(outstanding) >= ports.IN_FLIGHT or outstanding and outstanding[-1].segment is not self._current:
             return None
         self._compaction.step()
         if not (self._buffer or self._settled or self._moved or self._changes or self._sync_due):
@@ -303,22 +310,24 @@ class Journal(ports.Journal):
         sync = self._sync_due or bool(data)
         self._sync_due = False
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
-        removal = self._compaction.removal(segment)
+        # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
+        removal = self._compaction.removal(segment, self._filling) if data or not outstanding else None
         # Recovery drops the messages of a queue that the metadata, which is synced first, does not have.
-        sync_log = len(data) > self._deletion_bytes or last or removal is not None
-        self._outstanding = Batch(
+        syncs_log = len(data) > self._deletion_bytes or last or removal is not None
+        batch = Batch(
             self._filling,
             segment,
             self._start,
             data,
             sync,
-            sync_log,
-            last,
+            syncs_log,
+            self._finished,
             self._changes,
             self.disk,
             self._metadata,
             removal,
         )
+        outstanding.append(batch)
         self.segments[segment.number] = segment
         self._filling += 1
         self._buffer = bytearray()
@@ -329,9 +338,10 @@ class Journal(ports.Journal):
         self._changes = []
         segment.length += len(data)
         self._start = segment.length
+        self._finished = segment if last else None
         if last:
             self._roll()
-        return self._outstanding
+        return batch
 
     def unsynced(self) -> bool:
         return self._unsynced
@@ -340,12 +350,14 @@ class Journal(ports.Journal):
         self._sync_due = self._unsynced
 
     def committed(self, number: int) -> None:
-        """Note that the batch is durable, and call what waited for it."""
-        self._outstanding = None
-        self.durable = number
-        self._compaction.committed()
+        """Note that the batch is durable, and call what waited for it, once all batches before are durable too."""
+        self._committed.add(number)
+        while self._outstanding and self._outstanding[0].number in self._committed:
+            self.durable = self._outstanding.pop(0).number
+            self._committed.remove(self.durable)
+            self._compaction.committed(self.durable)
         waiting = self._waiting
-        while waiting and waiting[0][0] <= number:
+        while waiting and waiting[0][0] <= self.durable:
             waiting.popleft()[1]()
 
     def close(self) -> None:
@@ -399,14 +411,14 @@ class Journal(ports.Journal):
 
     def _read_record(self, segment: Segment, offset: int) -> bytes:
         """Return at least the whole record at `offset`, of the buffers or the file. Raises OSError, Shortage."""
-        batch = self._outstanding
         if segment is self._current and offset >= self._start:
             return _piece(self._buffer, offset - self._start)
         end = segment.length
-        if batch is not None and segment is batch.segment:
-            if offset >= batch.start:
-                return _piece(batch.data, offset - batch.start)
-            end = batch.start  # the worker is writing what follows
+        for batch in reversed(self._outstanding):
+            if segment is batch.segment:
+                if offset >= batch.start:
+                    return _piece(batch.data, offset - batch.start)
+                end = batch.start  # the worker is writing what follows
         data = self.reader.record(segment, offset, end)
         self.reads += 1
         self.read_bytes += len(data)

@@ -47,7 +47,7 @@ class Segment:
 
     length    bytes, those that are still to be written included
     live      messages that a queue still wants, of `total`
-    file      batches are appended to it; only the worker uses it once that runs. The loop reads by files of its own
+    file      batches are appended to it; only the workers use it once they run. The loop reads by files of its own
               (`Reader`), as each object caches the size of its file
     sharing   the queues of messages that went to several; None if there are none
     attempts  delivery counts by queue and id
@@ -61,6 +61,7 @@ class Segment:
         "live",
         "total",
         "file",
+        "_others",
         "sharing",
         "attempts",
         "_dead",
@@ -75,6 +76,7 @@ class Segment:
         self.live = 0
         self.total = 0
         self.file: File | None = None
+        self._others: dict[int, File] = {}
         self.sharing: Sharing | None = None
         self.attempts: dict[tuple[int, int], int] = {}
         self._dead = bytearray()
@@ -185,6 +187,17 @@ class Segment:
         else:
             raise OSError(errno.EIO, f"the file has {file.size} bytes where {start} were written", self.name)
 
+    def sync(self, disk: Disk, slot: int) -> None:
+        """Make durable what was appended before this call. Raises OSError.
+
+        Calls that run at the same time need different slots, from 0 on. Each slot has a file object of its own: the
+        system reports a lost write once for each, so a sync by the same object could return as if nothing were lost.
+        """
+        file = self.file if not slot else self._others.get(slot)
+        if file is None:
+            file = self._others[slot] = disk.open(self.name, False)
+        file.sync()
+
     def open(self, disk: Disk) -> File:
         """Return the file, which exists. Raises OSError."""
         if self.file is None:
@@ -192,8 +205,10 @@ class Segment:
         return self.file
 
     def close(self) -> None:
-        file, self.file = self.file, None  # first: even after an error no file is closed twice
-        if file is not None:
+        files = [self.file] if self.file is not None else []
+        files += self._others.values()
+        self.file, self._others = None, {}  # first: even after an error no file is closed twice
+        for file in files:
             file.close()
 
 

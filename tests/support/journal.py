@@ -13,6 +13,7 @@ def commit_any(journal: Journal) -> bool:
     batch = journal.seal()
     if batch is None:
         return False
-    batch.commit()
+    batch.write()
+    batch.sync()
     journal.committed(batch.number)
     return True

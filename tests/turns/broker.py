@@ -106,20 +106,18 @@ class StoredPeer(MeasuredPeer):
         self.node = build_node(self.config, self.clock, self.store)
         self.server = self._new_server()
         self.server.commit_soon = self._commit_soon
-        self._outstanding = False
 
     def _commit_soon(self) -> None:
-        batch = None if self._outstanding else self.journal.seal()
+        batch = self.journal.seal()
         if batch is not None:
-            self._outstanding = True
             self.call_unmeasured(self._commit, batch)
 
     def _commit(self, batch: Batch) -> None:
-        batch.commit()
+        batch.write()
+        batch.sync()
         self.loop.call_soon(self._committed, batch)
 
     def _committed(self, batch: Batch) -> None:
-        self._outstanding = False
         self.journal.committed(batch.number)
         self._commit_soon()
 

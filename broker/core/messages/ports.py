@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # The process or the system has no descriptors or memory to spare: operations are retried, as the disk is intact.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 FULL = (errno.ENOSPC, errno.EDQUOT)  # operations are retried once the disk has room; any other failure is final
+IN_FLIGHT = 2  # the batches of a journal that are written and synced at a time
 
 
 class Timer:
@@ -85,15 +86,20 @@ class RecoveredQueue(Pages):
 
 
 class Batch:
-    """Records that a journal writes and syncs together."""
+    """Records that a journal writes and syncs together.
+
+    Both calls run on other threads and raise OSError. After one of FULL or EXHAUSTED a call may be made again; after
+    any other the records are lost.
+    """
 
     number: int
 
-    def commit(self) -> None:
-        """Write and sync the records; runs on another thread.
+    def write(self) -> None:
+        """Write the records, after all batches with lower numbers were written."""
+        raise NotImplementedError
 
-        Raises OSError. After one of FULL it may be called again; after any other the records are lost.
-        """
+    def sync(self) -> None:
+        """Make what `write` has written durable. Calls for different batches may run at the same time."""
         raise NotImplementedError
 
 
@@ -168,7 +174,7 @@ class Journal:
         raise NotImplementedError
 
     def seal(self) -> Batch | None:
-        """Return the records since the last batch, or None if there are none or that batch is not committed yet."""
+        """Return the records since the last batch, or None if there are none or too many batches are not committed."""
         raise NotImplementedError
 
     def unsynced(self) -> bool:
@@ -180,7 +186,7 @@ class Journal:
         raise NotImplementedError
 
     def committed(self, number: int) -> None:
-        """Mark the batch as durable: its `commit` has returned."""
+        """Mark the batch as durable once all batches before are: its `sync` has returned."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -5,6 +5,10 @@ sectors, of sizes, and of names that were created, renamed or removed since the 
 its new sectors are lost, these are zeros or random. `crash` is a killed process: all that was written is kept, synced
 or not.
 
+A sync covers what was written before it began: `before` may write meanwhile, also to the same file, and that remains
+unsynced. After a sync that failed, unsynced sectors may be lost, although they can still be read, and each other open
+file object reports this once, like Linux; in the next process they are as unsynced as others.
+
 `before` is called before each call of a file or of the folder; it may raise an OSError, raise Stopped, or run other
 code. After Stopped every call raises it again, until `crash` or `power_loss` makes the disk of the next process.
 """
@@ -26,49 +30,91 @@ class Stopped(BaseException):
     """The process ends in the middle of this call."""
 
 
+class Begun:
+    """The beginning of a sync: the state of the inode at that time, which the sync covers."""
+
+    def __init__(self, inode: Inode) -> None:
+        self.writes = inode.writes
+        self.size = len(inode.data)
+        self.dirty = dict(inode.dirty)
+        self.sectors = {sector: inode.data[sector * SECTOR : (sector + 1) * SECTOR] for sector in inode.dirty}
+
+
 class Inode:
-    """The contents of a file: now, and those that are certain after a power cut."""
+    """The contents of a file: now, and those that are certain after a power cut.
+
+    writes    count of the changes so far, by which they are numbered
+    dirty     by sector that was written since the last sync, its last change
+    sizes     of the file since the last sync: the number of each change and the size after it; first the certain one
+    lost      sectors that a failed sync has lost, likewise
+    failures  of syncs
+    """
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.synced = bytearray()
-        self.dirty: set[int] = set()  # sectors written since the last sync
-        self.sizes = [0]  # of the file since then
+        self.writes = 0
+        self.dirty: dict[int, int] = {}
+        self.lost: dict[int, int] = {}
+        self.sizes = [(0, 0)]
+        self.failures = 0
+        self._certain: dict[int, int] = {}  # by sector, the last change that is synced
+
+    def _changed(self, sectors: range) -> None:
+        self.writes += 1
+        self.dirty.update(dict.fromkeys(sectors, self.writes))
+        self.sizes.append((self.writes, len(self.data)))
 
     def append(self, data: bytes) -> None:
         if data:
             start = len(self.data)
             self.data += data
-            self.dirty.update(range(start // SECTOR, (len(self.data) - 1) // SECTOR + 1))
-            self.sizes.append(len(self.data))
+            self._changed(range(start // SECTOR, (len(self.data) - 1) // SECTOR + 1))
 
     def truncate(self, size: int) -> None:
         assert size <= len(self.data), "a file of the log only grows at its end"
         del self.data[size:]
-        if size % SECTOR:
-            self.dirty.add(size // SECTOR)
-        self.sizes.append(size)
+        self._changed(range(size // SECTOR, size // SECTOR + (size % SECTOR > 0)))
 
-    def sync(self) -> None:
-        del self.synced[len(self.data) :]
-        self.synced += bytes(len(self.data) - len(self.synced))
-        for sector in self.dirty:
-            at = sector * SECTOR
-            self.synced[at : at + SECTOR] = self.data[at : at + SECTOR]
-        self.dirty = set()
-        self.sizes = [len(self.data)]
-        assert self.synced == self.data
+    def damage(self, offset: int) -> None:
+        self.data[offset] ^= 0xFF
+        self._changed(range(offset // SECTOR, offset // SECTOR + 1))
+
+    def end_sync(self, begun: Begun) -> None:
+        """Make the state at the beginning of the sync certain, except for sectors that a failed sync has lost."""
+        if begun.writes >= self.sizes[0][0]:
+            after = [(write, size) for write, size in self.sizes if write > begun.writes]
+            self.sizes = [(begun.writes, begun.size), *after]
+            del self.synced[begun.size :]
+            self.synced += bytes(begun.size - len(self.synced))
+        for sector, write in begun.dirty.items():
+            if sector in self.dirty and self._certain.get(sector, 0) < write:
+                self._certain[sector] = write
+                at, piece = sector * SECTOR, begun.sectors[sector]
+                self.synced[at : at + len(piece)] = piece
+                if self.dirty[sector] == write:
+                    del self.dirty[sector]
+
+    def fail_sync(self, random: Random) -> None:
+        """Lose some sectors: the system keeps them in memory only, and does not write them again."""
+        self.failures += 1
+        share = random.choice((0.0, 0.5, 1.0))
+        for sector in list(self.dirty):
+            if random.random() < share:
+                self.lost[sector] = self.dirty.pop(sector)
 
     def copy(self) -> Inode:
         other = Inode()
         other.data, other.synced = self.data[:], self.synced[:]
-        other.dirty, other.sizes = set(self.dirty), self.sizes[:]
+        other.dirty, other.sizes, other.writes = self.lost | self.dirty, self.sizes[:], self.writes
+        other._certain = dict(self._certain)
         return other
 
     def after_power_loss(self, random: Random) -> Inode:
-        size = random.choice(self.sizes)
-        if size < max(self.sizes) and not random.randrange(3):
-            size = random.randrange(size, max(self.sizes) + 1)
+        sizes = [size for _, size in self.sizes]
+        size = random.choice(sizes)
+        if size < max(sizes) and not random.randrange(3):
+            size = random.randrange(size, max(sizes) + 1)
         data = self.synced[:size]
         rubbish = not random.randrange(8)
         missing = size - len(data)
@@ -80,7 +126,7 @@ class Inode:
                 piece = self.data[at : min(at + SECTOR, size)]
                 data[at : at + len(piece)] = piece
         other = Inode()
-        other.data, other.synced, other.sizes = data, data[:], [size]
+        other.data, other.synced, other.sizes = data, data[:], [(0, size)]
         return other
 
 
@@ -90,6 +136,7 @@ class SimulatedFile(File):
         self._name = name
         self._inode = inode
         self._closed = False
+        self._failures = inode.failures  # those that this file object has reported, or that were before it
         self.size = len(inode.data)
 
     def _call(self, what: str) -> None:
@@ -114,8 +161,17 @@ class SimulatedFile(File):
         self.size = len(inode.data)
 
     def sync(self) -> None:
-        self._call("sync")
-        self._inode.sync()
+        inode, begun = self._inode, Begun(self._inode)
+        try:
+            self._call("sync")
+        except OSError:
+            inode.fail_sync(self._disk.random)
+            self._failures = inode.failures
+            raise
+        if self._failures < inode.failures:
+            self._failures = inode.failures
+            raise OSError(EIO, strerror(EIO), self._name)
+        inode.end_sync(begun)
 
     def read(self, offset: int, count: int) -> bytes:
         self._call("read")
@@ -216,7 +272,7 @@ class SimulatedDisk(Disk):
         """Set the contents of a file, durably, also where it is open."""
         inode = self._inodes.setdefault(name, Inode())
         inode.data, inode.synced = bytearray(data), bytearray(data)
-        inode.dirty, inode.sizes = set(), [len(data)]
+        inode.dirty, inode.sizes = {}, [(inode.writes, len(data))]
         self._meant.pop(name, None)
 
     def crash(self) -> SimulatedDisk:
@@ -231,9 +287,7 @@ class SimulatedDisk(Disk):
 
     def damage(self, name: str, offset: int) -> None:
         """Change a byte of a file, as an ageing medium may."""
-        inode = self._inodes[name]
-        inode.data[offset] ^= 0xFF
-        inode.dirty.add(offset // SECTOR)
+        self._inodes[name].damage(offset)
 
     def power_loss(self, random: Random) -> SimulatedDisk:
         """Return the disk of the next process after a power cut."""

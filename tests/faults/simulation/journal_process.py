@@ -24,13 +24,14 @@ from tests.faults.simulation.model import (
     check_attempts,
     content,
 )
+from tests.faults.simulation.workers import Workers
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages import message_state
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.ports import EXHAUSTED, RecoveredQueue
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import compaction, segment_reader
-from warren.broker.storage.journal import Batch, Journal
+from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
     from warren.broker.storage.metadata_store import Metadata
@@ -89,14 +90,10 @@ class JournalProcess:
         self.world = world
         self.random = world.random
         self.journal = Journal(world.disk, cast("Metadata", world.metadata), world.segment_bytes)
-        self.batch: Batch | None = None
-        self.done = False  # the outstanding batch has been committed, and the loop has not been notified
-        self.notified = 0
-        self.synced = 0  # the last batch up to which all is safe from a power cut
+        self.workers = Workers(self.journal, world.random, self.trace, self._committed, self._delayed)
         self.expected: list[int] = []  # tickets that wait for a notification
         self.orphans: list[tuple[int, Entry]] = []
         self.pages: list[Entry] = []  # paged out, of no durable queue
-        self._in_commit = False
         self._quiet = False  # the loop does nothing any more
         self._failing = 0.0  # the probability that a read of the loop fails
         self._short = 0.0  # and that there is no descriptor for a call of the worker
@@ -153,41 +150,37 @@ class JournalProcess:
     def run(self, steps: int) -> None:
         """Take random steps. Raises Stopped, or OSError, like the disk."""
         for _ in range(steps):
-            self._group_commit() if self.random.random() < 0.3 else self._work()
+            self.workers.step() if self.random.random() < 0.4 else self._work()
 
     def finish(self) -> None:
         """Stop cleanly: nothing new happens, and all that has gathered becomes durable."""
         self.world.disk.limit_bytes = None
         self._quiet = True
         self._failing = self._short = 0.0
-        for _ in range(1000):
-            if self.batch is None and not self._seal():
-                break
-            self._committed() if self.done else self._commit()
-        else:
-            raise AssertionError("the journal never stops writing")
+        self.workers.finish()
         self.journal.close()
         self.world.metadata.sync()  # as closing the store does
-        self.synced = self.journal.durable
+        self.workers.synced = self.journal.durable
         self.trace(f"closed at {self.journal.durable}")
 
     def forget_unsynced(self, power: bool) -> None:
         """Forget declarations that a power cut may have lost, as no durable message depends on them."""
         for queue in self.world.queues.values():
-            if power and queue.declared > self.synced:
+            if power and queue.declared > self.workers.synced:
                 queue.declared = NEVER
 
     def _between(self, what: str, name: str) -> None:
-        """Run the loop before this call of the worker; or make a call of the loop itself fail."""
-        if not self._in_commit and what in READING and self.random.random() < self._failing:
+        """Run the loop and the other worker before this call of a worker; or make a call of the loop itself fail."""
+        workers = self.workers
+        if not workers.active and what in READING and self.random.random() < self._failing:
             raise OSError(self.random.choice(READ_ERRORS), "injected", name)
-        if self._in_commit and what != "sync" and self.random.random() < self._short:
+        if workers.active and what != "sync" and self.random.random() < self._short:
             raise OSError(self.random.choice(EXHAUSTED), "injected", name)
-        if self._in_commit and not self._quiet:
-            self._in_commit = False
+        if workers.active and not self._quiet:
+            workers.active = False
             while not self.random.randrange(3):
-                self._work()
-            self._in_commit = True
+                self._work() if self.random.random() < 0.6 else workers.step()
+            workers.active = True
 
     def _work(self) -> None:
         alive = [queue for queue in self.world.queues.values() if queue.deleted is None]
@@ -302,10 +295,8 @@ class JournalProcess:
                 self.trace(f"count {attempts} for {entry.number} of {queue.number} in {self.journal.ticket()}")
 
     def _take(self, entries: list[Entry], queue: int) -> None:
-        turn, self._in_commit = self._in_commit, False
         lines, errors = len(self.journal.report), self.journal.reader.errors
         messages = self.journal.read_all([entry.page for entry in entries], queue)
-        self._in_commit = turn
         for line in self.journal.report[lines:]:
             self.trace(f"while reading: {line}")
             assert ".log" in line and ("offset" in line and "cannot be read" in line or "not read for now" in line)
@@ -353,45 +344,12 @@ class JournalProcess:
 
     # Group commit
 
-    def _group_commit(self) -> None:
-        if self.batch is None:
-            self._seal()
-        elif not self.done:
-            self._commit()
-        else:
-            self._committed()
-
-    def _seal(self) -> bool:
-        self.batch = self.journal.seal()
-        self.trace("seal: nothing" if self.batch is None else f"seal {self.batch.number}")
-        return self.batch is not None
-
-    def _commit(self) -> None:
-        assert self.batch is not None
-        self.trace(f"commit {self.batch.number}")
-        self._in_commit = True
-        try:
-            self.batch.commit()
-            self.done = True
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, *EXHAUSTED):
-                raise
-            self.trace(f"will be tried again: {error.strerror}")
-            if self.random.random() < 0.5:
-                self.world.disk.limit_bytes = None
-        self._in_commit = False
+    def _delayed(self, error: OSError) -> None:
+        if self.random.random() < 0.5:
+            self.world.disk.limit_bytes = None
 
     def _committed(self) -> None:
-        assert self.batch is not None
-        number = self.batch.number
-        if self.batch.sync:
-            self.synced = number
-        assert self.journal.seal() is None, "a second batch while one is outstanding"
-        self.batch, self.done = None, False
-        self.journal.committed(number)
-        self.trace(f"committed {number}")
-        assert self.journal.durable == number
-        assert not self.expected or self.expected[0] > number, "not notified"
+        assert not self.expected or self.expected[0] > self.journal.durable, "not notified"
 
 
 def stop_after(disk: SimulatedDisk, error: int | None) -> None:

@@ -19,6 +19,7 @@ from tests.faults.simulation.definitions import MemoryDefinitions
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.node_model import Entry, Model
 from tests.faults.simulation.vhost_process import VHostActions, VHostModel
+from tests.faults.simulation.workers import Workers
 from tests.support.amqp_client import Channel, Client, Content, Silence, describe
 from tests.support.clock import FakeClock
 from tests.support.session import connected, pipe_of
@@ -28,7 +29,7 @@ from warren.broker.config import Config
 from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.core.queues import fifo as line
 from warren.broker.storage import compaction, segment_reader
-from warren.broker.storage.journal import Batch, Journal
+from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
     from warren.broker.storage.metadata_store import Metadata
@@ -166,12 +167,9 @@ class NodeProcess:
         config = Config(memory=False, message_memory_bytes=world.budget_bytes)
         self.node = build_node(config, self.clock, store)
         self.node.scheduler.report = self._report
-        self.batch: Batch | None = None
-        self.done = False  # the outstanding batch has been committed, and the loop has not been notified
-        self.synced = 0  # the last batch up to which all is safe from a power cut
+        self.workers = Workers(self.journal, world.random, self.trace, self.node.pump, self._delayed)
         self.failing = self.short = 0.0  # the probabilities that a read, and a call of the worker, fails
         self.quiet = False  # clients do nothing new
-        self._in_commit = False
         self.publishers = [Publisher(self._open()) for _ in range(2)]
         self.transacting = self._open().channel(1)
         self.admin = self._open().channel(1)
@@ -215,54 +213,36 @@ class NodeProcess:
         self.brief = True
         self.world.disk.before = self._between
 
-    # The worker
+    # The workers
 
     def _between(self, what: str, name: str) -> None:
-        """Run the loop before this call of the worker; or make a call of the loop itself fail."""
-        if not self._in_commit:
+        """Run the loop or the other worker before this call of a worker; or make a call of the loop itself fail."""
+        workers = self.workers
+        if not workers.active:
             if what in ("open", "read") and self.random.random() < self.failing:
                 self.model.refused = True
                 raise OSError(self.random.choice(READ_ERRORS), "injected", name)
             return
         if what != "sync" and self.random.random() < self.short:
             raise OSError(self.random.choice(EXHAUSTED), "injected", name)
-        if not self.quiet and not self.random.randrange(4):
-            self._in_commit = False
-            self.work()
-            self._in_commit = True
+        if not self.quiet and not self.random.randrange(3):
+            workers.active = False
+            self.work() if self.random.random() < 0.6 else workers.step()
+            workers.active = True
 
-    def commit(self) -> None:
-        """Take one step of a group commit."""
-        if self.batch is None:
-            self.batch = self.journal.seal()
-            return
-        if self.done:
-            number = self.batch.number
-            if self.batch.sync:
-                self.synced = number
-            self.batch, self.done = None, False
-            self.journal.committed(number)
-            self.node.pump()
-            return
-        self._in_commit = True
-        try:
-            self.batch.commit()
-            self.done = True
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, *EXHAUSTED):
-                raise
-            self.world.disk.limit_bytes = None
-        finally:
-            self._in_commit = False
+    def _delayed(self, error: OSError) -> None:
+        self.world.disk.limit_bytes = None
+
+    def commit(self) -> bool:
+        """Take one step of a group commit; return False if nothing is outstanding."""
+        return self.workers.step()
 
     def commit_all(self) -> None:
         """Commit until all requests of clients are durable; sessions continue when their clients have read."""
         for _ in range(3000):
-            self.commit()
-            if self.batch is None:
+            if not self.commit():
                 self.receive()
-                self.commit()
-                if self.batch is None:
+                if not self.commit() and not self.commit():
                     return
         raise AssertionError("the journal never stops writing")
 

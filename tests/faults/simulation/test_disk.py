@@ -94,3 +94,52 @@ def test_nothing_works_after_the_stop() -> None:
     with pytest.raises(Stopped):
         file.sync()
     assert disk.crash().content("x") in (b"one", b"onet", b"onetw", b"onetwo")
+
+
+def test_what_is_written_while_a_sync_runs_is_not_synced_by_it() -> None:
+    disk = made(b"a" * 100)
+    file = disk.open("x", False)
+    file.write(b"b" * SECTOR)
+    disk.before = lambda what, name: file.write(b"c" * SECTOR) if what == "sync" else None
+    file.sync()
+    disk.before = None
+    start = b"a" * 100 + b"b" * SECTOR
+    found = outcomes(disk)
+    assert all(data is not None and data.startswith(start) for data in found)
+    assert {start, start + b"c" * SECTOR} < found
+    file.sync()
+    assert outcomes(disk) == {start + b"c" * SECTOR}
+
+
+def test_the_sync_that_began_first_may_end_last() -> None:
+    disk = made(b"a" * 100)
+    file, other = disk.open("x", False), disk.open("x", False)
+
+    def write_and_sync(what: str, name: str) -> None:
+        disk.before = None
+        file.write(b"c" * SECTOR)
+        other.sync()
+
+    file.write(b"b" * SECTOR)
+    disk.before = write_and_sync
+    file.sync()
+    assert outcomes(disk) == {b"a" * 100 + b"b" * SECTOR + b"c" * SECTOR}
+
+
+def test_each_file_object_reports_a_failed_sync_once() -> None:
+    disk = made(b"a")
+    first, second = disk.open("x", False), disk.open("x", False)
+    first.write(b"b" * SECTOR)
+
+    def fail(what: str, name: str) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    disk.before = fail
+    with pytest.raises(OSError):
+        first.sync()
+    disk.before = None
+    first.sync()
+    with pytest.raises(OSError):
+        second.sync()
+    second.sync()
+    assert disk.content("x") == b"a" + b"b" * SECTOR, "it can still be read"

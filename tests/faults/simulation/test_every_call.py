@@ -29,7 +29,7 @@ METHODS = {
 } - ELSEWHERE
 SEGMENT_BYTES = 400
 ROUNDS = 14
-STEPS = 100  # of a node
+STEPS = 140  # of a node
 SELDOM = {"rename", "remove", "truncate", "names"}
 TORN = b"the beginning of a record"
 
@@ -118,7 +118,8 @@ class Scene:
             self.there.remove(each)
         self.unsure += [each.body for each in made + settled]
         while (batch := journal.seal()) is not None:
-            self._try(batch.commit)
+            self._try(batch.write)
+            self._try(batch.sync)
             journal.committed(batch.number)
         self.there += made
         self.unsure = []
@@ -127,11 +128,11 @@ class Scene:
         self.there = [each for each in read if each is not None]
         assert len(self.there) == len(pages), "one failure, and yet a message is unreadable"
 
-    def _try(self, commit: Callable[[], None]) -> None:
-        """Commit like the committer, which tries again if the disk is full, here once at most."""
+    def _try(self, call: Callable[[], None]) -> None:
+        """Make the call like the committer, which tries again if the disk is full, here once at most."""
         for _ in range(2):
             try:
-                commit()
+                call()
                 return
             except OSError as error:
                 if error.errno not in FULL:
@@ -216,7 +217,7 @@ def run_processes(world: World, method: str, number: int, error: int) -> int:
         world.metadata.power_loss(world.random)
         world.now_ms = process.clock.now_ms()
         world.model.restart(process.journal.durable, True)
-        world.vhosts.durable, world.vhosts.synced = process.journal.durable, process.synced
+        world.vhosts.durable, world.vhosts.synced = process.journal.durable, process.workers.synced
     world.disk.limit_bytes = None
     NodeProcess(world).drain()
     return hits

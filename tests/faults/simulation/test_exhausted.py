@@ -34,7 +34,8 @@ class Shortage:
         self._disk.before = self._before
         for _ in range(2):
             try:
-                batch.commit()
+                batch.write()
+                batch.sync()
                 break
             except OSError as raised:
                 assert raised.errno in EXHAUSTED

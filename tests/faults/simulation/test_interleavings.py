@@ -1,7 +1,8 @@
-"""The loop reads while the worker commits: nothing is lost in any order of their calls to the disk."""
+"""The loop reads while workers commit: nothing is lost in any order of their calls to the disk."""
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, cast
 
@@ -12,7 +13,7 @@ from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.storage.disk import Disk
-from warren.broker.storage.journal import Journal
+from warren.broker.storage.journal import Batch, Journal
 
 if TYPE_CHECKING:
     from warren.broker.storage.metadata_store import Metadata
@@ -57,7 +58,12 @@ def first_read_and_first_commit(stepper: Stepper, segment_bytes: int, *before: b
     batch = journal.seal()
     assert batch is not None
     found: list[bytes] = []
-    stepper.run(lambda: found.extend(bodies(journal, pages)), batch.commit)
+
+    def commit_batch() -> None:
+        batch.write()
+        batch.sync()
+
+    stepper.run(lambda: found.extend(bodies(journal, pages)), commit_batch)
     disk.before = None
     journal.committed(batch.number)
     assert found == list(before), "the loop has read something else"
@@ -80,5 +86,40 @@ def test_a_recovered_backlog_is_read_while_the_first_batch_begins_a_segment() ->
     tried = 0
     for stepper in orders():
         first_read_and_first_commit(stepper, 100, b"one")
+        tried += 1
+    assert tried >= 10, "too few orders: the disk was hardly asked"
+
+
+def two_syncs_and_a_read(stepper: Stepper) -> None:
+    disk = stopped_with(b"one")
+    journal, pages = opened(SteppedDisk(disk, stepper))
+    batches: list[Batch] = []
+    for body in (b"two", b"three"):
+        pages += [(each.id, each.location) for each in append(journal, body)]
+        batch = journal.seal()
+        assert batch is not None
+        batch.write()
+        batches.append(batch)
+    assert journal.seal() is None, "a third batch"
+    stored = [b"one", b"two", b"three"]
+    found: list[bytes] = []
+
+    def sync(batch: Batch) -> None:
+        batch.sync()
+        journal.committed(batch.number)
+        for seed in range(3):
+            after, pages = opened(disk.power_loss(Random(seed)))
+            durable = stored[: journal.durable + 1]
+            assert bodies(after, pages)[: len(durable)] == durable, "a durable message is lost"
+
+    stepper.run(lambda: found.extend(bodies(journal, pages)), *[partial(sync, batch) for batch in batches])
+    assert found == stored, f"with choices {stepper.choices}"
+    assert journal.durable == len(batches)
+
+
+def test_two_batches_are_synced_at_once_while_the_loop_reads() -> None:
+    tried = 0
+    for stepper in orders():
+        two_syncs_and_a_read(stepper)
         tried += 1
     assert tried >= 10, "too few orders: the disk was hardly asked"

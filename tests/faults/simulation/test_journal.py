@@ -76,7 +76,7 @@ def live(world: World, durable: int, end: str) -> int:
         assert error.errno == errno.EIO and failure is not None, "only a failed write or sync ends a node"
     durable = process.journal.durable
     power = end in ("power", "stopped without power", "close") or failure is not None and random.random() < 0.5
-    world.trace.append(f"end by {end}, {durable} durable, {process.synced} synced")
+    world.trace.append(f"end by {end}, {durable} durable, {process.workers.synced} synced")
     cut(world, power)
     process.forget_unsynced(power)
     return durable

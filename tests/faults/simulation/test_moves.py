@@ -43,7 +43,8 @@ def stopped_in_move() -> SimulatedDisk:
 
     disk.before = stop
     with pytest.raises(Stopped):
-        batch.commit()
+        batch.write()
+        batch.sync()
     disk.before = None
     return disk
 

@@ -46,7 +46,7 @@ def live(world: World, end: str) -> None:
         if end == "stopped" or end in FAILURES:
             stop_after(world.disk, FAILURES.get(end))
         for _ in range(random.choice((5, 30, 90))):
-            process.commit() if random.random() < 0.3 else process.work()
+            process.commit() if random.random() < 0.4 else process.work()
         process.receive()
         process.check_counters()
         if end == "close":
@@ -64,7 +64,7 @@ def live(world: World, end: str) -> None:
     world.now_ms = process.clock.now_ms() + random.choice((0, 100, 5000))
     world.model.restart(durable, end != "close")
     world.vhosts.durable = durable
-    world.vhosts.synced = process.synced if power and end != "close" else durable
+    world.vhosts.synced = process.workers.synced if power and end != "close" else durable
 
 
 def simulate(world: World) -> None:

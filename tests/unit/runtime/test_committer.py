@@ -1,24 +1,32 @@
 """The committer, with a journal that only records calls."""
 
+from __future__ import annotations
+
 import asyncio
 import errno
+import threading
 from collections.abc import Callable
 
 import pytest
 
-from warren.broker.core.messages.ports import Batch, Journal
+from warren.broker.core.messages.ports import IN_FLIGHT, Batch, Journal
 from warren.broker.runtime import committer as committer_module
 from warren.broker.runtime.committer import Committer
 
 
 class NotedBatch(Batch):
-    def __init__(self, number: int, errors: list[Exception]) -> None:
+    def __init__(self, number: int, journal: NotedJournal) -> None:
         self.number = number
-        self._errors = errors
+        self._journal = journal
 
-    def commit(self) -> None:
-        if self._errors:
-            raise self._errors.pop(0)
+    def write(self) -> None:
+        self._journal.calls.append(f"write {self.number}")
+        if self._journal.errors:
+            raise self._journal.errors.pop(0)
+
+    def sync(self) -> None:
+        self._journal.calls.append(f"sync {self.number}")
+        self._journal.on_sync(self.number)
 
 
 class NotedJournal(Journal):
@@ -33,14 +41,16 @@ class NotedJournal(Journal):
         self.sealed = 0
         self.errors: list[Exception] = []
         self.done: list[int] = []
+        self.calls: list[str] = []  # of the workers
+        self.on_sync: Callable[[int], None] = lambda number: None
         self.on_durable: Callable[[], None] = lambda: None
         self.lazy = False
 
     def seal(self) -> Batch | None:
-        if self.sealed > len(self.done) or self.sealed == self.added:
+        if self.sealed >= len(self.done) + IN_FLIGHT or self.sealed == self.added:
             return None
         self.sealed += 1
-        return NotedBatch(self.sealed, self.errors)
+        return NotedBatch(self.sealed, self)
 
     def unsynced(self) -> bool:
         return self.lazy
@@ -79,9 +89,54 @@ async def test_what_gathers_meanwhile_is_the_next_batch_and_a_stop_waits_for_all
     scene.committer.commit_soon()
     assert scene.journal.sealed == 1
     assert await scene.committer.stop()
-    assert scene.journal.done == [1, 2, 3]
+    assert sorted(scene.journal.done) == [1, 2, 3]
     assert scene.failures == []
     assert len(scene.took) == 3 and all(seconds >= 0 for seconds in scene.took)
+
+
+@pytest.mark.asyncio
+async def test_a_batch_is_written_and_synced_while_the_sync_of_the_one_before_runs() -> None:
+    scene = Scene()
+    second = threading.Event()
+
+    def sync(number: int) -> None:
+        if number == 1:
+            assert second.wait(60), "no other batch was synced meanwhile"
+        second.set()
+
+    scene.journal.on_sync = sync
+    scene.journal.added = 2
+    scene.committer.commit_soon()
+    scene.committer.commit_soon()
+    assert await scene.committer.stop()
+    assert scene.journal.calls == ["write 1", "sync 1", "write 2", "sync 2"]
+    assert scene.journal.done == [2, 1]
+
+
+@pytest.mark.asyncio
+async def test_no_batch_is_written_before_those_with_lower_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer_module, "RETRY_S", 0.001)
+    scene = Scene()
+    scene.journal.errors = [OSError(errno.ENOSPC, "full")] * 3
+    scene.journal.added = 4
+    scene.committer.commit_soon()
+    scene.committer.commit_soon()
+    assert await scene.committer.stop()
+    writes = [call for call in scene.journal.calls if call.startswith("write")]
+    assert writes == ["write 1"] * 4 + ["write 2", "write 3", "write 4"]
+    assert sorted(scene.journal.done) == [1, 2, 3, 4]
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_written_after_a_final_failure() -> None:
+    scene = Scene()
+    scene.journal.errors = [OSError(errno.EIO, "broken")]
+    scene.journal.added = 3
+    scene.committer.commit_soon()
+    scene.committer.commit_soon()
+    await scene.failed.wait()
+    scene.committer.commit_soon()
+    assert (scene.journal.calls, scene.journal.done) == (["write 1"], [])
 
 
 @pytest.mark.asyncio
@@ -167,7 +222,7 @@ async def test_any_other_failure_is_final(error: Exception) -> None:
     assert scene.failures == [error]
     assert scene.journal.done == []
     scene.committer.commit_soon()
-    assert scene.journal.sealed == 1  # nothing more is confirmed
+    assert scene.journal.sealed == 1  # nothing more is written
 
 
 @pytest.mark.asyncio

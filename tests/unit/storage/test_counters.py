@@ -30,7 +30,8 @@ def store_messages(journal: Journal, count: int, body: bytes) -> list[tuple[int,
     journal.append([1], messages)
     batch = journal.seal()
     assert batch is not None
-    batch.commit()
+    batch.write()
+    batch.sync()
     journal.committed(batch.number)
     return [(message.id, message.location) for message in messages]
 

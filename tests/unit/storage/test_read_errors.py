@@ -76,7 +76,8 @@ class Log:
         batch = self.journal.seal()
         if batch is None:
             return False
-        batch.commit()
+        batch.write()
+        batch.sync()
         self.journal.committed(batch.number)
         return True
 
@@ -175,7 +176,8 @@ def test_a_file_that_another_process_has_written_to_is_an_error() -> None:
     assert batch is not None and batch.segment.file is not None
     batch.segment.file.size = len(log.disk.content(FIRST))
     with pytest.raises(OSError) as raised:
-        batch.commit()
+        batch.write()
+        batch.sync()
     assert raised.value.errno == errno.EIO and raised.value.filename == FIRST
 
 
@@ -221,7 +223,8 @@ def test_a_real_log_is_read_on_when_there_is_a_descriptor_again(tmp_path: Path) 
         journal.append([1], stored[-1:])
         batch = journal.seal()
         assert batch is not None
-        batch.commit()
+        batch.write()
+        batch.sync()
         journal.committed(batch.number)
     pages = [(each.id, each.location) for each in stored]
     there = sum(each.location >> 32 == 1 for each in stored)

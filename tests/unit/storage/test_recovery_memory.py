@@ -44,7 +44,8 @@ def test_recovery_takes_few_bytes_a_message(monkeypatch: pytest.MonkeyPatch, que
             journal.append([queue], messages)
         batch = journal.seal()
         assert batch is not None
-        batch.commit()
+        batch.write()
+        batch.sync()
         journal.committed(batch.number)
     journal = new_journal(disk.crash())
     tracemalloc.start()

@@ -121,7 +121,8 @@ def test_a_checkpoint_says_what_was_settled_when_it_was_sealed_whatever_came_sin
     journal.settle(1, late.id, late.location)
     journal.settle(2, late.id, late.location)
     journal.record_delivery_count(2, counted.id, counted.location, 5)
-    batch.commit()
+    batch.write()
+    batch.sync()
     assert "00000001.log" not in disk.names(), "a segment went, so there is a checkpoint"
     journal, found = open_journal(disk.crash())
     assert found == {1: [late.id, counted.id], 2: [early.id, late.id, counted.id]}

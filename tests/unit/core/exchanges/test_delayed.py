@@ -330,7 +330,8 @@ class Restarting:
 
     def commit(self) -> None:
         while (batch := self.journal.seal()) is not None:
-            batch.commit()
+            batch.write()
+            batch.sync()
             self.journal.committed(batch.number)
 
     def due(self, ms: int) -> list[bytes]:
