@@ -197,16 +197,23 @@ class Journal(ports.Journal):
         segment.total += len(messages)
 
     def settle(self, queue: int, id_: int, location: int) -> None:
-        """Record that a queue is done with a message. HOT: bench D."""
         if self._compaction.relocations:
             id_, location = self._compaction.forward(id_, location)
         if queue and queue not in self._deleted_queues:
-            ids = self._settled.get(queue)
-            if ids is None:
-                self._settled[queue] = [id_]
-            else:
-                ids.append(id_)
+            self._settled.setdefault(queue, []).append(id_)
         self.segments[location >> OFFSET_BITS].settle(queue, id_)
+
+    def settle_many(self, queue: int, messages: list[Message]) -> None:
+        """Settle messages, in one step if they are in one segment. HOT: bench D."""
+        numbers = [message.location >> OFFSET_BITS for message in messages]
+        if self._compaction.relocations or numbers.count(numbers[0]) < len(numbers):
+            for message in messages:
+                self.settle(queue, message.id, message.location)
+            return
+        ids = [message.id for message in messages]
+        if queue and queue not in self._deleted_queues:
+            self._settled.setdefault(queue, []).extend(ids)
+        self.segments[numbers[0]].settle_many(queue, ids)
 
     def settle_moved(self, queue: int, id_: int, location: int) -> None:
         if self._compaction.relocations:

@@ -154,6 +154,11 @@ class Journal:
         """Release the message for the queue: it was acknowledged, dropped or purged."""
         raise NotImplementedError
 
+    def settle_many(self, queue: int, messages: list[Message]) -> None:
+        """Release messages for the queue, at least one."""
+        for message in messages:
+            self.settle(queue, message.id, message.location)
+
     def settle_moved(self, queue: int, id_: int, location: int) -> None:
         """Settle a message atomically with its copies for other queues, which were appended since the last `seal`.
 

@@ -58,10 +58,11 @@ class QueueJournal:
         queues in this batch (`Journal.settle_moved`). HOT: bench D.
         """
         stored = [message for message in messages if message.persistent]
-        settle = self._journal.settle_moved if moved else self._journal.settle
-        number = self.number
-        for message in stored:
-            settle(number, message.id, message.location)
+        if moved:
+            for message in stored:
+                self._journal.settle_moved(self.number, message.id, message.location)
+        elif stored:
+            self._journal.settle_many(self.number, stored)
         self.count -= len(stored)
         self.body_bytes -= body_bytes if body_bytes >= 0 and len(stored) == len(messages) else total_bytes(stored)
 
@@ -85,9 +86,9 @@ class QueueJournal:
     def settle_purged(self, messages: list[Message]) -> None:
         """Settle purged messages, as far as they are stored for this queue; the totals no longer count them."""
         if self.number:
-            for message in messages:
-                if message.persistent:
-                    self._journal.settle(self.number, message.id, message.location)
+            stored = [message for message in messages if message.persistent]
+            if stored:
+                self._journal.settle_many(self.number, stored)
 
     def settle_pages(self, pages: list[tuple[int, int]]) -> None:
         """Settle purged messages that are only in the journal, by id and location."""

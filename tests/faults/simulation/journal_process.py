@@ -268,9 +268,15 @@ class JournalProcess:
         held = queue.held
         if held:
             at = 0 if self.random.random() < 0.7 else self.random.randrange(len(held))
-            for entry in held[at : at + self.random.choice((1, 3, 8))]:
+            entries = held[at : at + self.random.choice((1, 3, 8))]
+            messages = [entry.message for entry in entries if entry.message is not None]
+            together = len(messages) == len(entries) and self.random.random() < 0.5
+            if together:
+                self.journal.settle_many(queue.number, messages)
+            for entry in entries:
                 id_, location = entry.page
-                self.journal.settle(queue.number, id_, location)
+                if not together:
+                    self.journal.settle(queue.number, id_, location)
                 entry.settled = self.journal.ticket()
                 self.trace(f"settle {entry.number} of {queue.number} in {entry.settled}: id {id_}")
 
