@@ -1,4 +1,4 @@
-"""The command line of the benchmark: python -m tests.bench [--memory | --bindings | --churn] [NAME=PORT[:PID] ...]"""
+"""The command line of the benchmark: python -m tests.bench [--memory | --confirms | --churn ...] [NAME=PORT ...]"""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.support.broker_process import NotStarted
 from . import churn, memory, report
 from .bindings import MANY, bindings
 from .client import Connection, LoadFailed
+from .confirms import QUEUE_TYPES, RATES_PER_S, Latency, confirms, disk
 from .generator import Result, run
 from .loads import LOADS, Load
 from .memory import Demand
@@ -35,6 +36,8 @@ def main() -> int:
             _measure_bindings(options)
         elif options.churn:
             _measure_churn(options)
+        elif options.confirms:
+            _measure_confirms(options)
         else:
             return _compare(options)
     except (NotStarted, LoadFailed, OSError) as reason:
@@ -68,6 +71,7 @@ def _options() -> argparse.Namespace:
         "--churn", nargs="?", const=",".join(churn.PARTS), metavar="PARTS",
         help=f"connections and objects that come and go, and many of them: some of {','.join(churn.PARTS)}",
     )  # fmt: skip
+    mode.add_argument("--confirms", action="store_true", help="the latency of confirms of persistent messages")
     mode.add_argument("--self", action="store_true", help="what the load generator can do, against a sink")
     options = parser.parse_args()
     if options.no_start and not options.brokers:
@@ -149,6 +153,28 @@ def _measure_churn(options: argparse.Namespace) -> None:
         print(report.header(columns), flush=True)
         for what, figures in churn.compare(brokers, options.churn, options.rounds, options.seconds):
             print(report.row(columns, report.figure_cells(what, figures)), flush=True)
+
+
+def _measure_confirms(options: argparse.Namespace) -> None:
+    """Measure the latency of confirms on each broker in turn, and that of the disk alone; print the medians."""
+    with ExitStack() as stack:
+        brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
+        brokers += options.brokers
+        _print_machine(brokers)
+        print(report.header(report.CONFIRM_COLUMNS), flush=True)
+        for rate_per_s in RATES_PER_S:
+            syncs: list[Latency] = []
+            for queue_type in QUEUE_TYPES:
+                found: dict[str, list[Latency]] = {broker.name: [] for broker in brokers}
+                for _ in range(options.rounds):
+                    syncs.append(disk())
+                    for broker in brokers:
+                        found[broker.name].append(
+                            confirms(broker, rate_per_s, queue_type, options.seconds, options.warmup)
+                        )
+                for name, latencies in found.items():
+                    print(report.confirm_row(f"{rate_per_s:,}/s, {queue_type}", name, latencies), flush=True)
+            print(report.confirm_row("append and fdatasync", "the disk", syncs), flush=True)
 
 
 def _print_demands(options: argparse.Namespace, checks: Iterable[Callable[[Broker], Iterator[Demand]]]) -> None:

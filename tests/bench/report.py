@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from .churn import Figure
+from .confirms import Latency
 from .generator import Result
 from .loads import Load
 
@@ -17,6 +18,7 @@ COLUMNS = (
     ("load", 15), ("broker", 10), ("published/s", 11), ("received/s", 10), ("p50 ms", 8), ("p99 ms", 8),
     ("per CPU s", 9), ("RSS MiB", 7), ("ratio", 6), ("wanted", 6),
 )  # fmt: skip
+CONFIRM_COLUMNS = (("what", 20), ("broker", 10), ("a second", 9), ("p50 ms", 8), ("p99 ms", 8), ("p99.9 ms", 8))
 DEMAND_COLUMNS = (("what", 40), ("broker", 10), ("measured", 14), ("wanted", 12))
 
 
@@ -94,6 +96,12 @@ def figure_ratio(ours: Figure | None, theirs: Figure | None) -> float | None:
     if ours is None or theirs is None or not ours.value or not theirs.value:
         return None
     return theirs.value / ours.value if ours.lower_is_better else ours.value / theirs.value
+
+
+def confirm_row(what: str, name: str, latencies: Sequence[Latency]) -> str:
+    """The medians of the rounds."""
+    figures = [statistics.median(getattr(each, field.name) for each in latencies) for field in fields(Latency)]
+    return row(CONFIRM_COLUMNS, [what, name, f"{figures[0]:,.0f}", *[f"{figure:.2f}" for figure in figures[1:]]])
 
 
 def _text(figure: float | None, form: str) -> str:

@@ -26,6 +26,7 @@ from tests.bench.client import (
     shortstr,
     table,
 )
+from tests.bench.confirms import TimedConfirms, confirms, disk
 from tests.bench.consuming import Acks, Deliveries, check_numbers
 from tests.bench.generator import Result, Workers, run
 from tests.bench.loads import LOADS, Load
@@ -234,6 +235,27 @@ def test_a_load_runs_and_is_measured(letter: str) -> None:
     assert result.published_per_s > 0
     assert (result.received_per_s > 0) == (load.consumers > 0)
     assert (result.p99_ms is not None) == (load.consumers > 0)
+
+
+@pytest.mark.sockets
+def test_each_confirm_is_timed() -> None:
+    with sink() as broker:
+        latency = confirms(broker, 1000, "classic", seconds=0.2, warmup_s=0.05)
+    assert latency.per_s > 0
+    assert 0 < latency.p50_ms <= latency.p99_ms <= latency.p999_ms
+    cells = [cell.strip() for cell in report.confirm_row("what", "sink", [latency, disk(), latency]).split("|")]
+    assert cells[1:3] == ["what", "sink"] and all(map(float, cells[4:7]))
+
+
+def test_an_early_confirm_is_timed_once() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        timed = TimedConfirms(near)
+        timed.sent_ns.extend([0] * 4)
+        for tag, multiple, count in ((2, False, 1), (3, True, 3), (4, False, 4)):
+            far.sendall(acks((tag,), multiple))
+            timed.take(wait=True)
+            assert timed.count == len(timed.samples_ns) == count
 
 
 @pytest.mark.sockets
