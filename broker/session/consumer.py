@@ -124,10 +124,10 @@ class ChannelConsumer(Consumer):
             channel.vhost.message_log.delivered(
                 channel.origin, self.tag, queue, messages, first, step, redelivered, self.no_ack
             )
-        firehose = channel.vhost.firehose
-        if firehose is not None:
+        tracer = channel.vhost.tracer
+        if tracer is not None:
             for message in messages:
-                firehose.delivered(channel.origin, message, queue.name, redelivered)
+                tracer.delivered(channel.origin, message, queue.name, redelivered)
 
     def _encoder(self, delivered_bytes: int) -> tuple[bytes, DeliverEncoder]:
         """Return the prefix and the encoder of deliveries with addresses of this length (`Address.delivered`)."""

@@ -357,8 +357,8 @@ def get_message(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Mess
         channel.unacked.add(channel.delivery_tag, (queue, None, position, message))
     if channel.vhost.message_log is not None:
         channel.vhost.message_log.delivered(channel.origin, "", queue, [message], position, 1, redelivered, no_ack)
-    if channel.vhost.firehose is not None:
-        channel.vhost.firehose.delivered(channel.origin, message, queue.name, redelivered)
+    if channel.vhost.tracer is not None:
+        channel.vhost.tracer.delivered(channel.origin, message, queue.name, redelivered)
     return channel.delivery_tag, message, redelivered
 
 

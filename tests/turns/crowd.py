@@ -9,6 +9,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import SHA256, hash_password
 from warren.plugins.http.auth import LOCAL
 from warren.plugins.management.api import routes
+from warren.plugins.management.api.trace import trace
 from warren.plugins.management.api.warren import stream_events, stream_log
 from warren.plugins.management.framework.router import Route
 
@@ -17,7 +18,7 @@ from .broker import fill
 OBJECTS = 100_000
 MESSAGES = 100_000
 FEW = 10_000  # of what takes long to make, and of which nobody has more
-STREAMS = (stream_events, stream_log)
+STREAMS = (stream_events, stream_log, trace)
 VALUES = {
     "vhost": "%2F", "name": "q0", "queue": "q0", "exchange": "amq.topic", "source": "amq.topic", "destination": "q0",
     "e": "amq.topic", "q": "q0", "user": "guest", "username": "guest", "node": "rabbit@localhost", "props": "k0",

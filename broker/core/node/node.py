@@ -216,8 +216,12 @@ class Node:
     def set_tracing(self, name: str, on: bool) -> None:
         """Switch the firehose of a virtual host on or off, until the broker stops. Raises Unknown."""
         vhost = self._vhost(name)
-        vhost.firehose = Firehose(vhost, self.name) if on else None
-        vhost.clear_route_cache()
+        if vhost.firehose is not None and not on:
+            vhost.remove_tracer(vhost.firehose)
+            vhost.firehose = None
+        elif vhost.firehose is None and on:
+            vhost.firehose = Firehose(vhost, self.name)
+            vhost.add_tracer(vhost.firehose)
 
     def _vhost(self, name: str) -> VHost:
         vhost = self.vhosts.get(name)

@@ -1,6 +1,8 @@
-"""The interface through which a virtual host reports messages to the firehose."""
+"""The interface through which a virtual host reports messages to the firehose and to live traces."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ..messages.message import Message
 from ..queues.message_log import Origin
@@ -8,7 +10,7 @@ from ..queues.route_target import RouteTarget
 
 
 class Tracer:
-    """A tracer, called with every message that is published or delivered in a virtual host while tracing is on."""
+    """A tracer, called with every message that is published or delivered in its virtual host."""
 
     __slots__ = ()
 
@@ -21,3 +23,22 @@ class Tracer:
     def delivered(self, origin: Origin, message: Message, queue: str, redelivered: bool) -> None:
         """A message has been delivered to a consumer, or by basic.get."""
         raise NotImplementedError
+
+
+class Tracers(Tracer):
+    """Several tracers of one virtual host."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, all_: Sequence[Tracer]) -> None:
+        self._all = tuple(all_)
+
+    def published(
+        self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]
+    ) -> None:
+        for tracer in self._all:
+            tracer.published(origin, message, keys, queues)
+
+    def delivered(self, origin: Origin, message: Message, queue: str, redelivered: bool) -> None:
+        for tracer in self._all:
+            tracer.delivered(origin, message, queue, redelivered)

@@ -35,7 +35,7 @@ from ..queues.reply_queue import ReplyQueue
 from ..queues.route_target import RouteTarget
 from .exchange_host import ExchangeHost, deliver_emissions
 from .node_services import NodeServices
-from .tracer import Tracer
+from .tracer import Tracer, Tracers
 
 PREDECLARED = (  # name, type, internal
     ("", "direct", False),
@@ -58,7 +58,8 @@ class VHost(QueueHost):
     queues      by name
     volatile    the queues of direct reply-to, by name
     routes      cached routes by user and RouteKey, cleared by each change of topology or permissions
-    firehose    receives all messages while tracing is switched on, or None
+    firehose    the firehose while tracing is switched on, or None
+    tracer      receives all messages: the firehose and live traces, or None
     unbindings  jobs that delete the many bindings of a deleted queue or exchange, by its kind and name
     """
 
@@ -70,6 +71,8 @@ class VHost(QueueHost):
         self.volatile: dict[str, ReplyQueue] = {}
         self.routes: dict[str, dict[RouteKey, Route]] = {}
         self.firehose: Tracer | None = None
+        self.tracer: Tracer | None = None
+        self._tracers: list[Tracer] = []
         self.unbindings: dict[tuple[str, str], Job] = {}
         self._registry = services.registry
         self._numbering = services.numbering
@@ -89,6 +92,19 @@ class VHost(QueueHost):
         """Drop all cached routes, after a change of topology or permissions."""
         for routes in self.routes.values():
             routes.clear()
+
+    def add_tracer(self, tracer: Tracer) -> None:
+        """Report all messages to this tracer as well."""
+        self._set_tracers([*self._tracers, tracer])
+
+    def remove_tracer(self, tracer: Tracer) -> None:
+        """Report no more messages to this tracer."""
+        self._set_tracers([one for one in self._tracers if one is not tracer])
+
+    def _set_tracers(self, tracers: list[Tracer]) -> None:
+        self._tracers = tracers
+        self.tracer = Tracers(tracers) if len(tracers) > 1 else tracers[0] if tracers else None
+        self.clear_route_cache()  # cached routes say whether each message is to be read
 
     # Looking up
 

@@ -273,7 +273,7 @@ def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:
     address = Address(name, key)
     markers: set[bytes] = set()
     queues, stable = channel.vhost.route(exchange, (key,), None, markers)
-    by_key = stable and channel.vhost.firehose is None  # the firehose reads each message
+    by_key = stable and channel.vhost.tracer is None  # a tracer reads each message
     return Route(address, exchange, queues if by_key else None, mandatory, frozenset(markers))
 
 
@@ -288,8 +288,8 @@ def publish_one(channel: Channel, route: Route, message: Message) -> None:
         queues = route.queues
     else:
         queues, recorders = split_recorders(channel.vhost.route(route.exchange, keys, message)[0])
-    if channel.vhost.firehose is not None:
-        channel.vhost.firehose.published(channel.origin, message, keys, queues)
+    if channel.vhost.tracer is not None:
+        channel.vhost.tracer.published(channel.origin, message, keys, queues)
     if channel.transaction is not None:
         channel.transaction.publish(route.exchange, message, queues, route.mandatory, recorders)
     else:

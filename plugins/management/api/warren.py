@@ -22,14 +22,13 @@ from warren.broker.plugin import Exchange, Invalid, Queue, Table
 
 from ...http.auth import ADMIN, LOCAL, POLICIES, verify_password
 from ...http.responses import HTTPError, Response, bad, done, missing, not_now, ok
-from ..framework.line_stream import LineStream
+from ..framework.line_stream import NDJSON, LineStream
 from ..framework.request import Request
 from ..framework.router import Route
 from .policies import policy_view
 
 CHANNELS = 65_535  # the maximum of connection.tune
 DEFAULT_LINES = 50
-NDJSON = "application/x-ndjson"
 LINES = "text/plain; charset=utf-8"
 DOCUMENT_LIMIT = 256 << 20  # bytes of definitions
 

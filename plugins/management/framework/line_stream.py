@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
+NDJSON = "application/x-ndjson"
 WAITING_LIMIT = 1000  # lines for a slow reader; further ones are dropped and counted
 
 

@@ -1,0 +1,75 @@
+/** The live trace: messages that pass an exchange or a queue, as they go by. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { h, fill, show } from "../core/dom.js";
+import { form } from "../core/form.js";
+import * as format from "../core/format.js";
+import { may } from "../core/session.js";
+import { facts, link, section, tableOf } from "./parts.js";
+
+const KEPT = 200; // messages on the page
+
+function rowOf(vhost, message) {
+  const queues = message.queues ?? [message.queue];
+  const { headers = {}, ...properties } = message.properties;
+  const more = h("details", {}, h("summary", {}, format.bytes(message.payload_bytes)), facts([
+    ["Properties", tableOf(properties)], ["Headers", tableOf(headers)],
+    ["Payload", h("pre", {}, message.payload, message.payload_encoding === "base64" ? " (base64)" : "")],
+  ]));
+  return h("tr", {}, h("td", {}, format.clock(message.at_ms)),
+    h("td", {}, h(message.event === "publish" ? "span.good" : "span.waiting", {}, message.event, message.redelivered ? " again" : "")),
+    h("td", {}, link.exchange(vhost, message.exchange)), h("td.wrap", {}, message.routing_keys.join(", ")),
+    h("td.wrap", {}, queues.length ? queues.map((name, at) => [at ? ", " : "", link.queue(vhost, name)]) : h("span.bad", {}, "no queue")),
+    h("td", {}, message.user), h("td", {}, link.connection(message.connection)), h("td.wrap", {}, more));
+}
+
+const HEADS = ["Time", "What", "Exchange", "Routing key", "Queues", "User", "Connection", "Message"];
+
+function create(context) {
+  const { query } = context;
+  const body = h("tbody");
+  const table = h("table", { "aria-label": "Messages" }, h("thead", {}, h("tr", {}, HEADS.map((title) => h("th", { scope: "col" }, title)))), body);
+  const note = h("p", { role: "status" }, "Choose an exchange or a queue, or leave both empty for all messages of the virtual host.");
+  const pause = h("button", { type: "button", onclick: () => {
+    paused = !paused;
+    fill(pause, paused ? "Go on" : "Pause");
+  } }, "Pause");
+  const end = h("button", { type: "button", onclick: () => stop?.abort() }, "Stop");
+  const buttons = h("div.buttons", { hidden: true }, pause, end);
+  let paused = false;
+  let stop = null;
+
+  const take = (vhost) => (line) => {
+    if (!line) return;
+    const message = JSON.parse(line);
+    if (message.seen !== undefined) fill(note, `At least ${format.count(message.seen)} messages in the last second; ${format.count(message.shown)} of them are shown.`);
+    if (message.event === undefined || paused) return;
+    body.prepend(rowOf(vhost, message));
+    while (body.childElementCount > KEPT) body.lastChild.remove();
+  };
+
+  async function run({ vhost, exchange, queue }) {
+    stop?.abort();
+    const own = stop = new AbortController();
+    body.replaceChildren();
+    fill(note, "Waiting for messages. The trace shows at most 20 of each second, and ends when you leave this page.");
+    show(buttons, true);
+    // The stream has no end: what it refuses at its start is an error of the form, what ends it later a note.
+    api.lines(path`warren/trace/${vhost}`, { exchange, queue }, own.signal, take(vhost)).then(
+      () => fill(note, "The trace has ended."),
+      (error) => fill(note, error.name === "AbortError" ? "The trace is stopped." : error.status === 404 ? "There is no such exchange or queue." : error.message),
+    ).finally(() => { if (stop === own) show(buttons, false); });
+  }
+
+  return {
+    element: h("div.page", {}, h("h1", {}, "Live trace"), section("Trace", form({
+      label: "Trace messages", submit: "Start", keep: true, run,
+      fields: [{ name: "vhost", label: "Virtual host", value: query.vhost ?? (context.vhost || "/"), required: true },
+        { name: "exchange", label: "Exchange", value: query.exchange ?? "", help: "amq.default: the default exchange" }, { name: "queue", label: "Queue", value: query.queue ?? "" }],
+    }), note, buttons), h("div.list", {}, h("div.scroll", { tabindex: 0, role: "region", "aria-label": "Messages" }, table))),
+    leave: () => stop?.abort(),
+  };
+}
+
+export const tracePage = { route: "trace", section: "messages", title: "Live trace", menu: "Live trace", may: may.administer, create };
