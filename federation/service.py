@@ -165,6 +165,8 @@ class FederationService(Service):
                 link.origin = after.origin
         else:
             link = QueueLink(self._host, now, target)
+        if after is not None and after.settings.uris == now.settings.uris:  # it leads to the same upstream
+            link.status.cluster_name, link.status.vhost = after.status.cluster_name, after.status.vhost
         self.links[now.key] = link
         link.start(after)
 

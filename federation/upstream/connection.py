@@ -62,7 +62,8 @@ async def dial(
     """
     dispatcher = EventDispatcher(host, deliveries)
     transport = UpstreamTransport(dispatcher, host.settings.max_message_size)
-    connection = UpstreamConnection(transport, dispatcher, endpoint, vhost, name)
+    properties = client_properties(name, host.node.cluster_name)
+    connection = UpstreamConnection(transport, dispatcher, endpoint, vhost, properties)
     async with AsyncExitStack() as undo:
         undo.push_async_callback(connection.abandon)
         try:
@@ -190,7 +191,12 @@ class UpstreamConnection:
     """
 
     def __init__(
-        self, transport: UpstreamTransport, dispatcher: EventDispatcher, endpoint: Endpoint, vhost: str, name: str
+        self,
+        transport: UpstreamTransport,
+        dispatcher: EventDispatcher,
+        endpoint: Endpoint,
+        vhost: str,
+        properties: Table,
     ) -> None:
         self.transport = transport
         self.vhost = vhost
@@ -202,7 +208,7 @@ class UpstreamConnection:
         self.cluster_name: str | None = None
         self.capabilities: frozenset[str] = frozenset()
         self._dispatcher = dispatcher
-        self._connection = PlainConnection(AiormqConnection(transport, endpoint, vhost, client_properties(name)))
+        self._connection = PlainConnection(AiormqConnection(transport, endpoint, vhost, properties))
 
     async def log_in(self) -> None:
         """Perform the AMQP handshake. Raises LinkError."""
@@ -300,14 +306,15 @@ def discard(deliveries: list[Delivery]) -> None:
     """Drop the deliveries of a closing connection; they are unacknowledged, so the upstream requeues them."""
 
 
-def client_properties(name: str) -> Table:
-    """Return the client properties, which the upstream shows to its operators."""
+def client_properties(name: str, cluster_name: str) -> Table:
+    """Return the client properties, which the upstream shows to its operators; `cluster_name` is this broker's."""
     return Table.of(
         {
             "product": PRODUCT,
             "version": product_version(),
             "platform": f"Python {platform.python_version()}",
             "connection_name": name,
+            "cluster_name": cluster_name,
             "capabilities": dict.fromkeys(CAPABILITIES, True),
         }
     )

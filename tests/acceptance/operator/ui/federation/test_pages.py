@@ -1,69 +1,15 @@
-"""The pages of federation, with two brokers: messages of site-b reach site-a over what is set in the pages."""
+"""The pages of links, upstreams and sets: messages of site-b reach site-a over what is set in the pages."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from urllib.parse import quote
 
-import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.support.browser import UI
 from tests.support.federated_broker import FederatedBroker
 from tests.support.polling import until
 
-XSS = "<img src=x onerror=alert(1)>'\"/%2f"
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FederatedBroker]:
-    """The downstream broker, whose pages are tested."""
-    folder: Path = tmp_path_factory.mktemp("site-a")
-    with FederatedBroker(folder, "site-a") as broker:
-        for name, tags in (("maker", "policymaker"), ("watch", "monitoring")):
-            broker.ask("PUT", f"/users/{name}", {"password": name, "tags": tags})
-            broker.ask("PUT", f"/permissions/%2f/{name}", {"configure": ".*", "write": ".*", "read": ".*"})
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FederatedBroker]:
-    """The upstream broker."""
-    folder: Path = tmp_path_factory.mktemp("site-b")
-    with FederatedBroker(folder, "site-b") as broker:
-        yield broker
-
-
-@pytest.fixture(autouse=True)
-def nothing_federated(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test begins without policies, upstreams and links."""
-    yield
-    for name in ("running", "other"):
-        if name not in request.fixturenames:
-            continue
-        broker: FederatedBroker = request.getfixturevalue(name)
-        for policy in broker.ask("GET", "/policies/%2f"):
-            broker.ask("DELETE", f"/policies/%2f/{quote(policy['name'], '')}")
-        for component in ("federation-upstream", "federation-upstream-set"):
-            for one in broker.ask("GET", f"/parameters/{component}/%2f"):
-                broker.ask("DELETE", f"/parameters/{component}/%2f/{quote(one['name'], '')}")
-
-
-def exchange(broker: FederatedBroker, name: str, queue: str = "") -> None:
-    """Declare a topic exchange, and a queue that gets all of its messages if named."""
-    path = quote(name, "")
-    broker.ask("PUT", f"/exchanges/%2f/{path}", {"type": "topic"})
-    if queue:
-        broker.ask("PUT", f"/queues/%2f/{queue}", {})
-        broker.ask("POST", f"/bindings/%2f/e/{path}/q/{queue}", {"routing_key": "#"})
-
-
-def publish(broker: FederatedBroker, name: str, payload: str) -> None:
-    body = {"properties": {}, "routing_key": "k", "payload": payload, "payload_encoding": "string"}
-    broker.ask("POST", f"/exchanges/%2f/{quote(name, '')}/publish", body)
-
-
-def unfold(page: Page, title: str) -> None:
-    page.locator("summary").get_by_text(title, exact=True).click()
+from .actions import XSS, exchange, publish, unfold
 
 
 def test_an_upstream_and_a_policy_set_in_the_pages_bring_messages_through_a_link(

@@ -1,0 +1,171 @@
+/** A picture of the brokers that federate, as this broker knows them, with the state and the rate of their links. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { h, fill, svg } from "../core/dom.js";
+import * as format from "../core/format.js";
+import * as router from "../core/router.js";
+import * as session from "../core/session.js";
+import { Table, whole } from "../core/table.js";
+import { link, section, state } from "./parts.js";
+
+const RADIUS = 9; // of a broker
+const LABEL = 7.5; // width of a character, about
+const BEND = 0.13; // of the length of an edge, so that two directions stay apart
+const BEND_MOST = 26;
+const MARGIN = 46;
+const KINDS = { running: "good", starting: "waiting" };
+const RANK = ["soft", "good", "waiting", "bad"];
+
+const kindOf = (one) => (one.distant ? "soft" : one.state === "blocked" ? "waiting" : KINDS[one.status] ?? "bad");
+const shorten = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+
+/** The links between each two brokers: their number, their rate together, and the worst of their states. */
+function edgesOf(links) {
+  const edges = new Map();
+  for (const one of links) {
+    const key = JSON.stringify([one.from, one.to]);
+    if (!edges.has(key)) edges.set(key, { from: one.from, to: one.to, links: [], rate: 0, kind: "soft" });
+    const edge = edges.get(key);
+    edge.links.push(one);
+    edge.rate += one.rate ?? 0;
+    if (RANK.indexOf(kindOf(one)) > RANK.indexOf(edge.kind)) edge.kind = kindOf(one);
+  }
+  return [...edges.values()];
+}
+
+function edgeText({ from, to, links, rate }) {
+  if (links.every((one) => one.distant)) return `${from} to ${to}: known from bindings, without state`;
+  const states = [...new Set(links.map((one) => one.status))].join(", ");
+  return `${from} to ${to}: ${format.count(links.length)} ${links.length === 1 ? "link" : "links"}, ${states}, ${format.rate(rate)}`;
+}
+
+/** The address of the page about a link: the link itself, or the queue or connection of a link of another broker. */
+function addressOf(one) {
+  if (one.upstream) return router.address(["federation", "links", one.vhost, one.id]);
+  if (one.queue) return router.address(["queues", one.vhost, one.queue]);
+  return one.connection ? router.address(["connections", one.connection]) : null;
+}
+
+const addressOfEdge = ({ from, to, links }) => (links.length === 1 && addressOf(links[0])) || router.address(["federation", "topology"], { from, to });
+
+/** Where each broker is: on an ellipse, this broker first; two are beside each other. */
+function placesOf(brokers, width, height) {
+  const middle = { x: width / 2, y: height / 2 };
+  if (brokers.length === 1) return new Map([[brokers[0].name, middle]]);
+  const wide = middle.x - (width < 500 ? MARGIN / 2 : MARGIN * 1.6);
+  const start = brokers.length === 2 ? Math.PI : -Math.PI / 2;
+  const angles = brokers.map((_, at) => start + (2 * Math.PI * at) / brokers.length);
+  const lowest = Math.max(...angles.map(Math.sin));
+  const up = brokers.length === 2 ? 0 : ((1 - lowest) / 2) * (middle.y - MARGIN); // an odd number does not reach the bottom
+  return new Map(brokers.map(({ name }, at) => [name, {
+    x: middle.x + Math.cos(angles[at]) * wide, y: middle.y + up + Math.sin(angles[at]) * (middle.y - MARGIN),
+  }]));
+}
+
+/** The curve of an edge, from the rim of a broker to that of another, and the place of its text. */
+function curveOf(from, to) {
+  if (from === to) {
+    const { x, y } = from;
+    return { path: `M ${x - RADIUS} ${y - RADIUS} C ${x - 50} ${y - 60}, ${x + 50} ${y - 60}, ${x + RADIUS + 3} ${y - RADIUS - 4}`, x, y: y - 56 };
+  }
+  const length = Math.hypot(to.x - from.x, to.y - from.y) || 1;
+  const [across, along] = [(to.x - from.x) / length, (to.y - from.y) / length];
+  const bend = Math.min(BEND_MOST, length * BEND);
+  const [x, y] = [(from.x + to.x) / 2 + along * bend * 2, (from.y + to.y) / 2 - across * bend * 2];
+  const end = (place, gap) => {
+    const far = Math.hypot(x - place.x, y - place.y) || 1;
+    return `${place.x + ((x - place.x) * gap) / far} ${place.y + ((y - place.y) * gap) / far}`;
+  };
+  return {
+    path: `M ${end(from, RADIUS + 2)} Q ${x} ${y} ${end(to, RADIUS + 9)}`,
+    x: (from.x + to.x) / 2 + along * (bend + 12), y: (from.y + to.y) / 2 - across * (bend + 12),
+  };
+}
+
+function drawEdge(edge, places) {
+  const { path, x, y } = curveOf(places.get(edge.from), places.get(edge.to));
+  const text = edgeText(edge);
+  const known = edge.kind !== "soft";
+  const label = known ? svg("text", { x, y, "text-anchor": "middle", "dominant-baseline": "middle" }, edge.kind === "bad" ? "down" : format.rate(edge.rate)) : null;
+  const shapes = [svg("title", {}, text), svg("path", { d: path, class: "wide" }), svg("path", { d: path, class: "line", "marker-end": `url(#arrow-${edge.kind})` }), label];
+  return svg("a", { href: addressOfEdge(edge), class: `edge ${edge.kind}`, "aria-label": text }, shapes);
+}
+
+function drawBroker(broker, at, place, { width, height }) {
+  const here = at === 0;
+  const room = Math.max(6, Math.floor((width / 2.4) / LABEL));
+  const { x, y } = place;
+  const about = here ? "this broker" : broker.is_cluster_name ? "cluster name" : "address: its cluster name is not known";
+  return svg("g", { class: here ? "broker here" : "broker" },
+    svg("title", {}, `${broker.name} (${about})`),
+    svg("circle", { cx: x, cy: y, r: RADIUS }),
+    svg("text", { x: Math.min(Math.max(x, 4 + (Math.min(broker.name.length, room) * LABEL) / 2), width - 4 - (Math.min(broker.name.length, room) * LABEL) / 2),
+      y: y < height / 2 - 1 ? y - RADIUS - 7 : y + RADIUS + 16, "text-anchor": "middle" }, shorten(broker.name, room)));
+}
+
+function draw({ brokers, links }, width) {
+  const height = brokers.length <= 2 ? 220 : Math.min(560, Math.max(300, width * 0.55));
+  const places = placesOf(brokers, width, height);
+  const arrows = RANK.map((kind) => svg("marker", { id: `arrow-${kind}`, class: kind, viewBox: "0 0 10 10", refX: 3, refY: 5, markerWidth: 5, markerHeight: 5, orient: "auto" },
+    svg("path", { d: "M 0 0 L 10 5 L 0 10 z" })));
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Topology: the table below says the same" },
+    svg("defs", {}, arrows), edgesOf(links).map((edge) => drawEdge(edge, places)),
+    brokers.map((broker, at) => drawBroker(broker, at, places.get(broker.name), { width, height })));
+}
+
+const text = (value) => h("span.name", { title: value }, value ?? "");
+const objectOf = (one) => {
+  if (!one.name) return one.distant ? "" : h("small", {}, `${one.type}, without demand`);
+  const name = one.type === "queue" ? link.queue(one.vhost, one.name) : link.exchange(one.vhost, one.name);
+  return [name, h("small.detail", {}, one.type)];
+};
+const stateOf = (one) => (one.distant ? h("small", {}, "known from bindings")
+  : [state(one.status, kindOf(one)), one.state ? h("small.detail", {}, one.state) : null, one.error ? h("div.detail.bad", {}, one.error) : null]);
+
+const COLUMNS = [
+  { id: "from", title: "From", sort: "from", always: true, cell: (one) => text(one.from) },
+  { id: "to", title: "To", sort: "to", always: true, cell: (one) => text(one.to) },
+  { id: "object", title: "Exchange / queue here", sort: "name", cell: objectOf },
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => text(one.vhost) },
+  { id: "state", title: "State", sort: "status", always: true, cell: stateOf },
+  { id: "rate", title: "Message rate", sort: "rate", number: true, cell: (one) => format.rate(one.rate) },
+  { id: "backlog", title: "Backlog", sort: "backlog", number: true, cell: (one) => format.count(one.backlog) },
+  { id: "more", title: "Details", cell: (one) => {
+    const address = addressOf(one);
+    return address === null ? "" : h("a", { href: address }, one.upstream ? "link" : one.queue ? "queue" : "connection");
+  } },
+];
+
+function create(context) {
+  const { from, to } = context.query;
+  const drawing = h("div.topology");
+  const notes = h("p");
+  let topology = { brokers: [], links: [] };
+  const chosen = () => topology.links.filter((one) => (!from || one.from === from) && (!to || one.to === to));
+  const table = new Table({
+    name: "federation-topology", label: "Links of the topology", columns: COLUMNS, empty: "no links",
+    key: (one) => [one.from, one.to, one.type, one.vhost, one.id].join(" "),
+    load: whole(async () => chosen(), (one) => `${one.from} ${one.to} ${one.name ?? ""}`),
+  });
+  table.onchange = context.refresh;
+  const filtered = from || to ? h("p", {}, `Only links from ${from} to ${to}. `, h("a", { href: router.address(["federation", "topology"]) }, "Show all links")) : null;
+  return {
+    element: h("div.page", {}, h("h1", {}, "Federation topology"),
+      section("Brokers and links", drawing, notes, h("p", {}, h("small", {},
+        "Arrows go from the upstream to the downstream, as messages do. Colours: green running, yellow starting or blocked, red down; "
+        + "dotted links are farther away, and known from bindings only."))), filtered, table.element),
+    async refresh(signal) {
+      topology = await api.get(context.vhost ? path`warren/federation/topology/${context.vhost}` : "warren/federation/topology", {}, signal);
+      const focused = drawing.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+      fill(drawing, draw(topology, Math.max(280, drawing.clientWidth)));
+      if (focused !== null) [...drawing.querySelectorAll("a")].find((one) => one.getAttribute("href") === focused)?.focus();
+      fill(notes, topology.links.length ? "" : "No broker federates with this one. ", topology.truncated ? "There are more links than are shown." : "");
+      await table.refresh(signal);
+    },
+  };
+}
+
+export const topologyPage = {
+  route: "federation/topology", section: "federation", title: "Federation topology", menu: "Topology", may: session.may.monitor, create,
+};

@@ -1,0 +1,145 @@
+/** A guide to common topologies: it shows the commands for each broker, and sets what concerns this one. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { confirm } from "../core/dialog.js";
+import { h, fill, show } from "../core/dom.js";
+import * as format from "../core/format.js";
+import { fieldRow } from "../core/form.js";
+import * as session from "../core/session.js";
+import * as tasks from "../core/tasks.js";
+import { commands, plan, TOPOLOGIES } from "./federation_plan.js";
+import { section } from "./parts.js";
+
+const target = (vhost, name) => path`parameters/federation-upstream/${vhost}/${name}`;
+const inputOf = (row) => row.querySelector("input, select");
+
+/** The rows of brokers: name, URI and, in a fan-out, the broker above. */
+function brokerRows(first, changed) {
+  const rows = [];
+  const element = h("div");
+  const more = h("button", { type: "button", onclick: () => add().name.focus() }, "Add a broker");
+
+  function add(name = "") {
+    const number = rows.length + 1;
+    const fields = {
+      name: fieldRow({ label: "Cluster name", value: name }),
+      uri: fieldRow({ label: "URI", placeholder: "amqp://user:password@host/vhost", help: "How other brokers reach it." }),
+      above: fieldRow({ label: "Broker above", type: "select", options: [] }),
+    };
+    const row = { name: inputOf(fields.name), uri: inputOf(fields.uri), above: inputOf(fields.above), aboveField: fields.above };
+    row.remove = h("button", { type: "button", onclick: () => {
+      rows.splice(rows.indexOf(row), 1);
+      row.element.remove();
+      changed();
+    } }, "Remove");
+    row.legend = h("legend", {}, `Broker ${number}`);
+    row.element = h("fieldset.field", {}, row.legend, fields.name, fields.uri, fields.above, row.remove);
+    rows.push(row);
+    element.append(row.element);
+    changed();
+    return row;
+  }
+
+  /** Offer as brokers above only those before, so that a tree has no circles. */
+  function offer(topology) {
+    rows.forEach((row, at) => {
+      row.legend.textContent = `Broker ${at + 1}${row.name.value === first ? " (this broker)" : ""}`;
+      show(row.remove, rows.length > 2);
+      show(row.aboveField, topology === "fan-out" && at > 0);
+      const options = rows.slice(0, at).map((other, place) => other.name.value || `broker ${place + 1}`);
+      const chosen = Math.min(Number(row.above.value || 0), Math.max(at - 1, 0));
+      if (options.join("\n") === [...row.above.options].map((one) => one.text).join("\n")) return;
+      row.above.replaceChildren(...options.map((text, place) => h("option", { value: place, selected: place === chosen }, text)));
+    });
+    show(more, rows.length < TOPOLOGIES[topology].most);
+  }
+
+  const read = () => rows.map((row) => ({ name: row.name.value.trim(), uri: row.uri.value.trim(), above: Number(row.above.value || 0) }));
+  return { element: h("div", {}, element, more), add, offer, read, rows };
+}
+
+/** Ask, then set the upstreams and the policy of this broker. */
+async function apply({ upstreams, policy }, vhost, refresh) {
+  const known = await api.get(path`parameters/federation-upstream/${vhost}`);
+  const policies = await api.get(path`policies/${vhost}`);
+  const names = upstreams.map((one) => one.name);
+  const lines = upstreams.map(({ name, value }) => `${known.some((one) => one.name === name) ? "replace" : "add"} upstream ${name}: ${[value.uri].flat().map(format.uri).join(" ")}`);
+  lines.push(`${policies.some((one) => one.name === policy.name) ? "replace" : "add"} policy ${policy.name}: ${policy.body["apply-to"]} that match ${policy.body.pattern}`);
+  const others = known.filter((one) => !names.includes(one.name)).map((one) => one.name);
+  if (others.length) lines.push(`note: the policy uses all upstreams, also ${others.join(", ")}`);
+  if (!await confirm("Apply to this broker?", `In virtual host ${vhost}:`, lines, "Apply")) return;
+  const work = [
+    ...upstreams.map(({ name, value }) => () => api.put(target(vhost, name), { value })),
+    () => api.put(path`policies/${vhost}/${policy.name}`, policy.body),
+  ];
+  const { failed } = await tasks.each("Federate", work, (step) => step());
+  if (!failed.length) tasks.say("This broker is set. The status shows its links.");
+  refresh();
+}
+
+function create(context) {
+  const here = context.overview.cluster_name;
+  const topology = fieldRow({ label: "Topology", type: "select", options: Object.entries(TOPOLOGIES).map(([value, { title }]) => [value, title]), help: " " });
+  const fields = {
+    kind: fieldRow({ label: "Federate", type: "select", options: [["exchanges", "Exchanges"], ["queues", "Queues"]] }),
+    vhost: fieldRow({ label: "Virtual host", value: context.vhost || "/", help: "Of the exchanges or queues; the same at each broker." }),
+    pattern: fieldRow({ label: "Pattern", value: "^federated\\.", help: "A regular expression for their names." }),
+    policy: fieldRow({ label: "Name of the policy", value: "federate" }),
+    priority: fieldRow({ label: "Priority", type: "number", step: 1, placeholder: "0" }),
+    hops: fieldRow({ label: "Max hops", type: "number", min: 1, step: 1, help: "Empty: as many as the topology needs." }),
+  };
+  const chosen = inputOf(topology);
+  const inputs = Object.fromEntries(Object.entries(fields).map(([name, row]) => [name, inputOf(row)]));
+  const result = h("div", { "aria-live": "polite" });
+  const ready = { brokers: false };
+  const brokers = brokerRows(here, () => { if (ready.brokers) update(); });
+  const numberOf = (input) => (input.value === "" ? undefined : Number(input.value));
+
+  function update() {
+    brokers.offer(chosen.value);
+    topology.querySelector("small").textContent = TOPOLOGIES[chosen.value].help;
+    show(fields.hops, inputs.kind.value === "exchanges");
+    const vhost = inputs.vhost.value;
+    let planned;
+    try {
+      planned = plan({
+        topology: chosen.value, brokers: brokers.read(), kind: inputs.kind.value, pattern: inputs.pattern.value, policy: inputs.policy.value,
+        priority: numberOf(inputs.priority), hops: numberOf(inputs.hops),
+      });
+      if (!inputs.policy.value || inputs.policy.value.startsWith("-")) throw new Error("the policy needs a name that does not begin with -");
+      if (!inputs.pattern.value || inputs.pattern.value.startsWith("-")) throw new Error("the pattern is empty or begins with -");
+    } catch (error) {
+      fill(result, h("p.empty", {}, `Not complete yet: ${error.message}.`));
+      return;
+    }
+    fill(result, planned.map((part) => {
+      const lines = commands(part, vhost);
+      const mine = part.name === here;
+      return h("section", { "aria-label": `Commands for ${part.name}` }, h("h3.long", {}, part.name, mine ? h("small", {}, " this broker") : null),
+        lines.length ? h("pre", { tabindex: 0 }, lines.join("\n")) : h("p.empty", {}, "Nothing to set: it has no upstream."),
+        mine && lines.length ? h("button.primary", { type: "button", onclick: () => apply(part, vhost, context.refresh) }, "Apply to this broker") : null);
+    }));
+  }
+
+  brokers.add(here);
+  brokers.add();
+  ready.brokers = true;
+  const form = h("form", { "aria-label": "Federation wizard", onsubmit: (event) => event.preventDefault() },
+    topology, h("fieldset.field", {}, h("legend", {}, "Brokers"), brokers.element), Object.values(fields));
+  form.addEventListener("input", () => {
+    while (chosen.value !== "pair" && brokers.rows.length < 3) brokers.add();
+    update();
+  });
+  update();
+  return {
+    element: h("div.page", {}, h("h1", {}, "Federation wizard"),
+      section("Topology", form), section("Commands", h("p", {}, "Run these at each broker, or with --url at any machine. "
+        + "The user of a URI needs the permissions to configure and write ", h("code", {}, "^federation: .*"), " and to read ", h("code", {}, ".*"), " there."), result)),
+    async refresh() {}, // nothing here changes by itself
+  };
+}
+
+export const wizardPage = {
+  route: "federation/wizard", section: "federation", title: "Federation wizard", menu: "Wizard", may: session.may.makePolicies, create,
+};

@@ -1,0 +1,74 @@
+"""The picture of the topology, with two brokers."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.support.browser import UI
+from tests.support.federated_broker import FederatedBroker
+
+from .actions import XSS, exchange
+
+
+def test_the_picture_shows_both_brokers_and_the_links_of_both_directions(
+    ui: UI, running: FederatedBroker, other: FederatedBroker
+) -> None:
+    page = ui.open("federation/topology").page
+    expect(page.get_by_text("No broker federates with this one.")).to_be_visible()
+    for broker, peer in ((running, other), (other, running)):
+        peer.ask("PUT", "/users/link", {"password": "link", "tags": ""})
+        peer.ask("PUT", "/permissions/%2f/link", {"configure": ".*", "write": ".*", "read": ".*"})
+        exchange(broker, "federated.both", "both")
+        broker.federate("^federated.both$", f"amqp://link:link@127.0.0.1:{peer.port}/%2f")
+    for broker in (running, other):
+        broker.running()
+    picture = page.get_by_role("group", name="Topology")
+    inbound = picture.get_by_role("link", name="site-b to site-a: 1 link, running")
+    outbound = picture.get_by_role("link", name="site-a to site-b: 1 link, running")
+    expect(inbound).to_be_visible()
+    expect(outbound).to_be_visible()
+    expect(picture.locator(".broker text")).to_have_text(["site-a", "site-b"])
+    table = page.get_by_role("table", name="Links of the topology")
+    expect(table.get_by_role("row").filter(has_text="federated.both")).to_have_count(2)
+    expect(table.locator(".state.good")).to_have_count(2)
+
+    outbound.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("main h1")).to_contain_text("federation: federated.both -> site-b")
+    ui.open("federation/topology")
+    inbound.dispatch_event("click")
+    expect(page.locator("main h1")).to_contain_text("u0 → federated.both")
+
+    ui.open("federation/topology")
+    other.ask("DELETE", "/users/link")
+    link = running.rows()[0]
+    running.ask("DELETE", f"/federation-links/vhost/%2f/{link['id']}/{link['node']}/restart")
+    expect(picture.locator(".edge.bad")).to_contain_text("site-b to site-a: 1 link, error")
+    expect(table.locator(".detail.bad")).to_be_visible()
+
+
+def test_the_wizard_and_the_topology_follow_the_tags_of_the_user(
+    new_ui: Callable[..., UI], running: FederatedBroker
+) -> None:
+    maker, watch = new_ui().sign_in("maker", "maker"), new_ui().sign_in("watch", "watch")
+    expect(maker.open("federation/wizard").page.locator("main h1")).to_have_text("Federation wizard")
+    expect(maker.open("federation/topology").page.locator("main h1")).to_have_text("Not found")
+    expect(watch.open("federation/wizard").page.locator("main h1")).to_have_text("Not found")
+    expect(watch.open("federation/topology").page.locator("main h1")).to_have_text("Federation topology")
+
+
+def test_cluster_names_run_no_script(ui: UI, running: FederatedBroker, other: FederatedBroker) -> None:
+    exchange(running, "federated.names", "names")
+    exchange(other, "federated.names")
+    other.ask("PUT", "/cluster-name", {"name": XSS})
+    try:
+        running.federate("^federated.names$", other.uri)
+        running.running()
+        page = ui.open("federation/topology").page
+        expect(page.locator(".topology .edge")).to_contain_text(f"{XSS} to site-a")
+        expect(page.get_by_role("table")).to_contain_text(XSS)
+        row = running.rows()[0]
+        expect(ui.open(f"federation/links/%2F/{row['id']}").page.locator("main")).to_contain_text(XSS)
+        assert page.locator("img").count() == 0
+    finally:
+        other.ask("PUT", "/cluster-name", {"name": "site-b"})
