@@ -102,6 +102,7 @@ class Slot:
         if self._limits is not None:
             self._limits.open -= 1
             self._limits = None
+            self.abort = nothing  # breaks the cycle with the connection
 
 
 class ConnectionLimits:
@@ -134,8 +135,9 @@ class ConnectionLimits:
 
     def _evict(self, slot: Slot, what: str) -> None:
         self._report_limit(slot.source, what)
+        abort = slot.abort
         slot.leave()
-        slot.abort()
+        abort()
 
     def _report_limit(self, source: str, what: str) -> None:
         """Log a refused or evicted connection, at most one line every REPORT_S."""
@@ -145,3 +147,7 @@ class ConnectionLimits:
             self._reported_s = now_s
             self._report("connection_limit", "warning", {"limit": what, "source": source, "closed": self._closed})
             self._closed = 0
+
+
+def nothing() -> None:
+    """Abort nothing: the connection is closed."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -26,6 +28,9 @@ from .transport import Transport
 LINGER_LIMIT = 1000  # closing connections that wait for the peer to close or for the delay of a refused login
 STOP_WAIT_S = 3.0  # for clients to answer connection.close when the node stops
 CERTIFICATES_LOOK_S = 5.0
+# For the input and the ends of connections in one turn of the loop. Jobs and writes have as much again.
+TURN_S = 0.006
+CLOSE_S = 0.00002  # of the loop and the system, to close a socket
 
 
 class Server:
@@ -61,6 +66,9 @@ class Server:
         self._connected = 0  # connections since the start
         self._certificates: asyncio.TimerHandle | None = None
         self._flushes: dict[Transport, None] = {}  # in order, each once
+        self._flush_expected = False
+        self._turn_ends_s = 0.0  # 0 until something is served in this turn
+        self._waiting: deque[Callable[[], None]] = deque()  # for a turn with time
         self._lingering: set[Transport] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -168,13 +176,52 @@ class Server:
             self._lingering.add(transport)
         return transport in self._lingering
 
+    def has_time(self) -> bool:
+        """Whether this turn of the loop has time for more input. HOT: bench A-M.
+
+        If not, `call_in_turn` calls functions in later turns. The loop itself reads all ready sockets in one turn:
+        those of a client with thousands of connections, which it closes at once, would hold the loop for a second.
+        """
+        if self._turn_ends_s:
+            return not self._waiting and time.perf_counter() < self._turn_ends_s
+        self._turn_ends_s = time.perf_counter() + TURN_S
+        self._expect_flush()
+        return not self._waiting
+
+    def closed_socket(self) -> None:
+        """Charge this turn for a socket that the loop closes in the next one."""
+        self._turn_ends_s -= CLOSE_S
+
+    def call_in_turn(self, fn: Callable[[], None]) -> None:
+        """Call a function in a later turn that has time, in the order of these calls."""
+        self._waiting.append(fn)
+        self._expect_flush()
+
+    def _call_waiting(self) -> None:
+        """Call what waits for a turn, one function at least, until this turn has no more time."""
+        self._expect_flush()
+        waiting = self._waiting
+        self._turn_ends_s = time.perf_counter() + TURN_S
+        while waiting:
+            waiting.popleft()()
+            if time.perf_counter() >= self._turn_ends_s:
+                break
+
+    def _expect_flush(self) -> None:
+        if not self._flush_expected:
+            self._flush_expected = True
+            self.loop.call_soon(self._flush)
+
     def flush_soon(self, transport: Transport) -> None:
         """Flush a transport at the end of this turn. HOT: bench A-M."""
-        if not self._flushes:
+        if not self._flush_expected:
+            self._flush_expected = True
             self.loop.call_soon(self._flush)
         self._flushes[transport] = None
 
     def _flush(self) -> None:
+        self._flush_expected = False
+        self._turn_ends_s = 0.0
         flushes = self._flushes
         self._flushes = {}
         for transport in flushes:
@@ -183,4 +230,6 @@ class Server:
             except Exception as error:  # a bug: it must not keep other connections from being flushed
                 transport.report("internal_error", "error", {"exc_info": error})
                 transport.abort()
+        if self._waiting:
+            self._call_waiting()
         self.commit_soon()  # requests that waited for the flush may have written to the journal

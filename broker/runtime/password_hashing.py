@@ -1,13 +1,13 @@
 """Argon2id in a thread of its own, because one hash takes tens of milliseconds and 19 MiB.
 
-Successful checks are cached, as an HMAC of hash and password under a random key of this process, so that clients that
-reconnect are accepted at once. A changed password has another hash, so the cached check is not found again.
+Successful checks are cached, as a keyed BLAKE2b digest of hash and password under a random key of this process, so
+that clients that reconnect are accepted at once. A changed password has another hash, so its cached check is not found.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
+import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
@@ -101,12 +101,12 @@ class ThreadHashing(Hashing):
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _question(self, name: bytes, password_hash: bytes, password: bytes) -> bytes:
-        """Return the HMAC that identifies equal checks.
+        """Return the keyed digest that identifies equal checks.
 
         It includes the name: unknown users share one hash, and simultaneous answers would reveal them.
         """
         parts = b"".join(len(part).to_bytes(4, "big") + part for part in (name, password_hash, password))
-        return hmac.digest(self._key, parts, "sha256")
+        return hashlib.blake2b(parts, digest_size=KEY_BYTES, key=self._key).digest()
 
     def _forget(self, check: Check, then: Callable[[bool | None], None]) -> None:
         """Forget a callback, and drop the check if no other waits for it."""

@@ -8,7 +8,7 @@ than the ring covers. All rings together take at most LIMIT_BYTES; beyond that t
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .rates import NO_RANGES, Point, Range, Ranges, range_fields, rate
 
@@ -177,11 +177,14 @@ class Samples:
         record.last = values
         record.moved_ms = self._now_ms
 
-    def end(self) -> None:
-        """End the tick: objects not sampled in it are dropped."""
+    def end(self) -> Iterator[None]:
+        """End the tick: drop objects not sampled in it, and yield after each object."""
         for group in self._kinds.values():
-            for key in [key for key, record in group.records.items() if record.tick != self._tick]:
-                self._forget(group, group.records.pop(key))
+            for key in list(group.records):
+                record = group.records.get(key)  # None after a reset
+                if record is not None and record.tick != self._tick:
+                    self._forget(group, group.records.pop(key))
+                yield
 
     def _forget(self, group: Kind, record: Series) -> None:
         self.used_bytes -= len(record.rings) * group.ring_bytes

@@ -82,7 +82,7 @@ class Sampler:
             samples.add_sample("vhost", counters.vhost_key(vhost), vhost, values)
             yield
         self._sample_node(total)
-        samples.end()
+        yield from samples.end()
 
     def _sample_connections(self, vhost_bytes: dict[str, tuple[int, int]]) -> Iterator[None]:
         """Sample connections and channels; add received and sent bytes to `vhost_bytes` by virtual host."""

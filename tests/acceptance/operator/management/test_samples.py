@@ -23,7 +23,7 @@ class Watched:
             self.now_ms += 5000
             self.samples.begin(self.now_ms)
             self.samples.add_sample("queue", ("/", "q"), self.queue, (value, 0))
-            self.samples.end()
+            list(self.samples.end())
 
     def publish(self, asked: dict[str, Range] | None = None, now_ms: int = 0) -> dict[str, object]:
         fields = self.samples.details("queue", ("/", "q"), {"publish": 7}, asked or {}, now_ms or self.now_ms)
@@ -105,7 +105,7 @@ def test_samples_of_deleted_objects_are_dropped(watched: Watched) -> None:
     watched.ticks([0, 500])
     assert watched.samples.used_bytes
     watched.samples.begin(watched.now_ms + 5000)
-    watched.samples.end()
+    list(watched.samples.end())
     assert not watched.samples.used_bytes
     assert watched.publish(MINUTE)["samples"] == []
 
@@ -131,7 +131,7 @@ def test_ten_thousand_busy_queues_stay_within_the_limit() -> None:
         samples.begin(START_MS + tick * 5000)
         for number, queue in enumerate(queues):
             samples.add_sample("queue", (str(number),), queue, (tick * 5, tick))
-        samples.end()
+        list(samples.end())
     assert 0 < samples.used_bytes <= 1 << 20
     for number in (0, 9999):
         fields = samples.details("queue", (str(number),), {"publish": 10}, MINUTE, START_MS + 10_000)

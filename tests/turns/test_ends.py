@@ -1,0 +1,88 @@
+"""Connections that all end at once, and queues that are declared beside very many others, hold no turn of the loop."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from pamqp.commands import Connection, Queue
+
+from tests.support import codec
+from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
+
+from .broker import MeasuredPeer, Prompter, StepMeter
+from .crowd import FEW
+from .meter import ATTEMPTS, LIMIT_MS
+
+CONNECTIONS = 2_000
+QUEUES = 50_000
+CLOSE = codec.method_frame(0, Connection.Close, {"reply_code": 200})
+
+
+def connect(peer: InProcessPeer) -> list[FakeSocket]:
+    sockets = []
+    for _ in range(CONNECTIONS):
+        client = peer.connect()
+        client.channel()
+        sockets.append(socket_of(client))
+        peer._sockets.clear()  # settling looks at all of them
+    return sockets
+
+
+def say_goodbye(socket: FakeSocket) -> None:
+    socket.transport.data_received(CLOSE)
+
+
+def vanish(socket: FakeSocket) -> None:
+    if not socket.transport.eof_received():
+        socket.close()
+
+
+def turns(peer: InProcessPeer, sockets: list[FakeSocket], end: Callable[[FakeSocket], None]) -> Iterator[float]:
+    """Yield the duration of the turn in which the ends of all sockets are read, and of each turn after it."""
+    begun_s = time.thread_time()
+    for socket in sockets:
+        end(socket)
+    yield time.thread_time() - begun_s
+    busy = True
+    while busy or len(peer.node.scheduler):
+        begun_s = time.thread_time()
+        busy = peer.loop.turn()
+        peer.clock.advance(0)
+        yield time.thread_time() - begun_s
+
+
+@pytest.mark.parametrize("end", [say_goodbye, vanish])
+def test_connections_that_end_at_once(end: Callable[[FakeSocket], None]) -> None:
+    longest_ms = []
+    for _ in range(ATTEMPTS):
+        peer = InProcessPeer()
+        sockets = connect(peer)
+        peer.clock.after_each = lambda: None
+        longest_ms.append(max(turns(peer, sockets, end)) * 1000)
+        assert not peer.node.open_connections
+        peer.close()
+        if longest_ms[-1] <= LIMIT_MS:
+            return
+    raise AssertionError(f"longest turns of the attempts: {longest_ms} ms")
+
+
+def test_queues_are_declared_and_deleted_beside_many(step_meter: StepMeter) -> None:
+    peer = MeasuredPeer(step_meter)
+    vhost = peer.node.vhosts["/"]
+    for number in range(QUEUES):
+        vhost.declare_queue(f"q{number}", durable=True)
+    prompter = Prompter(peer)
+
+    def attempt() -> None:
+        step_meter.begin()
+        declares = [codec.method_frame(1, Queue.Declare, {"queue": f"n{n}", "durable": True}) for n in range(FEW)]
+        prompter.socket.incoming += b"".join(declares)
+        peer.settle()
+        assert len(vhost.queues) == QUEUES + FEW
+        deletes = [codec.method_frame(1, Queue.Delete, {"queue": f"n{n}"}) for n in range(FEW)]
+        prompter.socket.incoming += b"".join(deletes)
+        peer.settle()
+        assert len(vhost.queues) == QUEUES
+
+    step_meter.check_one_of(attempt)
+    peer.close()
