@@ -33,8 +33,8 @@ UNITS: dict[str, tuple[str, ...]] = {
     "core.counters": ("statistics",),
     "core.exchanges": ("exchange", "router"),
     "core.queues": (
-        *("consumers", "enqueue", "fifo", "flow_control", "memory_budget", "queue", "queue_host", "queue_journal"),
-        *("ready_messages", "route_target"),
+        *("consumers", "enqueue", "fifo", "flow_control", "memory_budget", "packed_tail", "queue", "queue_host"),
+        *("queue_journal", "ready_messages", "route_target"),
     ),
     "storage": ("log_records", "segment"),
     "session": (

@@ -77,7 +77,7 @@ def backlog(broker: Broker, count: int = MESSAGES) -> Iterator[Demand]:
                 raise LoadFailed(f"only {queued:,} of {count:,} messages were queued")
             time.sleep(0.2)
         time.sleep(SETTLE_S)
-        yield Demand("queued 100-byte message", (_rss(broker) - before) / count, 700, "B")
+        yield Demand("queued 100-byte message", (_rss(broker) - before) / count, 200, "B")
         connection.delete_queue(queue)
         connection.close()
     finally:

@@ -157,7 +157,7 @@ class PerMessageEnqueue:
             self.stored = True
         if queue.host.message_log is not None:
             queue.host.message_log.enqueued((queue,), run, self.source)
-        queue.push_at(self.level, run, run_bytes)
+        queue.push_at(self.level, run, run_bytes, self.shared)
 
     def _hand_over(self, message: Message) -> None:
         """Deliver a message with a time to live of 0 to a consumer with room, or let it expire."""

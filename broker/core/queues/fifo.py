@@ -5,9 +5,12 @@ delivered, need no stored position: the first of `fresh` has position `head`, th
 requeued message was delivered before all fresh ones, so requeued messages form a heap in front of them, and every
 message returns to its original position.
 
+Behind PACK_ABOVE fresh messages the others are packed, which takes about half of the memory. They are unpacked when
+the fresh ones have been delivered.
+
 When the node's memory for messages is used up, new messages are stored in the journal and only their location is kept:
-the backlog, which follows the fresh messages and is read back once these are delivered. Messages of it that the disk
-does not return are set aside and read again later; they return to their positions like requeued messages.
+the backlog, which follows the fresh and the packed messages and is read back once these are delivered. Messages of it
+that the disk does not return are set aside and read again later; they return to their positions like requeued messages.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages
 from .memory_budget import MemoryBudget
+from .packed_tail import PackedTail
 from .paged_tail import PagedTail, Unread
 from .queue_journal import QueueJournal
 
@@ -28,18 +32,27 @@ if TYPE_CHECKING:
 
 LEVEL_SHIFT: Final = 48  # the bits of a position above these are the priority level (`QueueSettings.level`)
 BATCH_BYTES: Final = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
+PACK_ABOVE = 10_000  # fresh messages; more than queues with consumers have (`flow_control`), as packing takes time
+UNPACK_BELOW = 256  # fresh messages; as many as one write to a consumer has
 PAGE_ABOVE = 4_000  # messages that a fifo may have in memory even when the node's budget is spent
 UNREAD_LIMIT = 10_000  # the most successive messages that are set aside at once because they cannot be read
 UNPAGE, UNPAGE_BYTES = 1_000, 4 << 20  # messages read back at once, and bytes estimated from their average
 
 
 class Removed:
-    """All messages that were removed from one fifo: `fresh`, `returned` and `backlog` as in the fifo."""
+    """All messages that were removed from one fifo: `fresh`, `packed`, `returned` and `backlog` as in the fifo."""
 
-    __slots__ = ("fresh", "returned", "backlog")
+    __slots__ = ("fresh", "packed", "returned", "backlog")
 
-    def __init__(self, fresh: deque[Message], returned: list[tuple[int, Message, bool]], backlog: PagedTail) -> None:
+    def __init__(
+        self,
+        fresh: deque[Message],
+        packed: PackedTail,
+        returned: list[tuple[int, Message, bool]],
+        backlog: PagedTail,
+    ) -> None:
         self.fresh = fresh
+        self.packed = packed
         self.returned = returned
         self.backlog = backlog
 
@@ -49,8 +62,9 @@ class Fifo:
 
     level           of the priority (`QueueSettings.level`)
     fresh           messages in memory that were not requeued; the first has the position `head`
+    packed          messages behind `fresh`; none if `fresh` is empty
     returned        requeued messages: a heap of (position, message, redelivered)
-    backlog         messages behind `fresh` that are in the journal alone
+    backlog         messages behind `fresh` and `packed` that are in the journal alone
     unread          messages of the backlog that could not be read and are not ready; None if there are none
     exhausted       the backlog could not be read for lack of descriptors or memory
     restored_until  messages at positions below it were recovered at the start, and count as redelivered
@@ -61,6 +75,7 @@ class Fifo:
         "level",
         "fresh",
         "head",
+        "packed",
         "returned",
         "backlog",
         "unread",
@@ -76,6 +91,7 @@ class Fifo:
         self.level = level
         self.fresh: deque[Message] = deque()
         self.head = (level << LEVEL_SHIFT) + 1
+        self.packed = PackedTail(budget)
         self.returned: list[tuple[int, Message, bool]] = []
         self.backlog = PagedTail()
         self.unread: Unread | None = None
@@ -87,30 +103,37 @@ class Fifo:
         self._budget = budget
 
     def __len__(self) -> int:
-        return len(self.fresh) + len(self.returned) + len(self.backlog)
+        return self.resident + len(self.backlog)
 
     @property
     def tail(self) -> int:
         """The position of the next message to be pushed."""
-        return self.head + len(self.fresh) + len(self.backlog)
+        return self.head + len(self.fresh) + self.packed.count + len(self.backlog)
 
-    def push(self, messages: list[Message], body_bytes: int) -> None:
-        """Append messages without deadlines, already stored if need be. `body_bytes` is their sum. HOT: bench A-M."""
-        if len(self.backlog) or (self._budget.exceeded and len(self.fresh) > PAGE_ABOVE):
+    def push(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
+        """Append messages without deadlines, already stored if need be. HOT: bench A-M.
+
+        `body_bytes` is the sum of their bodies. `shared` messages are also in other queues.
+        """
+        fresh, packed = self.fresh, self.packed
+        if len(self.backlog) or (self._budget.exceeded and len(fresh) + packed.count > PAGE_ABOVE):
             self._page_out(messages)
         else:
-            self.fresh.extend(messages)
+            if packed.count or len(fresh) > PACK_ABOVE:
+                packed.append(messages, shared)
+            else:
+                fresh.extend(messages)
             self._budget.add(len(messages), body_bytes)
         ready = self._ready
         ready.count += len(messages)
         ready.body_bytes += body_bytes
 
-    def push_timed(self, messages: list[Message], body_bytes: int) -> None:
+    def push_timed(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
         """Append messages that may have deadlines."""
         self.timed = self.timed or any(
             message.state is not None and message.state.deadline_ms != NEVER for message in messages
         )
-        self.push(messages, body_bytes)
+        self.push(messages, body_bytes, shared)
 
     def requeue(self, position: int, message: Message, redelivered: bool = True) -> None:
         """Put a message back in its original place."""
@@ -162,6 +185,8 @@ class Fifo:
             position, message = self.head, self.fresh.popleft()
             redelivered = position < self.restored_until
             self.head += 1
+            if not self.fresh and self.packed.count:
+                self.fresh.extend(self.packed.take())
         self._ready.count -= 1
         self._ready.body_bytes -= message.body_bytes
         self._budget.add(-1, -message.body_bytes)
@@ -179,14 +204,20 @@ class Fifo:
             fresh.clear()
             taken_bytes = ready.body_bytes
         else:
-            messages = []
-            taken_bytes = 0
-            while len(messages) < count and taken_bytes <= BATCH_BYTES:
-                if self.timed and due(fresh[0], now_ms):
-                    break
-                message = fresh.popleft()
-                taken_bytes += message.body_bytes
-                messages.append(message)
+            popleft = fresh.popleft
+            if self.timed:
+                messages = []
+                while len(messages) < count and not due(fresh[0], now_ms):
+                    messages.append(popleft())
+            else:
+                messages = [popleft() for _ in range(count)]
+            taken_bytes = total_bytes(messages)
+            while taken_bytes - messages[-1].body_bytes > BATCH_BYTES:
+                fresh.appendleft(messages.pop())
+                taken_bytes -= fresh[0].body_bytes
+            packed = self.packed
+            while packed.count and len(fresh) < UNPACK_BELOW:
+                fresh.extend(packed.take())
         taken = len(messages)
         self.head += taken
         ready.count -= taken
@@ -215,9 +246,9 @@ class Fifo:
         if self.unread is not None:
             self.backlog.extend(self.unread.pages)
             self.unread = None
-        removed = Removed(self.fresh, self.returned, self.backlog)
+        removed = Removed(self.fresh, self.packed, self.returned, self.backlog)
         self.head = self.tail
-        self.fresh, self.returned, self.backlog = deque(), [], PagedTail()
+        self.fresh, self.packed, self.returned, self.backlog = deque(), PackedTail(self._budget), [], PagedTail()
         self.timed = False
         return removed
 
@@ -255,7 +286,18 @@ class Fifo:
     @property
     def has_room(self) -> bool:
         """True if messages may be read into memory before consumers need them."""
-        return not self._budget.exceeded or len(self.fresh) + len(self.returned) <= PAGE_ABOVE
+        return not self._budget.exceeded or self.resident <= PAGE_ABOVE
+
+    @property
+    def resident(self) -> int:
+        """The number of messages in memory."""
+        return len(self.fresh) + self.packed.count + len(self.returned)
+
+    @property
+    def resident_bytes(self) -> int:
+        """The sum of their bodies."""
+        returned = total_bytes([message for _, message, _ in self.returned])
+        return returned + total_bytes(list(self.fresh)) + self.packed.body_bytes
 
     def reread(self) -> tuple[int, int]:
         """Read some of the unread messages again and requeue those that can be read; return (tried, requeued).

@@ -6,13 +6,15 @@ from typing import ClassVar
 
 
 class MemoryBudget:
-    """An estimate of the memory that ready messages take: their bodies, and OVERHEAD bytes for each message.
+    """An estimate of the memory that ready messages take: their bodies, and OVERHEAD bytes for each message, of which
+    packing saves SAVED.
 
     `exceeded` says that the estimate is above the limit; queues then page out what they get.
     """
 
     __slots__ = ("limit_bytes", "used_bytes", "exceeded")
     OVERHEAD: ClassVar[int] = 300
+    SAVED: ClassVar[int] = 200
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -22,4 +24,9 @@ class MemoryBudget:
     def add(self, count: int, body_bytes: int) -> None:
         """Count messages that came; both numbers are negative for messages that left. HOT: bench A-M."""
         self.used_bytes += body_bytes + count * self.OVERHEAD
+        self.exceeded = self.used_bytes > self.limit_bytes
+
+    def add_packed(self, count: int) -> None:
+        """Count messages that were packed; negative for messages that were unpacked."""
+        self.used_bytes -= count * self.SAVED
         self.exceeded = self.used_bytes > self.limit_bytes

@@ -156,17 +156,17 @@ class Queue(RouteTarget):
 
     # Messages enter
 
-    def push(self, messages: list[Message], body_bytes: int) -> None:
+    def push(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
         """Add messages, already stored if need be, at the tail; `body_bytes` is their sum. HOT: bench A-M."""
-        self.ready_messages.default.push(messages, body_bytes)
+        self.ready_messages.default.push(messages, body_bytes, shared)
         self.published += len(messages)
         if not self.dirty:
             self.dirty = True
             self.host.pending.append(self)
 
-    def push_at(self, level: int, messages: list[Message], body_bytes: int) -> None:
+    def push_at(self, level: int, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
         """Add messages at the tail of their priority level; any of them may have a deadline."""
-        self.ready_messages.at(level).push_timed(messages, body_bytes)
+        self.ready_messages.at(level).push_timed(messages, body_bytes, shared)
         self.published += len(messages)
         self.schedule_pump()
 

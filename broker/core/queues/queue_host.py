@@ -103,8 +103,9 @@ class QueueHost:
             messages = store(self.journal, messages, body_bytes, targets, numbers)
         if self.message_log is not None:
             self.message_log.enqueued(cast("tuple[Queue, ...]", targets), messages, source)
+        shared = len(targets) > 1
         for target in targets:
-            target.push(messages, body_bytes)
+            target.push(messages, body_bytes, shared)
         return DURABLE if numbers else ACCEPTED
 
     def _enqueue_apart(

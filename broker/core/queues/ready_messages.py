@@ -134,7 +134,7 @@ class ReadyMessages:
             self._estimated = True
             self._queue.host.rereading.add(self._queue)
         if not self.paged:
-            self.body_bytes = sum(message.body_bytes for message in self.resident())
+            self.body_bytes = sum([fifo.resident_bytes for fifo in self.all])
             self._estimated = False
 
     def start_rereading(self) -> None:
@@ -158,14 +158,6 @@ class ReadyMessages:
                 break
             dropped.append(fifo.pop()[1])
         return dropped
-
-    def resident(self) -> list[Message]:
-        """Return all messages that are in memory."""
-        messages: list[Message] = []
-        for fifo in self.all:
-            messages += [message for _, message, _ in fifo.returned]
-            messages += fifo.fresh
-        return messages
 
     def next_deadline_ms(self) -> int:
         """Return the earliest deadline of the first messages, or NEVER."""

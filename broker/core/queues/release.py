@@ -22,6 +22,8 @@ def release(queue: Queue, removed: list[Removed], average_bytes: int, reason: st
         while fifo.fresh:
             fresh = fifo.fresh
             yield _settle(queue, [fresh.popleft() for _ in range(min(SLICE, len(fresh)))], reason)
+        while fifo.packed.count:
+            yield _settle(queue, fifo.packed.take(), reason)
         while fifo.returned:
             returned = fifo.returned[-SLICE:]
             del fifo.returned[-SLICE:]

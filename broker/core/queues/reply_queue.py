@@ -18,11 +18,11 @@ class ReplyQueue(Queue):
     internal = True
     LIMIT = 10_000  # messages
 
-    def push(self, messages: list[Message], body_bytes: int) -> None:
-        super().push(*self._fitting(messages, body_bytes))
+    def push(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
+        super().push(*self._fitting(messages, body_bytes), shared)
 
-    def push_at(self, level: int, messages: list[Message], body_bytes: int) -> None:
-        super().push_at(level, *self._fitting(messages, body_bytes))
+    def push_at(self, level: int, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
+        super().push_at(level, *self._fitting(messages, body_bytes), shared)
 
     def _fitting(self, messages: list[Message], body_bytes: int) -> tuple[list[Message], int]:
         free = max(self.LIMIT - self.ready, 0)

@@ -34,8 +34,11 @@ class RouteTarget(Destination):
         self.per_message = per_message
         self.deleted = False
 
-    def push(self, messages: list[Message], body_bytes: int) -> None:
-        """Add messages that are already stored; `body_bytes` is the sum of their bodies."""
+    def push(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
+        """Add messages that are already stored; `body_bytes` is the sum of their bodies.
+
+        `shared` messages are also added to other targets.
+        """
         raise NotImplementedError
 
     def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:

@@ -20,12 +20,17 @@ from tests.support.clock import FakeClock
 from tests.support.hypothesis_settings import examples
 from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message
-from warren.broker.core.queues import dead_lettering, fifo
+from warren.broker.core.queues import dead_lettering, fifo, packed_tail
 from warren.broker.core.queues import queue as queues
 from warren.broker.session import channel as channels
 
 NAMES = ("a", "b", "c")
-SMALL = {fifo: {"PAGE_ABOVE": 3, "UNPAGE": 2}, queues: {"SLICE": 2}, dead_lettering: {"SLICE": 2, "MANY": 4}}
+SMALL = {
+    fifo: {"PAGE_ABOVE": 3, "UNPAGE": 2, "PACK_ABOVE": 1, "UNPACK_BELOW": 2},
+    packed_tail: {"RUN": 2},
+    queues: {"SLICE": 2},
+    dead_lettering: {"SLICE": 2, "MANY": 4},
+}
 BUDGET_BYTES = 3000
 
 names = st.sampled_from(NAMES)
@@ -260,6 +265,12 @@ class FeaturesMachine(RuleBasedStateMachine):
             paged = 0
             for each in queue.ready_messages.all:
                 held += [*each.fresh, *[message for _, message, _ in each.returned]]
+                for run in [*each.packed._runs, each.packed._last]:
+                    if isinstance(run, packed_tail.PackedRun):
+                        resident -= run.count * self.node.budget.SAVED
+                        held += run.unpack()
+                    else:
+                        held += run
                 ids = list(each.backlog._ids[each.backlog._first :])
                 paged += len(ids)
                 pages += [id_ for id_ in ids if id_ in self.journal.loose]

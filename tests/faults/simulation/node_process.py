@@ -28,6 +28,7 @@ from warren.broker.app.store import Store
 from warren.broker.config import Config
 from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.core.queues import fifo as line
+from warren.broker.core.queues import packed_tail
 from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Journal
 
@@ -93,6 +94,9 @@ def set_small_sizes(monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
     """Make slices, pages and reads small, so that few messages take the paths of very many."""
     monkeypatch.setattr(line, "PAGE_ABOVE", 3)
     monkeypatch.setattr(line, "UNPAGE", 4)
+    monkeypatch.setattr(line, "PACK_ABOVE", 1)
+    monkeypatch.setattr(line, "UNPACK_BELOW", 2)
+    monkeypatch.setattr(packed_tail, "RUN", 2)
     monkeypatch.setattr(compaction, "SLICE_BYTES", 1000)
     monkeypatch.setattr(segment_reader, "READ_BYTES", read_bytes)
 

@@ -8,15 +8,18 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from tests.support.session import SlowJournal
+from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues import packed_tail
 from warren.broker.core.queues.memory_budget import MemoryBudget
 from warren.broker.core.queues.paged_tail import PagedTail
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reply_queue import ReplyQueue
 
 PAGE_ABOVE, UNPAGE = 10, 4  # in these tests
+NO_FLAGS = bytes(2)
 
 
 @pytest.fixture(autouse=True)
@@ -67,9 +70,11 @@ def test_a_backlog_frees_the_memory_of_taken_pages() -> None:
 
 
 def numbered(first: int, count: int, persistent: bool | None = None) -> list[Message]:
-    """Return messages whose frames are their numbers. By default every other one is persistent."""
+    """Return messages whose bodies are their numbers. By default every other one is persistent."""
     return [
-        message(10, bool(number % 2) if persistent is None else persistent, b"%d" % number)
+        message(
+            10, bool(number % 2) if persistent is None else persistent, content_frames(0, NO_FLAGS, b"%010d" % number)
+        )
         for number in range(first, first + count)
     ]
 
@@ -84,7 +89,7 @@ def full_queue(count: int, number: int = 1, persistent: bool | None = None) -> Q
 
 
 def bodies(log: list[Delivery]) -> list[int]:
-    return [int(each.frames) for _, _, each, _ in log]
+    return [int(each.body) for _, _, each, _ in log]
 
 
 def recovered(pages: list[tuple[int, int]], body_bytes: int = 0) -> RecoveredQueue:
@@ -177,7 +182,7 @@ def test_get_reads_the_backlog_too(no_ack: bool) -> None:
     queue = full_queue(30)
     for number in range(30):
         position, each, redelivered = queue.get(no_ack) or pytest.fail("nothing")
-        assert (position, int(each.frames), redelivered) == (number + 1, number, False)
+        assert (position, int(each.body), redelivered) == (number + 1, number, False)
         if not no_ack:
             queue.settle([each])
     assert queue.get(no_ack) is None
@@ -198,7 +203,7 @@ def test_a_purge_includes_the_backlog(number: int) -> None:
     assert set(journal.live) == ({(1, log[1][2].id)} if number else set()) and not journal.loose
     enqueue(numbered(40, 1), queue)
     found = queue.get(True)
-    assert found is not None and int(found[1].frames) == 40 and found[0] > position
+    assert found is not None and int(found[1].body) == 40 and found[0] > position
 
 
 def test_a_backlog_is_not_read_while_no_consumer_has_room() -> None:
@@ -293,8 +298,14 @@ def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
 class PagingMachine(RuleBasedStateMachine):
     """A durable queue on a node with room for a few messages, with random actions."""
 
+    PACK_ABOVE = line_module.PACK_ABOVE
+
     def __init__(self) -> None:
         super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(line_module, "PACK_ABOVE", self.PACK_ABOVE)
+        self.patch.setattr(line_module, "UNPACK_BELOW", 2)
+        self.patch.setattr(packed_tail, "RUN", 2)
         self.queue = new_queue(budget=MemoryBudget(8 * MemoryBudget.OVERHEAD))
         self.ready: list[tuple[int, bool]] = []  # number and redelivered
         self.out: list[tuple[int, Message]] = []
@@ -320,7 +331,7 @@ class PagingMachine(RuleBasedStateMachine):
                 assert not self.ready
                 return
             position, each, redelivered = found
-            assert (int(each.frames), redelivered) == self.ready.pop(0)
+            assert (int(each.body), redelivered) == self.ready.pop(0)
             if not no_ack:
                 self.out.append((position, each))
 
@@ -332,7 +343,7 @@ class PagingMachine(RuleBasedStateMachine):
         self.queue.add_consumer(taker)
         self.queue.pump()
         self.queue.consumers.remove(taker)
-        assert [(int(each.frames), redelivered) for _, _, each, redelivered in log] == self.ready[:credit]
+        assert [(int(each.body), redelivered) for _, _, each, redelivered in log] == self.ready[:credit]
         del self.ready[:credit]
         if not no_ack:
             self.out += [(position, each) for _, position, each, _ in log]
@@ -344,7 +355,7 @@ class PagingMachine(RuleBasedStateMachine):
             self.out.remove((position, each))
             if how == "requeue":
                 self.queue.requeue(position, each)
-                self.ready = sorted([*self.ready, (int(each.frames), True)])
+                self.ready = sorted([*self.ready, (int(each.body), True)])
             elif how == "ack":
                 self.queue.settle([each])
             else:
@@ -360,18 +371,34 @@ class PagingMachine(RuleBasedStateMachine):
         queue, journal = self.queue, journal_of(self.queue)
         assert (queue.ready, queue.ready_bytes) == (len(self.ready), 10 * len(self.ready))
         assert (queue.unacked, queue.unacked_bytes) == (len(self.out), 10 * len(self.out))
-        in_memory = len(queue.ready_messages.default.fresh) + len(queue.ready_messages.default.returned)
-        assert queue.host.budget.used_bytes == in_memory * (10 + MemoryBudget.OVERHEAD)
-        alive = {number for number, _ in self.ready} | {int(each.frames) for _, each in self.out}
-        kept = sorted(int(each.frames) for each in journal.live.values())
+        fifo = queue.ready_messages.default
+        in_memory = len(fifo.fresh) + fifo.packed.count + len(fifo.returned)
+        assert fifo.fresh or not fifo.packed.count
+        assert fifo.resident_bytes == 10 * in_memory
+        packed = sum(run.count for run in fifo.packed._runs if isinstance(run, packed_tail.PackedRun))
+        used_bytes = in_memory * (10 + MemoryBudget.OVERHEAD) - packed * MemoryBudget.SAVED
+        assert queue.host.budget.used_bytes == used_bytes
+        alive = {number for number, _ in self.ready} | {int(each.body) for _, each in self.out}
+        kept = sorted(int(each.body) for each in journal.live.values())
         assert kept == sorted(alive & self.persistent)
         assert len(kept) <= queue.journal.count and queue.journal.body_bytes == 10 * queue.journal.count
         on_disk = {number for number, _ in self.ready[in_memory:]}
-        assert {int(each.frames) for each in journal.loose.values()} == on_disk - self.persistent
+        assert {int(each.body) for each in journal.loose.values()} == on_disk - self.persistent
         assert len(journal.loose) + sum(number in self.persistent for number in on_disk) == len(
             queue.ready_messages.default.backlog
         )
 
+    def teardown(self) -> None:
+        self.patch.undo()
+
+
+class PackingMachine(PagingMachine):
+    """The same with a third message packed."""
+
+    PACK_ABOVE = 1
+
 
 TestPagingAgainstItsModel = PagingMachine.TestCase
 TestPagingAgainstItsModel.settings = examples(60)
+TestPackingAgainstItsModel = PackingMachine.TestCase
+TestPackingAgainstItsModel.settings = examples(60)

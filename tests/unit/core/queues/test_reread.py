@@ -131,7 +131,7 @@ def test_the_bytes_are_exact_again_when_all_ready_messages_are_in_memory() -> No
     assert queue.ready == 12 - 2 - 6
     while queue.ready_messages.default.backlog:
         queue.get(False)
-    assert queue.ready_bytes == sum(each.body_bytes for each in queue.ready_messages.resident())
+    assert queue.ready_bytes == sum(each.body_bytes for each in queue.ready_messages.default.fresh)
 
 
 def test_a_purge_settles_unread_messages() -> None:
@@ -220,7 +220,7 @@ def test_messages_reread_after_a_fault_stay_within_the_memory_budget() -> None:
     drained(queue)
     journal.unreadable.clear()
     pass_ms(queue, REREAD_MS)
-    assert len(queue.ready_messages.resident()) <= RESIDENT + UNPAGE, "too many are in memory"
+    assert queue.ready_messages.default.resident <= RESIDENT + UNPAGE, "too many are in memory"
     assert drained(queue) == list(range(RESIDENT + 1, 50 * UNPAGE + 1)), "the rest was not read"
 
 

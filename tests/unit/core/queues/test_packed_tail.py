@@ -1,0 +1,203 @@
+"""Packed messages: unpacked unchanged, in order, and counted as smaller; others are kept as they are."""
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.hypothesis_settings import examples
+from tests.support.queues import Delivery, Taker, enqueue, journal_of, new_queue
+from warren.broker.amqp.framing import content_frames
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.messages.message_state import MessageState
+from warren.broker.core.queues import fifo, packed_tail
+from warren.broker.core.queues.memory_budget import MemoryBudget
+from warren.broker.core.queues.packed_tail import LONGEST, PackedRun, PackedTail, pack
+from warren.broker.core.queues.reply_queue import ReplyQueue
+
+PACK_ABOVE, RUN, UNPACK_BELOW = 10, 4, 3  # in these tests
+ADDRESSES = [Address("", "q"), Address("topics", "a.b"), Address("topics", "a.b.c")]
+
+
+@pytest.fixture(autouse=True)
+def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fifo, "PACK_ABOVE", PACK_ABOVE)
+    monkeypatch.setattr(fifo, "UNPACK_BELOW", UNPACK_BELOW)
+    monkeypatch.setattr(packed_tail, "RUN", RUN)
+
+
+def published(
+    body: bytes,
+    properties: Properties | None = None,
+    address: Address = ADDRESSES[0],
+    channel: int = 1,
+    persistent: bool = False,
+) -> Message:
+    """Return a message as a client publishes it on a channel, or as the broker makes it on channel 0."""
+    raw = (properties or Properties()).encode()
+    header_bytes = len(content_frames(channel, raw, b"")) - 8
+    largest = max(header_bytes, len(body)) + 8 if channel else 0
+    return Message(address, content_frames(channel, raw, body), channel, len(body), largest, persistent)
+
+
+def numbered(first: int, count: int) -> list[Message]:
+    return [published(b"%06d" % number) for number in range(first, first + count)]
+
+
+def fields(message: Message) -> tuple[object, ...]:
+    """Return all fields; the longest frame only where frames may be delivered as they are."""
+    largest = message.largest_frame if message.channel else 0
+    return (
+        *(message.address, message.frames, message.channel, message.body_bytes, largest, message.persistent),
+        *(message.id, message.location, message.state, message.seq),
+    )
+
+
+# One run
+
+messages = st.builds(
+    published,
+    st.sampled_from((b"", b"body", b"other", b"x" * 200)),
+    st.sampled_from((None, Properties(content_type="text"), Properties(content_type="text", app_id="y" * 150))),
+    st.sampled_from(ADDRESSES),
+    st.sampled_from((0, 1, 1, 7)),
+)
+
+
+@given(st.lists(messages, min_size=1, max_size=9), st.booleans())
+@examples(300)
+def test_unpacked_messages_are_the_packed_ones(each: list[Message], persistent: bool) -> None:
+    for message in each:
+        message.persistent = persistent
+    run = pack(each)
+    assert run is not None and run.count == len(each)
+    assert run.body_bytes == sum(message.body_bytes for message in each)
+    assert [fields(message) for message in run.unpack()] == [fields(message) for message in each]
+
+
+@pytest.mark.parametrize("count", [1, 2, 256])
+def test_equal_messages_take_little_more_than_their_frames(count: int) -> None:
+    run = pack([published(b"b" * 100) for _ in range(count)])
+    assert run is not None and run.lengths is None
+    assert run.addresses == ADDRESSES[:1] and sys.getsizeof(run.contents) < count * 130 + 40
+
+
+@pytest.mark.parametrize(("field", "value"), [("state", MessageState(level=1)), ("id", 1), ("seq", 1)])
+def test_messages_with_a_state_a_record_or_a_number_are_not_packed(field: str, value: object) -> None:
+    each = numbered(0, RUN)
+    setattr(each[2], field, value)
+    assert pack(each) is None
+
+
+def test_long_messages_are_not_packed() -> None:
+    overhead = len(published(b"x").frames) - 1
+    assert pack([published(bytes(LONGEST - overhead))]) is not None
+    assert pack([published(b""), published(bytes(LONGEST - overhead + 1))]) is None
+
+
+def test_messages_of_both_delivery_modes_are_not_packed_together() -> None:
+    assert pack([published(b""), published(b"", persistent=True)]) is None
+
+
+# Several runs
+
+
+@given(st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 10), st.booleans())), max_size=40))
+@examples(100)
+def test_a_packed_tail_is_first_in_first_out(steps: list[tuple[int, bool] | None]) -> None:
+    budget = MemoryBudget(1 << 40)
+    tail = PackedTail(budget)
+    model: list[bytes] = []
+    number = 0
+    for step in steps:
+        if step is None:
+            taken = [message.body for message in tail.take()]
+            assert taken == model[: len(taken)] and bool(taken) == bool(model)
+            del model[: len(taken)]
+        else:
+            count, shared = step
+            tail.append(numbered(number, count), shared)
+            model += [message.body for message in numbered(number, count)]
+            number += count
+        packed = sum(run.count for run in tail._runs if isinstance(run, PackedRun))
+        assert (tail.count, tail.body_bytes) == (len(model), 6 * len(model))
+        assert budget.used_bytes == -packed * MemoryBudget.SAVED
+
+
+def test_the_caller_keeps_its_list() -> None:
+    each = numbered(0, RUN + 1)
+    tail = PackedTail(MemoryBudget(1 << 40))
+    tail.append(each, False)
+    tail.append(numbered(5, 3), False)
+    assert [message.body for message in each] == [message.body for message in numbered(0, RUN + 1)]
+
+
+def test_shared_messages_stay_the_same_objects() -> None:
+    each = numbered(0, 2 * RUN)
+    tail = PackedTail(MemoryBudget(1 << 40))
+    tail.append(each[:1], False)
+    tail.append(each[1:RUN], True)
+    tail.append(each[RUN:], False)
+    assert all(taken is message for taken, message in zip(tail.take(), each, strict=False))
+    assert isinstance(tail._runs[0], PackedRun)
+
+
+# In a queue
+
+
+def test_a_long_queue_is_packed_and_delivered_in_order() -> None:
+    queue = new_queue(number=0)
+    for first in range(0, 60, 3):
+        enqueue(numbered(first, 3), queue)
+    line = queue.ready_messages.default
+    assert len(line.fresh) == PACK_ABOVE + 2 and line.packed.count == 60 - PACK_ABOVE - 2
+    assert (len(line), queue.ready, queue.ready_bytes, line.tail) == (60, 60, 360, 61)
+    assert queue.host.budget.used_bytes == 60 * (6 + MemoryBudget.OVERHEAD) - 48 * MemoryBudget.SAVED
+    log: list[Delivery] = []
+    taker = Taker("1", queue, log, False, 0, 25)
+    queue.add_consumer(taker)
+    queue.pump()
+    for number in range(25, 40):
+        found = queue.get(True)
+        assert found is not None and (found[0], int(found[1].body), found[2]) == (number + 1, number, False)
+    assert [(position, int(message.body)) for _, position, message, _ in log] == [(n + 1, n) for n in range(25)]
+    queue.requeue(8, log[7][2])
+    taker.credit = 100
+    queue.wake(taker)
+    queue.pump()
+    assert [int(message.body) for _, _, message, _ in log[25:]] == [7, *range(40, 60)]
+    assert not queue.ready and not queue.ready_bytes and not queue.host.budget.used_bytes
+
+
+def test_messages_of_several_queues_are_not_packed() -> None:
+    queues = [new_queue(number=0), new_queue(number=0)]
+    each = numbered(0, 30)
+    for first in range(0, 30, 10):
+        enqueue(each[first : first + 10], *queues)
+    for queue in queues:
+        assert queue.ready_messages.default.packed.count == 10
+        taken = [queue.get(True) for _ in range(30)]
+        assert all(found is not None and found[1] is message for found, message in zip(taken, each, strict=True))
+
+
+def test_a_purge_releases_packed_messages() -> None:
+    queue = new_queue(number=1)
+    for first in range(0, 40, 10):
+        enqueue(numbered(first, 10), queue)
+        enqueue([published(b"stored", persistent=True)], queue)
+    assert journal_of(queue).stored == 4 and queue.ready_messages.default.packed.count
+    assert queue.purge() == 44
+    enqueue(numbered(0, 1), queue)
+    queue.host.scheduler.finish()
+    assert not journal_of(queue).live and queue.ready == 1 and not queue.journal.count
+    assert queue.host.budget.used_bytes == 6 + MemoryBudget.OVERHEAD
+
+
+def test_a_reply_queue_keeps_to_its_limit_when_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReplyQueue, "LIMIT", 25)
+    queue = new_queue(ReplyQueue, 0)
+    for first in range(0, 40, 5):
+        queue.push(numbered(first, 5), 30)
+    assert queue.ready == 25 and queue.ready_messages.default.packed.count == 10
