@@ -146,7 +146,7 @@ $(CLIENTS_NODE)/node_modules: $(CLIENTS_NODE)/package.json
 
 # The units are compiled again after a change of any module, as they inline constants of others.
 .venv/compiled.stamp: setup.py $(shell find broker -name '*.py') | .venv/run.stamp
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'mypy>=2.4,<3'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'mypy>=2.4,<3' 'types-regex>=2024.4.16'
 	@WARREN_COMPILE=1 $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 	@if ls broker/compiled.*.txt >/dev/null 2>&1; then touch $@; fi
 

@@ -42,6 +42,13 @@ UNITS: dict[str, tuple[str, ...]] = {
         *("unacked", "methods/acknowledge", "methods/publish"),
     ),
 }
+# The requirements of compiling, by module: mypyc, and the packages whose types the modules use.
+COMPILING = {
+    "mypy": "mypy>=2.4,<3",
+    "pamqp": "pamqp>=4,<5",
+    "structlog": "structlog>=24.1",
+    "regex-stubs": "types-regex>=2024.4.16",
+}
 OPTIMISATION = os.environ.get("WARREN_OPTIMISATION", "2")  # of the C compiler
 
 # The wheel of PyPI that contains uPlot, of which only these files are used.
@@ -125,8 +132,8 @@ class BuildExtensions(build_ext):
 
 
 compiling = os.environ.get("WARREN_COMPILE") == "1"
-# Builders ask for this first and install it; a plain build needs no mypy.
-requirements = ["mypy>=2.4,<3"] if compiling and find_spec("mypy") is None else []
+# Builders ask for these first and install them; a plain build needs none.
+requirements = [requirement for module, requirement in COMPILING.items() if compiling and find_spec(module) is None]
 setup(
     ext_modules=extensions() if compiling else [],
     cmdclass={"build_py": BuildModules, "build_ext": BuildExtensions},
