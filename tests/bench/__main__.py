@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.broker_process import NotStarted
 
-from . import churn, memory, report
+from . import churn, latency, memory, report
 from .bindings import MANY, bindings
 from .client import Connection, LoadFailed
 from .confirms import QUEUE_TYPES, RATES_PER_S, Latency, confirms, disk
@@ -34,6 +34,8 @@ def main() -> int:
             _measure_memory(options)
         elif options.bindings:
             _measure_bindings(options)
+        elif options.latency:
+            _measure_latency(options)
         elif options.churn:
             _measure_churn(options)
         elif options.confirms:
@@ -61,7 +63,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="runs of each load on each broker (default 3)")
     parser.add_argument("--only", default="", metavar="LETTERS", help="these loads only: --only ABI")
     parser.add_argument(
-        "--connections", type=int, default=memory.CONNECTIONS, metavar="COUNT", help="idle ones that --memory opens"
+        "--connections",
+        type=int,
+        default=memory.CONNECTIONS,
+        metavar="COUNT",
+        help="idle ones, of --memory and --latency",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes all runs there as well")
     mode = parser.add_mutually_exclusive_group()
@@ -72,6 +78,7 @@ def _options() -> argparse.Namespace:
         help=f"connections and objects that come and go, and many of them: some of {','.join(churn.PARTS)}",
     )  # fmt: skip
     mode.add_argument("--confirms", action="store_true", help="the latency of confirms of persistent messages")
+    mode.add_argument("--latency", action="store_true", help="latency at fixed rates, beside idle connections")
     mode.add_argument("--self", action="store_true", help="what the load generator can do, against a sink")
     options = parser.parse_args()
     if options.no_start and not options.brokers:
@@ -152,6 +159,19 @@ def _measure_churn(options: argparse.Namespace) -> None:
         columns = report.figure_columns([broker.name for broker in brokers])
         print(report.header(columns), flush=True)
         for what, figures in churn.compare(brokers, options.churn, options.rounds, options.seconds):
+            print(report.row(columns, report.figure_cells(what, figures)), flush=True)
+
+
+def _measure_latency(options: argparse.Namespace) -> None:
+    """Each rate on each broker in turn, and the ratios of the figures."""
+    with ExitStack() as stack:
+        brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
+        brokers += options.brokers
+        _print_machine(brokers)
+        columns = report.figure_columns([broker.name for broker in brokers])
+        print(report.header(columns), flush=True)
+        figures_of = latency.compare(brokers, options.connections, options.rounds, options.seconds, options.warmup)
+        for what, figures in figures_of:
             print(report.row(columns, report.figure_cells(what, figures)), flush=True)
 
 

@@ -484,14 +484,14 @@ def idle_connections(broker: Broker, count: int = IDLE_CONNECTIONS) -> Iterator[
             sock.close()
 
 
-def open_wave(port: int, count: int) -> list[socket.socket]:
-    """Open connections with one channel and no heartbeats, one step of all of them after the other."""
+def open_wave(port: int, count: int, heartbeat_s: int = 0) -> list[socket.socket]:
+    """Open connections with one channel, one step of all of them after the other."""
     sockets = [connect(port) for _ in range(count)]
     for sock in sockets:
         reply(sock, (10, 10))
         sock.sendall(START_OK)
     for sock in sockets:
-        sock.sendall(tune_ok(reply(sock, (10, 30)), 0))
+        sock.sendall(tune_ok(reply(sock, (10, 30)), heartbeat_s))
     for sock in sockets:
         reply(sock, (10, 41))
         sock.sendall(CHANNEL_OPEN)

@@ -18,7 +18,7 @@ from .process import Broker
 from .progress import MEASURING, STOPPED, Progress
 from .publishing import NUMBER, STAMP_BYTES, STOP_WITHIN_S, send
 
-SAMPLE_EVERY = 16  # the latency of every 16th delivery is kept
+SAMPLE_EVERY = 16  # the latency of every 16th delivery is kept; of every one at a fixed rate
 BUFFER_BYTES = 1 << 20  # what a consumer takes at once, at least
 STAMP = struct.Struct("<Q")
 
@@ -143,6 +143,7 @@ def consume(load: Load, broker: Broker, index: int, worker: int, progress: Progr
     connection.give_up_after(STOP_WITHIN_S)
     deliveries, acknowledge = Deliveries(load.body_bytes), Acks(load.ack_every, reject=load.rejects(index))
     received, samples = 0, array("Q")
+    every = 1 if load.rate_per_s else SAMPLE_EVERY
     progress.ready(worker)
     while progress.phase != STOPPED:
         try:
@@ -161,7 +162,7 @@ def consume(load: Load, broker: Broker, index: int, worker: int, progress: Progr
         bodies = deliveries.take()
         if progress.phase == MEASURING:
             now_ns = time.monotonic_ns()
-            for at in bodies[-received % SAMPLE_EVERY :: SAMPLE_EVERY]:
+            for at in bodies[-received % every :: every]:
                 samples.append(now_ns - STAMP.unpack_from(deliveries.buffer, at)[0])
         if load.numbered:
             check_numbers([NUMBER.unpack_from(deliveries.buffer, at + STAMP_BYTES)[0] for at in bodies], received)

@@ -8,7 +8,7 @@ import time
 from array import array
 from collections.abc import MutableSequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.context import SpawnProcess
 
@@ -32,6 +32,7 @@ class Result:
     received_per_s: float
     p50_ms: float | None = None
     p99_ms: float | None = None
+    p999_ms: float | None = None
     per_cpu_s: float | None = None  # messages, those of the figure that counts, for each CPU second of the broker
     rss_bytes: int | None = None  # at the end of the window, of the broker that is published to
 
@@ -145,9 +146,10 @@ def measure(load: Load, broker: Broker, seconds: float, warmup_s: float, downstr
             workers.stop()
         raise
     samples = workers.stop()
-    p50_ms = samples[len(samples) // 2] / 1e6 if samples else None
-    p99_ms = samples[int(len(samples) * 0.99)] / 1e6 if samples else None
-    return Result(rates.published_per_s, rates.received_per_s, p50_ms, p99_ms, rates.per_cpu_s, rates.rss_bytes)
+    p50_ms, p99_ms, p999_ms = (
+        samples[int(len(samples) * share)] / 1e6 if samples else None for share in (0.5, 0.99, 0.999)
+    )
+    return replace(rates, p50_ms=p50_ms, p99_ms=p99_ms, p999_ms=p999_ms)
 
 
 def _window(load: Load, broker: Broker, pids: set[int], workers: Workers, seconds: float) -> Result:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.bench import churn, process, report
+from tests.bench import churn, latency, process, report
 from tests.bench.bindings import LOAD, pattern
 from tests.bench.client import (
     BODY,
@@ -301,6 +302,25 @@ def test_what_comes_and_goes_is_measured(monkeypatch: pytest.MonkeyPatch) -> Non
         control.close()
     assert all(figure.value > 0 for figure in figures if not figure.what.startswith("memory"))
     assert len({figure.what for figure in figures}) == len(figures)
+
+
+@pytest.mark.sockets
+def test_latency_is_measured_beside_idle_connections() -> None:
+    with process.warren(["--memory"]) as broker:
+        rows = dict(latency.compare([broker, broker], idle=5, rounds=1, seconds=0.5, warmup_s=0.1))
+    assert [name.rpartition(" ")[2] for name in rows] == ["p50", "p99", "p99.9"] * len(latency.RATES)
+    for figures in rows.values():
+        assert all(figure is not None and figure.value > 0 and figure.lower_is_better for figure in figures)
+
+
+@pytest.mark.sockets
+def test_idle_connections_have_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "HEARTBEAT_S", 1)
+    with process.warren(["--memory"]) as broker, latency.idle_connections(broker, 3):
+        control = Connection(broker.port)
+        with control.socket:
+            time.sleep(2.5)  # a connection without heartbeats is closed after two intervals
+            control.call(method(20, 40, struct.pack(">H", 200) + shortstr("") + bytes(4)), (20, 41))
 
 
 @pytest.mark.sockets
