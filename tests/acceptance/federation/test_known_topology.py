@@ -19,7 +19,7 @@ def topology(place: Place, **more: Any) -> dict[str, Any]:
 
 
 def edges(place: Place) -> set[tuple[str, str, str]]:
-    """From, to and status of each link; those that are farther away have the status "distant"."""
+    """The upstream, the downstream and the status of each link; farther ones have the status "distant"."""
     links = topology(place)["links"]
     return {(one["from"], one["to"], "distant" if one.get("distant") else one["status"]) for one in links}
 

@@ -9,13 +9,12 @@ import { form } from "../core/form.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { folded, link, section } from "./parts.js";
+import { preview } from "./policies.js";
 
 const ONE = "federation-upstream";
 const SET = "federation-upstream-set";
 const PATTERN = "federation-upstream-pattern";
 const ALL = "all"; // the set of all upstreams
-const LISTED = 10; // names that a pattern matches
-const TYPING_MS = 300;
 
 const target = ({ vhost, name }) => path`policies/${vhost}/${name}`;
 const upstreamOf = ({ definition }) => [ONE, SET, PATTERN].filter((key) => key in definition)
@@ -61,21 +60,8 @@ async function removePolicies(policies) {
   await tasks.each("Delete policies", policies, (one, signal) => api.remove(target(one), {}, signal));
 }
 
-/** The names that a pattern matches, found by the broker: which kinds, how many, and the first of them. */
-async function matching(vhost, pattern, kinds, signal) {
-  const query = { page: 1, page_size: LISTED, name: `(?-i:${pattern})`, use_regex: "true", columns: "name" };
-  const pages = await Promise.all(kinds.map((kind) => api.get(path`${kind}/${vhost}`, query, signal)));
-  return kinds.map((kind, at) => {
-    const { filtered_count: number, items } = pages[at];
-    const more = number > items.length ? ` and ${format.count(number - items.length)} more` : "";
-    return [`${format.count(number)} ${number === 1 ? kind.slice(0, -1) : kind}`, number ? `: ${items.map((one) => one.name || "(AMQP default)").join(", ")}${more}` : ""];
-  });
-}
-
 function federateForm(context) {
-  const shown = h("div.matches", { role: "status" });
-  let stop = null;
-  let timer = null;
+  const shown = h("p.long", { role: "status" });
   const element = form({
     label: "Federate exchanges or queues", submit: "Federate", extra: [shown],
     fields: [
@@ -94,24 +80,11 @@ function federateForm(context) {
       const definition = { [upstream.slice(0, at)]: upstream.slice(at + 1) };
       await api.put(target({ vhost, name }), { pattern, definition, priority, "apply-to": entered["apply-to"] });
       tasks.say(`Policy ${name} is set. The status shows its links.`);
-      shown.replaceChildren();
+      fill(shown, "");
       context.refresh();
     },
   });
-  const { vhost, pattern, "apply-to": kinds, upstream } = Object.fromEntries([...element.elements].filter((one) => one.name).map((one) => [one.name, one]));
-
-  async function preview() {
-    stop?.abort();
-    stop = new AbortController();
-    if (!pattern.value) return shown.replaceChildren();
-    try {
-      const found = await matching(vhost.value, pattern.value, kinds.value === "all" ? ["exchanges", "queues"] : [kinds.value], stop.signal);
-      fill(shown, h("p", {}, "The pattern matches now:"), h("ul.names", {}, found.map(([number, names]) => h("li", {}, h("b", {}, number), names))));
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      fill(shown, h("p.problem", {}, error.status === 400 ? "The pattern is no regular expression, or it takes too long." : error.message));
-    }
-  }
+  const { vhost, upstream } = element.elements;
 
   async function offerUpstreams() {
     const chosen = upstream.value;
@@ -127,11 +100,7 @@ function federateForm(context) {
     }
   }
 
-  element.addEventListener("input", (event) => {
-    if (![vhost, pattern, kinds].includes(event.target)) return;
-    clearTimeout(timer);
-    timer = setTimeout(preview, TYPING_MS);
-  });
+  preview(element, shown);
   vhost.addEventListener("change", offerUpstreams);
   return { element, refresh: offerUpstreams };
 }

@@ -63,11 +63,16 @@ function placesOf(brokers, width, height) {
   }]));
 }
 
+/** The names of brokers in the upper half are above them, those of the others below. */
+const isUpper = (place, height) => place.y < height / 2 - 1;
+
 /** The curve of an edge, from the rim of a broker to that of another, and the place of its text. */
-function curveOf(from, to) {
+function curveOf(from, to, height) {
   if (from === to) {
     const { x, y } = from;
-    return { path: `M ${x - RADIUS} ${y - RADIUS} C ${x - 50} ${y - 60}, ${x + 50} ${y - 60}, ${x + RADIUS + 3} ${y - RADIUS - 4}`, x, y: y - 56 };
+    const side = isUpper(from, height) ? 1 : -1; // away from the name
+    const at = (far) => y + side * far;
+    return { path: `M ${x - RADIUS} ${at(RADIUS)} C ${x - 50} ${at(60)}, ${x + 50} ${at(60)}, ${x + RADIUS + 3} ${at(RADIUS + 4)}`, x, y: at(56) };
   }
   const length = Math.hypot(to.x - from.x, to.y - from.y) || 1;
   const [across, along] = [(to.x - from.x) / length, (to.y - from.y) / length];
@@ -83,8 +88,8 @@ function curveOf(from, to) {
   };
 }
 
-function drawEdge(edge, places) {
-  const { path, x, y } = curveOf(places.get(edge.from), places.get(edge.to));
+function drawEdge(edge, places, height) {
+  const { path, x, y } = curveOf(places.get(edge.from), places.get(edge.to), height);
   const text = edgeText(edge);
   const known = edge.kind !== "soft";
   const label = known ? svg("text", { x, y, "text-anchor": "middle", "dominant-baseline": "middle" }, edge.kind === "bad" ? "down" : format.rate(edge.rate)) : null;
@@ -101,7 +106,7 @@ function drawBroker(broker, at, place, { width, height }) {
     svg("title", {}, `${broker.name} (${about})`),
     svg("circle", { cx: x, cy: y, r: RADIUS }),
     svg("text", { x: Math.min(Math.max(x, 4 + (Math.min(broker.name.length, room) * LABEL) / 2), width - 4 - (Math.min(broker.name.length, room) * LABEL) / 2),
-      y: y < height / 2 - 1 ? y - RADIUS - 7 : y + RADIUS + 16, "text-anchor": "middle" }, shorten(broker.name, room)));
+      y: isUpper(place, height) ? y - RADIUS - 7 : y + RADIUS + 16, "text-anchor": "middle" }, shorten(broker.name, room)));
 }
 
 function draw({ brokers, links }, width) {
@@ -110,7 +115,7 @@ function draw({ brokers, links }, width) {
   const arrows = RANK.map((kind) => svg("marker", { id: `arrow-${kind}`, class: kind, viewBox: "0 0 10 10", refX: 3, refY: 5, markerWidth: 5, markerHeight: 5, orient: "auto" },
     svg("path", { d: "M 0 0 L 10 5 L 0 10 z" })));
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Topology: the table below says the same" },
-    svg("defs", {}, arrows), edgesOf(links).map((edge) => drawEdge(edge, places)),
+    svg("defs", {}, arrows), edgesOf(links).map((edge) => drawEdge(edge, places, height)),
     brokers.map((broker, at) => drawBroker(broker, at, places.get(broker.name), { width, height })));
 }
 

@@ -10,6 +10,7 @@ import * as session from "../core/session.js";
 import * as tasks from "../core/tasks.js";
 import { commands, plan, TOPOLOGIES } from "./federation_plan.js";
 import { section } from "./parts.js";
+import { preview } from "./policies.js";
 
 const target = (vhost, name) => path`parameters/federation-upstream/${vhost}/${name}`;
 const inputOf = (row) => row.querySelector("input, select");
@@ -82,9 +83,9 @@ function create(context) {
   const here = context.overview.cluster_name;
   const topology = fieldRow({ label: "Topology", type: "select", options: Object.entries(TOPOLOGIES).map(([value, { title }]) => [value, title]), help: " " });
   const fields = {
-    kind: fieldRow({ label: "Federate", type: "select", options: [["exchanges", "Exchanges"], ["queues", "Queues"]] }),
-    vhost: fieldRow({ label: "Virtual host", value: context.vhost || "/", help: "Of the exchanges or queues; the same at each broker." }),
-    pattern: fieldRow({ label: "Pattern", value: "^federated\\.", help: "A regular expression for their names." }),
+    kind: fieldRow({ name: "apply-to", label: "Federate", type: "select", options: [["exchanges", "Exchanges"], ["queues", "Queues"]] }),
+    vhost: fieldRow({ name: "vhost", label: "Virtual host", value: context.vhost || "/", help: "Of the exchanges or queues; the same at each broker." }),
+    pattern: fieldRow({ name: "pattern", label: "Pattern", value: "^federated\\.", help: "A regular expression for their names." }),
     policy: fieldRow({ label: "Name of the policy", value: "federate" }),
     priority: fieldRow({ label: "Priority", type: "number", step: 1, placeholder: "0" }),
     hops: fieldRow({ label: "Max hops", type: "number", min: 1, step: 1, help: "Empty: as many as the topology needs." }),
@@ -92,6 +93,7 @@ function create(context) {
   const chosen = inputOf(topology);
   const inputs = Object.fromEntries(Object.entries(fields).map(([name, row]) => [name, inputOf(row)]));
   const result = h("div", { "aria-live": "polite" });
+  const matches = h("p.long", { role: "status" });
   const ready = { brokers: false };
   const brokers = brokerRows(here, () => { if (ready.brokers) update(); });
   const numberOf = (input) => (input.value === "" ? undefined : Number(input.value));
@@ -126,7 +128,8 @@ function create(context) {
   brokers.add();
   ready.brokers = true;
   const form = h("form", { "aria-label": "Federation wizard", onsubmit: (event) => event.preventDefault() },
-    topology, h("fieldset.field", {}, h("legend", {}, "Brokers"), brokers.element), Object.values(fields));
+    topology, h("fieldset.field", {}, h("legend", {}, "Brokers"), brokers.element), Object.values(fields), matches);
+  preview(form, matches);
   form.addEventListener("input", () => {
     while (chosen.value !== "pair" && brokers.rows.length < 3) brokers.add();
     update();

@@ -36,8 +36,8 @@ const remove = (operator) => async (policies) => {
   return true;
 };
 
-/** What the pattern in the form matches now. */
-function preview(element, output) {
+/** Show what the pattern in a form matches now; its inputs are named vhost, pattern and apply-to. */
+export function preview(element, output) {
   let timer;
   let running;
   const load = async () => {

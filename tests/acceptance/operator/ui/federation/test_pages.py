@@ -42,7 +42,7 @@ def test_an_upstream_and_a_policy_set_in_the_pages_bring_messages_through_a_link
     form = page.get_by_role("form", name="Federate exchanges or queues")
     form.get_by_label("Name of the policy").fill("federate")
     form.get_by_label("Pattern").fill("^federated\\.")
-    expect(form.get_by_role("status")).to_contain_text("1 exchange: federated.news")
+    expect(form.get_by_role("status")).to_contain_text("1 exchanges: federated.news")
     form.get_by_label("Upstreams").select_option("upstream origin")
     form.get_by_role("button", name="Federate").click()
     expect(page.get_by_role("table", name="Policies that federate")).to_contain_text("upstream origin")
