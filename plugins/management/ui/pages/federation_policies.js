@@ -17,9 +17,15 @@ const PATTERN = "federation-upstream-pattern";
 const ALL = "all"; // the set of all upstreams
 
 const target = ({ vhost, name }) => path`policies/${vhost}/${name}`;
-const upstreamOf = ({ definition }) => [ONE, SET, PATTERN].filter((key) => key in definition)
-  .map((key) => ({ [ONE]: "upstream ", [SET]: definition[key] === ALL ? "" : "set ", [PATTERN]: "upstreams that match " })[key]
-    + (key === SET && definition[key] === ALL ? "all upstreams" : definition[key])).join(", ");
+const upstreamOf = ({ definition }) =>
+  [ONE, SET, PATTERN]
+    .filter((key) => key in definition)
+    .map(
+      (key) =>
+        ({ [ONE]: "upstream ", [SET]: definition[key] === ALL ? "" : "set ", [PATTERN]: "upstreams that match " })[key] +
+        (key === SET && definition[key] === ALL ? "all upstreams" : definition[key]),
+    )
+    .join(", ");
 const federates = (policy) => upstreamOf(policy) !== "";
 
 function matches(pattern, name) {
@@ -33,10 +39,16 @@ function matches(pattern, name) {
 /** Return the policies of a virtual host that use this upstream, by its name, by a pattern or through a set. */
 export async function policiesOf(vhost, upstream, signal) {
   const [policies, sets] = await Promise.all([
-    api.get(path`policies/${vhost}`, {}, signal), api.get(path`parameters/federation-upstream-set/${vhost}`, {}, signal)]);
+    api.get(path`policies/${vhost}`, {}, signal),
+    api.get(path`parameters/federation-upstream-set/${vhost}`, {}, signal),
+  ]);
   const inSets = sets.filter((one) => one.value.some((member) => member.upstream === upstream)).map((one) => one.name);
-  return policies.filter(({ definition }) => definition[ONE] === upstream || [ALL, ...inSets].includes(definition[SET])
-    || (PATTERN in definition && matches(definition[PATTERN], upstream)));
+  return policies.filter(
+    ({ definition }) =>
+      definition[ONE] === upstream ||
+      [ALL, ...inSets].includes(definition[SET]) ||
+      (PATTERN in definition && matches(definition[PATTERN], upstream)),
+  );
 }
 
 /** Return the policies of a virtual host that use this set of upstreams. */
@@ -56,24 +68,51 @@ const COLUMNS = [
 async function removePolicies(policies) {
   const title = policies.length === 1 ? `Delete policy ${policies[0].name}?` : `Delete ${format.count(policies.length)} policies?`;
   const names = policies.map((one) => `${one.name} (${one.vhost}): ${one.pattern}`);
-  if (!await confirm(title, "The links that they ask for end, and their queues upstream are deleted.", names)) return;
+  if (!(await confirm(title, "The links that they ask for end, and their queues upstream are deleted.", names))) return;
   await tasks.each("Delete policies", policies, (one, signal) => api.remove(target(one), {}, signal));
 }
 
 function federateForm(context) {
   const shown = h("p.long", { role: "status" });
   const element = form({
-    label: "Federate exchanges or queues", submit: "Federate", extra: [shown],
+    label: "Federate exchanges or queues",
+    submit: "Federate",
+    extra: [shown],
     fields: [
       { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
       { name: "name", label: "Name of the policy", required: true },
-      { name: "pattern", label: "Pattern", required: true, placeholder: "^federated\\.",
-        help: "A regular expression for names: ^federated\\. is all names that begin with “federated.”" },
-      { name: "apply-to", label: "Apply to", type: "select", options: [["exchanges", "Exchanges"], ["queues", "Queues"], ["all", "Exchanges and queues"]] },
-      { name: "upstream", label: "Upstreams", type: "select", options: [[`${SET}=${ALL}`, "all upstreams"]],
-        help: "All upstreams of the virtual host, a set of them, or one." },
-      { name: "priority", label: "Priority", type: "number", step: 1, placeholder: "0",
-        help: "Of several policies that match, the one with the highest priority applies; the others do not. Default: 0." },
+      {
+        name: "pattern",
+        label: "Pattern",
+        required: true,
+        placeholder: "^federated\\.",
+        help: "A regular expression for names: ^federated\\. is all names that begin with “federated.”",
+      },
+      {
+        name: "apply-to",
+        label: "Apply to",
+        type: "select",
+        options: [
+          ["exchanges", "Exchanges"],
+          ["queues", "Queues"],
+          ["all", "Exchanges and queues"],
+        ],
+      },
+      {
+        name: "upstream",
+        label: "Upstreams",
+        type: "select",
+        options: [[`${SET}=${ALL}`, "all upstreams"]],
+        help: "All upstreams of the virtual host, a set of them, or one.",
+      },
+      {
+        name: "priority",
+        label: "Priority",
+        type: "number",
+        step: 1,
+        placeholder: "0",
+        help: "Of several policies that match, the one with the highest priority applies; the others do not. Default: 0.",
+      },
     ],
     async run({ vhost, name, pattern, priority = 0, upstream, ...entered }) {
       const at = upstream.indexOf("=");
@@ -91,8 +130,11 @@ function federateForm(context) {
     const names = async (component) => (await api.get(path`parameters/${component}/${vhost.value}`)).map((one) => one.name);
     try {
       const [sets, ones] = await Promise.all([names(SET), names(ONE)]);
-      const options = [[`${SET}=${ALL}`, "all upstreams"], ...sets.filter((name) => name !== ALL).map((name) => [`${SET}=${name}`, `set ${name}`]),
-        ...ones.map((name) => [`${ONE}=${name}`, `upstream ${name}`])];
+      const options = [
+        [`${SET}=${ALL}`, "all upstreams"],
+        ...sets.filter((name) => name !== ALL).map((name) => [`${SET}=${name}`, `set ${name}`]),
+        ...ones.map((name) => [`${ONE}=${name}`, `upstream ${name}`]),
+      ];
       if (options.map(String).join("\n") === [...upstream.options].map((one) => `${one.value},${one.text}`).join("\n")) return;
       upstream.replaceChildren(...options.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
     } catch (error) {
@@ -109,8 +151,14 @@ function federateForm(context) {
 export function policySection(context) {
   const all = async (signal) => (await api.get(context.vhost ? path`policies/${context.vhost}` : "policies", {}, signal)).filter(federates);
   const table = new Table({
-    name: "federation-policies", label: "Policies that federate", columns: COLUMNS, small: true, empty: "no policies that federate",
-    load: whole(all), key: (one) => `${one.vhost}/${one.name}`, actions: [{ label: "Delete", run: removePolicies, danger: true }],
+    name: "federation-policies",
+    label: "Policies that federate",
+    columns: COLUMNS,
+    small: true,
+    empty: "no policies that federate",
+    load: whole(all),
+    key: (one) => `${one.vhost}/${one.name}`,
+    actions: [{ label: "Delete", run: removePolicies, danger: true }],
   });
   table.onchange = context.refresh;
   const adding = federateForm(context);

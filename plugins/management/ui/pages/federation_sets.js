@@ -15,7 +15,8 @@ import { GROUPS } from "./federation_settings.js";
 import { facts, folded, heading, link, section } from "./parts.js";
 
 const COMPONENT = "federation-upstream-set";
-const OVERRIDES = GROUPS.flatMap((group) => group.fields).filter((field) => field.name !== "uri")
+const OVERRIDES = GROUPS.flatMap((group) => group.fields)
+  .filter((field) => field.name !== "uri")
   .map(({ name, type, boolean, help }) => ({ key: name, type: boolean ? "boolean" : type === "number" ? "number" : "string", help }));
 
 const target = ({ vhost, name }) => path`parameters/${COMPONENT}/${vhost}/${name}`;
@@ -30,7 +31,11 @@ function memberText({ upstream, ...overrides }) {
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => h("span.name", { title: one.vhost }, one.vhost) },
   { id: "name", title: "Name", sort: "name", always: true, cell: page },
-  { id: "upstreams", title: "Upstreams", cell: (one) => h("span.name", { title: one.value.map(memberText).join("\n") }, one.value.map(memberText).join(", ")) },
+  {
+    id: "upstreams",
+    title: "Upstreams",
+    cell: (one) => h("span.name", { title: one.value.map(memberText).join("\n") }, one.value.map(memberText).join(", ")),
+  },
 ];
 
 /** Ask, then delete the sets; the question names the policies that use them. */
@@ -38,10 +43,10 @@ async function removeSets(sets) {
   const names = [];
   for (const one of sets) {
     const policies = await policiesOfSet(one.vhost, one.name);
-    names.push(`${one.name} (${one.vhost}): ${policies.length ? `used by ${policies.map((policy) => policy.name).join(", ")}` : "used by no policy"}`);
+    names.push(`${one.name} (${one.vhost}): used by ${policies.map((policy) => policy.name).join(", ") || "no policy"}`);
   }
   const title = sets.length === 1 ? `Delete upstream set ${sets[0].name}?` : `Delete ${format.count(sets.length)} upstream sets?`;
-  if (!await confirm(title, "The links that policies ask for through it end. The upstreams stay.", names)) return false;
+  if (!(await confirm(title, "The links that policies ask for through it end. The upstreams stay.", names))) return false;
   await tasks.each("Delete upstream sets", sets, (one, signal) => api.remove(target(one), {}, signal));
   return true;
 }
@@ -54,11 +59,24 @@ function members(value) {
     const name = fieldRow({ label: "Upstream", required: true, value: upstream });
     const settings = argumentsTable({ label: "Settings that differ in this set", known: OVERRIDES, value: overrides });
     const reader = () => ({ upstream: name.querySelector("input").value, ...settings.read() });
-    const row = h("fieldset.field", {}, h("legend", {}, "Member"), name, settings.element,
-      h("button", { type: "button", onclick: () => {
-        row.remove();
-        read.splice(read.indexOf(reader), 1);
-      } }, "Remove this member"));
+    const row = h(
+      "fieldset.field",
+      {},
+      h("legend", {}, "Member"),
+      name,
+      settings.element,
+      h(
+        "button",
+        {
+          type: "button",
+          onclick: () => {
+            row.remove();
+            read.splice(read.indexOf(reader), 1);
+          },
+        },
+        "Remove this member",
+      ),
+    );
     read.push(reader);
     rows.append(row);
     return row;
@@ -76,7 +94,11 @@ function members(value) {
 function setForm(context, { label, submit, fixed, value, keep = false, name }) {
   const rows = members(value);
   return form({
-    label, submit, keep, fields: fixed, extra: [rows.element],
+    label,
+    submit,
+    keep,
+    fields: fixed,
+    extra: [rows.element],
     async run(entered) {
       const here = name ?? entered;
       await api.put(target(here), { value: rows.read() });
@@ -90,15 +112,27 @@ function setForm(context, { label, submit, fixed, value, keep = false, name }) {
 function createList(context) {
   const all = (signal) => api.get(context.vhost ? path`parameters/${COMPONENT}/${context.vhost}` : `parameters/${COMPONENT}`, {}, signal);
   const table = new Table({
-    name: "federation-upstream-sets", label: "Upstream sets", columns: COLUMNS, empty: "no upstream sets; the set “all” is always there", load: whole(all),
-    key: (one) => `${one.vhost}/${one.name}`, actions: [{ label: "Delete", run: removeSets, danger: true }],
+    name: "federation-upstream-sets",
+    label: "Upstream sets",
+    columns: COLUMNS,
+    empty: "no upstream sets; the set “all” is always there",
+    load: whole(all),
+    key: (one) => `${one.vhost}/${one.name}`,
+    actions: [{ label: "Delete", run: removeSets, danger: true }],
   });
   table.onchange = context.refresh;
   const adding = setForm(context, {
-    label: "Add a new upstream set", submit: "Add upstream set", value: [{}],
+    label: "Add a new upstream set",
+    submit: "Add upstream set",
+    value: [{}],
     fixed: [
       { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
-      { name: "name", label: "Name", required: true, help: "The name “all” stands for all upstreams of the virtual host, so it cannot be used." },
+      {
+        name: "name",
+        label: "Name",
+        required: true,
+        help: "The name “all” stands for all upstreams of the virtual host, so it cannot be used.",
+      },
     ],
   });
   return {
@@ -113,27 +147,74 @@ function createSet(context) {
   const used = h("div");
   const editing = h("div");
   let stored = null;
-  const remove = h("button.danger", { type: "button", onclick: async () => {
-    if (await removeSets([here])) router.go(["federation-upstream-sets"]);
-  } }, "Delete upstream set");
+  const remove = h(
+    "button.danger",
+    {
+      type: "button",
+      onclick: async () => {
+        if (await removeSets([here])) router.go(["federation-upstream-sets"]);
+      },
+    },
+    "Delete upstream set",
+  );
   return {
-    element: h("div.page", {}, heading("Federation upstream set", here.name, here.vhost), section("Upstreams", shown), section("Policies that use it", used),
-      folded("Edit", editing), h("div.buttons", {}, remove)),
+    element: h(
+      "div.page",
+      {},
+      heading("Federation upstream set", here.name, here.vhost),
+      section("Upstreams", shown),
+      section("Policies that use it", used),
+      folded("Edit", editing),
+      h("div.buttons", {}, remove),
+    ),
     async refresh(signal) {
       const { value } = await api.get(target(here), {}, signal);
       const policies = await policiesOfSet(here.vhost, here.name, signal);
-      fill(shown, value.length ? value.map(({ upstream, ...overrides }) => h("div", {},
-        h("a.name", { href: router.address(["federation-upstreams", here.vhost, upstream]), title: upstream }, upstream),
-        facts(Object.entries(overrides).map(([key, given]) => [key, format.value(given)])))) : h("p.empty", {}, "no upstreams"));
-      fill(used, policies.length ? h("ul", {}, policies.map((policy) => h("li", {}, link.policy(here.vhost, policy.name), ` ${policy.pattern}`)))
-        : h("p.empty", {}, "No policy uses it."));
+      fill(
+        shown,
+        value.length
+          ? value.map(({ upstream, ...overrides }) =>
+              h(
+                "div",
+                {},
+                h("a.name", { href: router.address(["federation-upstreams", here.vhost, upstream]), title: upstream }, upstream),
+                facts(Object.entries(overrides).map(([key, given]) => [key, format.value(given)])),
+              ),
+            )
+          : h("p.empty", {}, "no upstreams"),
+      );
+      fill(
+        used,
+        policies.length
+          ? h(
+              "ul",
+              {},
+              policies.map((policy) => h("li", {}, link.policy(here.vhost, policy.name), ` ${policy.pattern}`)),
+            )
+          : h("p.empty", {}, "No policy uses it."),
+      );
       if (JSON.stringify(stored) === JSON.stringify(value)) return; // what is being edited stays
       stored = value;
-      editing.replaceChildren(setForm(context, { label: `Edit upstream set ${here.name}`, submit: "Save upstream set", fixed: [], value, keep: true, name: here }));
+      editing.replaceChildren(
+        setForm(context, {
+          label: `Edit upstream set ${here.name}`,
+          submit: "Save upstream set",
+          fixed: [],
+          value,
+          keep: true,
+          name: here,
+        }),
+      );
     },
   };
 }
 
 const common = { section: "federation", may: session.may.makePolicies };
-export const setsPage = { ...common, route: "federation-upstream-sets", title: "Federation upstream sets", menu: "Upstream sets", create: createList };
+export const setsPage = {
+  ...common,
+  route: "federation-upstream-sets",
+  title: "Federation upstream sets",
+  menu: "Upstream sets",
+  create: createList,
+};
 export const setPage = { ...common, route: "federation-upstream-sets/:vhost/:name", title: "Federation upstream set", create: createSet };

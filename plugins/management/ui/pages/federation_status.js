@@ -20,9 +20,10 @@ const titleOf = (one) => `${one.type} ${localName(one)} in ${one.vhost}, upstrea
 
 const object = (one) => (one.type === "queue" ? link.queue : link.exchange)(one.vhost, localName(one));
 const linkTo = (one, text) => h("a.name", { href: router.address(["federation", "links", one.vhost, one.id]), title: text }, text);
-const upstreamPage = (one) => (session.may.makePolicies()
-  ? h("a.name", { href: router.address(["federation-upstreams", one.vhost, one.upstream]), title: one.upstream }, one.upstream)
-  : h("span.name", { title: one.upstream }, one.upstream));
+const upstreamPage = (one) =>
+  session.may.makePolicies()
+    ? h("a.name", { href: router.address(["federation-upstreams", one.vhost, one.upstream]), title: one.upstream }, one.upstream)
+    : h("span.name", { title: one.upstream }, one.upstream);
 
 function attempts(one) {
   if (!one.retries) return "";
@@ -41,42 +42,109 @@ function stateOf(one) {
   ];
 }
 
-const dropped = (one) => [
-  ["by hops", one.dropped_max_hops], ["already seen", one.dropped_seen], ["invalid", one.dropped_invalid],
-].filter(([, number]) => number).map(([reason, number]) => `${format.count(number)} ${reason}`).join(", ") || "0";
+const dropped = (one) =>
+  [
+    ["by hops", one.dropped_max_hops],
+    ["already seen", one.dropped_seen],
+    ["invalid", one.dropped_invalid],
+  ]
+    .filter(([, number]) => number)
+    .map(([reason, number]) => `${format.count(number)} ${reason}`)
+    .join(", ") || "0";
 
 const lag = (one) => (one.lag_ms === null || one.lag_ms === undefined ? "" : format.duration(one.lag_ms / 1000));
 const inbound = (one) => (one.local_channel?.message_stats ?? one.message_stats)?.confirm_details?.rate;
 
 const COLUMNS = [
-  { id: "upstream", title: "Upstream", sort: "upstream", always: true,
-    cell: (one) => [upstreamPage(one), upstreamName(one) === localName(one) ? null : h("small.detail", {}, upstreamName(one))] },
+  {
+    id: "upstream",
+    title: "Upstream",
+    sort: "upstream",
+    always: true,
+    cell: (one) => [upstreamPage(one), upstreamName(one) === localName(one) ? null : h("small.detail", {}, upstreamName(one))],
+  },
   { id: "uri", title: "URI", sort: "uri", cell: (one) => h("span.name", { title: one.uri }, one.uri) },
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => h("span.name", { title: one.vhost }, one.vhost) },
   { id: "object", title: "Exchange / queue", sort: "name", always: true, cell: (one) => [object(one), h("small.detail", {}, one.type)] },
   { id: "node", title: "Node", sort: "node", shown: false, cell: (one) => one.node },
   { id: "state", title: "State", sort: "status", always: true, cell: stateOf },
-  { id: "rate", title: "Inbound message rate", sort: "local_channel.message_stats.confirm_details.rate", number: true,
-    cell: (one) => format.rate(inbound(one)), help: "messages that are safe here, a second" },
-  { id: "lag", title: "Lag", sort: "lag_ms", number: true, cell: lag, help: "the age of the newest message, from the timestamp that its publisher set" },
-  { id: "backlog", title: "Backlog", sort: "backlog", number: true, cell: (one) => format.count(one.backlog), help: "messages that wait upstream" },
-  { id: "dropped", title: "Dropped", cell: dropped, shown: false, help: "messages that had made all their hops, had been here before, or were invalid" },
-  { id: "retries", title: "Retries", sort: "retries", number: true, cell: (one) => format.count(one.retries), shown: false, help: "failed attempts since the link last ran" },
+  {
+    id: "rate",
+    title: "Inbound message rate",
+    sort: "local_channel.message_stats.confirm_details.rate",
+    number: true,
+    cell: (one) => format.rate(inbound(one)),
+    help: "messages that are safe here, a second",
+  },
+  {
+    id: "lag",
+    title: "Lag",
+    sort: "lag_ms",
+    number: true,
+    cell: lag,
+    help: "the age of the newest message, from the timestamp that its publisher set",
+  },
+  {
+    id: "backlog",
+    title: "Backlog",
+    sort: "backlog",
+    number: true,
+    cell: (one) => format.count(one.backlog),
+    help: "messages that wait upstream",
+  },
+  {
+    id: "dropped",
+    title: "Dropped",
+    cell: dropped,
+    shown: false,
+    help: "messages that had made all their hops, had been here before, or were invalid",
+  },
+  {
+    id: "retries",
+    title: "Retries",
+    sort: "retries",
+    number: true,
+    cell: (one) => format.count(one.retries),
+    shown: false,
+    help: "failed attempts since the link last ran",
+  },
   { id: "next", title: "Next attempt", sort: "next_attempt_at", cell: (one) => format.time(one.next_attempt_at), shown: false },
-  { id: "reconnects", title: "Reconnects", sort: "reconnects", number: true, cell: (one) => format.count(one.reconnects), shown: false, help: "how often the link ran and failed" },
-  { id: "unconfirmed", title: "Unconfirmed", sort: "unconfirmed", number: true, cell: (one) => format.count(one.unconfirmed), shown: false },
+  {
+    id: "reconnects",
+    title: "Reconnects",
+    sort: "reconnects",
+    number: true,
+    cell: (one) => format.count(one.reconnects),
+    shown: false,
+    help: "how often the link ran and failed",
+  },
+  {
+    id: "unconfirmed",
+    title: "Unconfirmed",
+    sort: "unconfirmed",
+    number: true,
+    cell: (one) => format.count(one.unconfirmed),
+    shown: false,
+  },
   { id: "changed", title: "Last changed", sort: "changed_at", cell: (one) => format.time(one.changed_at) },
   { id: "id", title: "ID", sort: "id", always: true, cell: (one) => linkTo(one, one.id) },
-  { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => h("span.name", { title: one.consumer_tag }, one.consumer_tag ?? ""), shown: false },
+  {
+    id: "tag",
+    title: "Consumer tag",
+    sort: "consumer_tag",
+    cell: (one) => h("span.name", { title: one.consumer_tag }, one.consumer_tag ?? ""),
+    shown: false,
+  },
 ];
 
 /** Ask, then restart the links; return whether they were restarted. */
 async function restart(links) {
   const title = links.length === 1 ? "Restart this link?" : `Restart ${format.count(links.length)} links?`;
   const consequence = "It connects to its upstream again. Messages that wait upstream are kept.";
-  if (!await confirm(title, consequence, links.map(titleOf), "Restart")) return false;
+  if (!(await confirm(title, consequence, links.map(titleOf), "Restart"))) return false;
   await tasks.each("Restart links", links, (one, signal) =>
-    api.remove(path`federation-links/vhost/${one.vhost}/${one.id}/${one.node}/restart`, {}, signal));
+    api.remove(path`federation-links/vhost/${one.vhost}/${one.id}/${one.node}/restart`, {}, signal),
+  );
   return true;
 }
 
@@ -86,9 +154,17 @@ function restartButtons(context) {
   return (one) => {
     if (!buttons.has(one.id)) {
       const entry = { one };
-      entry.button = h("button.quick", { type: "button", "aria-label": `Restart the link of ${titleOf(one)}`, onclick: async () => {
-        if (await restart([entry.one])) context.refresh();
-      } }, "Restart");
+      entry.button = h(
+        "button.quick",
+        {
+          type: "button",
+          "aria-label": `Restart the link of ${titleOf(one)}`,
+          onclick: async () => {
+            if (await restart([entry.one])) context.refresh();
+          },
+        },
+        "Restart",
+      );
       buttons.set(one.id, entry);
     }
     const entry = buttons.get(one.id);
@@ -104,7 +180,11 @@ function createStatus(context) {
   const columns = [...COLUMNS];
   if (session.may.makePolicies()) columns.push({ id: "operations", title: "Operations", cell: restartButtons(context) });
   const table = new Table({
-    name: "federation-links", label: "Federation links", columns, empty: "no links", load: paged(api.get, target),
+    name: "federation-links",
+    label: "Federation links",
+    columns,
+    empty: "no links",
+    load: paged(api.get, target),
     key: (one) => `${one.type} ${localName(one)} in ${one.vhost}, upstream ${one.upstream} (${one.id})`,
     actions: session.may.makePolicies() ? [{ label: "Restart", run: restart }] : [],
   });
@@ -122,34 +202,69 @@ function createStatus(context) {
 
 function details(one) {
   return facts([
-    ["State", stateOf(one)], ["Upstream", upstreamPage(one)], ["URI", one.uri],
-    ["Upstream's cluster", one.upstream_cluster_name], ["Upstream's virtual host", one.upstream_vhost],
+    ["State", stateOf(one)],
+    ["Upstream", upstreamPage(one)],
+    ["URI", one.uri],
+    ["Upstream's cluster", one.upstream_cluster_name],
+    ["Upstream's virtual host", one.upstream_vhost],
     [one.type === "queue" ? "Upstream queue" : "Upstream exchange", upstreamName(one)],
-    [one.type === "queue" ? "Queue" : "Exchange", object(one)], ["Virtual host", one.vhost], ["Node", one.node],
+    [one.type === "queue" ? "Queue" : "Exchange", object(one)],
+    ["Virtual host", one.vhost],
+    ["Node", one.node],
     ["Policy", one.policy ? link.policy(one.vhost, one.policy) : ""],
-    ["Inbound message rate", format.rate(inbound(one))], ["Lag", lag(one)], ["Backlog", format.count(one.backlog)],
-    ["Messages published here", format.count(one.forwarded)], ["Unconfirmed", format.count(one.unconfirmed)],
-    ["Refused here", format.count(one.nacked)], ["Dropped", dropped(one)],
+    ["Inbound message rate", format.rate(inbound(one))],
+    ["Lag", lag(one)],
+    ["Backlog", format.count(one.backlog)],
+    ["Messages published here", format.count(one.forwarded)],
+    ["Unconfirmed", format.count(one.unconfirmed)],
+    ["Refused here", format.count(one.nacked)],
+    ["Dropped", dropped(one)],
     ["Bindings upstream", one.type === "exchange" ? format.count(one.bindings) : ""],
-    ["Failed attempts", format.count(one.retries)], ["Next attempt", format.time(one.next_attempt_at)],
-    ["Reconnects", format.count(one.reconnects)], ["Flow since", format.time(one.since)],
-    ["Last changed", format.time(one.changed_at)], ["ID", one.id], ["Consumer tag", one.consumer_tag],
+    ["Failed attempts", format.count(one.retries)],
+    ["Next attempt", format.time(one.next_attempt_at)],
+    ["Reconnects", format.count(one.reconnects)],
+    ["Flow since", format.time(one.since)],
+    ["Last changed", format.time(one.changed_at)],
+    ["ID", one.id],
+    ["Consumer tag", one.consumer_tag],
   ]);
 }
 
 function createLink(context) {
   const { vhost, id } = context.params;
-  const chart = new Chart("Inbound messages", [["Published here", "publish"], ["Confirmed here", "confirm"]], { rates: true, format: format.rate });
+  const chart = new Chart(
+    "Inbound messages",
+    [
+      ["Published here", "publish"],
+      ["Confirmed here", "confirm"],
+    ],
+    { rates: true, format: format.rate },
+  );
   const title = h("span");
   const shown = h("div");
   let latest = null;
-  const button = session.may.makePolicies() ? h("button", { type: "button", disabled: true, onclick: async () => {
-    if (await restart([latest])) context.refresh();
-  } }, "Restart link") : null;
+  const button = session.may.makePolicies()
+    ? h(
+        "button",
+        {
+          type: "button",
+          disabled: true,
+          onclick: async () => {
+            if (await restart([latest])) context.refresh();
+          },
+        },
+        "Restart link",
+      )
+    : null;
   return {
-    element: h("div.page", {}, heading("Federation link", title, vhost),
+    element: h(
+      "div.page",
+      {},
+      heading("Federation link", title, vhost),
       section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)),
-      section("Details", shown), button ? h("div.buttons", {}, button) : null),
+      section("Details", shown),
+      button ? h("div.buttons", {}, button) : null,
+    ),
     async refresh(signal) {
       latest = await api.get(path`warren/federation/links/${vhost}/${id}`, rangeQuery(["msg_rates"]), signal);
       fill(title, `${latest.upstream} → ${localName(latest)}`);
@@ -161,8 +276,17 @@ function createLink(context) {
 }
 
 export const statusPage = {
-  route: "federation", section: "federation", title: "Federation status", menu: "Status", may: session.may.monitor, create: createStatus,
+  route: "federation",
+  section: "federation",
+  title: "Federation status",
+  menu: "Status",
+  may: session.may.monitor,
+  create: createStatus,
 };
 export const linkPage = {
-  route: "federation/links/:vhost/:id", section: "federation", title: "Federation link", may: session.may.monitor, create: createLink,
+  route: "federation/links/:vhost/:id",
+  section: "federation",
+  title: "Federation link",
+  may: session.may.monitor,
+  create: createLink,
 };

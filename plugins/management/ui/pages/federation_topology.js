@@ -17,7 +17,7 @@ const MARGIN = 46;
 const KINDS = { running: "good", starting: "waiting" };
 const RANK = ["soft", "good", "waiting", "bad"];
 
-const kindOf = (one) => (one.distant ? "soft" : one.state === "blocked" ? "waiting" : KINDS[one.status] ?? "bad");
+const kindOf = (one) => (one.distant ? "soft" : one.state === "blocked" ? "waiting" : (KINDS[one.status] ?? "bad"));
 const shorten = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
 /** The links between each two brokers: their number, their rate together, and the worst of their states. */
@@ -47,7 +47,8 @@ function addressOf(one) {
   return one.connection ? router.address(["connections", one.connection]) : null;
 }
 
-const addressOfEdge = ({ from, to, links }) => (links.length === 1 && addressOf(links[0])) || router.address(["federation", "topology"], { from, to });
+const addressOfEdge = ({ from, to, links }) =>
+  (links.length === 1 && addressOf(links[0])) || router.address(["federation", "topology"], { from, to });
 
 /** Where each broker is: on an ellipse, this broker first; two are beside each other. */
 function placesOf(brokers, width, height) {
@@ -58,9 +59,15 @@ function placesOf(brokers, width, height) {
   const angles = brokers.map((_, at) => start + (2 * Math.PI * at) / brokers.length);
   const lowest = Math.max(...angles.map(Math.sin));
   const up = brokers.length === 2 ? 0 : ((1 - lowest) / 2) * (middle.y - MARGIN); // an odd number does not reach the bottom
-  return new Map(brokers.map(({ name }, at) => [name, {
-    x: middle.x + Math.cos(angles[at]) * wide, y: middle.y + up + Math.sin(angles[at]) * (middle.y - MARGIN),
-  }]));
+  return new Map(
+    brokers.map(({ name }, at) => [
+      name,
+      {
+        x: middle.x + Math.cos(angles[at]) * wide,
+        y: middle.y + up + Math.sin(angles[at]) * (middle.y - MARGIN),
+      },
+    ]),
+  );
 }
 
 /** The names of brokers in the upper half are above them, those of the others below. */
@@ -72,7 +79,11 @@ function curveOf(from, to, height) {
     const { x, y } = from;
     const side = isUpper(from, height) ? 1 : -1; // away from the name
     const at = (far) => y + side * far;
-    return { path: `M ${x - RADIUS} ${at(RADIUS)} C ${x - 50} ${at(60)}, ${x + 50} ${at(60)}, ${x + RADIUS + 3} ${at(RADIUS + 4)}`, x, y: at(56) };
+    return {
+      path: `M ${x - RADIUS} ${at(RADIUS)} C ${x - 50} ${at(60)}, ${x + 50} ${at(60)}, ${x + RADIUS + 3} ${at(RADIUS + 4)}`,
+      x,
+      y: at(56),
+    };
   }
   const length = Math.hypot(to.x - from.x, to.y - from.y) || 1;
   const [across, along] = [(to.x - from.x) / length, (to.y - from.y) / length];
@@ -84,7 +95,8 @@ function curveOf(from, to, height) {
   };
   return {
     path: `M ${end(from, RADIUS + 2)} Q ${x} ${y} ${end(to, RADIUS + 9)}`,
-    x: (from.x + to.x) / 2 + along * (bend + 12), y: (from.y + to.y) / 2 - across * (bend + 12),
+    x: (from.x + to.x) / 2 + along * (bend + 12),
+    y: (from.y + to.y) / 2 - across * (bend + 12),
   };
 }
 
@@ -92,31 +104,58 @@ function drawEdge(edge, places, height) {
   const { path, x, y } = curveOf(places.get(edge.from), places.get(edge.to), height);
   const text = edgeText(edge);
   const known = edge.kind !== "soft";
-  const label = known ? svg("text", { x, y, "text-anchor": "middle", "dominant-baseline": "middle" }, edge.kind === "bad" ? "down" : format.rate(edge.rate)) : null;
-  const shapes = [svg("title", {}, text), svg("path", { d: path, class: "wide" }), svg("path", { d: path, class: "line", "marker-end": `url(#arrow-${edge.kind})` }), label];
+  const label = known
+    ? svg("text", { x, y, "text-anchor": "middle", "dominant-baseline": "middle" }, edge.kind === "bad" ? "down" : format.rate(edge.rate))
+    : null;
+  const shapes = [
+    svg("title", {}, text),
+    svg("path", { d: path, class: "wide" }),
+    svg("path", { d: path, class: "line", "marker-end": `url(#arrow-${edge.kind})` }),
+    label,
+  ];
   return svg("a", { href: addressOfEdge(edge), class: `edge ${edge.kind}`, "aria-label": text }, shapes);
 }
 
 function drawBroker(broker, at, place, { width, height }) {
   const here = at === 0;
-  const room = Math.max(6, Math.floor((width / 2.4) / LABEL));
+  const room = Math.max(6, Math.floor(width / 2.4 / LABEL));
+  const half = 4 + (Math.min(broker.name.length, room) * LABEL) / 2; // of the name's width
   const { x, y } = place;
   const about = here ? "this broker" : broker.is_cluster_name ? "cluster name" : "address: its cluster name is not known";
-  return svg("g", { class: here ? "broker here" : "broker" },
+  return svg(
+    "g",
+    { class: here ? "broker here" : "broker" },
     svg("title", {}, `${broker.name} (${about})`),
     svg("circle", { cx: x, cy: y, r: RADIUS }),
-    svg("text", { x: Math.min(Math.max(x, 4 + (Math.min(broker.name.length, room) * LABEL) / 2), width - 4 - (Math.min(broker.name.length, room) * LABEL) / 2),
-      y: isUpper(place, height) ? y - RADIUS - 7 : y + RADIUS + 16, "text-anchor": "middle" }, shorten(broker.name, room)));
+    svg(
+      "text",
+      {
+        x: Math.min(Math.max(x, half), width - half),
+        y: isUpper(place, height) ? y - RADIUS - 7 : y + RADIUS + 16,
+        "text-anchor": "middle",
+      },
+      shorten(broker.name, room),
+    ),
+  );
 }
 
 function draw({ brokers, links }, width) {
   const height = brokers.length <= 2 ? 220 : Math.min(560, Math.max(300, width * 0.55));
   const places = placesOf(brokers, width, height);
-  const arrows = RANK.map((kind) => svg("marker", { id: `arrow-${kind}`, class: kind, viewBox: "0 0 10 10", refX: 3, refY: 5, markerWidth: 5, markerHeight: 5, orient: "auto" },
-    svg("path", { d: "M 0 0 L 10 5 L 0 10 z" })));
-  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Topology: the table below says the same" },
-    svg("defs", {}, arrows), edgesOf(links).map((edge) => drawEdge(edge, places, height)),
-    brokers.map((broker, at) => drawBroker(broker, at, places.get(broker.name), { width, height })));
+  const arrows = RANK.map((kind) =>
+    svg(
+      "marker",
+      { id: `arrow-${kind}`, class: kind, viewBox: "0 0 10 10", refX: 3, refY: 5, markerWidth: 5, markerHeight: 5, orient: "auto" },
+      svg("path", { d: "M 0 0 L 10 5 L 0 10 z" }),
+    ),
+  );
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Topology: the table below says the same" },
+    svg("defs", {}, arrows),
+    edgesOf(links).map((edge) => drawEdge(edge, places, height)),
+    brokers.map((broker, at) => drawBroker(broker, at, places.get(broker.name), { width, height })),
+  );
 }
 
 const text = (value) => h("span.name", { title: value }, value ?? "");
@@ -125,8 +164,14 @@ const objectOf = (one) => {
   const name = one.type === "queue" ? link.queue(one.vhost, one.name) : link.exchange(one.vhost, one.name);
   return [name, h("small.detail", {}, one.type)];
 };
-const stateOf = (one) => (one.distant ? h("small", {}, "known from bindings")
-  : [state(one.status, kindOf(one)), one.state ? h("small.detail", {}, one.state) : null, one.error ? h("div.detail.bad", {}, one.error) : null]);
+const stateOf = (one) =>
+  one.distant
+    ? h("small", {}, "known from bindings")
+    : [
+        state(one.status, kindOf(one)),
+        one.state ? h("small.detail", {}, one.state) : null,
+        one.error ? h("div.detail.bad", {}, one.error) : null,
+      ];
 
 const COLUMNS = [
   { id: "from", title: "From", sort: "from", always: true, cell: (one) => text(one.from) },
@@ -136,10 +181,14 @@ const COLUMNS = [
   { id: "state", title: "State", sort: "status", always: true, cell: stateOf },
   { id: "rate", title: "Message rate", sort: "rate", number: true, cell: (one) => format.rate(one.rate) },
   { id: "backlog", title: "Backlog", sort: "backlog", number: true, cell: (one) => format.count(one.backlog) },
-  { id: "more", title: "Details", cell: (one) => {
-    const address = addressOf(one);
-    return address === null ? "" : h("a", { href: address }, one.upstream ? "link" : one.queue ? "queue" : "connection");
-  } },
+  {
+    id: "more",
+    title: "Details",
+    cell: (one) => {
+      const address = addressOf(one);
+      return address === null ? "" : h("a", { href: address }, one.upstream ? "link" : one.queue ? "queue" : "connection");
+    },
+  },
 ];
 
 function create(context) {
@@ -149,28 +198,69 @@ function create(context) {
   let topology = { brokers: [], links: [] };
   const chosen = () => topology.links.filter((one) => (!from || one.from === from) && (!to || one.to === to));
   const table = new Table({
-    name: "federation-topology", label: "Links of the topology", columns: COLUMNS, empty: "no links",
+    name: "federation-topology",
+    label: "Links of the topology",
+    columns: COLUMNS,
+    empty: "no links",
     key: (one) => [one.from, one.to, one.type, one.vhost, one.id].join(" "),
-    load: whole(async () => chosen(), (one) => `${one.from} ${one.to} ${one.name ?? ""}`),
+    load: whole(
+      async () => chosen(),
+      (one) => `${one.from} ${one.to} ${one.name ?? ""}`,
+    ),
   });
   table.onchange = context.refresh;
-  const filtered = from || to ? h("p", {}, `Only links from ${from} to ${to}. `, h("a", { href: router.address(["federation", "topology"]) }, "Show all links")) : null;
+  const filtered =
+    from || to
+      ? h("p", {}, `Only links from ${from} to ${to}. `, h("a", { href: router.address(["federation", "topology"]) }, "Show all links"))
+      : null;
   return {
-    element: h("div.page", {}, h("h1", {}, "Federation topology"),
-      section("Brokers and links", drawing, notes, h("p", {}, h("small", {},
-        "Arrows go from the upstream to the downstream, as messages do. Colours: green running, yellow starting or blocked, red down; "
-        + "dotted links are farther away, and known from bindings only."))), filtered, table.element),
+    element: h(
+      "div.page",
+      {},
+      h("h1", {}, "Federation topology"),
+      section(
+        "Brokers and links",
+        drawing,
+        notes,
+        h(
+          "p",
+          {},
+          h(
+            "small",
+            {},
+            "Arrows go from the upstream to the downstream, as messages do. Colours: green running, yellow starting " +
+              "or blocked, red down; " +
+              "dotted links are farther away, and known from bindings only.",
+          ),
+        ),
+      ),
+      filtered,
+      table.element,
+    ),
     async refresh(signal) {
-      topology = await api.get(context.vhost ? path`warren/federation/topology/${context.vhost}` : "warren/federation/topology", {}, signal);
+      topology = await api.get(
+        context.vhost ? path`warren/federation/topology/${context.vhost}` : "warren/federation/topology",
+        {},
+        signal,
+      );
       const focused = drawing.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
       fill(drawing, draw(topology, Math.max(280, drawing.clientWidth)));
       if (focused !== null) [...drawing.querySelectorAll("a")].find((one) => one.getAttribute("href") === focused)?.focus();
-      fill(notes, topology.links.length ? "" : "No broker federates with this one. ", topology.truncated ? "There are more links than are shown." : "");
+      fill(
+        notes,
+        topology.links.length ? "" : "No broker federates with this one. ",
+        topology.truncated ? "There are more links than are shown." : "",
+      );
       await table.refresh(signal);
     },
   };
 }
 
 export const topologyPage = {
-  route: "federation/topology", section: "federation", title: "Federation topology", menu: "Topology", may: session.may.monitor, create,
+  route: "federation/topology",
+  section: "federation",
+  title: "Federation topology",
+  menu: "Topology",
+  may: session.may.monitor,
+  create,
 };

@@ -17,8 +17,10 @@ export const COMPONENT = "federation-upstream";
 const URIS = [
   ["amqp://server-name", "to a broker, without credentials and with the virtual host of the same name"],
   ["amqp://user:password@server-name/my-vhost", "with credentials and a virtual host of another name"],
-  ["amqps://user:password@server-name?cacertfile=/path/ca.pem&certfile=/path/cert.pem&keyfile=/path/key.pem&verify=verify_peer",
-    "with TLS; the files are on this broker's machine"],
+  [
+    "amqps://user:password@server-name?cacertfile=/path/ca.pem&certfile=/path/cert.pem&keyfile=/path/key.pem&verify=verify_peer",
+    "with TLS; the files are on this broker's machine",
+  ],
   ["amqp://server-one amqp://server-two", "to a cluster: the first that answers, in random order"],
   ["amqp:///my-vhost", "to another virtual host of this broker"],
 ];
@@ -33,11 +35,16 @@ const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => h("span.name", { title: one.vhost }, one.vhost) },
   { id: "name", title: "Name", sort: "name", always: true, cell: page },
   { id: "uri", title: "URI", always: true, cell: (one) => shownUris(one.value).map((uri) => h("span.name.row", { title: uri }, uri)) },
-  ...GROUPS.flatMap((group) => group.fields).filter((field) => field.name !== "uri").map((field) => ({
-    id: field.name, title: field.column ?? field.label, sort: `value.${field.name}`, number: field.type === "number",
-    shown: SHOWN.includes(field.name),
-    cell: (one) => (one.value[field.name] === undefined ? "" : h("span.name", {}, format.value(one.value[field.name]))),
-  })),
+  ...GROUPS.flatMap((group) => group.fields)
+    .filter((field) => field.name !== "uri")
+    .map((field) => ({
+      id: field.name,
+      title: field.column ?? field.label,
+      sort: `value.${field.name}`,
+      number: field.type === "number",
+      shown: SHOWN.includes(field.name),
+      cell: (one) => (one.value[field.name] === undefined ? "" : h("span.name", {}, format.value(one.value[field.name]))),
+    })),
 ];
 
 /** Ask, then delete the upstreams; the question names the policies that use them. */
@@ -45,19 +52,22 @@ async function removeUpstreams(upstreams) {
   const names = [];
   for (const one of upstreams) {
     const policies = await policiesOf(one.vhost, one.name);
-    const use = policies.length ? `used by ${policies.length === 1 ? "the policy" : "the policies"} ${policies.map((policy) => policy.name).join(", ")}` : "used by no policy";
+    const use = policies.length
+      ? `used by ${policies.length === 1 ? "the policy" : "the policies"} ${policies.map((policy) => policy.name).join(", ")}`
+      : "used by no policy";
     names.push(`${one.name} (${one.vhost}): ${use}`);
   }
   const title = upstreams.length === 1 ? `Delete upstream ${upstreams[0].name}?` : `Delete ${format.count(upstreams.length)} upstreams?`;
   const consequence = "Its links end, and their queues upstream are deleted with the messages that wait there.";
-  if (!await confirm(title, consequence, names)) return false;
+  if (!(await confirm(title, consequence, names))) return false;
   await tasks.each("Delete upstreams", upstreams, (one, signal) => api.remove(target(one), {}, signal));
   return true;
 }
 
 function addForm(context) {
   return upstreamForm({
-    label: "Add a new upstream", submit: "Add upstream",
+    label: "Add a new upstream",
+    submit: "Add upstream",
     fixed: [
       { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
       { name: "name", label: "Name", required: true },
@@ -70,19 +80,36 @@ function addForm(context) {
   });
 }
 
-const examples = () => h("ul", {}, URIS.map(([uri, text]) => h("li", {}, h("code.long", {}, uri), h("small.detail", {}, text))));
+const examples = () =>
+  h(
+    "ul",
+    {},
+    URIS.map(([uri, text]) => h("li", {}, h("code.long", {}, uri), h("small.detail", {}, text))),
+  );
 
 function createList(context) {
   const all = (signal) => api.get(context.vhost ? path`parameters/${COMPONENT}/${context.vhost}` : `parameters/${COMPONENT}`, {}, signal);
   const table = new Table({
-    name: "federation-upstreams", label: "Upstreams", columns: COLUMNS, empty: "no upstreams", load: whole(all),
-    key: (one) => `${one.vhost}/${one.name}`, actions: [{ label: "Delete", run: removeUpstreams, danger: true }],
+    name: "federation-upstreams",
+    label: "Upstreams",
+    columns: COLUMNS,
+    empty: "no upstreams",
+    load: whole(all),
+    key: (one) => `${one.vhost}/${one.name}`,
+    actions: [{ label: "Delete", run: removeUpstreams, danger: true }],
   });
   table.onchange = context.refresh;
   const policies = policySection(context);
   return {
-    element: h("div.page", {}, h("h1", {}, "Federation upstreams"), table.element, folded("Add a new upstream", addForm(context)),
-      folded("URI examples", examples()), policies.element),
+    element: h(
+      "div.page",
+      {},
+      h("h1", {}, "Federation upstreams"),
+      table.element,
+      folded("Add a new upstream", addForm(context)),
+      folded("URI examples", examples()),
+      policies.element,
+    ),
     async refresh(signal) {
       await table.refresh(signal);
       await policies.refresh(signal);
@@ -98,32 +125,72 @@ function createUpstream(context) {
   const editing = h("div");
   let stored = null;
 
-  const edit = () => upstreamForm({
-    label: `Edit upstream ${name}`, submit: "Save upstream", fixed: [], value: stored, keep: true,
-    async run(_, value) {
-      await api.put(target(here), { value: { ...value, uri: restored(value.uri, stored.uri) } });
-      tasks.say(`Upstream ${name} is saved. Its links use the new settings.`);
-      context.refresh();
+  const edit = () =>
+    upstreamForm({
+      label: `Edit upstream ${name}`,
+      submit: "Save upstream",
+      fixed: [],
+      value: stored,
+      keep: true,
+      async run(_, value) {
+        await api.put(target(here), { value: { ...value, uri: restored(value.uri, stored.uri) } });
+        tasks.say(`Upstream ${name} is saved. Its links use the new settings.`);
+        context.refresh();
+      },
+    });
+  const remove = h(
+    "button.danger",
+    {
+      type: "button",
+      onclick: async () => {
+        if (await removeUpstreams([here])) router.go(["federation-upstreams"]);
+      },
     },
-  });
-  const remove = h("button.danger", { type: "button", onclick: async () => {
-    if (await removeUpstreams([here])) router.go(["federation-upstreams"]);
-  } }, "Delete upstream");
+    "Delete upstream",
+  );
   return {
-    element: h("div.page", {}, heading("Federation upstream", name, vhost), section("Details", shown), section("Policies that use it", used),
-      folded("Edit", editing), h("div.buttons", {}, remove)),
+    element: h(
+      "div.page",
+      {},
+      heading("Federation upstream", name, vhost),
+      section("Details", shown),
+      section("Policies that use it", used),
+      folded("Edit", editing),
+      h("div.buttons", {}, remove),
+    ),
     async refresh(signal) {
       const { value } = await api.get(target(here), {}, signal);
       const policies = await policiesOf(vhost, name, signal);
-      fill(shown, GROUPS.map((group) => {
-        const rows = group.fields.filter((field) => value[field.name] !== undefined);
-        return rows.length ? h("div", {}, h("h3", {}, group.title), facts(rows.map((field) => [field.label,
-          field.name === "uri" ? shownUris(value).map((uri) => h("div", {}, uri)) : format.value(value[field.name])]))) : null;
-      }));
-      fill(used, policies.length
-        ? h("ul", {}, policies.map((policy) => h("li", {}, link.policy(vhost, policy.name), ` ${policy.pattern}`)))
-        : h("p.empty", {}, "No policy uses it yet, so it has no links."),
-      session.may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"]) }, "Status of the links")) : null);
+      fill(
+        shown,
+        GROUPS.map((group) => {
+          const rows = group.fields.filter((field) => value[field.name] !== undefined);
+          return rows.length
+            ? h(
+                "div",
+                {},
+                h("h3", {}, group.title),
+                facts(
+                  rows.map((field) => [
+                    field.label,
+                    field.name === "uri" ? shownUris(value).map((uri) => h("div", {}, uri)) : format.value(value[field.name]),
+                  ]),
+                ),
+              )
+            : null;
+        }),
+      );
+      fill(
+        used,
+        policies.length
+          ? h(
+              "ul",
+              {},
+              policies.map((policy) => h("li", {}, link.policy(vhost, policy.name), ` ${policy.pattern}`)),
+            )
+          : h("p.empty", {}, "No policy uses it yet, so it has no links."),
+        session.may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"]) }, "Status of the links")) : null,
+      );
       if (JSON.stringify(stored) === JSON.stringify(value)) return; // what is being edited stays
       stored = value;
       editing.replaceChildren(edit());
@@ -132,5 +199,11 @@ function createUpstream(context) {
 }
 
 const common = { section: "federation", may: session.may.makePolicies };
-export const upstreamsPage = { ...common, route: "federation-upstreams", title: "Federation upstreams", menu: "Upstreams", create: createList };
+export const upstreamsPage = {
+  ...common,
+  route: "federation-upstreams",
+  title: "Federation upstreams",
+  menu: "Upstreams",
+  create: createList,
+};
 export const upstreamPage = { ...common, route: "federation-upstreams/:vhost/:name", title: "Federation upstream", create: createUpstream };

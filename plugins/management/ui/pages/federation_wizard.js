@@ -29,11 +29,18 @@ function brokerRows(first, changed) {
       above: fieldRow({ label: "Broker above", type: "select", options: [] }),
     };
     const row = { name: inputOf(fields.name), uri: inputOf(fields.uri), above: inputOf(fields.above), aboveField: fields.above };
-    row.remove = h("button", { type: "button", onclick: () => {
-      rows.splice(rows.indexOf(row), 1);
-      row.element.remove();
-      changed();
-    } }, "Remove");
+    row.remove = h(
+      "button",
+      {
+        type: "button",
+        onclick: () => {
+          rows.splice(rows.indexOf(row), 1);
+          row.element.remove();
+          changed();
+        },
+      },
+      "Remove",
+    );
     row.legend = h("legend", {}, `Broker ${number}`);
     row.element = h("fieldset.field", {}, row.legend, fields.name, fields.uri, fields.above, row.remove);
     rows.push(row);
@@ -65,13 +72,23 @@ async function apply({ upstreams, policy }, vhost, refresh) {
   const known = await api.get(path`parameters/federation-upstream/${vhost}`);
   const policies = await api.get(path`policies/${vhost}`);
   const names = upstreams.map((one) => one.name);
-  const lines = upstreams.map(({ name, value }) => `${known.some((one) => one.name === name) ? "replace" : "add"} upstream ${name}: ${[value.uri].flat().map(format.uri).join(" ")}`);
-  lines.push(`${policies.some((one) => one.name === policy.name) ? "replace" : "add"} policy ${policy.name}: ${policy.body["apply-to"]} that match ${policy.body.pattern}`);
+  const lines = upstreams.map(
+    ({ name, value }) =>
+      `${known.some((one) => one.name === name) ? "replace" : "add"} upstream ${name}: ${[value.uri].flat().map(format.uri).join(" ")}`,
+  );
+  lines.push(
+    `${policies.some((one) => one.name === policy.name) ? "replace" : "add"} policy ${policy.name}: ` +
+      `${policy.body["apply-to"]} that match ${policy.body.pattern}`,
+  );
   const others = known.filter((one) => !names.includes(one.name)).map((one) => one.name);
   if (others.length) lines.push(`note: the policy uses all upstreams, also ${others.join(", ")}`);
-  if (!await confirm("Apply to this broker?", `In virtual host ${vhost}:`, lines, "Apply")) return;
+  if (!(await confirm("Apply to this broker?", `In virtual host ${vhost}:`, lines, "Apply"))) return;
   const work = [
-    ...upstreams.map(({ name, value }) => () => api.put(target(vhost, name), { value })),
+    ...upstreams.map(
+      ({ name, value }) =>
+        () =>
+          api.put(target(vhost, name), { value }),
+    ),
     () => api.put(path`policies/${vhost}/${policy.name}`, policy.body),
   ];
   const { failed } = await tasks.each("Federate", work, (step) => step());
@@ -81,10 +98,28 @@ async function apply({ upstreams, policy }, vhost, refresh) {
 
 function create(context) {
   const here = context.overview.cluster_name;
-  const topology = fieldRow({ label: "Topology", type: "select", options: Object.entries(TOPOLOGIES).map(([value, { title }]) => [value, title]), help: " " });
+  const topology = fieldRow({
+    label: "Topology",
+    type: "select",
+    options: Object.entries(TOPOLOGIES).map(([value, { title }]) => [value, title]),
+    help: " ",
+  });
   const fields = {
-    kind: fieldRow({ name: "apply-to", label: "Federate", type: "select", options: [["exchanges", "Exchanges"], ["queues", "Queues"]] }),
-    vhost: fieldRow({ name: "vhost", label: "Virtual host", value: context.vhost || "/", help: "Of the exchanges or queues; the same at each broker." }),
+    kind: fieldRow({
+      name: "apply-to",
+      label: "Federate",
+      type: "select",
+      options: [
+        ["exchanges", "Exchanges"],
+        ["queues", "Queues"],
+      ],
+    }),
+    vhost: fieldRow({
+      name: "vhost",
+      label: "Virtual host",
+      value: context.vhost || "/",
+      help: "Of the exchanges or queues; the same at each broker.",
+    }),
     pattern: fieldRow({ name: "pattern", label: "Pattern", value: "^federated\\.", help: "A regular expression for their names." }),
     policy: fieldRow({ label: "Name of the policy", value: "federate" }),
     priority: fieldRow({ label: "Priority", type: "number", step: 1, placeholder: "0" }),
@@ -95,7 +130,9 @@ function create(context) {
   const result = h("div", { "aria-live": "polite" });
   const matches = h("p.long", { role: "status" });
   const ready = { brokers: false };
-  const brokers = brokerRows(here, () => { if (ready.brokers) update(); });
+  const brokers = brokerRows(here, () => {
+    if (ready.brokers) update();
+  });
   const numberOf = (input) => (input.value === "" ? undefined : Number(input.value));
 
   function update() {
@@ -106,29 +143,50 @@ function create(context) {
     let planned;
     try {
       planned = plan({
-        topology: chosen.value, brokers: brokers.read(), kind: inputs.kind.value, pattern: inputs.pattern.value, policy: inputs.policy.value,
-        priority: numberOf(inputs.priority), hops: numberOf(inputs.hops),
+        topology: chosen.value,
+        brokers: brokers.read(),
+        kind: inputs.kind.value,
+        pattern: inputs.pattern.value,
+        policy: inputs.policy.value,
+        priority: numberOf(inputs.priority),
+        hops: numberOf(inputs.hops),
       });
-      if (!inputs.policy.value || inputs.policy.value.startsWith("-")) throw new Error("the policy needs a name that does not begin with -");
+      if (!inputs.policy.value || inputs.policy.value.startsWith("-"))
+        throw new Error("the policy needs a name that does not begin with -");
       if (!inputs.pattern.value || inputs.pattern.value.startsWith("-")) throw new Error("the pattern is empty or begins with -");
     } catch (error) {
       fill(result, h("p.empty", {}, `Not complete yet: ${error.message}.`));
       return;
     }
-    fill(result, planned.map((part) => {
-      const lines = commands(part, vhost);
-      const mine = part.name === here;
-      return h("section", { "aria-label": `Commands for ${part.name}` }, h("h3.long", {}, part.name, mine ? h("small", {}, " this broker") : null),
-        lines.length ? h("pre", { tabindex: 0 }, lines.join("\n")) : h("p.empty", {}, "Nothing to set: it has no upstream."),
-        mine && lines.length ? h("button.primary", { type: "button", onclick: () => apply(part, vhost, context.refresh) }, "Apply to this broker") : null);
-    }));
+    fill(
+      result,
+      planned.map((part) => {
+        const lines = commands(part, vhost);
+        const mine = part.name === here;
+        return h(
+          "section",
+          { "aria-label": `Commands for ${part.name}` },
+          h("h3.long", {}, part.name, mine ? h("small", {}, " this broker") : null),
+          lines.length ? h("pre", { tabindex: 0 }, lines.join("\n")) : h("p.empty", {}, "Nothing to set: it has no upstream."),
+          mine && lines.length
+            ? h("button.primary", { type: "button", onclick: () => apply(part, vhost, context.refresh) }, "Apply to this broker")
+            : null,
+        );
+      }),
+    );
   }
 
   brokers.add(here);
   brokers.add();
   ready.brokers = true;
-  const form = h("form", { "aria-label": "Federation wizard", onsubmit: (event) => event.preventDefault() },
-    topology, h("fieldset.field", {}, h("legend", {}, "Brokers"), brokers.element), Object.values(fields), matches);
+  const form = h(
+    "form",
+    { "aria-label": "Federation wizard", onsubmit: (event) => event.preventDefault() },
+    topology,
+    h("fieldset.field", {}, h("legend", {}, "Brokers"), brokers.element),
+    Object.values(fields),
+    matches,
+  );
   preview(form, matches);
   form.addEventListener("input", () => {
     while (chosen.value !== "pair" && brokers.rows.length < 3) brokers.add();
@@ -136,13 +194,34 @@ function create(context) {
   });
   update();
   return {
-    element: h("div.page", {}, h("h1", {}, "Federation wizard"),
-      section("Topology", form), section("Commands", h("p", {}, "Run these at each broker, or with --url at any machine. "
-        + "The user of a URI needs the permissions to configure and write ", h("code", {}, "^federation: .*"), " and to read ", h("code", {}, ".*"), " there."), result)),
+    element: h(
+      "div.page",
+      {},
+      h("h1", {}, "Federation wizard"),
+      section("Topology", form),
+      section(
+        "Commands",
+        h(
+          "p",
+          {},
+          "Run these at each broker, or with --url at any machine. " + "The user of a URI needs the permissions to configure and write ",
+          h("code", {}, "^federation: .*"),
+          " and to read ",
+          h("code", {}, ".*"),
+          " there.",
+        ),
+        result,
+      ),
+    ),
     async refresh() {}, // nothing here changes by itself
   };
 }
 
 export const wizardPage = {
-  route: "federation/wizard", section: "federation", title: "Federation wizard", menu: "Wizard", may: session.may.makePolicies, create,
+  route: "federation/wizard",
+  section: "federation",
+  title: "Federation wizard",
+  menu: "Wizard",
+  may: session.may.makePolicies,
+  create,
 };
