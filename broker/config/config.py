@@ -174,6 +174,7 @@ class Throughput(Part):
 
     enabled: bool = False
     directory: str = "./throughput"
+    reports: str = "./reports"  # made by `warren analyze`, shown in the user interface
     vhosts: tuple[str, ...] = ()  # empty: all
     sample_one_in: int = 1
     headers: tuple[str, ...] = ()  # only their values are exported

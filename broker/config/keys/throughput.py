@@ -8,6 +8,7 @@ from ..value_types import Boolean, Integer, Size, Text
 THROUGHPUT_KEYS: tuple[Key, ...] = (
     Key("throughput.enabled", Boolean(), "throughput.enabled", "write the events of each message to Parquet"),
     Key("throughput.directory", Text(empty=False), "throughput.directory", "folder of the files; nodes may share it"),
+    Key("throughput.reports", Text(empty=False), "throughput.reports", "folder whose reports the user interface shows"),
     Key("throughput.vhosts.$", Text(empty=False), "throughput.vhosts", "one that is exported; default: all", LIST),
     Key("throughput.sample_one_in", Integer(1), "throughput.sample_one_in", "one message of this many is logged"),
     Key("throughput.headers.$", Text(empty=False), "throughput.headers", "a header whose values are exported", LIST),

@@ -19,6 +19,7 @@ import { overviewPage } from "./overview.js";
 import { operatorPolicyPage, policiesPage, policyPage } from "./policies.js";
 import { queuePage } from "./queue.js";
 import { queuesPage } from "./queues.js";
+import { reportPage, reportsPage } from "./reports.js";
 import { tracePage } from "./trace.js";
 import { userPage, usersPage } from "./users.js";
 import { vhostPage, vhostsPage } from "./vhosts.js";
@@ -32,7 +33,7 @@ export const SECTIONS = [
   { name: "exchanges", title: "Exchanges", route: "exchanges", key: "e" },
   { name: "queues", title: "Queues", route: "queues", key: "q" },
   { name: "federation", title: "Federation", route: "federation", key: "f", may: mayFederate },
-  { name: "messages", title: "Messages", route: "trace", key: "m", may: session.may.administer },
+  { name: "messages", title: "Messages", route: "trace", key: "m", may: session.may.monitor },
   { name: "admin", title: "Admin", route: "users", key: "a" },
 ];
 
@@ -42,7 +43,7 @@ export const PAGES = [
   exchangesPage, exchangePage,
   queuesPage, queuePage,
   ...FEDERATION_PAGES,
-  tracePage,
+  tracePage, reportsPage, reportPage,
   usersPage, userPage, vhostsPage, vhostPage, policiesPage, policyPage, operatorPolicyPage, limitsPage, ...clusterPages,
 ];
 

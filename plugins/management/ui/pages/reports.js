@@ -1,0 +1,77 @@
+/** The reports of the analysis: the verdict, lag, top talkers and links of the last runs. */
+
+import * as api from "../core/api.js";
+import { path } from "../core/api.js";
+import { h, fill } from "../core/dom.js";
+import * as format from "../core/format.js";
+import { address } from "../core/router.js";
+import { may } from "../core/session.js";
+import { Table, whole } from "../core/table.js";
+import { facts, heading, section, state } from "./parts.js";
+
+const KINDS = { balanced: "good", sampled: "waiting", incomplete: "waiting", imbalanced: "bad" };
+const seconds = (microseconds) => (typeof microseconds === "number" ? format.duration(microseconds / 1e6) : "");
+
+const COLUMNS = [
+  { id: "name", title: "Report", sort: "name", always: true, cell: (one) => h("a.name", { href: address(["reports", one.name]), title: one.name }, one.name) },
+  { id: "made", title: "Made", sort: "made_at", cell: (one) => format.time(one.made_at) },
+  { id: "status", title: "Verdict", sort: "status", cell: (one) => (one.error ? h("span.bad", {}, one.error) : state(one.status, KINDS[one.status])) },
+  { id: "published", title: "Published", number: true, sort: "totals.published", cell: (one) => format.count(one.totals?.published) },
+  { id: "delivered", title: "Delivered", number: true, sort: "totals.delivered", cell: (one) => format.count(one.totals?.delivered) },
+  { id: "acknowledged", title: "Acknowledged", number: true, sort: "totals.acknowledged", cell: (one) => format.count(one.totals?.acknowledged) },
+  { id: "imbalances", title: "Imbalances", number: true, sort: "imbalance_count", cell: (one) => format.count(one.imbalance_count) },
+  { id: "missing", title: "Missing records", number: true, sort: "missing_records", cell: (one) => format.count(one.missing_records) },
+];
+
+function createList() {
+  const table = new Table({
+    name: "reports", label: "Reports", columns: COLUMNS, key: (one) => one.name, load: whole((signal) => api.get("warren/reports", {}, signal)),
+    empty: "no reports: switch the export on (throughput.enabled), then run `warren analyze --input ./throughput --output ./reports/NAME`",
+  });
+  return { element: h("div.page", {}, h("h1", {}, "Reports"), table.element), refresh: (signal) => table.refresh(signal) };
+}
+
+const queueName = (row) => `${row.vhost ?? ""} ${row.queue ?? row.name ?? ""}`;
+const COUNT = { number: true };
+const count = (id, title) => ({ id, title, ...COUNT, sort: id, cell: (row) => format.count(row[id]) });
+const lag = (id, title) => ({ id, title, ...COUNT, sort: id, cell: (row) => seconds(row[id]) });
+const text = (id, title) => ({ id, title, sort: id, cell: (row) => h("span.name", { title: row[id] }, row[id]) });
+
+// The lists of a report that are shown: its key, title, columns, and which rows.
+const LISTS = [
+  ["imbalances", "Imbalances", [text("problem", "Problem"), text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("records", "Records")], (report) => report.conservation?.imbalances],
+  ["latency", "Lag: time from publish to delivery, and in the queue", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), text("stage", "Stage"), lag("p50_us", "p50"), lag("p99_us", "p99"), lag("max_us", "Max")], (report) => report.latency],
+  ["talkers", "Top talkers: users", [text("node", "Node"), text("name", "User"), text("flow", "Flow"), count("messages", "Messages"), { id: "bytes", title: "Bytes", ...COUNT, sort: "bytes", cell: (row) => format.bytes(row.bytes) }],
+    (report) => report.throughput?.filter((row) => row.scope === "user" && row.grain === report.throughput[0].grain)],
+  ["backlog", "Backlog", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("peak", "Peak")], (report) => report.backlog],
+  ["links", "Federation links", [text("link", "Link"), text("upstream_node", "Upstream"), count("taken", "Taken"), count("came", "Came"), count("missing", "Missing"), count("pending", "Pending")], (report) => report.conservation?.links],
+];
+
+function createReport(context) {
+  const { name } = context.params;
+  const verdict = h("div");
+  const totals = h("div");
+  let report = {};
+  const lists = LISTS.map(([key, title, columns, rows]) => {
+    const load = whole(async () => (rows(report) ?? []).map((row, at) => ({ ...row, at })), queueName);
+    return { title, table: new Table({ name: `report-${key}`, label: title, small: true, columns, key: (row) => String(row.at), load, empty: "nothing" }) };
+  });
+  let loaded = false;
+  return {
+    element: h("div.page", {}, heading("Report", name), verdict, section("Totals", totals), lists.map(({ title, table }) => section(title, table.element))),
+    async refresh(signal) {
+      if (loaded) return; // a report does not change
+      report = await api.get(path`warren/reports/${name}`, {}, signal);
+      loaded = true;
+      const { status, reasons = [], imbalance_count: imbalances } = report.conservation;
+      fill(verdict, h("p", {}, state(status, KINDS[status]), " ", status === "balanced"
+        ? "Every message that entered a queue left it or is still there."
+        : [imbalances ? `${format.count(imbalances)} imbalances. ` : "", reasons.join("; ")]));
+      fill(totals, facts(Object.entries(report.totals).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? format.count(value) : format.value(value)])));
+      await Promise.all(lists.map(({ table }) => table.refresh(signal)));
+    },
+  };
+}
+
+export const reportsPage = { route: "reports", section: "messages", title: "Reports", menu: "Reports", may: may.monitor, create: createList };
+export const reportPage = { route: "reports/:name", section: "messages", title: "Report", may: may.monitor, create: createReport };
