@@ -20,6 +20,7 @@ from .confirms import Confirms
 from .internal_connection import InternalConnection, InternalTransport, Report
 from .methods import acknowledge
 from .methods import publish as publishing
+from .move import Move
 from .names import strip_line_ends
 from .settings import Settings
 from .transport import Peer
@@ -180,6 +181,12 @@ class OperatorChannel:
             _, message, redelivered = delivery
             messages.append(FetchedMessage(message, redelivered, queue.ready))
         return messages
+
+    def move(self, name: str, exchange: str, routing_key: str | None) -> Move:
+        """Begin to move messages of a queue to an exchange, with their own routing keys if none is given."""
+        short("a routing key", routing_key or "")
+        queue = operations.readable_queue(self._channel, name)
+        return Move(self._channel, queue, strip_line_ends(exchange), routing_key)
 
     def give_back(self, failed: bool) -> None:
         """Requeue all unsettled messages; with `failed` this counts as a failed attempt of each."""

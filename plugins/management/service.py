@@ -46,7 +46,14 @@ class ManagementService(Service):
         self._listeners = HTTPListeners(host, HTTPApp("management", "http", f"{__package__}.application", application))
         await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
         if len(self._listeners) and state.samples.mode != "none":
-            sampler = Sampler(host.node, state.samples, host.connections, state.readings.gauges, state.more_samples)
+            sampler = Sampler(
+                host.node,
+                state.samples,
+                host.connections,
+                state.readings.gauges,
+                state.more_samples,
+                state.watermarks,
+            )
             self._sampling = host.supervisor.keep("management_sampler", sampler.run)
 
     @property

@@ -68,6 +68,7 @@ FIELDS: tuple[Known, ...] = (
     Known("*", "*.hashing_algorithm", "passwords are hashed with argon2id, which RabbitMQ lacks", "'argon2id'"),
     Known("*", "*.user_who_performed_action", "who declared an exchange is not stored", "no such field"),
     Known("*", "*.head_message_timestamp", "not looked at", "no such field"),
+    Known("*", "*.oldest_ready_message_age", "RabbitMQ does not know it", "*", "no such field"),
     Known("*", "*.messages_paged_out", "RabbitMQ counts messages as paged out that were written", "*", "*"),
     Known("*", "*.message_bytes_paged_out", "RabbitMQ counts messages as paged out that were written", "*", "*"),
     Known("*", "*.single_active_consumer_tag", "RabbitMQ has it for quorum queues without single active consumer too"),

@@ -13,6 +13,7 @@ import pytest
 from tests.support.http import Api, asgi_scope, call_application
 from warren.broker.amqp.field_table import Table
 
+from .broker import fill
 from .meter import ATTEMPTS, LIMIT_MS, PATIENCE_S, Meter
 
 MOST = 100_000
@@ -66,6 +67,23 @@ def connections(api: Api) -> None:
         api.peer._sockets.clear()
 
 
+def messages(api: Api) -> None:
+    """Fill a queue that is moved to another."""
+    channel = api.peer.connect().channel()
+    for name in ("q", "other"):
+        channel.declare(name, durable=True)
+    fill(api.peer, "q", MOST)
+
+
+def deliveries(api: Api) -> None:
+    """Have very many deliveries of two queues outstanding on some channels."""
+    messages(api)
+    for number in range(10):
+        consumer = api.peer.connect().channel()
+        consumer.qos(MOST // 10)
+        consumer.consume("q" if number else "other")
+
+
 LIMITED = json.dumps({"pattern": "", "definition": {"max-length": 1}}).encode()
 ONE_BINDING = "/bindings/%2F/e/x/q/q/k29999"
 REQUESTS: list[tuple[str, str, bytes, Callable[[Api], None]]] = [
@@ -75,6 +93,8 @@ REQUESTS: list[tuple[str, str, bytes, Callable[[Api], None]]] = [
     ("DELETE", ONE_BINDING, b"", bindings),
     ("DELETE", "/users/u", b"", permissions),
     ("DELETE", "/connections/username/guest", b"", connections),
+    ("POST", "/warren/queues/%2F/q/move", b'{"destination": {"queue": "other"}, "count": 100000}', messages),
+    ("GET", "/warren/queues/%2F/q/unacked?limit=500", b"", deliveries),
     ("GET", "/policies", b"", parameters),
     ("GET", "/parameters", b"", parameters),
     ("DELETE", "/parameters/federation-upstream/%2F/u9999", b"", parameters),

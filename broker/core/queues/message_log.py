@@ -17,10 +17,11 @@ from .route_target import RouteTarget
 if TYPE_CHECKING:
     from .queue import Queue
 
-# Sources of messages that no client has published here (`enqueued`), and reasons for the requeueing of messages.
+# Sources of messages that no client has published here (`enqueued`, also MOVED), and reasons for the requeueing and the
+# removal of messages.
 DEAD_LETTERED, DELAYED, MADE = "dlx", "delayed", "made"
 NACK, REJECT, RECOVER, CHANNEL = "nack", "reject", "recover", "channel"
-PURGED, DELETED = "purged", "deleted"
+PURGED, DELETED, MOVED = "purged", "deleted", "moved"
 
 
 class Origin:
@@ -101,7 +102,7 @@ class MessageLog:
         """A message returns to its queue. The reason is NACK, REJECT, RECOVER, or CHANNEL if that was closed."""
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
-        """Messages leave the queue. The reason is one of dead-lettering (`x_death`), PURGED or DELETED."""
+        """Messages leave the queue. The reason is one of dead-lettering (`x_death`), PURGED, DELETED or MOVED."""
 
     def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
         """Messages that are not in memory leave the queue, PURGED or DELETED. `seqs` has each `Message.seq`."""

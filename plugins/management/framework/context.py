@@ -13,6 +13,7 @@ from ..stats import detailed_rates, federation_links
 from ..stats.counters import KINDS
 from ..stats.history import Sample, Samples, retention_of
 from ..stats.process_stats import Readings
+from ..stats.watermarks import Watermarks
 
 
 class State:
@@ -25,6 +26,7 @@ class State:
         mode = "none" if off else self.config.rates_mode
         retention = retention_of(self.config.sample_retention_policies)
         self.samples = Samples(KINDS, host.config.collect_statistics_interval_ms, retention, mode)
+        self.watermarks = Watermarks()
         self.readings = Readings(host)
         self._host = host
         if mode == "detailed":

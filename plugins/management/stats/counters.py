@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Protocol
 
 from warren.broker.core.counters.statistics import Churn, DeliveryCounters, PublishCounters
@@ -52,8 +52,12 @@ class ChannelCounters(Protocol):
     """The counters of a channel."""
 
     number: int
+    delivery_tag: int
     publishing: PublishCounters
     delivering: DeliveryCounters
+
+    @property
+    def unacked(self) -> Sized: ...
 
 
 OVERVIEW: Key = ()

@@ -10,6 +10,7 @@ from warren.broker.plugin import Node
 from . import counters
 from .counters import ConnectionCounters, Values
 from .history import Sample, Samples
+from .watermarks import Watermarks, tails
 
 SLICE = 100  # objects sampled in one turn of the loop: about a millisecond
 
@@ -27,12 +28,14 @@ class Sampler:
         connections: Callable[[], Iterable[ConnectionCounters]],
         gauges: Callable[[], Values] | None = None,
         more: Callable[[], Iterable[Sample]] = tuple,
+        watermarks: Watermarks | None = None,
     ) -> None:
         self._node = node
         self._samples = samples
         self._connections = connections
         self._gauges = gauges
         self._more = more
+        self._watermarks = watermarks or Watermarks()
 
     async def run(self) -> None:
         """Sample at each interval until cancelled."""
@@ -52,6 +55,7 @@ class Sampler:
         if samples.mode == "none":
             return
         samples.begin(now_ms)
+        self._watermarks.begin(now_ms)
         vhost_bytes: dict[str, tuple[int, int]] = {}
         yield from self._sample_connections(vhost_bytes)
         for sample in self._more():
@@ -64,7 +68,10 @@ class Sampler:
                 own = counters.lengths(queue)
                 lengths = plus(lengths, own)
                 values = (queue.published, *counters.delivering(queue.delivering), *own)
-                samples.add_sample("queue", counters.queue_key(queue), queue, values)
+                key = counters.queue_key(queue)
+                samples.add_sample("queue", key, queue, values)
+                if own[0]:
+                    self._watermarks.add("queue", key, queue, tails(queue))
                 yield
             for exchange in list(vhost.exchanges.values()):
                 values = (exchange.publish_in, exchange.publish_out)
@@ -83,6 +90,7 @@ class Sampler:
             yield
         self._sample_node(total)
         yield from samples.end()
+        yield from self._watermarks.end()
 
     def _sample_connections(self, vhost_bytes: dict[str, tuple[int, int]]) -> Iterator[None]:
         """Sample connections and channels; add received and sent bytes to `vhost_bytes` by virtual host."""
@@ -95,7 +103,10 @@ class Sampler:
                 vhost_bytes[connection.vhost.name] = (received + came, sent + went)
             for channel in list(connection.channels.values()):
                 values = (*channel.publishing.values(), *counters.delivering(channel.delivering))
-                samples.add_sample("channel", counters.channel_key(connection, channel), channel, values)
+                key = counters.channel_key(connection, channel)
+                samples.add_sample("channel", key, channel, values)
+                if channel.unacked:
+                    self._watermarks.add("channel", key, channel, ((0, channel.delivery_tag + 1),))
                 yield
             yield
 

@@ -14,6 +14,7 @@ from warren.broker.session.events import pid
 from ..framework.pagination import Item
 from ..framework.request import Request
 from ..stats.counters import length_counters, lengths, queue_counters, queue_key
+from ..stats.watermarks import oldest_age_s
 from .consumer import consumer_view, consumers_of
 from .detailed_rates import of_queue
 from .stats import NO_GARBAGE, NO_REDUCTIONS, StatsView
@@ -55,6 +56,7 @@ def queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
         )
         item |= stats.message_stats("queue", queue_key(queue), queue_counters(queue))
         item |= stats.idle_since("queue", queue_key(queue))
+        item |= age_fields(request, queue)
     return item
 
 
@@ -114,6 +116,15 @@ def quorum_fields(node: str, queue: Queue) -> Item:
         "open_files": {node: 0},
         "publishers": 0,
     }
+
+
+def age_fields(request: Request, queue: Queue) -> Item:
+    """The age of the oldest ready message in seconds, or no field if there is none or it is not known yet."""
+    if not queue.ready:
+        return {}
+    now_ms = request.node.clock.now_ms()
+    age_s = oldest_age_s(request.state.watermarks, queue_key(queue), queue, now_ms)
+    return {} if age_s is None else {"oldest_ready_message_age": age_s}
 
 
 def owner_fields(queue: Queue) -> Item:

@@ -43,7 +43,7 @@ PUBLISH, RETURN, CONFIRM, ENQUEUE, DELIVER, ACK, NACK, REQUEUE, EXPIRE, DROP, DE
 NACKED = "nack"  # the reason of a negative confirm
 REFUSED, HELD = "refused", "held"  # the reasons of a routed publish that entered no queue
 GET = "get"  # the reason of a delivery without a consumer: basic.get
-NEVER_DEAD_LETTERED = ("deleted", "purged")
+NEVER_DEAD_LETTERED = ("deleted", "purged", "moved")
 # Prefixes: queues from which exchange links consume, and tags of the consumers of queue links.
 LINK_QUEUE, LINK_TAG = "federation: ", "federation-link-"
 FLAGS_AT = 19  # the place of the property flags in the frames of a message

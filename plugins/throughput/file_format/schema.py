@@ -32,7 +32,8 @@ Events. Each row is one event of one message:
     nack      rejected by a consumer; followed by `requeue`, `drop` or `dlx`, which move the message
     requeue   back in its queue, after nack, reject, recover, or the closing of the channel (`reason`)
     expire    leaves the queue by its time to live, without a dead letter exchange
-    drop      leaves the queue for good. `reason`: maxlen, rejected, delivery_limit, purged, deleted (with the queue)
+    drop      leaves the queue for good. `reason`: maxlen, rejected, delivery_limit, purged, deleted (with the queue),
+              moved (by an operator; the destinations have an `enqueue` with the same reason)
     dlx       leaves the queue for its dead letter exchange. `reason`: rejected, expired, maxlen, delivery_limit
 
 A message that a queue refuses (overflow reject-publish) never entered it: it has no `enqueue` and no `drop`, but a

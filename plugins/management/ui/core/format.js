@@ -48,6 +48,9 @@ export function duration(seconds) {
   return parts.join(" ");
 }
 
+/** An age in whole seconds, of which 0 is less than an interval of the statistics. */
+export const age = (seconds) => (seconds === 0 ? "a few seconds" : duration(seconds));
+
 /** A point in time in the reader's zone; given as a number of milliseconds, an ISO text, or RabbitMQ's local text. */
 export function time(value) {
   if (value === null || value === undefined || value === "") return "";

@@ -11,10 +11,12 @@ import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { bindingsTo } from "./bindings.js";
 import { getMessages } from "./messages_of_queue.js";
+import { moveForm } from "./move_messages.js";
 import { facts, features, folded, heading, link, section, state, tableOf } from "./parts.js";
 import { publishForm } from "./publish_form.js";
 import { target } from "./queues.js";
 import { lengthsChart, ratesChart } from "./rates.js";
+import { unackedMessages } from "./unacked.js";
 
 const yes = (value) => (value ? "●" : "○");
 
@@ -64,6 +66,7 @@ function rightFacts(queue) {
     ["Consumers", format.count(queue.consumers)], ["Consumer capacity", queue.consumers ? format.percent(queue.consumer_capacity) : ""],
     ["Single active consumer", queue.single_active_consumer_tag], ["Exclusive consumer", queue.exclusive_consumer_tag],
     ["Delivery limit", queue.delivery_limit < 0 ? "none" : format.count(queue.delivery_limit)],
+    ["Oldest ready message", queue.oldest_ready_message_age === undefined ? "" : h("span", { title: "its age, to the interval of the statistics" }, format.age(queue.oldest_ready_message_age))],
     ["Average message size", queue.messages ? format.bytes(Math.round(queue.message_bytes / queue.messages)) : ""],
     ["Memory", format.bytes(queue.memory)],
   ];
@@ -114,12 +117,15 @@ function create(context) {
   });
   consumersTable.onchange = () => consumersTable.refresh();
   const bindings = bindingsTo(context, queue);
+  const unacked = unackedMessages(`warren/${here}`);
+  const unackedSection = section("Unacknowledged messages", unacked.element);
   const element = h("div.page", {}, heading("Queue", name, vhost),
     section("Overview", rangeChooser(context.refresh), h("div.charts", {}, lengths.element, rates.element)),
     section("Details", h("div.columns-2", {}, left, right), sizes.element),
-    section("Consumers", consumersTable.element), section("Bindings to this queue", bindings.element),
+    section("Consumers", consumersTable.element), unackedSection, section("Bindings to this queue", bindings.element),
     folded("Publish message", publishForm(context, { vhost, exchange: "", queue: name })),
     folded("Get messages", getMessages(context, { vhost, name, target: here })),
+    folded("Move messages", moveForm(context, queue, `warren/${here}`)),
     folded("Delete", deleteForm(here, queue)), folded("Purge", purgeForm(context, here, queue)));
   return {
     element,
@@ -131,7 +137,8 @@ function create(context) {
       fill(left, facts(leftFacts(found)));
       fill(right, facts(rightFacts(found)));
       consumers = found.consumer_details ?? [];
-      await Promise.all([consumersTable.refresh(signal), bindings.refresh(signal)]);
+      const count = unackedSection.open ? found.messages_unacknowledged : 0;
+      await Promise.all([consumersTable.refresh(signal), unacked.refresh(signal, count), bindings.refresh(signal)]);
     },
   };
 }

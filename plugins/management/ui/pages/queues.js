@@ -34,10 +34,14 @@ const COLUMNS = [
     id: "average", title: "Average size", number: true, shown: false, help: "bytes of a message's payload",
     cell: (queue) => (queue.messages ? format.bytes(Math.round(queue.message_bytes / queue.messages)) : ""),
   },
+  {
+    id: "oldest", title: "Oldest ready message", sort: "oldest_ready_message_age", number: true, shown: false,
+    help: "its age, to the interval of the statistics", cell: (queue) => format.age(queue.oldest_ready_message_age),
+  },
 ];
 const FIELDS = [
   ...["name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "policy", "operator_policy", "state", "idle_since"],
-  ...["messages_ready", "messages_unacknowledged", "messages", "consumers", "consumer_capacity", "message_bytes"],
+  ...["messages_ready", "messages_unacknowledged", "messages", "consumers", "consumer_capacity", "message_bytes", "oldest_ready_message_age"],
   ...["publish", "deliver_get", "ack", "redeliver"].map((name) => `message_stats.${name}_details.rate`),
 ].join(",");
 const KNOWN_ARGUMENTS = [

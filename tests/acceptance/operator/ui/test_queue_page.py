@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Callable
 
 import pika
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
@@ -26,6 +27,12 @@ def section(page: Page, title: str) -> Locator:
     if found.get_attribute("open") is None:
         found.get_by_role("heading", name=title, exact=True).click()
     return found
+
+
+def wait_for(page: Page, condition: Callable[[], bool]) -> None:
+    """Serve the events of the page until this is true."""
+    while not condition():
+        page.wait_for_timeout(10)
 
 
 def answer(page: Page, action: str) -> str:
@@ -191,3 +198,83 @@ def test_policies_and_the_owner_of_an_exclusive_queue_are_shown(ui: UI, running:
         details = section(ui.open("queues/%2F/owned").page, "Details")
         for text in ("short", "safe", "max-length9", "expires60000", "Exclusive owner", "127.0.0.1:"):
             expect(details).to_contain_text(text)
+
+
+def test_messages_move_with_progress_to_a_queue_and_to_an_exchange(ui: UI, running: BrokerProcess) -> None:
+    http = running.http()
+    for name in ("wrong", "right"):
+        http.put(f"/queues/%2F/{name}", {"durable": True})
+    http.post("/bindings/%2F/e/amq.topic/q/right", {"routing_key": "sorted"})
+    for number in range(5):
+        publish(running, "wrong", f"{number}")
+    page = ui.open("queues/%2F/wrong").page
+    form = section(page, "Move messages").get_by_role("form")
+    expect(form.get_by_label("Routing key")).to_be_hidden()
+    form.get_by_label("Name of the destination").fill("wrong")
+    form.get_by_role("button", name="Move messages").click()
+    expect(form.get_by_role("alert")).to_contain_text("cannot be moved to itself")
+    form.get_by_label("Name of the destination").fill("right")
+    form.get_by_label("Messages", exact=True).fill("2")
+    form.get_by_role("button", name="Move messages").click()
+    assert "Move 2 messages of wrong?" in answer(page, "Move")
+    expect(page.get_by_label("Work in progress")).to_contain_text("done: 2 of 2")
+    form.get_by_label("To", exact=True).select_option("exchange")
+    form.get_by_label("Name of the destination").fill("amq.topic")
+    form.get_by_label("Routing key").fill("unknown")
+    form.get_by_label("Messages", exact=True).fill("")
+    form.get_by_role("button", name="Move messages").click()
+    assert "Move 3 messages of wrong?" in answer(page, "Move")
+    expect(page.get_by_label("Work in progress")).to_contain_text("ended: no binding of exchange 'amq.topic'")
+    form.get_by_label("Routing key").fill("sorted")
+    form.get_by_role("button", name="Move messages").click()
+    answer(page, "Move")
+    expect(page.get_by_label("Work in progress")).to_contain_text("done: 3 of 3")
+    got = {"count": 9, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    assert [one["payload"] for one in http.post("/queues/%2F/right/get", got).json] == list("01234")
+
+
+def test_a_long_move_is_stopped(ui: UI, running: BrokerProcess) -> None:
+    http = running.http()
+    for name in ("long", "target"):
+        http.put(f"/queues/%2F/{name}", {})
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", running.port)) as connection:
+        channel = connection.channel()
+        for _ in range(50_000):
+            channel.basic_publish("", "long", b"")
+    page = ui.open("queues/%2F/long").page
+    form = section(page, "Move messages").get_by_role("form")
+    form.get_by_label("Name of the destination").fill("target")
+    form.get_by_role("button", name="Move messages").click()
+    held: list[Route] = []  # requests of the move, which wait here
+    page.route("**/move", lambda route: held.append(route))
+    answer(page, "Move")
+    wait_for(page, lambda: len(held) == 1)
+    held[0].continue_()
+    wait_for(page, lambda: len(held) == 2)
+    work = page.get_by_label("Work in progress")
+    work.get_by_role("button", name="Stop").click()
+    held[1].continue_()
+    expect(work).to_contain_text("stopped after")
+    there = http.get("/queues/%2F/target").json["messages"]
+    assert 0 < there < 50_000
+    assert http.get("/queues/%2F/long").json["messages"] == 50_000 - there
+
+
+def test_unacknowledged_messages_name_consumer_channel_and_age(ui: UI, running: BrokerProcess) -> None:
+    http = running.http()
+    http.put("/queues/%2F/slow", {})
+    for number in range(3):
+        publish(running, "slow", f"{number}")
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", running.port)) as connection:
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=2)
+        channel.basic_consume("slow", lambda *_: None, consumer_tag="sleeper")
+        connection.process_data_events(1)
+        page = ui.open("queues/%2F/slow").page
+        unacked = section(page, "Unacknowledged messages")
+        rows = unacked.get_by_role("row").filter(has_text="sleeper")
+        expect(rows).to_have_count(2)
+        expect(rows.first).to_contain_text("1 B")
+        expect(rows.first.get_by_role("link").first).to_have_attribute("href", re.compile("^#/channels/"))
+        expect(rows.first).to_contain_text(re.compile(r"\d s|a few seconds"))
+        expect(section(page, "Details")).to_contain_text("Oldest ready message")

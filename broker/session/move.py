@@ -1,0 +1,193 @@
+"""Moving messages: ready messages of a queue are published again, to another queue or to an exchange.
+
+As with dead letters, the copies and the settlement of the originals are in one batch of the journal, of which a power
+cut may keep any part, but never loses both. Messages keep their order, properties and bodies; a time to live starts
+anew, and so does the count of delivery attempts. A message that is refused or not routed stays at its place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..amqp.errors import AccessRefused, Invalid
+from ..amqp.properties import HEADERS, replace
+from ..core.exchanges.deduplicating import Recorder, split_recorders
+from ..core.messages.message import DELIVERY_COUNT, Address, Message, total_bytes
+from ..core.messages.message_state import NEVER
+from ..core.queues.fifo import LEVEL_SHIFT
+from ..core.queues.message_log import MOVED
+from ..core.queues.queue import Queue
+from ..core.queues.route_target import RouteTarget
+from ..core.queues.x_death import routing_keys
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+SLICE, SLICE_BYTES = 100, 1 << 20  # messages moved in one step, and bytes of their bodies: a few milliseconds
+
+Taken = tuple[int, Message, bool]
+"""A message taken from the queue: position, message, whether it counts as redelivered."""
+
+
+class MoveStep:
+    """The result of one step. `problem` says why the move cannot continue; empty if it can."""
+
+    __slots__ = ("moved", "problem")
+
+    def __init__(self) -> None:
+        self.moved = 0
+        self.problem = ""
+
+
+class Run:
+    """Successive messages with the same targets and address, which are published together."""
+
+    __slots__ = ("targets", "recorders", "taken", "copies")
+
+    def __init__(self, targets: tuple[RouteTarget, ...], recorders: tuple[Recorder, ...]) -> None:
+        self.targets = targets
+        self.recorders = recorders
+        self.taken: list[Taken] = []
+        self.copies: list[Message] = []
+
+    @property
+    def is_single(self) -> bool:
+        """True if a target may refuse messages, so that nothing may be published behind one."""
+        return bool(self.recorders) or any(
+            not isinstance(target, Queue) or target.rejects_overflow for target in self.targets
+        )
+
+    def takes(self, targets: tuple[RouteTarget, ...], copy: Message) -> bool:
+        """Return whether a message may be published with those before."""
+        first = self.copies[0]
+        return (
+            targets == self.targets
+            and copy.address is first.address
+            and (copy.state is None) == (first.state is None)
+            and not self.is_single
+        )
+
+
+class Move:
+    """A move from a queue to an exchange, with this routing key or, if it is None, with each message's own keys.
+
+    Raises AccessRefused (403), NotFound (404).
+    """
+
+    def __init__(self, channel: Channel, queue: Queue, exchange: str, routing_key: str | None) -> None:
+        channel.check("write", "exchange", exchange)
+        self._exchange = channel.vhost.exchange(exchange)
+        if self._exchange.internal:
+            raise AccessRefused(f"cannot publish to internal {self._exchange}")
+        self._channel = channel
+        self._queue = queue
+        self._routing_key = routing_key
+        self._address = Address(exchange, routing_key or "")
+        self._run: Run | None = None
+
+    def step(self, limit: int) -> MoveStep:
+        """Move at most `limit` messages and SLICE, fewer if they are long. Raises Invalid during an alarm."""
+        alarm = self._channel.connection.node.alarms.reason
+        if alarm:
+            raise Invalid(f"nothing can be moved now: the broker is {alarm}")
+        result = MoveStep()
+        taken_bytes = count = 0
+        try:
+            while count < min(limit, SLICE) and taken_bytes < SLICE_BYTES and not result.problem:
+                taken = self._take()
+                if taken is None:
+                    break
+                count += 1
+                taken_bytes += taken[1].body_bytes
+                self._add(taken, result)
+            self._publish(result)
+        finally:
+            self._put_back()
+            self._queue.schedule_pump()
+        return result
+
+    def _take(self) -> Taken | None:
+        """Take the next message that has not expired, or None."""
+        queue = self._queue
+        if queue.deleted or queue.paused:
+            return None
+        fifo = queue.ready_messages.first_loaded()
+        if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= queue.host.clock.now_ms():
+            return None  # the pump drops the expired ones first
+        return fifo.pop()
+
+    def _add(self, taken: Taken, result: MoveStep) -> None:
+        """Add a message to the run, or publish the run and begin another."""
+        try:
+            copy, targets, recorders = self._route(taken[1])
+            if self._run is not None and not self._run.takes(targets, copy):
+                self._publish(result)
+            if not result.problem:
+                result.problem = self._problem(copy, targets)
+            if result.problem:
+                return
+            if self._run is None:
+                self._run = Run(targets, recorders)
+            self._run.taken.append(taken)
+            self._run.copies.append(copy)
+        finally:
+            if self._run is None or self._run.taken[-1] is not taken:
+                self._restore(taken)
+
+    def _route(self, message: Message) -> tuple[Message, tuple[RouteTarget, ...], tuple[Recorder, ...]]:
+        """Return the copy of a message and its targets. Raises AccessRefused (403) without permission for a topic."""
+        keys = routing_keys(message, self._routing_key)
+        for key in keys:
+            self._channel.check_topic("write", self._exchange.name, key)
+        copy = self._copy(message)
+        return copy, *split_recorders(self._channel.vhost.route(self._exchange, keys, copy)[0])
+
+    def _problem(self, copy: Message, targets: tuple[RouteTarget, ...]) -> str:
+        """Return why the message cannot be published, or an empty text."""
+        where = f"{self._exchange} with routing key '{copy.address.routing_key}'"
+        if not targets:
+            return f"no binding of {where} matches"
+        return f"{where} leads back to the queue" if self._queue in targets else ""
+
+    def _copy(self, message: Message) -> Message:
+        """Return the message as if it were published now."""
+        key = message.address.routing_key if self._routing_key is None else self._routing_key
+        if self._address.routing_key != key:
+            self._address = Address(self._exchange.name, key)
+        if message.state is not None and message.state.attempts:
+            headers = message.headers.without((DELIVERY_COUNT,))
+            message = message.with_properties(replace(message.property_bytes, HEADERS, headers))
+        copy = message.as_republished()
+        copy.address = self._address
+        return copy
+
+    def _publish(self, result: MoveStep) -> None:
+        """Publish the run, and settle its originals in the same batch of the journal."""
+        run = self._run
+        if run is None:
+            return
+        queue, host = self._queue, self._queue.host
+        messages = [message for _, message, _ in run.taken]
+        persistent = any(copy.persistent for copy in run.copies)
+        if host.enqueue(run.copies, total_bytes(run.copies), persistent, run.targets, MOVED).refused:
+            self._put_back()
+            result.problem = "the destination refuses more messages: it is full"
+            return
+        self._run = None
+        for recorder in run.recorders:
+            recorder.handle(run.copies)
+        host.left(queue, messages, MOVED)
+        if queue.number:
+            queue.journal.settle(messages, moved=True)
+        result.moved += len(messages)
+
+    def _put_back(self) -> None:
+        """Return the messages of the run to their places."""
+        run, self._run = self._run, None
+        if run is not None:
+            for taken in reversed(run.taken):
+                self._restore(taken)
+
+    def _restore(self, taken: Taken) -> None:
+        position, message, redelivered = taken
+        self._queue.ready_messages.at(position >> LEVEL_SHIFT).requeue(position, message, redelivered)

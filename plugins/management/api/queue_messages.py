@@ -1,0 +1,137 @@
+"""Routes for the messages of a queue that RabbitMQ's HTTP API lacks: unacknowledged ones, and moves."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from itertools import islice
+from operator import itemgetter
+from typing import Annotated
+
+import msgspec
+
+from warren.broker.session.channel import Channel
+from warren.broker.session.connection import Connection
+from warren.broker.session.unacked import Unacked
+
+from ...http.auth import VHOST
+from ...http.responses import Response, bad, not_found, ok
+from ...http.slices import Turn
+from ..framework.pagination import Item
+from ..framework.request import Request
+from ..framework.router import Route
+from ..stats.counters import channel_key
+from ..views.detailed_rates import channel_details
+
+UNACKED_LIMIT, UNACKED = 500, 100  # deliveries of one response: at most, and unless asked otherwise
+EXAMINED = 20_000  # the oldest deliveries of each channel that are looked at
+MOVE_S = 0.1  # the time of one response
+WAIT_S = 0.01  # until the queue can give the next message, for example after expired ones were dropped
+
+Found = tuple[int, int, Channel, Unacked]
+"""Position in the queue, delivery tag, channel, delivery."""
+
+
+class Destination(msgspec.Struct):
+    """A queue or an exchange; without a routing key messages keep their own."""
+
+    queue: str | None = None
+    exchange: str | None = None
+    routing_key: str | None = None
+
+
+class MoveBody(msgspec.Struct):
+    destination: Destination
+    count: Annotated[int, msgspec.Meta(ge=1)]
+
+
+async def list_unacked(request: Request) -> Response:
+    """List unacknowledged messages of a queue, the oldest first, with consumer, channel and age.
+
+    `limit` is 500 at most. The age has the accuracy of the statistics interval. Of each channel the oldest 20,000
+    deliveries are examined.
+    """
+    queue = request.queue()
+    text = request.query.get("limit", str(UNACKED))
+    if not (text.isascii() and text.isdecimal() and len(text) < 6 and 1 <= int(text) <= UNACKED_LIMIT):
+        raise bad(f"limit should be a number from 1 to {UNACKED_LIMIT}")
+    limit = int(text)
+    found: list[Found] = []
+    turn = Turn()
+    for connection in request.host.connections():
+        for channel in list(connection.channels.values()):
+            for tag, delivery in list(islice(channel.unacked.items(), EXAMINED)):
+                if delivery[0] is queue:
+                    found.append((delivery[2], tag, channel, delivery))
+                if turn.is_over():
+                    found = heapq.nsmallest(limit, found, key=itemgetter(0))
+                    await turn.next()
+    oldest = heapq.nsmallest(limit, found, key=itemgetter(0))
+    return ok([unacked_view(request, one) for one in oldest if one[1] in one[2].unacked.entries])
+
+
+def unacked_view(request: Request, found: Found) -> Item:
+    """The fields of an unacknowledged message."""
+    _, tag, channel, (_, consumer, _, message) = found
+    connection: Connection = channel.connection
+    now_ms = request.node.clock.now_ms()
+    item: Item = {
+        "delivery_tag": tag,
+        "consumer_tag": consumer.tag if consumer is not None else "",
+        "channel_details": channel_details(channel),
+        "exchange": message.address.exchange,
+        "routing_key": message.address.routing_key,
+        "payload_bytes": message.body_bytes,
+    }
+    age_s = request.state.watermarks.age_s("channel", channel_key(connection, channel), channel, 0, tag, now_ms)
+    return item if age_s is None else item | {"age": age_s}
+
+
+async def move(request: Request) -> Response:
+    """Move ready messages to another queue or an exchange, for a tenth of a second; `moved` says how many.
+
+    Call it again until `moved` has added up to the wanted number, unless there is a `problem`: the destination is
+    full, or a message is not routed or would return to the queue. Such a message stays in the queue.
+    """
+    body: MoveBody = request.body
+    queue = request.path_vhost().queues.get(request.path["queue"])
+    if queue is None:
+        raise not_found("queue_not_found")
+    exchange, routing_key = destination_of(request, body.destination)
+    moved = 0
+    problem = ""
+    with request.sliced_channel() as channel:
+        with request.host.acting(request.user.name):
+            work = channel.move(queue.name, exchange, routing_key)
+        until = time.monotonic() + MOVE_S
+        while moved < body.count and queue.ready and not problem:
+            with request.host.acting(request.user.name):
+                step = work.step(body.count - moved)
+            moved += step.moved
+            problem = step.problem
+            if step.moved:
+                await request.host.stored()
+            await asyncio.sleep(0 if step.moved else WAIT_S)
+            if time.monotonic() > until:
+                break
+    return ok({"moved": moved, "messages_ready": queue.ready, "problem": problem})
+
+
+def destination_of(request: Request, destination: Destination) -> tuple[str, str | None]:
+    """Return the exchange and the routing key of a move. Raises HTTPError (400, 404)."""
+    if (destination.queue is None) == (destination.exchange is None):
+        raise bad("destination should have either a queue or an exchange")
+    if destination.queue is None:
+        return destination.exchange or "", destination.routing_key
+    if destination.queue == request.path["queue"]:
+        raise bad("a queue cannot be moved to itself")
+    if destination.queue not in request.path_vhost().queues:
+        raise not_found("destination_queue_not_found")
+    return "", destination.queue
+
+
+ROUTES = (
+    Route("GET", "/warren/queues/{vhost}/{queue}/unacked", VHOST, list_unacked),
+    Route("POST", "/warren/queues/{vhost}/{queue}/move", VHOST, move, MoveBody),
+)

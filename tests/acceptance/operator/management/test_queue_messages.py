@@ -1,0 +1,230 @@
+"""Unacknowledged messages and moves of messages over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.http import Api
+from warren.broker.core.access.passwords import SHA256, hash_password
+from warren.plugins.management.stats.sampler import Sampler
+
+PUBLISH = "/exchanges/%2F/amq.default/publish"
+MOVE = "/warren/queues/%2F/q/move"
+UNACKED = "/warren/queues/%2F/q/unacked"
+
+
+def publish(api: Api, *payloads: str, key: str = "q", **properties: Any) -> None:
+    for payload in payloads:
+        body = {"routing_key": key, "properties": properties, "payload": payload, "payload_encoding": "string"}
+        assert api.post(PUBLISH, body).json == {"routed": True}
+
+
+def messages(api: Api, queue: str) -> list[Any]:
+    return api.post(f"/queues/%2F/{queue}/get", {"count": 100, "ackmode": "ack_requeue_true", "encoding": "auto"}).json  # type: ignore[no-any-return]
+
+
+def payloads(api: Api, queue: str) -> list[str]:
+    return [message["payload"] for message in messages(api, queue)]
+
+
+def move(api: Api, count: int = 100, **destination: Any) -> Any:
+    answer = api.post(MOVE, {"destination": destination, "count": count})
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+@pytest.fixture
+def queues(api: Api) -> Api:
+    for name in ("q", "other"):
+        api.put(f"/queues/%2F/{name}", {"durable": True})
+    return api
+
+
+# Moves
+
+
+def test_all_messages_move_in_order_with_their_properties(queues: Api) -> None:
+    properties = {"delivery_mode": 2, "headers": {"a": 1}, "message_id": "m", "user_id": "guest"}
+    publish(queues, "1", "2", "3", **properties)
+    assert move(queues, queue="other") == {"moved": 3, "messages_ready": 0, "problem": ""}
+    moved = messages(queues, "other")
+    assert [one["payload"] for one in moved] == ["1", "2", "3"]
+    assert moved[0]["properties"] == properties
+    assert (moved[0]["exchange"], moved[0]["routing_key"], moved[0]["redelivered"]) == ("", "other", False)
+    source = queues.get("/queues/%2F/q").json
+    assert (source["messages"], source["messages_persistent"], source["message_bytes_persistent"]) == (0, 0, 0)
+    assert queues.get("/queues/%2F/other").json["messages_persistent"] == 3
+
+
+def test_a_number_of_messages_moves_and_the_rest_stays(queues: Api) -> None:
+    publish(queues, "1", "2", "3")
+    assert move(queues, 2, queue="other") == {"moved": 2, "messages_ready": 1, "problem": ""}
+    assert (payloads(queues, "other"), payloads(queues, "q")) == (["1", "2"], ["3"])
+
+
+def test_messages_move_to_an_exchange_with_a_routing_key_or_their_own(queues: Api) -> None:
+    queues.post("/bindings/%2F/e/amq.topic/q/other", {"routing_key": "q"})
+    queues.post("/bindings/%2F/e/amq.topic/q/other", {"routing_key": "new"})
+    publish(queues, "1", "2")
+    assert move(queues, 1, exchange="amq.topic")["moved"] == 1
+    assert move(queues, exchange="amq.topic", routing_key="new")["moved"] == 1
+    assert [(one["exchange"], one["routing_key"]) for one in messages(queues, "other")] == [
+        ("amq.topic", "q"),
+        ("amq.topic", "new"),
+    ]
+
+
+def test_an_unroutable_message_stays_and_ends_the_move(queues: Api) -> None:
+    queues.post("/bindings/%2F/e/amq.headers/q/other", {"arguments": {"x-match": "all", "go": 1}})
+    publish(queues, "1", headers={"go": 1})
+    publish(queues, "2", "3")
+    answer = move(queues, exchange="amq.headers")
+    assert (answer["moved"], answer["messages_ready"]) == (1, 2)
+    assert answer["problem"] == "no binding of exchange 'amq.headers' in vhost '/' with routing key 'q' matches"
+    got = messages(queues, "q")
+    assert [(one["payload"], one["redelivered"]) for one in got] == [("2", False), ("3", False)]
+
+
+def test_a_full_destination_ends_the_move_in_order(queues: Api) -> None:
+    queues.put("/queues/%2F/small", {"arguments": {"x-max-length": 2, "x-overflow": "reject-publish"}})
+    publish(queues, "1", "2", "3", "4")
+    answer = move(queues, queue="small")
+    assert answer == {"moved": 2, "messages_ready": 2, "problem": "the destination refuses more messages: it is full"}
+    assert (payloads(queues, "small"), payloads(queues, "q")) == (["1", "2"], ["3", "4"])
+
+
+def test_a_move_to_itself_is_refused(queues: Api) -> None:
+    publish(queues, "1")
+    assert queues.post(MOVE, {"destination": {"queue": "q"}, "count": 1}).status == 400
+    queues.post("/bindings/%2F/e/amq.fanout/q/q", {})
+    queues.post("/bindings/%2F/e/amq.fanout/q/other", {})
+    answer = move(queues, exchange="amq.fanout")
+    assert answer["moved"] == 0 and "leads back to the queue" in answer["problem"]
+    assert (payloads(queues, "q"), payloads(queues, "other")) == (["1"], [])
+
+
+def test_a_time_to_live_and_delivery_attempts_start_anew(queues: Api) -> None:
+    queues.put("/queues/%2F/q4", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
+    publish(queues, "1", key="q4", expiration="60000", delivery_mode=2)
+    got = {"count": 1, "ackmode": "reject_requeue_true", "encoding": "auto"}
+    queues.post("/queues/%2F/q4/get", got)
+    assert messages(queues, "q4")[0]["properties"]["headers"] == {"x-delivery-count": 1}
+    queues.peer.clock.advance(50_000)
+    queues.post("/warren/queues/%2F/q4/move", {"destination": {"queue": "other"}, "count": 1})
+    queues.peer.clock.advance(50_000)
+    moved = messages(queues, "other")
+    assert moved[0]["properties"]["expiration"] == "60000" and not moved[0]["properties"].get("headers")
+    queues.peer.clock.advance(10_000)
+    assert messages(queues, "other") == []
+
+
+def test_expired_messages_do_not_move(queues: Api) -> None:
+    publish(queues, "old", expiration="1000")
+    publish(queues, "new")
+    queues.peer.clock.advance(2_000)
+    assert move(queues, queue="other")["moved"] == 1
+    assert payloads(queues, "other") == ["new"]
+
+
+def test_messages_of_higher_priority_move_first(queues: Api) -> None:
+    queues.put("/queues/%2F/p", {"arguments": {"x-max-priority": 5}})
+    for payload, priority in (("low", 1), ("high", 5)):
+        publish(queues, payload, key="p", priority=priority)
+    assert queues.post("/warren/queues/%2F/p/move", {"destination": {"queue": "other"}, "count": 9}).json["moved"] == 2
+    assert payloads(queues, "other") == ["high", "low"]
+
+
+@pytest.mark.parametrize(
+    ("permissions", "status"),
+    [(("", "amq.default", ""), 401), (("", "", "q"), 401), (("", "amq.default", "q"), 200)],
+)
+def test_a_move_needs_the_permissions_to_read_and_to_write(
+    queues: Api, permissions: tuple[str, str, str], status: int
+) -> None:
+    publish(queues, "1")
+    users = queues.peer.node.users
+    users.add("mover", hash_password("mover", b"salt", SHA256), ("management",), SHA256)
+    users.set_permission("mover", "/", *permissions)
+    answer = queues.post(MOVE, {"destination": {"queue": "other"}, "count": 1}, user="mover")
+    assert answer.status == status, answer.body
+    assert len(payloads(queues, "q")) == (0 if status == 200 else 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"destination": {}, "count": 1}, 400),
+        ({"destination": {"queue": "other", "exchange": "amq.topic"}, "count": 1}, 400),
+        ({"destination": {"queue": "other"}, "count": 0}, 400),
+        ({"destination": {"queue": "nowhere"}, "count": 1}, 404),
+        ({"destination": {"exchange": "nowhere"}, "count": 1}, 404),
+    ],
+)
+def test_an_invalid_move_is_refused(queues: Api, body: Any, status: int) -> None:
+    publish(queues, "1")
+    assert queues.post(MOVE, body).status == status
+    assert payloads(queues, "q") == ["1"]
+
+
+def test_nothing_moves_during_an_alarm(queues: Api) -> None:
+    publish(queues, "1")
+    queues.peer.node.alarms.set("memory")
+    assert queues.post(MOVE, {"destination": {"queue": "other"}, "count": 1}).status == 400
+    queues.peer.node.alarms.clear("memory")
+    assert payloads(queues, "q") == ["1"]
+
+
+# Unacknowledged messages and ages
+
+
+def sample(api: Api) -> None:
+    sampler = Sampler(api.peer.node, api.state.samples, api.host.connections, watermarks=api.state.watermarks)
+    for _ in sampler.sample_all(api.peer.clock.now_ms()):
+        pass
+
+
+def test_unacked_messages_are_listed_with_consumer_channel_and_age(queues: Api) -> None:
+    client = queues.peer.connect()
+    channel = client.channel()
+    publish(queues, "one", "three", key="q")
+    channel.get("q", no_ack=False)
+    sample(queues)
+    queues.peer.clock.advance(20_000)
+    channel.consume("q", consumer_tag="reader")
+    sample(queues)
+    listed = queues.get(UNACKED).json
+    assert [(one["delivery_tag"], one["consumer_tag"], one["payload_bytes"], one["age"]) for one in listed] == [
+        (1, "", 3, 20),
+        (2, "reader", 5, 0),
+    ]
+    assert listed[0]["channel_details"]["connection_name"] == queues.get("/connections").json[0]["name"]
+    assert [one["delivery_tag"] for one in queues.get(f"{UNACKED}?limit=1").json] == [1]
+    assert queues.get(f"{UNACKED}?limit=0").status == queues.get(f"{UNACKED}?limit=x").status == 400
+    assert queues.get("/warren/queues/%2F/other/unacked").json == []
+
+
+def test_the_age_of_the_oldest_ready_message(queues: Api) -> None:
+    def age() -> Any:
+        return queues.get("/queues/%2F/q").json.get("oldest_ready_message_age")
+
+    assert age() is None
+    publish(queues, "1")
+    assert age() is None  # not sampled yet
+    for _ in range(3):
+        sample(queues)
+        queues.peer.clock.advance(5_000)
+    assert age() == 15
+    publish(queues, "2")
+    sample(queues)
+    queues.peer.clock.advance(5_000)
+    channel = queues.peer.connect().channel()
+    got = channel.get("q", no_ack=False)
+    assert got is not None
+    assert age() == 5
+    channel.reject(got.tag, requeue=True)
+    channel.sync()
+    assert age() == 20  # it is the same message as before
+    queues.delete("/queues/%2F/q/contents")
+    assert age() is None
+    publish(queues, "3")
+    assert age() == 0
