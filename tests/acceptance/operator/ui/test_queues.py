@@ -24,3 +24,27 @@ def test_a_queue_is_added_and_listed_and_deleted(ui: UI, running: BrokerProcess)
     dialog.get_by_role("button", name="Delete").click()
     expect(row).to_have_count(0)
     assert running.http().get("/queues/%2F/orders").status == 404
+
+
+def test_chosen_queues_are_purged_with_progress_and_more_columns_shown(ui: UI, running: BrokerProcess) -> None:
+    http = running.http()
+    for name in ("full-1", "full-2", "kept"):
+        http.put(f"/queues/%2F/{name}", {})
+        body = {"routing_key": name, "properties": {}, "payload": "12345678", "payload_encoding": "string"}
+        http.post("/exchanges/%2F/amq.default/publish", body)
+    page = ui.open("queues").page
+    page.get_by_text("Columns").click()
+    for column in ("Consumers", "Consumer capacity", "Message bytes", "Average size", "Oldest ready message"):
+        page.get_by_label(column, exact=True).check()
+    row = page.get_by_role("row").filter(has_text="full-1")
+    expect(row).to_contain_text("8 B8 B")
+    page.get_by_label("Queues: filter by name").fill("full-")
+    expect(page.get_by_role("row").filter(has_text="kept")).to_have_count(0)
+    page.get_by_label("Choose all rows of this page").check()
+    page.get_by_role("button", name="Purge").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("full-2 (/): 1 messages")
+    dialog.get_by_role("button", name="Purge").click()
+    expect(page.get_by_label("Work in progress")).to_contain_text("done: 2 of 2")
+    counts = [http.get(f"/queues/%2F/{name}").json["messages"] for name in ("full-1", "full-2", "kept")]
+    assert counts == [0, 0, 1]
