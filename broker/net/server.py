@@ -28,8 +28,8 @@ from .transport import Transport
 LINGER_LIMIT = 1000  # closing connections that wait for the peer to close or for the delay of a refused login
 STOP_WAIT_S = 3.0  # for clients to answer connection.close when the node stops
 CERTIFICATES_LOOK_S = 5.0
-# For the input and the ends of connections in one turn of the loop. Jobs and writes have as much again.
-TURN_S = 0.006
+TURN_S = 0.001  # for the input and the ends of connections in one turn of the loop; what is begun is finished
+FLUSH_S = 0.003  # processor time for the output of all connections in one turn
 CLOSE_S = 0.00002  # of the loop and the system, to close a socket
 
 
@@ -67,6 +67,7 @@ class Server:
         self._certificates: asyncio.TimerHandle | None = None
         self._flushes: dict[Transport, None] = {}  # in order, each once
         self._flush_expected = False
+        self._flush_ends_s = 0.0  # processor time; 0 until it is needed in this turn
         self._turn_ends_s = 0.0  # 0 until something is served in this turn
         self._waiting: deque[Callable[[], None]] = deque()  # for a turn with time
         self._lingering: set[Transport] = set()
@@ -219,17 +220,31 @@ class Server:
             self.loop.call_soon(self._flush)
         self._flushes[transport] = None
 
+    def may_flush(self) -> bool:
+        """Whether this turn has time for more output."""
+        if self._flush_ends_s:
+            return time.thread_time() < self._flush_ends_s
+        self._flush_ends_s = time.thread_time() + FLUSH_S
+        return True
+
     def _flush(self) -> None:
+        """Flush transports in order, and call what waits. What this turn has no time for is flushed in the next."""
         self._flush_expected = False
-        self._turn_ends_s = 0.0
+        self._turn_ends_s = self._flush_ends_s = 0.0
         flushes = self._flushes
         self._flushes = {}
-        for transport in flushes:
+        waiting = iter(flushes)
+        for transport in waiting:
             try:
                 transport.flush()
             except Exception as error:  # a bug: it must not keep other connections from being flushed
                 transport.report("internal_error", "error", {"exc_info": error})
                 transport.abort()
+            if len(flushes) > 1 and not self.may_flush():
+                break
+        if rest := dict.fromkeys(waiting):
+            self._expect_flush()
+            self._flushes = rest | self._flushes
         if self._waiting:
             self._call_waiting()
         self.commit_soon()  # requests that waited for the flush may have written to the journal

@@ -2,7 +2,7 @@
 
 Fairness: uvloop reads a ready socket up to 32 times, 256 KiB each, before it turns to the next. A fast publisher would
 be served 8 MiB for every few acknowledgements of its consumer. So after a full read the socket is not read again in the
-same turn, and the input is served in pieces of a few milliseconds, one in each turn.
+same turn, and the input is served in pieces of a few milliseconds.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from .tls import TLS
 if TYPE_CHECKING:
     from .server import Server
 
-FULL_READ = 1 << 16  # bytes: after a read of this size more may be waiting
-MIN_PIECE, MAX_PIECE = 1 << 14, 1 << 18  # bytes of a long read that are served in one turn
-PIECE_S = 0.008  # processor time of a piece; after more the next one is shorter
+SHORT_READ = 1 << 14  # bytes: shorter reads are served whole
+FULL_READ = 250_000  # bytes: after a read of this size uvloop reads again in the same turn
+MIN_PIECE, MAX_PIECE = 1 << 12, 1 << 18  # bytes of a long read that are served in one turn
+FIRST_PIECE = 1 << 14
+PIECE_S = 0.003  # processor time of a piece; after more the next ones are shorter
 # Bytes that wait in uvloop before deliveries stop. Less than one full write of ours: uvloop collects writes below this
 # mark until the end of the turn, and makes longer ones at once.
 WRITE_HIGH = 32 << 10
@@ -36,7 +38,6 @@ DRAIN_S = 3.0  # for the last output of a socket that is being closed
 DEPARTED = "client unexpectedly closed TCP connection"
 # TCP keepalive of connections without heartbeats: probes after two minutes without a byte, close after four lost ones.
 KEEP_ALIVE = {"TCP_KEEPIDLE": 120, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 4}
-FLUSH_S = 0.005  # for the writes of one connection in one turn
 WRITES = 8  # in one turn: what one fast consumer can take before the others have theirs
 
 
@@ -55,9 +56,11 @@ class Transport(asyncio.Protocol, TransportPort):
         self._connection: Connection | None = None
         self._reading = True
         self._held = False  # by the session, while queues are congested
-        self._resting = False  # until the next turn, after a full read
-        self._unserved = b""  # rest of a long read
-        self._piece_bytes = FULL_READ  # served in one turn
+        self._resting = False  # until the next turn, after a full read, or while input waits to be served
+        self._unserved = b""  # a long read, whose rest is served in later turns
+        self._unserved_at = 0  # offset of the rest
+        self._piece_bytes = FIRST_PIECE  # served in one turn
+        self._slow = False  # the last piece took longer than PIECE_S
         self._running = False  # after the handshake
         self._watched = False  # for a closed peer, while an alarm or a login pauses reading
         self._heartbeat_s = 0
@@ -84,38 +87,60 @@ class Transport(asyncio.Protocol, TransportPort):
 
     def data_received(self, data: bytes) -> None:
         """Serve a short read in this turn if it has time, a long one piece by piece. HOT: bench A-M."""
-        if len(data) >= FULL_READ or self._unserved:
-            self._unserved += data
-            self._serve_piece()
+        if self._unserved:
+            self._unserved = self._unserved[self._unserved_at :] + data
+            self._unserved_at = 0
             return
-        if not self._server.has_time():
-            self._unserved = data
-            self._resting = True
-            self._server.call_in_turn(self._rested)
+        server = self._server
+        has_time = server.has_time()
+        if has_time and len(data) < SHORT_READ:
+            self._serve(data)
             self._read_or_rest()
             return
-        self._serve(data)
-        self._read_or_rest()
-
-    def _serve_piece(self) -> None:
-        """Serve a piece of a long read; the rest follows in the next turns.
-
-        Pieces get shorter or longer until one takes a few milliseconds: the cost of a publish depends on its route and
-        on the settings of the queues.
-        """
-        data, piece_bytes = self._unserved, self._piece_bytes
-        self._unserved = data[piece_bytes:]
-        begun_s = time.thread_time()
-        self._serve(data[:piece_bytes])
-        took_s = time.thread_time() - begun_s
-        if took_s > PIECE_S:
-            self._piece_bytes = max(piece_bytes // 2, MIN_PIECE)
-        elif took_s < PIECE_S / 2 and len(data) >= piece_bytes:
-            self._piece_bytes = min(piece_bytes * 2, MAX_PIECE)
-        if not self._resting:
+        self._unserved = data
+        if has_time:
+            self._serve_piece()
+        if self._unserved:
+            self._resting = True
+            server.call_in_turn(self._serve_rest)
+        elif len(data) >= FULL_READ:
             self._resting = True
             self._loop.call_soon(self._rested)
         self._read_or_rest()
+
+    def _serve_rest(self) -> None:
+        """Serve the next piece of a long read; after the last one, read again. HOT: bench A-M."""
+        if self._connection is None:
+            return
+        self._serve_piece()
+        if self._unserved:
+            self._server.call_in_turn(self._serve_rest)
+        else:
+            self._rested()
+
+    def _serve_piece(self) -> None:
+        """Serve a piece of a long read.
+
+        Pieces get shorter or longer until one takes about PIECE_S: the cost of a publish depends on its route and on
+        the settings of the queues. A slow piece may have waited for the processor, so the processor time of the next
+        one decides, which costs a system call.
+        """
+        data, at, piece_bytes = self._unserved, self._unserved_at, self._piece_bytes
+        stop = at + piece_bytes
+        if stop < len(data):
+            self._unserved_at = stop
+        else:
+            self._unserved = b""
+            self._unserved_at = 0
+        clock = time.thread_time if self._slow else time.perf_counter
+        begun_s = clock()
+        self._serve(data[at:stop])
+        took_s = clock() - begun_s
+        if took_s > PIECE_S and self._slow:
+            self._piece_bytes = max(piece_bytes // 2, MIN_PIECE)
+        self._slow = took_s > PIECE_S
+        if took_s < PIECE_S / 2 and stop <= len(data):
+            self._piece_bytes = min(piece_bytes * 2, MAX_PIECE)
 
     def _serve(self, data: bytes) -> None:
         """Pass the bytes to the connection. HOT: bench A-M."""
@@ -165,7 +190,7 @@ class Transport(asyncio.Protocol, TransportPort):
     def resume_writing(self) -> None:
         if self._connection is not None:
             self._connection.output.writable = True
-            self.flush()
+            self.flush_soon()
 
     def eof_received(self) -> bool:
         """Close a socket that the peer has closed, in this turn if it has time. TLS closes its own at once."""
@@ -214,12 +239,11 @@ class Transport(asyncio.Protocol, TransportPort):
         self._loop.call_soon(fn)  # after the flush, which was requested before
 
     def flush(self) -> None:
-        """Write the output, once per turn of the loop, as long as the socket takes it. HOT: bench A-M."""
+        """Write the output as long as the socket takes it and the turn has time. HOT: bench A-M."""
         connection = self._connection
         if connection is None:
             return
         output = connection.output
-        begun_s = time.perf_counter()
         for _ in range(WRITES):
             if not output.writable:
                 break
@@ -228,7 +252,7 @@ class Transport(asyncio.Protocol, TransportPort):
             connection.flushed()
             if not output.waits():
                 break
-            if time.perf_counter() - begun_s > FLUSH_S:  # when messages are read back from the disk, for example
+            if not self._server.may_flush():
                 break
         self._read_or_rest()
 
@@ -304,11 +328,8 @@ class Transport(asyncio.Protocol, TransportPort):
     # Timers
 
     def _rested(self) -> None:
-        self._resting = False
-        if self._unserved and self._connection is not None:
-            self._serve_piece()
-        else:
-            self._read_or_rest()
+        self._resting = bool(self._unserved)
+        self._read_or_rest()
 
     def _look_at_hold(self) -> None:
         self._hold_timer = None

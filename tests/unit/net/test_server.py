@@ -3,7 +3,10 @@
 import pytest
 
 from tests.support.in_process import InProcessPeer, socket_of
+from warren.broker.net import server
+from warren.broker.net.transport import FIRST_PIECE, Transport
 from warren.broker.session.connection import Connection
+from warren.broker.wire.method_encoder import HEARTBEAT
 
 
 def test_output_that_fails_ends_its_own_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,3 +50,46 @@ def test_a_transport_that_asks_to_be_flushed_more_than_once_has_one_turn() -> No
     while broker.loop.turn():
         pass
     assert flushes == 1
+
+
+def test_connections_with_much_input_are_served_one_piece_each_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "TURN_S", 0.0)
+    broker = InProcessPeer()
+    clients = [broker.connect() for _ in range(3)]
+    transports = [socket_of(client).transport for client in clients]
+    served: list[Transport] = []
+    serve_piece = Transport._serve_piece
+
+    def recorded(self: Transport) -> None:
+        served.append(self)
+        serve_piece(self)
+
+    monkeypatch.setattr(Transport, "_serve_piece", recorded)
+    for transport in transports:
+        transport.data_received(HEARTBEAT * (4 * FIRST_PIECE // len(HEARTBEAT)))
+    assert served == transports[:1], "the first read uses up the time of the turn"
+    turns = []
+    while broker.loop.turn():
+        turns.append(len(served))
+    first, second, third = transports
+    assert served[:5] == [first, first, second, third, first]
+    assert all(after - before <= 1 for before, after in zip(turns, turns[1:], strict=False))
+    for client in clients:
+        assert client.channel().declare().queue
+
+
+def test_output_for_which_a_turn_has_no_time_is_flushed_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FLUSH_S", -1.0)
+    broker = InProcessPeer()
+    transports = [socket_of(broker.connect()).transport for _ in range(5)]
+    flushed: list[Transport] = []
+    monkeypatch.setattr(Transport, "flush", lambda self: flushed.append(self))
+    for transport in transports:
+        broker.server.flush_soon(transport)
+    broker.loop.turn()
+    assert flushed == transports[:2]
+    broker.server.flush_soon(transports[0])
+    broker.loop.turn()
+    assert flushed == transports[:4]
+    broker.loop.turn()
+    assert flushed == [*transports, transports[0]]
