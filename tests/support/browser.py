@@ -14,6 +14,12 @@ OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--no-first-run"),
 )
+# The frame opens another page when it is notified of the changed address.
+OPEN = """address => new Promise(opened => {
+  if (new URL(address, location).href === location.href) return opened();
+  addEventListener("hashchange", () => opened(), { once: true });
+  location.hash = address;
+})"""
 REFUSED = "Failed to load resource"  # how a browser reports each response of 400 and above
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -68,9 +74,8 @@ class UI:
 
     def open(self, address: str) -> UI:
         """Open a page by what follows `#/`, and wait until it has loaded once."""
-        page = self.page
-        page.evaluate("address => { location.hash = address }", f"#/{address}")
-        page.locator("main h1").first.wait_for()
+        self.page.evaluate(OPEN, f"#/{address}")
+        self.page.locator("main:not([aria-busy]) h1").first.wait_for()
         return self
 
     def text(self, selector: str = "main") -> str:

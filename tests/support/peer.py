@@ -34,11 +34,11 @@ class Peer:
 
     def connect(self, user: str = "guest", password: str = "guest", vhost: str = "/", channel_max: int = 2047,
                 frame_max: int = 131072, heartbeat: int = 0, capabilities: Mapping[str, Any] | None = None,
-                **peer: Any) -> Client:  # fmt: skip
-        """Open a connection, with its handshake."""
+                properties: Mapping[str, Any] | None = None, **peer: Any) -> Client:  # fmt: skip
+        """Open a connection, with its handshake. `properties` are those of the client."""
         client = self.dial(**peer)
         client.start()
-        client.login("PLAIN", f"\0{user}\0{password}", capabilities)
+        client.login("PLAIN", f"\0{user}\0{password}", capabilities, properties)
         client.tune(channel_max, frame_max, heartbeat)
         client.call(Connection.Open, virtual_host=vhost)
         return client

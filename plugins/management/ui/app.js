@@ -48,12 +48,14 @@ function open() {
   }
   drawSide(section, found?.page);
   if (found === null || !(found.page.may?.() ?? true)) {
+    main.removeAttribute("aria-busy");
     main.replaceChildren(h("h1", {}, "Not found"), h("p", {}, "There is no such page, or you have no right to see it."));
     return;
   }
   const context = contextOf(found.params, query);
   const page = found.page.create(context);
   main.replaceChildren(page.element);
+  main.setAttribute("aria-busy", "true");
   context.title(page.element.querySelector("h1")?.textContent ?? found.page.title);
   leave = page.leave ?? null;
   poll = new Poll((signal) => refresh(page, signal), () => preference("interval", 5));
@@ -66,6 +68,7 @@ async function refresh(page, signal) {
   try {
     await page.refresh?.(signal);
     show(banner, false);
+    main.removeAttribute("aria-busy");
     fill(refreshed, `refreshed ${clock(Date.now())}`);
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -74,6 +77,7 @@ async function refresh(page, signal) {
     else if (error.status === 404) fill(banner, "This object does not exist any more, or you may not see it.");
     else fill(banner, `The broker refused a request: ${error.message}`);
     show(banner, true);
+    main.removeAttribute("aria-busy");
   }
 }
 

@@ -54,7 +54,7 @@ const TO = {
 function list(context, name, label, columns, target) {
   const table = new Table({
     name, label, key: identity, empty: "no bindings", local: true, filtered: "name or key",
-    columns: [...columns, { id: "unbind", title: "", always: true, cell: unbindButtons(context) }],
+    columns: [...columns, { id: "unbind", title: "Operations", always: true, cell: unbindButtons(context) }],
     load: paged(api.get, () => target),
   });
   table.onchange = context.refresh;

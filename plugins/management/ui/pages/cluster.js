@@ -81,7 +81,7 @@ function createFeatures() {
 }
 
 function createConfiguration() {
-  const text = h("pre.tall", { tabindex: 0, "aria-label": "Effective configuration" });
+  const text = h("pre.tall", { tabindex: 0, role: "region", "aria-label": "Effective configuration" });
   return {
     element: h("div.page", {}, h("h1", {}, "Configuration"), h("p", {}, "All keys with the values in effect, without secrets."), text),
     async refresh(signal) {

@@ -15,7 +15,7 @@ function columnsOf(given, fields, clear) {
     ? { id: "user", title: "User", always: true, cell: (one) => link.user(one.user) }
     : { id: "vhost", title: "Virtual host", always: true, cell: (one) => link.vhost(one.vhost) };
   return [other, ...fields.map(([id, title]) => ({ id, title, cell: (one) => (id === "exchange" ? one.exchange || "(AMQP default)" : pattern(one[id])) })),
-    { id: "clear", title: "", cell: (one) => h("button", { type: "button", onclick: () => clear(one) }, "Clear") }];
+    { id: "clear", title: "Operations", cell: (one) => h("button", { type: "button", onclick: () => clear(one) }, "Clear") }];
 }
 
 const placeOf = (given) => (given.user === undefined ? path`vhosts/${given.vhost}` : path`users/${given.user}`);

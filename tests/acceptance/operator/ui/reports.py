@@ -1,0 +1,30 @@
+"""A report of the analysis, as it is stored."""
+
+import json
+from pathlib import Path
+
+
+def write_report(folder: Path, name: str, queue: str) -> None:
+    """Write the report `name` about a queue in the folder of a broker."""
+    about = {"node": "warren@test", "vhost": "/", "queue": queue}
+    lag = {"stage": "publish_deliver", "p50_us": 1500, "p99_us": 2_500_000, "max_us": 3_000_000}
+    throughput = {"scope": "user", "name": "guest", "node": "warren@test", "flow": "enqueued", "grain": "1s"}
+    conservation = {
+        "status": "imbalanced",
+        "balanced": False,
+        "reasons": [],
+        "imbalance_count": 1,
+        "imbalances": [{**about, "problem": "lost", "records": 1}],
+        "links": [],
+    }
+    report = {
+        "schema": 1,
+        "totals": {"published": 12345, "delivered": 12344},
+        "conservation": conservation,
+        "latency": [{**about, **lag}],
+        "throughput": [{**throughput, "messages": 9876}],
+        "backlog": [{**about, "peak": 77}],
+    }
+    made = folder / "reports" / name
+    made.mkdir(parents=True)
+    (made / "report.json").write_text(json.dumps(report))
