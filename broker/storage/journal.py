@@ -87,6 +87,10 @@ class Batch(ports.Batch):
         self._metadata = metadata
         self._after = after
 
+    @property
+    def _slot(self) -> int:
+        return self.number % ports.IN_FLIGHT
+
     def write(self) -> None:
         if self._finished is not None:
             self._finished.close()
@@ -96,12 +100,12 @@ class Batch(ports.Batch):
         if self.syncs:
             self._metadata.sync()  # first, so that the log refers to no queue that metadata lacks
         if self.data and not self._written:
-            self.segment.append(self._disk, self.start, self.data)
+            self.segment.append(self._disk, self.start, self.data, self._slot)
             self._written = True
 
     def sync(self) -> None:
         if self.data and self.syncs_log:
-            self.segment.sync(self._disk, self.number % ports.IN_FLIGHT)
+            self.segment.sync(self._slot)
         if self._after is not None:
             self._after()
 

@@ -198,10 +198,15 @@ class Segment:
         self._dead = bytearray(state.dead)
         self.sharing = state.sharing
 
-    def append(self, disk: Disk, start: int, data: bytes) -> None:
-        """Write `data` at `start`, the end of the file; the first call creates the file. Raises OSError."""
+    def append(self, disk: Disk, start: int, data: bytes, slot: int) -> None:
+        """Write `data` at `start`, the end of the file, to be synced in this slot. Raises OSError.
+
+        The first call creates the file.
+        """
         if self.file is None:
             self.file = disk.open(self.name, True)
+        if slot and slot not in self._others:  # before the write, as a file object reports no loss from before it
+            self._others[slot] = disk.open(self.name, False)
         file = self.file
         if not file.size:  # in a second attempt too, if a shortage of descriptors failed the first here
             disk.sync_folder()
@@ -212,15 +217,14 @@ class Segment:
         else:
             raise OSError(errno.EIO, f"the file has {file.size} bytes where {start} were written", self.name)
 
-    def sync(self, disk: Disk, slot: int) -> None:
-        """Make durable what was appended before this call. Raises OSError.
+    def sync(self, slot: int) -> None:
+        """Make durable what was appended in this slot, and before it. Raises OSError.
 
         Calls that run at the same time need different slots, from 0 on. Each slot has a file object of its own: the
         system reports a lost write once for each, so a sync by the same object could return as if nothing were lost.
         """
-        file = self.file if not slot else self._others.get(slot)
-        if file is None:
-            file = self._others[slot] = disk.open(self.name, False)
+        file = self._others[slot] if slot else self.file
+        assert file is not None, "it was appended to"
         file.sync()
 
     def open(self, disk: Disk) -> File:
