@@ -50,8 +50,10 @@ class Objects:
     def _declare(self) -> None:
         name, tag = self.name, self.name.replace(",", "")
         self._put("vhosts", name, body={"description": name, "tags": tag, "default_queue_type": "classic"})
-        self._put("users", name, body={"password": name, "tags": f"management,{tag}"})
-        for user in (name, "guest"):
+        self.login = name.replace(":", "")  # HTTP cannot transmit a user's name with a colon
+        for user in (name, self.login):
+            self._put("users", user, body={"password": name, "tags": f"management,{tag}"})
+        for user in (name, self.login, "guest"):
             self._put("permissions", name, user, body={"configure": ".*", "write": ".*", "read": ".*"})
         self._put("topic-permissions", name, name, body={"exchange": name, "write": ".*", "read": quote(name)})
         for limit, value in LIMITS.items():
@@ -76,15 +78,22 @@ class Objects:
         client = self._broker.connect(user=self.name, password=self.name, vhost=self.name, properties=self.properties)
         channel = client.channel()
         channel.qos(1)
-        properties = {"headers": {self.name: self.name}, "message_id": self.name, "type": self.name}
         for _ in range(MESSAGES):
-            channel.publish(self.name, self.name, self.name.encode(), properties)
+            self._publish(channel)
         channel.consume(self.name, consumer_tag=self.name)
         channel.delivery()
         return channel
 
+    def _publish(self, channel: Channel) -> None:
+        properties = {"headers": {self.name: self.name}, "message_id": self.name, "type": self.name}
+        channel.publish(self.name, self.name, self.name.encode(), properties)
+
+    def publish(self) -> None:
+        """Publish one more message, which is routed to the queue."""
+        self._publish(self._channel)
+
     def _federate(self) -> None:
-        """Federate the exchange with one of the virtual host `/`."""
+        """Federate the exchange with one of the virtual host `/`; with long names the link is refused."""
         name, upstream = self.name, {"uri": f"amqp://127.0.0.1:{self._broker.port}/%2f", "exchange": "amq.topic"}
         self._put("parameters", "federation-upstream", name, name, body={"value": upstream})
         members = {"value": [{"upstream": name}]}
@@ -95,7 +104,7 @@ class Objects:
             "apply-to": "exchanges",
         }
         self._put("policies", name, "federate", body=policy)
-        until(lambda: self._links() == ["running"], lambda: f"a link that runs\n{self._broker.tail()}")
+        until(lambda: self._links() not in ([], ["starting"]), "a link")
 
     def _links(self) -> list[str]:
         return [row["status"] for row in self._http.get(f"/federation-links/{encode(self.name)}").json]
