@@ -46,7 +46,7 @@ def shown(page: Page) -> str:
 
 
 def overflows(page: Page) -> dict[int, int]:
-    """By width of the window: by how many pixels the page is wider."""
+    """The number of pixels by which the page is wider than the window, by width of the window."""
     found = {}
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": HEIGHT})
