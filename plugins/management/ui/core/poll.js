@@ -18,7 +18,8 @@ export class Poll {
   }
 
   #seen = () => {
-    if (!document.hidden) this.now();
+    if (document.hidden) clearTimeout(this.#timer);
+    else this.now();
   };
 
   /** Refresh at once; while a refresh is under way, another one follows it. */
