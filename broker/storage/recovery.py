@@ -83,6 +83,7 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
         segment = Segment(number, 0, salt)
         file = segment.open(disk)
         last = number == numbers[-1]
+        state = saved.segments.get(number)
         head = log_records.parse_head(file.read(0, log_records.SEGMENT_HEAD_BYTES))
         if head is None:
             data = file.read(0, file.size)
@@ -98,10 +99,11 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
                 disk.sync_folder()
                 continue
             report.append(f"{segment.name}: its head is damaged, at offset 0")
-            head = log_records.Head(_first_id(salt, data, recovered.next_id), salt)
+            first_id = state.first_id if state is not None else _first_id(salt, data, recovered.next_id)
+            head = log_records.Head(first_id, salt)
         segment.salt = head.salt
         segment.first_id = head.first_id
-        if (state := saved.segments.get(number)) is not None:
+        if state is not None and state.first_id == head.first_id:  # else it is of an older segment with this number
             segment.restore(state)
         # The head counts even if all segments before are damaged or deleted.
         recovered.next_id = max(recovered.next_id, segment.first_id)

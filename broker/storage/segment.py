@@ -194,7 +194,7 @@ class Segment:
         return not self._dead and self.sharing is None
 
     def restore(self, state: SegmentState) -> None:
-        self.first_id = state.first_id
+        """Take over the state of this segment from a checkpoint."""
         self._dead = bytearray(state.dead)
         self.sharing = state.sharing
 

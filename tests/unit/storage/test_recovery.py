@@ -15,6 +15,7 @@ from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import log_records
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal
@@ -378,3 +379,24 @@ def test_a_checkpoint_of_version_1_is_refused() -> None:
     disk.put("checkpoint", data + log_records.CRC.pack(log_records.crc32(data)))
     with pytest.raises(StorageFault, match="checkpoint: of version 1"):
         open_journal(disk)
+
+
+def test_the_checkpoint_says_nothing_about_a_later_segment_with_the_same_number() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = open_journal(disk, 300)
+    gone = message(b"x" * 300)
+    journal.append([1], [gone])
+    journal.settle(1, gone.id, gone.location)
+    commit(journal)  # fills the first segment
+    journal.change(Change(True, StoredQueue("/", "q", 1, False, b"")))
+    commit(journal)  # saves a checkpoint with the second segment, which has no file yet, and removes the first one
+    assert disk.names() == ["checkpoint"]
+    disk = disk.crash()
+    journal, _ = open_journal(disk, 300)
+    settled = message(b"y" * 300)
+    journal.append([1], [settled, message(b"one")])
+    commit(journal)  # fills another first segment
+    journal.settle(1, settled.id, settled.location)
+    append(journal, [1], b"two")
+    assert disk.names() == [FIRST, SECOND, "checkpoint"]
+    assert open_journal(disk.crash(), 300)[1] == {1: [b"one", b"two"]}
