@@ -224,7 +224,10 @@ class Transport(asyncio.Protocol, TransportPort):
             self._server.call_in_turn(partial(self._lost, reason))
 
     def _lost(self, reason: str) -> None:
-        if self._connection is not None:
+        """Release the connection once all that was read from its socket is served."""
+        if self._unserved:
+            self._server.call_in_turn(partial(self._lost, reason))
+        elif self._connection is not None:
             self._connection.lost(reason)
             self._server.disconnected(self)
             self._server.commit_soon()

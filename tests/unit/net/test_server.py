@@ -78,6 +78,25 @@ def test_connections_with_much_input_are_served_one_piece_each_in_turn(monkeypat
         assert client.channel().declare().queue
 
 
+def test_input_that_was_read_before_the_socket_was_lost_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "TURN_S", 0.0)
+    broker = InProcessPeer()
+    client = broker.connect()
+    ch = client.channel()
+    queue = ch.declare("queue").queue
+    ch.publish("", queue, b"x" * 100)
+    socket = socket_of(client)
+    publish = bytes(socket.incoming)
+    socket.incoming.clear()
+    count = 4 * FIRST_PIECE // len(publish)
+    socket.transport.data_received(publish * count)
+    socket.transport.connection_lost(None)
+    while broker.loop.turn():
+        pass
+    assert broker.node.vhosts["/"].queues[queue].ready == count
+    assert not broker.server.connections
+
+
 def test_output_for_which_a_turn_has_no_time_is_flushed_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "FLUSH_S", -1.0)
     broker = InProcessPeer()
