@@ -8,6 +8,7 @@ export const RANGES = [
   ["last minute", 60, 5], ["last 10 minutes", 600, 5], ["last hour", 3600, 60], ["last 8 hours", 28800, 600], ["last day", 86400, 1800],
 ];
 const HEIGHT = 180;
+const LABEL_WIDTH = 56; // of a time
 const COLOURS = 8; // --series-0 to --series-7 in the style sheet
 
 /** Return the query of a range for samples of these families: "lengths", "msg_rates", "data_rates", "node_stats". */
@@ -38,8 +39,21 @@ function pointsOf(details, asRate) {
   });
 }
 
+/** The times of an axis in the reader's zone, with seconds if they are less than a minute apart. */
+function timesOfAxis(times) {
+  const second = times[1] - times[0] < 60 ? "2-digit" : undefined;
+  return times.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second, hourCycle: "h23" }));
+}
+
+const charts = new WeakMap(); // by element, so that those of pages that were left can be freed
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const element of document.querySelectorAll("figure.chart")) charts.get(element).redraw();
+});
+
 export class Chart {
   #plot = null;
+  #data = null;
   #series;
   #format;
   #rates;
@@ -66,7 +80,7 @@ export class Chart {
     const missing = window.uPlot === undefined ? "Charts are not installed: this build could not bring uPlot." : "nothing yet";
     this.nothing = h("p.empty", {}, missing);
     this.element = h("figure.chart", {}, h("figcaption", {}, title), this.nothing, this.drawing, this.legend);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#destroy());
+    charts.set(this.element, this);
     new ResizeObserver(() => this.#resize()).observe(this.drawing);
   }
 
@@ -77,9 +91,11 @@ export class Chart {
     this.#plot?.setSeries(one.at + 1, { show: one.shown });
   }
 
-  #destroy() {
+  /** Draw the same data in the colours of now. */
+  redraw() {
     this.#plot?.destroy();
     this.#plot = null;
+    if (this.#data !== null) this.plot(this.#data);
   }
 
   #resize() {
@@ -104,6 +120,7 @@ export class Chart {
   /** Draw columns: the times in seconds, and the values of each series. */
   plot(data) {
     if (window.uPlot === undefined) return;
+    this.#data = data;
     show(this.nothing, data[0].length === 0);
     show(this.drawing, data[0].length > 0);
     if (!this.drawing.clientWidth) return;
@@ -115,9 +132,12 @@ export class Chart {
   #options() {
     const axis = { stroke: style("--text"), grid: { stroke: style("--line") }, ticks: { stroke: style("--line") } };
     return {
-      width: this.drawing.clientWidth, height: HEIGHT, legend: { show: false }, cursor: { drag: { setScale: false } },
+      width: this.drawing.clientWidth, height: HEIGHT, padding: [null, LABEL_WIDTH / 2, null, null],
+      legend: { show: false }, cursor: { drag: { setScale: false } },
       scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, (high ?? 1) * 1.05)] } },
-      axes: [axis, { ...axis, size: 70, values: (_, values) => values.map((value) => this.#format(value)) }],
+      axes: [{ ...axis, space: LABEL_WIDTH + 14, size: 32, values: (_, times) => timesOfAxis(times) }, {
+        ...axis, size: 70, values: (_, values) => values.map((value) => this.#format(value)),
+      }],
       series: [{}, ...this.#series.map((one) => ({
         label: one.label, stroke: colour(one.at), width: 2, show: one.shown, spanGaps: true, points: { show: false },
         value: (_, value) => (value === null ? "" : this.#format(value)),

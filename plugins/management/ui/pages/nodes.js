@@ -21,7 +21,7 @@ export const nodeColumns = [
   { id: "sync", title: "Sync p99", number: true, help: "to write and sync a batch of the journal", cell: (node) => milliseconds(node.journal?.count ? node.journal.p99_ms : undefined) },
   { id: "uptime", title: "Uptime", number: true, cell: (node) => format.duration(node.uptime / 1000) },
   { id: "cores", title: "Cores", number: true, cell: (node) => format.count(node.processors) },
-  { id: "build", title: "Build", cell: (node) => node.build },
+  { id: "build", title: "Build", cell: (node) => h("small", {}, node.build) },
 ];
 
 const milliseconds = (value) => (value === undefined ? "" : format.duration(value / 1000));

@@ -26,5 +26,5 @@ def write_report(folder: Path, name: str, queue: str) -> None:
         "backlog": [{**about, "peak": 77}],
     }
     made = folder / "reports" / name
-    made.mkdir(parents=True, exist_ok=True)
+    made.mkdir(parents=True)
     (made / "report.json").write_text(json.dumps(report))
