@@ -80,9 +80,13 @@ export const post = async (target, body = {}, query, signal) => json(await send(
 /** DELETE. */
 export const remove = async (target, query, signal) => json(await send("DELETE", target, { query, signal }));
 
-/** GET of a stream of lines: calls `take` with each line until the stream ends or the signal aborts it. */
-export async function lines(target, query, signal, take) {
+/**
+ * GET of a stream of lines: calls `take` with each line until the stream ends or the signal aborts it.
+ * `opened` is called once the stream has begun.
+ */
+export async function lines(target, query, signal, take, opened = () => {}) {
   const response = await send("GET", target, { query, signal });
+  opened();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

@@ -113,16 +113,31 @@ function createLog() {
     lines.replaceChildren(...kept.filter((line) => line.includes(filter.value)).map((line) => `${line}\n`));
   });
   let started = false;
+  // The last lines are read once the stream has begun, so that none is missed; those that come both ways are shown once.
+  const stream = async () => {
+    let waiting = [];
+    const addNew = (line) => { if (!kept.includes(line)) add(line); };
+    const catchUp = async () => {
+      try {
+        (await api.get("warren/log/tail", { lines: 200 }, stop.signal)).lines.forEach(addNew);
+      } finally {
+        waiting.forEach(addNew);
+        waiting = null;
+      }
+    };
+    const take = (line) => (waiting === null ? add(line) : waiting.push(line));
+    // Without the last lines, which may be refused, the page shows those that follow.
+    await api.lines("warren/log/stream", {}, stop.signal, take, () => { catchUp().catch(() => {}); });
+  };
   const follow = async () => {
     try {
-      (await api.get("warren/log/tail", { lines: 200 }, stop.signal)).lines.forEach(add);
       level.value = (await api.get("warren/log", {}, stop.signal)).level;
     } catch (error) {
       if (error.name !== "AbortError") add(`(${error.message})`);
     }
     while (!stop.signal.aborted) {
       try {
-        await api.lines("warren/log/stream", {}, stop.signal, add);
+        await stream();
       } catch (error) {
         if (error.name === "AbortError") return;
       }
