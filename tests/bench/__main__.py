@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from tests.support.broker_process import NotStarted
 
 from . import churn, latency, memory, report
 from .bindings import MANY, bindings
+from .churn import Figure
 from .client import Connection, LoadFailed
 from .confirms import QUEUE_TYPES, RATES_PER_S, Latency, confirms, disk
 from .generator import Result, run
@@ -100,10 +101,7 @@ def _compare(options: argparse.Namespace) -> int:
     """Runs each load on each broker in turn (A B A B ...) and prints the medians."""
     runs: dict[str, dict[str, list[dict[str, float | None]]]] = {}
     failed = False
-    with ExitStack() as stack:
-        brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
-        brokers += options.brokers
-        _print_machine(brokers)
+    with _brokers(options) as brokers:
         print(report.header(report.COLUMNS), flush=True)
         for load in _chosen(options):
             results: dict[str, list[Result]] = {broker.name: [] for broker in brokers}
@@ -120,6 +118,24 @@ def _compare(options: argparse.Namespace) -> int:
     if options.json:
         options.json.write_text(json.dumps(runs, indent=1) + "\n")
     return int(failed)
+
+
+@contextmanager
+def _brokers(options: argparse.Namespace) -> Iterator[list[Broker]]:
+    """The brokers of the options, the Warren of this checkout first unless it is not wanted; prints their versions."""
+    with ExitStack() as stack:
+        brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
+        brokers += options.brokers
+        _print_machine(brokers)
+        yield brokers
+
+
+def _print_figures(brokers: list[Broker], figures_of: Iterable[tuple[str, list[Figure | None]]]) -> None:
+    """Print the figures of the brokers in turn, and their ratios, as they are measured."""
+    columns = report.figure_columns([broker.name for broker in brokers])
+    print(report.header(columns), flush=True)
+    for what, figures in figures_of:
+        print(report.row(columns, report.figure_cells(what, figures)), flush=True)
 
 
 def _print_machine(brokers: list[Broker]) -> None:
@@ -152,35 +168,20 @@ def _measure_bindings(options: argparse.Namespace) -> None:
 def _measure_churn(options: argparse.Namespace) -> None:
     """Each part on each broker in turn, and the ratios of the figures."""
     raise_open_files(churn.IDLE_CONNECTIONS + churn.SPARE_FILES)
-    with ExitStack() as stack:
-        brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
-        brokers += options.brokers
-        _print_machine(brokers)
-        columns = report.figure_columns([broker.name for broker in brokers])
-        print(report.header(columns), flush=True)
-        for what, figures in churn.compare(brokers, options.churn, options.rounds, options.seconds):
-            print(report.row(columns, report.figure_cells(what, figures)), flush=True)
+    with _brokers(options) as brokers:
+        _print_figures(brokers, churn.compare(brokers, options.churn, options.rounds, options.seconds))
 
 
 def _measure_latency(options: argparse.Namespace) -> None:
     """Each rate on each broker in turn, and the ratios of the figures."""
-    with ExitStack() as stack:
-        brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
-        brokers += options.brokers
-        _print_machine(brokers)
-        columns = report.figure_columns([broker.name for broker in brokers])
-        print(report.header(columns), flush=True)
-        figures_of = latency.compare(brokers, options.connections, options.rounds, options.seconds, options.warmup)
-        for what, figures in figures_of:
-            print(report.row(columns, report.figure_cells(what, figures)), flush=True)
+    with _brokers(options) as brokers:
+        figures = latency.compare(brokers, options.connections, options.rounds, options.seconds, options.warmup)
+        _print_figures(brokers, figures)
 
 
 def _measure_confirms(options: argparse.Namespace) -> None:
     """Measure the latency of confirms on each broker in turn, and that of the disk alone; print the medians."""
-    with ExitStack() as stack:
-        brokers = [] if options.no_start else [stack.enter_context(warren(options.serve))]
-        brokers += options.brokers
-        _print_machine(brokers)
+    with _brokers(options) as brokers:
         print(report.header(report.CONFIRM_COLUMNS), flush=True)
         for rate_per_s in RATES_PER_S:
             syncs: list[Latency] = []

@@ -10,12 +10,11 @@ from ...http.auth import ADMIN, POLICIES
 from ...http.responses import Response, bad, missing, ok
 from ...http.slices import in_slices
 from ..framework.pagination import Item
-from ..framework.request import Request
+from ..framework.request import DEFAULT_EXCHANGE, Request
 from ..framework.router import Route
 
 NAMES_LIMIT = 100  # of matching objects named in one response
 OPERATIONS = ("configure", "write", "read")
-DEFAULT_EXCHANGE = "amq.default"  # the name of the exchange "" in permissions
 
 
 async def preview_policy(request: Request) -> Response:

@@ -21,7 +21,7 @@ from ...http.auth import ADMIN
 from ...http.responses import missing
 from ..framework.line_stream import NDJSON, LineStream
 from ..framework.pagination import Item
-from ..framework.request import Request
+from ..framework.request import DEFAULT_EXCHANGE, Request
 from ..framework.router import Route
 from .messages import is_text, json_of_properties
 from .warren import duration_s
@@ -121,7 +121,7 @@ def trace(request: Request) -> LineStream:
     """
     vhost, query = request.path_vhost(), request.query
     exchange, queue = query.get("exchange") or None, query.get("queue") or None
-    if exchange == "amq.default":
+    if exchange == DEFAULT_EXCHANGE:
         exchange = ""
     if (exchange is not None and exchange not in vhost.exchanges) or (queue is not None and queue not in vhost.queues):
         raise missing()

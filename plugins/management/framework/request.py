@@ -17,7 +17,7 @@ from ..stats.rates import BadRange, Ranges, ranges
 if TYPE_CHECKING:
     from .context import State
 
-DEFAULT_EXCHANGE = "amq.default"  # how paths name it, as an empty segment cannot
+DEFAULT_EXCHANGE = "amq.default"  # how paths and permissions name the exchange ""
 TRUE, FALSE = ("true", "1"), ("false", "0", "")
 VHOST_HEADER = "x-vhost"
 
