@@ -2,14 +2,12 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
 import { h, fill } from "../core/dom.js";
 import { form, typed } from "../core/form.js";
-import * as format from "../core/format.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { folded, section } from "./parts.js";
+import { deleteObjects, folded, section } from "./parts.js";
 
 function createCluster() {
   const name = h("div");
@@ -31,10 +29,9 @@ function createCluster() {
 
 function createParameters(context) {
   const targetOf = (one) => (one.component === undefined ? path`global-parameters/${one.name}` : path`parameters/${one.component}/${one.vhost}/${one.name}`);
-  const remove = async (ones) => {
-    if (!await confirm(`Clear ${format.count(ones.length)} parameters?`, "Their components apply that at once.", ones.map((one) => one.name), "Clear")) return;
-    await tasks.each("Clear parameters", ones, (one, signal) => api.remove(targetOf(one), {}, signal));
-  };
+  const remove = (ones) => deleteObjects(ones, {
+    kind: "parameter", action: "Clear", consequence: "Their components apply that at once.", describe: (one) => one.name, target: targetOf,
+  });
   const value = { id: "value", title: "Value", cell: (one) => h("code.long", {}, JSON.stringify(one.value)) };
   const table = new Table({
     name: "parameters", label: "Parameters", key: (one) => `${one.component} ${one.vhost} ${one.name}`, load: whole((signal) => api.get("parameters", {}, signal)), empty: "no parameters",

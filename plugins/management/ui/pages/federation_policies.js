@@ -2,13 +2,12 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
 import { h, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { form } from "../core/form.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { folded, link, section } from "./parts.js";
+import { deleteObjects, folded, link, section } from "./parts.js";
 import { preview } from "./policies.js";
 
 const ONE = "federation-upstream";
@@ -56,6 +55,12 @@ export async function policiesOfSet(vhost, set, signal) {
   return (await api.get(path`policies/${vhost}`, {}, signal)).filter(({ definition }) => definition[SET] === set);
 }
 
+/** The names of policies in a sentence about their use. */
+export function namesOf(policies) {
+  if (!policies.length) return "no policy";
+  return `${policies.length === 1 ? "the policy" : "the policies"} ${policies.map((policy) => policy.name).join(", ")}`;
+}
+
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => h("span.name", { title: one.vhost }, one.vhost) },
   { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.policy(one.vhost, one.name) },
@@ -65,12 +70,14 @@ const COLUMNS = [
   { id: "priority", title: "Priority", sort: "priority", number: true, cell: (one) => format.count(one.priority) },
 ];
 
-async function removePolicies(policies) {
-  const title = policies.length === 1 ? `Delete policy ${policies[0].name}?` : `Delete ${format.count(policies.length)} policies?`;
-  const names = policies.map((one) => `${one.name} (${one.vhost}): ${one.pattern}`);
-  if (!(await confirm(title, "The links that they ask for end, and their queues upstream are deleted.", names))) return;
-  await tasks.each("Delete policies", policies, (one, signal) => api.remove(target(one), {}, signal));
-}
+const removePolicies = (policies) =>
+  deleteObjects(policies, {
+    kind: "policy",
+    kinds: "policies",
+    consequence: "The links that they ask for end, and their queues upstream are deleted.",
+    describe: (one) => `${one.name} (${one.vhost}): ${one.pattern}`,
+    target,
+  });
 
 function federateForm(context) {
   const shown = h("p.long", { role: "status" });

@@ -2,7 +2,6 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
 import { h, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { argumentsTable, fieldRow, form } from "../core/form.js";
@@ -10,9 +9,9 @@ import * as router from "../core/router.js";
 import * as session from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { policiesOfSet } from "./federation_policies.js";
+import { namesOf, policiesOfSet } from "./federation_policies.js";
 import { GROUPS } from "./federation_settings.js";
-import { facts, folded, heading, link, section } from "./parts.js";
+import { deleteAndReturn, deleteObjects, facts, folded, heading, link, section } from "./parts.js";
 
 const COMPONENT = "federation-upstream-set";
 const OVERRIDES = GROUPS.flatMap((group) => group.fields)
@@ -39,17 +38,13 @@ const COLUMNS = [
 ];
 
 /** Ask, then delete the sets; the question names the policies that use them. */
-async function removeSets(sets) {
-  const names = [];
-  for (const one of sets) {
-    const policies = await policiesOfSet(one.vhost, one.name);
-    names.push(`${one.name} (${one.vhost}): used by ${policies.map((policy) => policy.name).join(", ") || "no policy"}`);
-  }
-  const title = sets.length === 1 ? `Delete upstream set ${sets[0].name}?` : `Delete ${format.count(sets.length)} upstream sets?`;
-  if (!(await confirm(title, "The links that policies ask for through it end. The upstreams stay.", names))) return false;
-  await tasks.each("Delete upstream sets", sets, (one, signal) => api.remove(target(one), {}, signal));
-  return true;
-}
+const removeSets = (sets) =>
+  deleteObjects(sets, {
+    kind: "upstream set",
+    consequence: "The links that policies ask for through it end. The upstreams stay.",
+    describe: async (one) => `${one.name} (${one.vhost}): used by ${namesOf(await policiesOfSet(one.vhost, one.name))}`,
+    target,
+  });
 
 /** The members of a set as rows of a form: an upstream and its overrides. */
 function members(value) {
@@ -147,16 +142,7 @@ function createSet(context) {
   const used = h("div");
   const editing = h("div");
   let stored = null;
-  const remove = h(
-    "button.danger",
-    {
-      type: "button",
-      onclick: async () => {
-        if (await removeSets([here])) router.go(["federation-upstream-sets"]);
-      },
-    },
-    "Delete upstream set",
-  );
+  const remove = deleteAndReturn("Delete upstream set", () => removeSets([here]), "federation-upstream-sets");
   return {
     element: h(
       "div.page",

@@ -2,16 +2,15 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
 import { h, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
 import * as router from "../core/router.js";
 import { Table, whole } from "../core/table.js";
 import * as session from "../core/session.js";
 import * as tasks from "../core/tasks.js";
-import { policiesOf, policySection } from "./federation_policies.js";
+import { namesOf, policiesOf, policySection } from "./federation_policies.js";
 import { GROUPS, restored, upstreamForm } from "./federation_settings.js";
-import { facts, folded, heading, link, section } from "./parts.js";
+import { deleteAndReturn, deleteObjects, facts, folded, heading, link, section } from "./parts.js";
 
 export const COMPONENT = "federation-upstream";
 const URIS = [
@@ -48,21 +47,13 @@ const COLUMNS = [
 ];
 
 /** Ask, then delete the upstreams; the question names the policies that use them. */
-async function removeUpstreams(upstreams) {
-  const names = [];
-  for (const one of upstreams) {
-    const policies = await policiesOf(one.vhost, one.name);
-    const use = policies.length
-      ? `used by ${policies.length === 1 ? "the policy" : "the policies"} ${policies.map((policy) => policy.name).join(", ")}`
-      : "used by no policy";
-    names.push(`${one.name} (${one.vhost}): ${use}`);
-  }
-  const title = upstreams.length === 1 ? `Delete upstream ${upstreams[0].name}?` : `Delete ${format.count(upstreams.length)} upstreams?`;
-  const consequence = "Its links end, and their queues upstream are deleted with the messages that wait there.";
-  if (!(await confirm(title, consequence, names))) return false;
-  await tasks.each("Delete upstreams", upstreams, (one, signal) => api.remove(target(one), {}, signal));
-  return true;
-}
+const removeUpstreams = (upstreams) =>
+  deleteObjects(upstreams, {
+    kind: "upstream",
+    consequence: "Its links end, and their queues upstream are deleted with the messages that wait there.",
+    describe: async (one) => `${one.name} (${one.vhost}): used by ${namesOf(await policiesOf(one.vhost, one.name))}`,
+    target,
+  });
 
 function addForm(context) {
   return upstreamForm({
@@ -138,16 +129,7 @@ function createUpstream(context) {
         context.refresh();
       },
     });
-  const remove = h(
-    "button.danger",
-    {
-      type: "button",
-      onclick: async () => {
-        if (await removeUpstreams([here])) router.go(["federation-upstreams"]);
-      },
-    },
-    "Delete upstream",
-  );
+  const remove = deleteAndReturn("Delete upstream", () => removeUpstreams([here]), "federation-upstreams");
   return {
     element: h(
       "div.page",

@@ -1,9 +1,12 @@
-/** Parts that several pages show: links to objects, features, definition lists, sections that fold. */
+/** Parts that several pages show: links to objects, features, definition lists, sections that fold, deletion. */
 
-import * as format from "../core/format.js";
+import * as api from "../core/api.js";
+import { confirm } from "../core/dialog.js";
 import { h } from "../core/dom.js";
+import * as format from "../core/format.js";
 import { preference, prefer } from "../core/preferences.js";
-import { address } from "../core/router.js";
+import { address, go } from "../core/router.js";
+import * as tasks from "../core/tasks.js";
 
 /** Links to the pages of objects. */
 export const link = {
@@ -76,4 +79,26 @@ export function folded(title, ...content) {
 /** The heading of an object's page. */
 export function heading(kind, name, vhost) {
   return h("h1", {}, h("span.kind", {}, `${kind} `), h("b.long", {}, name), vhost === undefined ? null : h("small", {}, ` in virtual host ${vhost}`));
+}
+
+/**
+ * Ask, then delete objects of one kind, one after the other.
+ * @param {Array} objects
+ * @param {{kind: string, kinds?: string, action?: string, consequence: string,
+ *   describe: (one) => string|Promise<string>, target: (one) => string}} options `kind` and `kinds` are what they are called,
+ *   `action` is a verb, `describe` names an object in the question, `target` is its path in the API
+ * @returns {Promise<boolean>} whether all were deleted
+ */
+export async function deleteObjects(objects, { kind, kinds = `${kind}s`, action = "Delete", consequence, describe, target }) {
+  const title = objects.length === 1 ? `${action} ${kind} ${objects[0].name}?` : `${action} ${format.count(objects.length)} ${kinds}?`;
+  const names = [];
+  for (const one of objects) names.push(await describe(one));
+  if (!await confirm(title, consequence, names, action)) return false;
+  const { failed, stopped } = await tasks.each(`${action} ${kinds}`, objects, (one, signal) => api.remove(target(one), {}, signal));
+  return !stopped && failed.length === 0;
+}
+
+/** The button of an object's page that deletes the object and opens the list; `remove` returns whether it was deleted. */
+export function deleteAndReturn(label, remove, list) {
+  return h("button.danger", { type: "button", onclick: async () => { if (await remove()) go([list]); } }, label);
 }

@@ -2,15 +2,13 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
 import { h, fill } from "../core/dom.js";
 import { argumentsTable, form } from "../core/form.js";
 import * as format from "../core/format.js";
-import { go } from "../core/router.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { facts, folded, heading, link, section, tableOf } from "./parts.js";
+import { deleteAndReturn, deleteObjects, facts, folded, heading, link, section, tableOf } from "./parts.js";
 
 const APPLY_TO = [["all", "exchanges and queues"], ["exchanges", "exchanges"], ["queues", "queues"], ["classic_queues", "classic queues"], ["quorum_queues", "quorum queues"]];
 const QUEUE_KEYS = [
@@ -29,12 +27,10 @@ const PREVIEW_MS = 300; // after the last key
 const wayOf = (operator) => (operator ? "operator-policies" : "policies");
 const target = (policy, operator) => `${wayOf(operator)}/${encodeURIComponent(policy.vhost)}/${encodeURIComponent(policy.name)}`;
 
-const remove = (operator) => async (policies) => {
-  const title = policies.length === 1 ? `Clear policy ${policies[0].name}?` : `Clear ${format.count(policies.length)} policies?`;
-  if (!await confirm(title, "The next policy that matches takes effect at once.", policies.map((one) => `${one.name} (${one.vhost})`), "Clear")) return false;
-  await tasks.each("Clear policies", policies, (one, signal) => api.remove(target(one, operator), {}, signal));
-  return true;
-};
+const remove = (operator) => (policies) => deleteObjects(policies, {
+  kind: "policy", kinds: "policies", action: "Clear", consequence: "The next policy that matches takes effect at once.",
+  describe: (one) => `${one.name} (${one.vhost})`, target: (one) => target(one, operator),
+});
 
 /** Show what the pattern in a form matches now; its inputs are named vhost, pattern and apply-to. */
 export function preview(element, output) {
@@ -123,8 +119,7 @@ const createPolicy = (operator) => (context) => {
   let drawn = false;
   const writes = operator ? may.administer() : may.makePolicies();
   const element = h("div.page", {}, heading(operator ? "Operator policy" : "Policy", name, vhost), section("Details", details),
-    writes ? [folded("Update this policy", update), folded("Clear this policy", h("button.danger", { type: "button",
-      onclick: async () => { if (await remove(operator)([{ vhost, name }])) go(["policies"]); } }, "Clear policy"))] : null);
+    writes ? [folded("Update this policy", update), folded("Clear this policy", deleteAndReturn("Clear policy", () => remove(operator)([{ vhost, name }]), "policies"))] : null);
   return {
     element,
     async refresh(signal) {

@@ -2,15 +2,12 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
 import { h, fill } from "../core/dom.js";
 import { form } from "../core/form.js";
-import * as format from "../core/format.js";
-import { go } from "../core/router.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { facts, folded, heading, link, section } from "./parts.js";
+import { deleteAndReturn, deleteObjects, facts, folded, heading, link, section } from "./parts.js";
 import { limitsSection } from "./limits.js";
 import { permissionForms, permissionTables } from "./permissions.js";
 
@@ -21,12 +18,9 @@ const TAGS = [
 const tagsOf = (user) => (Array.isArray(user.tags) ? user.tags : String(user.tags ?? "").split(",")).filter(Boolean);
 const target = (user) => path`users/${user.name}`;
 
-async function remove(users) {
-  const title = users.length === 1 ? `Delete user ${users[0].name}?` : `Delete ${format.count(users.length)} users?`;
-  if (!await confirm(title, "Their permissions go and their connections are closed.", users.map((one) => one.name))) return false;
-  await tasks.each("Delete users", users, (one, signal) => api.remove(target(one), {}, signal));
-  return true;
-}
+const remove = (users) => deleteObjects(users, {
+  kind: "user", consequence: "Their permissions are deleted too, and their connections are closed.", describe: (one) => one.name, target,
+});
 
 const PASSWORDS = [["password", "Password"], ["hash", "Hash of a password"], ["none", "No password: cannot log in with one"]];
 
@@ -123,7 +117,7 @@ function createUser(context) {
     section("Topic permissions", tables.topics.element, permissionForms.topic({ user: name }, context)),
     section("What may this user do?", questionBox(name)), section("Limits", limits.element),
     folded("Update this user", update),
-    folded("Delete this user", h("button.danger", { type: "button", onclick: async () => { if (await remove([{ name }])) go(["users"]); } }, "Delete user")));
+    folded("Delete this user", deleteAndReturn("Delete user", () => remove([{ name }]), "users")));
   return {
     element,
     async refresh(signal) {

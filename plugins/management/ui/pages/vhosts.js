@@ -3,29 +3,24 @@
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
 import { rangeChooser, rangeQuery } from "../core/chart.js";
-import { confirm } from "../core/dialog.js";
 import { h, fill } from "../core/dom.js";
 import { form } from "../core/form.js";
 import * as format from "../core/format.js";
-import { go } from "../core/router.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { limitsSection } from "./limits.js";
-import { facts, folded, heading, link, section, state } from "./parts.js";
+import { deleteAndReturn, deleteObjects, facts, folded, heading, link, section, state } from "./parts.js";
 import { permissionForms, permissionTables } from "./permissions.js";
 import { dataChart, lengthsChart, ratesChart } from "./rates.js";
 
 const target = (vhost) => path`vhosts/${vhost.name}`;
 const stateOf = (vhost) => Object.values(vhost.cluster_state ?? {})[0];
 
-async function remove(vhosts) {
-  const title = vhosts.length === 1 ? `Delete virtual host ${vhosts[0].name}?` : `Delete ${format.count(vhosts.length)} virtual hosts?`;
-  const names = vhosts.map((one) => `${one.name}: ${format.count(one.messages ?? 0)} messages`);
-  if (!await confirm(title, "Everything in them is deleted, and their connections are closed.", names)) return false;
-  await tasks.each("Delete virtual hosts", vhosts, (one, signal) => api.remove(target(one), {}, signal));
-  return true;
-}
+const remove = (vhosts) => deleteObjects(vhosts, {
+  kind: "virtual host", consequence: "Everything in them is deleted, and their connections are closed.",
+  describe: (one) => `${one.name}: ${format.count(one.messages ?? 0)} messages`, target,
+});
 
 const COLUMNS = [
   { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.vhost(one.name) },
@@ -96,7 +91,7 @@ function createVHost(context) {
       section("Permissions", tables.permissions.element, permissionForms.permission({ vhost: name }, context)),
       section("Topic permissions", tables.topics.element, permissionForms.topic({ vhost: name }, context)),
       section("Limits", limits.element), folded("Update this virtual host", update),
-      folded("Delete this virtual host", h("button.danger", { type: "button", onclick: async () => { if (await remove([shown])) go(["vhosts"]); } }, "Delete virtual host")),
+      folded("Delete this virtual host", deleteAndReturn("Delete virtual host", () => remove([shown]), "vhosts")),
     ] : null);
   return {
     element,

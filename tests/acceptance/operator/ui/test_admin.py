@@ -88,7 +88,7 @@ def test_virtual_hosts_and_limits_are_set(ui: UI, running: BrokerProcess) -> Non
 
 def test_the_log_is_followed_and_other_pages_of_the_cluster_open(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("log").page
-    expect(page.get_by_role("log")).to_contain_text("ready")
+    expect(page.get_by_role("log")).to_contain_text("Server startup complete")
     running.connect().close()
     expect(page.get_by_role("log")).to_contain_text("connection")
     ui.open("configuration")
