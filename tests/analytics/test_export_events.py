@@ -167,6 +167,25 @@ def test_what_leaves_a_queue_says_why_and_whether_it_is_dead_lettered(
     assert [row["reason"] for row in dead] == ["dlx"] * (3 if dead_letters else 0)
     seqs = {row["msg_seq"] for row in export.events("publish")}
     assert not seqs & {row["msg_seq"] for row in dead}, "a dead letter is a message of its own"
+    sources = {row["msg_seq"]: row["queue"] for row in export.events("dlx")}
+    assert sorted(sources[row["source_seq"]] for row in dead) == sorted(sources.values())
+
+
+def test_a_dead_letter_in_several_queues_names_the_message_that_it_is_a_copy_of(export: Exporting, ch: Channel) -> None:
+    ch.exchange("dead", "fanout")
+    for queue, arguments in (("plain", {}), ("ranked", {"x-max-priority": 5}), ("limited", {"x-max-length": 10})):
+        ch.declare(queue, arguments=arguments)
+        ch.bind(queue, "dead")
+    ch.declare("q", arguments={"x-dead-letter-exchange": "dead"})
+    ch.publish("", "q", b"body", {"message_id": "order-7"})
+    ch.reject(taken(ch, "q"), requeue=False)
+    ch.sync()
+    [published] = export.events("publish")
+    copies = [row for row in export.events("enqueue") if row["reason"] == "dlx"]
+    assert sorted(row["queue"] for row in copies) == ["limited", "plain", "ranked"]
+    assert {row["source_seq"] for row in copies} == {published["msg_seq"]}
+    assert {row["message_id"] for row in copies} == {"order-7"}
+    assert {row["source_seq"] for row in export.events() if row not in copies} == {None}
 
 
 def test_what_goes_back_to_its_queue_says_who_sent_it(export: Exporting, ch: Channel) -> None:

@@ -47,7 +47,8 @@ class Origin:
 class MessageLog:
     """A recorder of messages; this one ignores them.
 
-    `Message.seq` is the recorder's own number of a message, or 0.
+    `Message.seq` is the recorder's own number of a message, or 0. A copy that has none yet has the negative number of
+    the message that it was made of.
     """
 
     __slots__ = ()

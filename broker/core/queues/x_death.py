@@ -39,6 +39,7 @@ def copy_with_properties(
     frames = content_frames(0, property_bytes, message.body)
     copy = Message(address, frames, 0, message.body_bytes, 0, properties.delivery_mode(property_bytes) == 2)
     copy.state = MessageState(dead_lettered=True, bcc_keys=bcc_keys)
+    copy.seq = -message.seq
     return copy
 
 

@@ -33,6 +33,7 @@ from .pipe_format import (
     SEQ_SHIFT,
     SEQS,
     SIZES,
+    SOURCE,
     UNTIMED,
     WORDS,
 )
@@ -223,6 +224,8 @@ class Batches:
             return [("identity", content.decode())]
         if what == HOPS:
             return [("hops", content[0])]
+        if what == SOURCE:
+            return [("source_seq", int.from_bytes(content, "little"))]
         assert what == PROPERTIES
         given = Properties.decode(content)
         values = [("message_id", given.message_id), ("correlation", given.correlation_id)]

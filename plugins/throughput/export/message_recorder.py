@@ -30,6 +30,7 @@ from .pipe_format import (
     PROPERTIES,
     REDELIVERED,
     SEQ_SHIFT,
+    SOURCE,
     UNTIMED,
 )
 from .record_buffer import RecordBuffer
@@ -62,7 +63,7 @@ class MessageRecorder(MessageLog):
     __slots__ = (
         *("buffer", "begun_ns", "_one_in", "_decoded_properties", "_now_ns", "_next", "_next_untimed", "_sampling"),
         *("_messages", "_logged", "_runs", "_alike", "_first", "_row", "_mono_ns", "_origin", "_queues", "_routes_of"),
-        "_changed",
+        *("_changed", "_sources"),
     )
 
     def __init__(
@@ -92,6 +93,7 @@ class MessageRecorder(MessageLog):
         self._origin: Origin | None = None
         self._queues: tuple[Queue, ...] = ()
         self._routes_of: dict[int, int] = {}
+        self._sources: dict[int, int] = {}  # of the copies that were numbered last: what each is a copy of
 
     # Publishing
 
@@ -211,6 +213,14 @@ class MessageRecorder(MessageLog):
             if (frames[FLAGS_AT] << 8 | frames[FLAGS_AT + 1]) & self._decoded_properties:
                 self.buffer.add_detail(row + index, count, PROPERTIES, message.property_bytes)
 
+    def _add_origins(self, copies: list[Message], row: int) -> None:
+        """Add what tells where messages that no client published come from: their properties and sources."""
+        self._add_properties(copies, 1, row)
+        for index, message in enumerate(copies):
+            source = self._sources.get(message.seq)
+            if source is not None:
+                self.buffer.add_detail(row + index, 1, SOURCE, source.to_bytes(8, "little"))
+
     def discarded(self, origin: Origin, message: Message, reason: str) -> None:
         self._number([message])
         seqs, sizes = self._numbers_and_sizes([message])
@@ -270,7 +280,9 @@ class MessageRecorder(MessageLog):
         alike = len({message.address.encoded for message in messages}) == 1
         address = self.buffer.names.address(messages[0].address) if alike else 0
         for queue in queues:
-            self._add(ENQUEUE, queue, seqs, sizes, address=address, reason=source)
+            row = self.buffer.row
+            if self._add(ENQUEUE, queue, seqs, sizes, address=address, reason=source) and source:
+                self._add_origins([message for message in messages if message.seq], row)
             if published:
                 for seq in seqs:
                     self._routes_of[seq] = self._routes_of.get(seq, 0) + 1
@@ -281,13 +293,21 @@ class MessageRecorder(MessageLog):
 
     def _number(self, messages: list[Message]) -> None:
         """Number messages that no client published and that have no number yet."""
-        fresh = [message for message in messages if not message.seq]
+        fresh = [message for message in messages if message.seq <= 0]
+        if not fresh:
+            return
+        sources = {id(message): -message.seq for message in fresh}
+        for message in fresh:
+            message.seq = 0
         if self._one_in > 1:
             fresh = [one for place, length in self._sampling.runs(len(fresh)) for one in fresh[place : place + length]]
         first = max(self._next, (self._now_ns() - self.begun_ns) // 1000 << SEQ_SHIFT)
         self._next = first + len(fresh)
+        self._sources = {}
         for seq, message in enumerate(fresh, first):
             message.seq = seq
+            if sources[id(message)]:
+                self._sources[seq] = sources[id(message)]
 
     def delivered(
         self,

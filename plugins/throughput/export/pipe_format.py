@@ -30,7 +30,7 @@ PERSISTENT, REDELIVERED, NO_ACK, SEQS, SIZES, ROUTED, ENQUEUED, LINKED = (1 << b
 # federation link.
 
 DETAIL = Struct("<qIBI")  # first row, number of rows, what it is, length
-PROPERTIES, IDENTITY, HOPS = range(3)  # property bytes as on the wire; text; one byte
+PROPERTIES, IDENTITY, HOPS, SOURCE = range(4)  # property bytes as on the wire; text; one byte; eight bytes
 
 ORIGINS, QUEUES, ADDRESSES, WORDS = range(4)  # tables of names
 ORIGIN = ("conn_id", "chan", "vhost", "user", "upstream", "link")

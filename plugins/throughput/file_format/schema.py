@@ -11,8 +11,9 @@ is null throughout a file may be missing from it.
 
 Identity. `boot_id` identifies one run of one broker, and `msg_seq`, above 0, one message within it: every row of the
 message has it, in all queues. It increases, with gaps. A message that was on disk before the boot gets a number with
-its first event; numbers of different boots are unrelated. A dead letter is a new message, and so is a message that a
-delayed or recent-history exchange publishes. `row` numbers the rows of `events` of a boot from 0, in the order of the
+its first event; numbers of different boots are unrelated. A dead letter is a new message, whose `enqueue` rows name in
+`source_seq` the message that it is a copy of; a message that a delayed or recent-history exchange publishes is a new
+one too. `row` numbers the rows of `events` of a boot from 0, in the order of the
 events, and also counts rows that were dropped because the buffer was full: a gap always means missing records. Events
 that sampling omits have no number. A sampled message has all its rows or none.
 
@@ -111,6 +112,7 @@ EVENT_COLUMNS = (
     Column("queue", "dictionary", True),
     Column("routing_key", "string", True),
     Column("msg_seq", "int64"),
+    Column("source_seq", "int64", True),  # of enqueue: the message that this one is a copy of, if known
     Column("message_id", "string", True),
     Column("correlation", "string", True),
     Column("identity", "string", True),  # of fed_in and fed_out
