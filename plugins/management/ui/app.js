@@ -4,7 +4,7 @@ import * as api from "./core/api.js";
 import { h, fill, show } from "./core/dom.js";
 import { clock } from "./core/format.js";
 import { keyboard } from "./core/keyboard.js";
-import { Poll } from "./core/poll.js";
+import { Poll, refreshNow } from "./core/poll.js";
 import { preference, prefer } from "./core/preferences.js";
 import * as router from "./core/router.js";
 import * as session from "./core/session.js";
@@ -25,7 +25,7 @@ function contextOf(params, query) {
   return {
     params, query, overview,
     get vhost() { return preference("vhost", ""); },
-    refresh: () => poll?.now(),
+    refresh: refreshNow,
     title: (text) => { document.title = `${text} · ${overview.cluster_name}`; },
   };
 }

@@ -20,6 +20,9 @@ export function path(texts, ...values) {
   return texts.reduce((whole, text, at) => whole + encodeURIComponent(values[at - 1]) + text);
 }
 
+/** How paths name the default exchange, as a segment cannot be empty. */
+export const DEFAULT_EXCHANGE = "amq.default";
+
 function urlOf(target, query) {
   const url = new URL(target, BASE);
   for (const [name, value] of Object.entries(query ?? {})) {

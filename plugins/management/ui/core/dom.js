@@ -1,5 +1,15 @@
 /** Elements made from data: every text is set as text, never parsed as HTML. */
 
+const listeners = new WeakMap(); // by element and type of the event, so that an element can take over those of another
+
+/** Listen for events of an element; a later listener for the same type replaces this one. */
+function listen(element, type, listener) {
+  if (!listeners.has(element)) listeners.set(element, {});
+  const known = listeners.get(element);
+  if (!(type in known)) element.addEventListener(type, (event) => known[type](event));
+  known[type] = listener;
+}
+
 /**
  * Make an element.
  * @param {string} tag the tag, with classes after dots: `"div.card.wide"`
@@ -14,7 +24,7 @@ export function h(tag, attributes = {}, ...children) {
   if (classes.length) element.className = classes.join(" ");
   for (const [key, value] of Object.entries(attributes ?? {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    if (key.startsWith("on")) listen(element, key.slice(2), value);
     else if (key === "data") Object.assign(element.dataset, value);
     else if (key === "value") element.value = value;
     else if (key === "class") element.classList.add(...value.split(" ").filter(Boolean));
@@ -33,20 +43,44 @@ export function append(element, children) {
   return element;
 }
 
-/** Replace the content of an element. If it is the same text or the same nodes, it is left alone, so that nothing flickers. */
+/** True for what the reader may have changed. */
+const hasFields = (element) => element.matches("input, select, textarea") || element.querySelector("input, select, textarea") !== null;
+
+/** True if two elements differ at most in their children. */
+const isLike = (one, other) => one instanceof Element && other instanceof Element && one.cloneNode(false).isEqualNode(other.cloneNode(false));
+
+/** Take over the listeners of another element. */
+function takeListeners(element, other) {
+  for (const [type, listener] of Object.entries(listeners.get(other) ?? {})) listen(element, type, listener);
+}
+
+/** Make the children of an element equal to those of another; what is equal keeps its node, its focus and its selection. */
+function update(element, other) {
+  const old = [...element.childNodes];
+  const given = [...other.childNodes];
+  given.forEach((node, at) => {
+    const existing = old[at];
+    if (existing === undefined) element.append(node);
+    else if (isLike(existing, node) && !hasFields(existing)) {
+      takeListeners(existing, node);
+      update(existing, node);
+    } else if (existing instanceof Element || !existing.isEqualNode(node)) existing.replaceWith(node);
+  });
+  old.slice(given.length).forEach((node) => node.remove());
+}
+
+/**
+ * Set the content of an element. Nodes that are equal to those it has are not put in: the old ones stay, with the new
+ * listeners, so that nothing flickers or loses the focus. Nodes that know each other are put in by `replaceChildren`.
+ */
 export function fill(element, ...children) {
   const flat = children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
-  if (flat.length && flat.length === element.childNodes.length && flat.every((child, at) => child === element.childNodes[at])) return element;
   if (flat.every((child) => !(child instanceof Node))) {
     const text = flat.join("");
-    if (element.childElementCount === 0 && element.textContent === text) return element;
-    element.textContent = text;
-    return element;
+    if (element.childElementCount > 0 || element.textContent !== text) element.textContent = text;
+  } else if (flat.length !== element.childNodes.length || flat.some((child, at) => child !== element.childNodes[at])) {
+    update(element, append(document.createElement("div"), flat));
   }
-  const fresh = document.createElement("div");
-  append(fresh, flat);
-  if (fresh.innerHTML === element.innerHTML && !fresh.querySelector("button, input, select")) return element;
-  element.replaceChildren(...fresh.childNodes);
   return element;
 }
 
@@ -63,7 +97,7 @@ export function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS(SVG, tag);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    if (key.startsWith("on")) listen(element, key.slice(2), value);
     else element.setAttribute(key, String(value));
   }
   append(element, children);

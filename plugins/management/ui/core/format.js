@@ -10,6 +10,9 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 /** A count with thousands separators. */
 export const count = (value) => (isNumber(value) ? whole.format(value) : "");
 
+/** A count with its noun: `1 queue`, `2 queues`, `3 policies`. `many` is given where it has another ending than s. */
+export const counted = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
+
 /** Messages a second: `12/s`, `0.40/s`. */
 export function rate(value) {
   if (!isNumber(value)) return "";

@@ -1,5 +1,10 @@
 /** Refreshes the page at an interval: never two at a time, and not while the tab is hidden. */
 
+let open = null; // the poll of the open page
+
+/** Refresh the open page at once. */
+export const refreshNow = () => open?.now();
+
 export class Poll {
   #run;
   #timer = null;
@@ -14,6 +19,7 @@ export class Poll {
   constructor(run, interval) {
     this.#run = run;
     this.interval = interval;
+    open = this;
     document.addEventListener("visibilitychange", this.#seen);
   }
 
@@ -54,6 +60,7 @@ export class Poll {
 
   stop() {
     this.#stopped = true;
+    if (open === this) open = null;
     clearTimeout(this.#timer);
     this.#running?.abort();
     document.removeEventListener("visibilitychange", this.#seen);

@@ -1,5 +1,6 @@
 /**
- * Lists of objects: filter, sorting, pages, choice of columns, actions for chosen rows.
+ * Lists of objects: filter, sorting, pages, choice of columns, actions for chosen rows. After each choice of the reader
+ * the open page is refreshed.
  *
  * A row keeps its element as long as its object is listed, and only texts that differ are written: nothing flickers, and
  * scroll position and selection are kept.
@@ -7,6 +8,7 @@
 
 import { h, fill, show } from "./dom.js";
 import { count } from "./format.js";
+import { refreshNow } from "./poll.js";
 import { preference, prefer } from "./preferences.js";
 import * as router from "./router.js";
 
@@ -19,6 +21,12 @@ const FILTER_MS = 250; // after the last key
  * @typedef {{id: string, title: string, cell: (item) => any, sort?: string, number?: boolean, shown?: boolean,
  *   always?: boolean, help?: string}} Column
  */
+
+/** How many rows are shown of how many: `Displaying 50 of 1,200`. */
+function displayed(shown, filtered, total) {
+  const all = filtered === total ? "" : `, filtered from ${count(total)}`;
+  return `Displaying ${count(shown)} of ${count(filtered)}${all}`;
+}
 
 export class Table {
   #options;
@@ -55,7 +63,8 @@ export class Table {
   #make() {
     const { name, label, actions, small } = this.#options;
     const stored = preference(`columns.${name}`, {});
-    this.visible = new Map(this.#options.columns.map((column) => [column.id, column.always || (stored[column.id] ?? column.shown ?? true)]));
+    this.visible = new Map(this.#options.columns.map((column) => [column.id,
+      column.always || (stored[column.id] ?? column.shown ?? true)]));
     this.head = h("thead");
     this.body = h("tbody");
     this.table = h("table", { "aria-label": label }, this.head, this.body);
@@ -90,7 +99,7 @@ export class Table {
       prefer("page_size", this.#state.page_size);
       this.#changed();
     } }, SIZES.map((one) => h("option", { value: one, selected: one === this.#state.page_size }, `${one} rows`)));
-    return h("div.tools", {}, this.filter, h("label", {}, pattern, " pattern"), size, this.#columnChooser(), this.summary);
+    return h("div.tools", {}, this.filter, h("label", { title: "the filter is a regular expression" }, pattern, " Regex"), size, this.#columnChooser(), this.summary);
   }
 
   #columnChooser() {
@@ -148,7 +157,7 @@ export class Table {
     if (!this.#options.small && !this.#options.local) {
       router.remember({ name, use_regex: use_regex || "", sort, sort_reverse: sort_reverse || "", page: page > 1 ? page : "" });
     }
-    this.onchange?.();
+    refreshNow();
   }
 
   /** Load the page of the list that is chosen now, and show it. */
@@ -189,7 +198,7 @@ export class Table {
     }
     show(this.empty, items.length === 0);
     show(this.table, items.length > 0);
-    fill(this.summary, filtered === total ? `${count(total)} in all` : `${count(filtered)} of ${count(total)}`);
+    fill(this.summary, displayed(items.length, filtered, total));
     this.#drawBar();
     if (!this.#options.small) this.#drawPages();
   }
@@ -233,7 +242,7 @@ export class Table {
     this.#selected.clear();
     for (const row of this.#rows.values()) row.box.checked = false;
     this.#drawBar();
-    this.onchange?.();
+    refreshNow();
   }
 
   #drawPages() {

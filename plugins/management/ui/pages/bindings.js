@@ -1,7 +1,7 @@
 /** The bindings of a queue or an exchange: lists with Unbind, and the forms that add one. */
 
 import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { h } from "../core/dom.js";
 import { argumentsTable, form } from "../core/form.js";
@@ -9,15 +9,13 @@ import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { link, tableOf } from "./parts.js";
 
-const DEFAULT = "amq.default"; // how paths name the default exchange, as an empty segment cannot
-
 /** The path of a queue or an exchange with its bindings as destination: `to({vhost, kind: "queue", name})`. */
 const listTo = ({ vhost, kind, name }) =>
-  (kind === "queue" ? path`queues/${vhost}/${name}/bindings` : path`exchanges/${vhost}/${name || DEFAULT}/bindings/destination`);
-const listFrom = ({ vhost, name }) => path`exchanges/${vhost}/${name || DEFAULT}/bindings/source`;
+  (kind === "queue" ? path`queues/${vhost}/${name}/bindings` : path`exchanges/${vhost}/${name || DEFAULT_EXCHANGE}/bindings/destination`);
+const listFrom = ({ vhost, name }) => path`exchanges/${vhost}/${name || DEFAULT_EXCHANGE}/bindings/source`;
 
 const between = (vhost, source, kind, destination) => (kind === "queue"
-  ? path`bindings/${vhost}/e/${source || DEFAULT}/q/${destination}` : path`bindings/${vhost}/e/${source || DEFAULT}/e/${destination}`);
+  ? path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/q/${destination}` : path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/e/${destination}`);
 const identity = (binding) => [binding.source, binding.destination_type, binding.destination, binding.properties_key].join(" ");
 const described = (binding) => `${binding.source} to ${binding.destination_type} ${binding.destination}, routing key ${binding.routing_key}`;
 
@@ -32,16 +30,9 @@ async function unbind(context, binding) {
   context.refresh();
 }
 
-/** Return a function that makes the button of a binding once, so that it keeps the focus while the list is refreshed. */
-function unbindButtons(context) {
-  const made = new Map();
-  return (binding) => {
-    if (binding.source === "") return h("small", {}, "cannot be removed");
-    const id = identity(binding);
-    if (!made.has(id)) made.set(id, h("button", { type: "button", "aria-label": `Unbind ${described(binding)}`, onclick: () => unbind(context, binding) }, "Unbind"));
-    return made.get(id);
-  };
-}
+const unbindButton = (context) => (binding) => (binding.source === "" ? h("small", {}, "cannot be removed") : h("button", {
+  type: "button", "aria-label": `Unbind ${described(binding)}`, onclick: () => unbind(context, binding),
+}, "Unbind"));
 
 const KEY = { id: "key", title: "Routing key", sort: "routing_key", cell: (binding) => h("span.name", { title: binding.routing_key }, binding.routing_key) };
 const ARGUMENTS = { id: "arguments", title: "Arguments", cell: (binding) => (Object.keys(binding.arguments).length ? tableOf(binding.arguments) : "") };
@@ -54,10 +45,9 @@ const TO = {
 function list(context, name, label, columns, target) {
   const table = new Table({
     name, label, key: identity, empty: "no bindings", local: true, filtered: "name or key",
-    columns: [...columns, { id: "unbind", title: "Operations", always: true, cell: unbindButtons(context) }],
+    columns: [...columns, { id: "unbind", title: "Operations", always: true, cell: unbindButton(context) }],
     load: paged(api.get, () => target),
   });
-  table.onchange = context.refresh;
   return table;
 }
 

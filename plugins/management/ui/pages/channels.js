@@ -7,12 +7,7 @@ import { h, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { Table, paged, whole } from "../core/table.js";
 import { facts, heading, link, mark, section, state } from "./parts.js";
-import { ratesChart } from "./rates.js";
-
-const rate = (id, title, name, more = {}) => ({
-  id, title, number: true, sort: `message_stats.${name}_details.rate`, ...more,
-  cell: (one) => format.rate(one.message_stats?.[`${name}_details`]?.rate),
-});
+import { rateColumn, ratesChart } from "./rates.js";
 
 function mode(one) {
   if (one.transactional) return mark("T", "transactional: tx.select");
@@ -35,13 +30,13 @@ const COLUMNS = [
   { id: "uncommitted", title: "Uncommitted", sort: "messages_uncommitted", number: true, shown: false, cell: (one) => format.count(one.messages_uncommitted) },
   { id: "prefetch", title: "Prefetch", sort: "prefetch_count", number: true, cell: prefetch },
   { id: "unacked", title: "Unacked", sort: "messages_unacknowledged", number: true, cell: (one) => format.count(one.messages_unacknowledged) },
-  rate("publish", "Publish", "publish"),
-  rate("confirm", "Confirm", "confirm"),
-  rate("unroutable", "Unroutable (drop)", "drop_unroutable", { shown: false }),
-  rate("returned", "Unroutable (return)", "return_unroutable", { shown: false }),
-  rate("deliver", "Deliver / get", "deliver_get"),
-  rate("redeliver", "Redelivered", "redeliver", { shown: false }),
-  rate("ack", "Ack", "ack"),
+  rateColumn("publish", "Publish", "publish"),
+  rateColumn("confirm", "Confirm", "confirm"),
+  rateColumn("unroutable", "Unroutable (drop)", "drop_unroutable", { shown: false }),
+  rateColumn("returned", "Unroutable (return)", "return_unroutable", { shown: false }),
+  rateColumn("deliver", "Deliver / get", "deliver_get"),
+  rateColumn("redeliver", "Redelivered", "redeliver", { shown: false }),
+  rateColumn("ack", "Ack", "ack"),
 ];
 
 /** The columns with these ids, for lists of channels on other pages. */
@@ -52,7 +47,6 @@ function createList(context) {
     name: "channels", label: "Channels", columns: COLUMNS, key: (one) => one.name, empty: "no channels",
     load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/channels` : "channels")),
   });
-  table.onchange = context.refresh;
   return { element: h("div.page", {}, h("h1", {}, "Channels"), table.element), refresh: (signal) => table.refresh(signal) };
 }
 

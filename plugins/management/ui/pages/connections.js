@@ -35,7 +35,7 @@ const COLUMNS = [
 
 /** Ask, then close connections; return whether they were closed. */
 async function close(connections, reason = "Closed by an operator") {
-  const title = connections.length === 1 ? "Close this connection?" : `Close ${format.count(connections.length)} connections?`;
+  const title = connections.length === 1 ? "Close this connection?" : `Close ${format.counted(connections.length, "connection")}?`;
   const names = connections.map((one) => `${one.name} of ${one.user}`);
   if (!await confirm(title, "Their unacknowledged messages are requeued; clients may connect again.", names, "Close")) return false;
   await tasks.each("Close connections", connections, (one, signal) =>
@@ -49,7 +49,6 @@ function createList(context) {
     load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/connections` : "connections")),
     actions: [{ label: "Close", run: (chosen) => close(chosen), danger: true }],
   });
-  table.onchange = context.refresh;
   return { element: h("div.page", {}, h("h1", {}, "Connections"), table.element), refresh: (signal) => table.refresh(signal) };
 }
 

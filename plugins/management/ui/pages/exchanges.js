@@ -1,7 +1,7 @@
 /** Exchanges: the list, and the page of an exchange. */
 
 import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { rangeChooser, rangeQuery } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
 import { h, fill, show } from "../core/dom.js";
@@ -13,20 +13,18 @@ import * as tasks from "../core/tasks.js";
 import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
 import { facts, features, folded, heading, link, section, tableOf } from "./parts.js";
 import { publishForm } from "./publish_form.js";
-import { exchangeChart } from "./rates.js";
+import { exchangeChart, rateColumn, rateOf } from "./rates.js";
 
-const DEFAULT = "amq.default"; // how paths name the default exchange
 const FIELDS = "name,vhost,type,durable,auto_delete,internal,arguments,policy";
 const RATES = "message_stats.publish_in_details.rate,message_stats.publish_out_details.rate";
 
-const rateOf = (name) => ({ number: true, sort: `message_stats.${name}_details.rate`, cell: (exchange) => format.rate(exchange.message_stats?.[`${name}_details`]?.rate) });
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (exchange) => exchange.vhost },
   { id: "name", title: "Name", sort: "name", always: true, cell: (exchange) => link.exchange(exchange.vhost, exchange.name) },
   { id: "type", title: "Type", sort: "type", cell: (exchange) => exchange.type },
   { id: "features", title: "Features", cell: features },
-  { id: "in", title: "Message rate in", ...rateOf("publish_in") },
-  { id: "out", title: "Message rate out", ...rateOf("publish_out") },
+  rateColumn("in", "Message rate in", "publish_in"),
+  rateColumn("out", "Message rate out", "publish_out"),
 ];
 const KNOWN_ARGUMENTS = [
   ["alternate-exchange", "string", "gets the messages that this exchange cannot route"],
@@ -37,7 +35,7 @@ const KNOWN_ARGUMENTS = [
   ["x-message-deduplication", "boolean", "drops messages with a header x-deduplication-header seen before"],
 ].map(([key, type, help]) => ({ key, type, help }));
 
-const target = ({ vhost, name }) => path`exchanges/${vhost}/${name || DEFAULT}`;
+const target = ({ vhost, name }) => path`exchanges/${vhost}/${name || DEFAULT_EXCHANGE}`;
 const isOwn = ({ name }) => name === "" || name.startsWith("amq."); // the broker's: they cannot be deleted
 const nameOf = (exchange) => `${exchange.name} (${exchange.vhost}), ${exchange.type}`;
 
@@ -82,7 +80,6 @@ function createList(context) {
     load: paged(api.get, () => (context.vhost ? path`exchanges/${context.vhost}` : "exchanges"), { columns: `${FIELDS},${RATES}` }),
     actions: [{ label: "Delete", run: removeExchanges, danger: true }],
   });
-  table.onchange = context.refresh;
   return {
     element: h("div.page", {}, h("h1", {}, "Exchanges"), table.element, folded("Add a new exchange", addForm(context))),
     refresh: (signal) => table.refresh(signal),
@@ -107,7 +104,7 @@ const NO_BINDINGS = { element: null, refresh: () => null };
 
 function createExchange(context) {
   const { vhost } = context.params;
-  const name = context.params.name === DEFAULT ? "" : context.params.name;
+  const name = context.params.name === DEFAULT_EXCHANGE ? "" : context.params.name;
   const exchange = { vhost, name, kind: "exchange" };
   const chart = exchangeChart();
   const details = h("div");
@@ -130,8 +127,8 @@ function createExchange(context) {
         ["Type", found.type], ["Features", features(found)], ["Policy", found.policy ? link.policy(vhost, found.policy) : ""],
         ["Alternate exchange", typeof alternate === "string" ? link.exchange(vhost, alternate) : ""],
         ["Arguments", Object.keys(found.arguments).length ? tableOf(found.arguments) : ""],
-        ["Message rate in", format.rate(found.message_stats?.publish_in_details?.rate)],
-        ["Message rate out", format.rate(found.message_stats?.publish_out_details?.rate)],
+        ["Message rate in", format.rate(rateOf(found, "publish_in"))],
+        ["Message rate out", format.rate(rateOf(found, "publish_out"))],
       ]));
       await Promise.all([from.refresh(signal), to.refresh(signal)]);
     },

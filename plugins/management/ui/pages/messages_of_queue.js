@@ -55,7 +55,7 @@ function payloadView(message) {
     for (const button of buttons) button.setAttribute("aria-pressed", String(button.textContent === label));
   };
   choose(...(text === null ? views[2] : views[0]));
-  const size = `Payload: ${format.count(message.payload_bytes)} bytes`;
+  const size = `Payload: ${format.counted(message.payload_bytes, "byte")}`;
   return [h("div.tools", {}, h("b", {}, size, cut ? `, the first ${format.count(bytes.length)} shown` : ""), text === null ? " not text" : "", buttons), shown];
 }
 
@@ -82,12 +82,13 @@ export function getMessages(context, { vhost, name, target }) {
     ],
     async run({ ackmode, count }) {
       const [, label, action, consequence] = MODES.find(([mode]) => mode === ackmode);
-      if (action && !await confirm(`Remove up to ${format.count(count)} messages of ${name}?`, consequence, [label], action)) return;
+      if (action && !await confirm(`Remove up to ${format.counted(count, "message")} of ${name}?`, consequence, [label], action)) return;
       const messages = await api.post(`${target}/get`, { ackmode, count, encoding: "base64", truncate: SHOWN_BYTES });
       const left = messages.at(-1)?.message_count;
-      fill(found, messages.length
-        ? [h("p", {}, `${format.count(messages.length)} shown; ${format.count(left)} ready messages were behind them.`), messages.map((one, at) => messageCard(vhost, one, at))]
-        : h("p.empty", {}, "The queue has no ready messages."));
+      if (messages.length) {
+        const summary = `${format.count(messages.length)} shown; ${format.counted(left, "ready message")} ${left === 1 ? "was" : "were"} behind them.`;
+        found.replaceChildren(h("p", {}, summary), ...messages.map((one, at) => messageCard(vhost, one, at)));
+      } else found.replaceChildren(h("p.empty", {}, "The queue has no ready messages."));
       context.refresh();
     },
   });

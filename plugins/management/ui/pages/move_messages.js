@@ -37,7 +37,7 @@ export function moveForm(context, { vhost, name }, here) {
       if (!total) throw new Error("The queue has no ready messages.");
       if (kind === "queue" && chosen === name) throw new Error("A queue cannot be moved to itself.");
       const destination = kind === "queue" ? { queue: chosen } : { exchange: chosen, ...(key ? { routing_key: key } : {}) };
-      const question = `Move ${format.count(total)} messages of ${name}?`;
+      const question = `Move ${format.counted(total, "message")} of ${name}?`;
       if (!await confirm(question, `They go to this ${kind} of virtual host ${vhost}:`, [chosen], "Move")) return;
       moveAll(here, `Move messages of ${name}`, destination, total).then(context.refresh);
     },

@@ -38,10 +38,10 @@ export function alarmTexts(node) {
       + "Free space on the disk of the data folder, or consume persistent messages.");
   }
   if (node.fd_used > 0.9 * node.fd_total) {
-    texts.push(`${node.name} has ${format.count(node.fd_total - node.fd_used)} file descriptors left: new connections will be refused. Raise the limit (ulimit -n).`);
+    texts.push(`${node.name} has ${format.counted(node.fd_total - node.fd_used, "file descriptor")} left: new connections will be refused. Raise the limit (ulimit -n).`);
   }
   if (node.not_restored?.length) {
-    texts.push(`${node.name} could not restore ${format.count(node.not_restored.length)} stored objects: see the page of the node.`);
+    texts.push(`${node.name} could not restore ${format.counted(node.not_restored.length, "stored object")}: see the page of the node.`);
   }
   return texts;
 }
@@ -50,7 +50,7 @@ export function alarmTexts(node) {
 export function healthOf(node) {
   const failed = (node.event_loop?.tasks ?? []).filter((task) => task.failures || task.restarts);
   if (!failed.length) return null;
-  return h("p.waiting", {}, `${node.name}: `, failed.map((task) => `${task.name} failed ${format.count(task.failures)} times (${task.last_failure})`).join("; "));
+  return h("p.waiting", {}, `${node.name}: `, failed.map((task) => `${task.name} failed ${format.counted(task.failures, "time")} (${task.last_failure})`).join("; "));
 }
 
 function create(context) {

@@ -1,6 +1,7 @@
 /** Parts that several pages show: links to objects, features, definition lists, sections that fold, deletion. */
 
 import * as api from "../core/api.js";
+import { DEFAULT_EXCHANGE } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { h } from "../core/dom.js";
 import * as format from "../core/format.js";
@@ -11,7 +12,7 @@ import * as tasks from "../core/tasks.js";
 /** Links to the pages of objects. */
 export const link = {
   queue: (vhost, name) => h("a.name", { href: address(["queues", vhost, name]), title: name }, name),
-  exchange: (vhost, name) => h("a.name", { href: address(["exchanges", vhost, name || "amq.default"]), title: name }, name || "(AMQP default)"),
+  exchange: (vhost, name) => h("a.name", { href: address(["exchanges", vhost, name || DEFAULT_EXCHANGE]), title: name }, name || "(AMQP default)"),
   connection: (name) => h("a.name", { href: address(["connections", name]), title: name }, name),
   channel: (name) => h("a.name", { href: address(["channels", name]), title: name }, name),
   user: (name) => h("a.name", { href: address(["users", name]), title: name }, name),

@@ -1,7 +1,7 @@
 /** The form that publishes a message to an exchange or a queue. */
 
 import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { argumentsTable, form } from "../core/form.js";
 import * as tasks from "../core/tasks.js";
@@ -34,7 +34,7 @@ export function publishForm(context, { vhost, exchange, queue }) {
     async run({ key = queue, mode, payload, encoding }) {
       const given = { delivery_mode: Number(mode), ...properties.read(), headers: headers.read() };
       const body = { routing_key: key, properties: given, payload, payload_encoding: encoding };
-      const { routed } = await api.post(path`exchanges/${vhost}/${exchange || "amq.default"}/publish`, body);
+      const { routed } = await api.post(path`exchanges/${vhost}/${exchange || DEFAULT_EXCHANGE}/publish`, body);
       if (!routed) throw new Error("The message was published, but not routed: no binding matches it.");
       tasks.say("Message published.");
       context.refresh();

@@ -115,7 +115,6 @@ function create(context) {
     name: "consumers_of_queue", label: "Consumers", columns: CONSUMER_COLUMNS, local: true, filtered: "consumer tag", empty: "no consumers",
     key: (one) => `${one.channel_details.name} ${one.consumer_tag}`, load: whole(() => consumers, (one) => one.consumer_tag),
   });
-  consumersTable.onchange = () => consumersTable.refresh();
   const bindings = bindingsTo(context, queue);
   const unacked = unackedMessages(`warren/${here}`);
   const unackedSection = section("Unacknowledged messages", unacked.element);

@@ -9,8 +9,8 @@ import { argumentsTable, form } from "../core/form.js";
 import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { features, folded, link, state } from "./parts.js";
+import { rateColumn } from "./rates.js";
 
-const rateOf = (name) => ({ number: true, sort: `message_stats.${name}_details.rate`, cell: (queue) => format.rate(queue.message_stats?.[`${name}_details`]?.rate) });
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (queue) => queue.vhost },
   { id: "name", title: "Name", sort: "name", always: true, cell: (queue) => link.queue(queue.vhost, queue.name) },
@@ -20,10 +20,10 @@ const COLUMNS = [
   { id: "ready", title: "Ready", sort: "messages_ready", number: true, cell: (queue) => format.count(queue.messages_ready) },
   { id: "unacked", title: "Unacked", sort: "messages_unacknowledged", number: true, cell: (queue) => format.count(queue.messages_unacknowledged) },
   { id: "total", title: "Total", sort: "messages", number: true, cell: (queue) => format.count(queue.messages) },
-  { id: "incoming", title: "Incoming", ...rateOf("publish") },
-  { id: "deliver", title: "Deliver / get", ...rateOf("deliver_get") },
-  { id: "ack", title: "Ack", ...rateOf("ack") },
-  { id: "redeliver", title: "Redelivered", shown: false, ...rateOf("redeliver") },
+  rateColumn("incoming", "Incoming", "publish"),
+  rateColumn("deliver", "Deliver / get", "deliver_get"),
+  rateColumn("ack", "Ack", "ack"),
+  rateColumn("redeliver", "Redelivered", "redeliver", { shown: false }),
   { id: "consumers", title: "Consumers", sort: "consumers", number: true, shown: false, cell: (queue) => format.count(queue.consumers) },
   {
     id: "capacity", title: "Consumer capacity", sort: "consumer_capacity", number: true, shown: false,
@@ -54,7 +54,7 @@ const KNOWN_ARGUMENTS = [
 
 /** The path of a queue in the API. */
 export const target = (queue) => path`queues/${queue.vhost}/${queue.name}`;
-const nameOf = (queue) => `${queue.name} (${queue.vhost}): ${format.count(queue.messages ?? 0)} messages`;
+const nameOf = (queue) => `${queue.name} (${queue.vhost}): ${format.counted(queue.messages ?? 0, "message")}`;
 
 async function removeQueues(queues) {
   const title = queues.length === 1 ? `Delete queue ${queues[0].name}?` : `Delete ${format.count(queues.length)} queues?`;
@@ -95,7 +95,6 @@ function createList(context) {
     load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues"), { columns: FIELDS }),
     actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],
   });
-  table.onchange = context.refresh;
   return {
     element: h("div.page", {}, h("h1", {}, "Queues"), table.element, folded("Add a queue", addForm(context))),
     refresh: (signal) => table.refresh(signal),

@@ -1,7 +1,19 @@
-/** The series of the charts of queues, exchanges, channels and the node. */
+/** Rates: the column of a list, and the charts of queues, exchanges, channels and the node. */
 
 import { Chart } from "../core/chart.js";
 import * as format from "../core/format.js";
+
+/**
+ * The column of a rate of messages in a list.
+ * @param {string} name of the counter: "publish"
+ * @param {Object} [more] more properties of the column, such as `help`
+ */
+export const rateColumn = (id, title, name, more = {}) => ({
+  id, title, number: true, sort: `message_stats.${name}_details.rate`, ...more, cell: (one) => format.rate(rateOf(one, name)),
+});
+
+/** The rate of a counter of an object, undefined if it is unknown. */
+export const rateOf = (one, name) => one.message_stats?.[`${name}_details`]?.rate;
 
 const LENGTHS = [["Ready", "messages_ready"], ["Unacked", "messages_unacknowledged"], ["Total", "messages"]];
 const RATES = [
@@ -17,8 +29,11 @@ const CHURN = {
   queues: [["Declared", "queue_declared"], ["Created", "queue_created"], ["Deleted", "queue_deleted"]],
 };
 
+const ratesOf = (title, series) => new Chart(title, series, { rates: true, format: format.rate });
+
 export const lengthsChart = () => new Chart("Queued messages", LENGTHS, { format: format.count });
-export const ratesChart = () => new Chart("Message rates", RATES, { rates: true, format: format.rate });
-export const exchangeChart = () => new Chart("Message rates", EXCHANGE_RATES, { rates: true, format: format.rate });
-export const dataChart = () => new Chart("Data rates", [["From client", "recv_oct"], ["To client", "send_oct"]], { rates: true, format: format.byteRate });
-export const churnChart = (kind) => new Chart(`${kind[0].toUpperCase()}${kind.slice(1)} opened and closed`, CHURN[kind], { rates: true, format: format.rate });
+export const ratesChart = () => ratesOf("Message rates", RATES);
+export const exchangeChart = () => ratesOf("Message rates", EXCHANGE_RATES);
+export const dataChart = () => new Chart(
+  "Data rates", [["From client", "recv_oct"], ["To client", "send_oct"]], { rates: true, format: format.byteRate });
+export const churnChart = (kind) => ratesOf(`${kind[0].toUpperCase()}${kind.slice(1)} opened and closed`, CHURN[kind]);

@@ -66,7 +66,7 @@ function createReport(context) {
       const { status, reasons = [], imbalance_count: imbalances } = report.conservation;
       fill(verdict, h("p", {}, state(status, KINDS[status]), " ", status === "balanced"
         ? "Every message that entered a queue left it or is still there."
-        : [imbalances ? `${format.count(imbalances)} imbalances. ` : "", reasons.join("; ")]));
+        : [imbalances ? `${format.counted(imbalances, "imbalance")}. ` : "", reasons.join("; ")]));
       fill(totals, facts(Object.entries(report.totals).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? format.count(value) : format.value(value)])));
       await Promise.all(lists.map(({ table }) => table.refresh(signal)));
     },

@@ -28,7 +28,6 @@ export function unackedMessages(here) {
     name: "unacked", label: "Unacknowledged messages", columns: COLUMNS, local: true, filtered: "consumer tag", empty: "no unacknowledged messages",
     key: (one) => `${one.channel_details.name} ${one.delivery_tag}`, load: whole(() => unacked, (one) => one.consumer_tag),
   });
-  table.onchange = () => table.refresh();
   const note = h("small", {}, `The oldest are shown, ${format.count(MOST)} at most.`);
   return {
     element: h("div", {}, table.element, note),

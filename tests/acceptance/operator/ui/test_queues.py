@@ -43,7 +43,7 @@ def test_chosen_queues_are_purged_with_progress_and_more_columns_shown(ui: UI, r
     page.get_by_label("Choose all rows of this page").check()
     page.get_by_role("button", name="Purge").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("full-2 (/): 1 messages")
+    expect(dialog).to_contain_text("full-2 (/): 1 message")
     dialog.get_by_role("button", name="Purge").click()
     expect(page.get_by_label("Work in progress")).to_contain_text("done: 2 of 2")
     counts = [http.get(f"/queues/%2F/{name}").json["messages"] for name in ("full-1", "full-2", "kept")]
