@@ -91,7 +91,11 @@ class Log:
         self.event(schema.DEAD_LETTER, number, queue=queue, reason=reason)
         self.declare(*targets)
         copy = self._new()
-        self._enter(copy, targets, {"reason": "dlx", "exchange": "dead", "routing_key": "key", "size": 100})
+        self._enter(
+            copy,
+            targets,
+            {"reason": "dlx", "exchange": "dead", "routing_key": "key", "size": 100, "source_seq": number},
+        )
         return copy
 
     def confirm(self, number: int, reason: str | None = None) -> None:
@@ -219,7 +223,7 @@ class Log:
         return self._messages
 
     def _enter(self, number: int, queues: tuple[str, ...], columns: Values) -> None:
-        chosen = {name: columns.get(name) for name in ("reason", "exchange", "routing_key", "size")}
+        chosen = {name: columns.get(name) for name in ("reason", "exchange", "routing_key", "size", "source_seq")}
         for queue in queues:
             self.ready[queue].append(number)
             self._published[queue] += 1

@@ -19,6 +19,8 @@ WRITE_ROWS = 1 << 16  # of one column at a time
 # Numbers that increase from row to row: their differences take less space and time than a dictionary.
 GROWING = ("ts_us", "mono_ns", "row", "msg_seq", "lat_us")
 CONSTANT = ("schema", "sample_rate")  # a dictionary would have a single entry
+# Columns by which rows are searched for: their statistics show which groups of rows cannot have them.
+SEARCHED = ("ts_us", "row", "msg_seq", "source_seq", "message_id", "identity")
 
 
 class Part:
@@ -44,7 +46,7 @@ class Part:
             compression_level=LEVEL,
             use_dictionary=[name for name in target.names if name not in plain],
             column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
-            write_statistics=False,
+            write_statistics=[name for name in target.names if name in SEARCHED],
             write_batch_size=WRITE_ROWS,
         )
 

@@ -1,0 +1,48 @@
+"""The command `warren trace`. pyarrow is imported only when it runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from importlib.util import find_spec
+
+from warren.broker.plugin import Command
+
+NOT_FOUND, NO_INPUT, UNAVAILABLE, FAILED = 1, 66, 69, 70  # the others are of sysexits.h
+
+
+class Trace(Command):
+    about = "show the way of one message through all brokers, from what they exported"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        about = "its message_id, its identity (of federated messages), or BOOT/NUMBER as in reports"
+        parser.add_argument("id", metavar="ID", help=about)
+        parser.add_argument("--input", metavar="DIR", required=True, help="the folder of the export, or its URL")
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def run(self, options: Namespace) -> int:
+        """Print the trace. The status is 0, 1 if there is no such message, or one of sysexits.h."""
+        if find_spec("pyarrow") is None:
+            return failed("needs pyarrow: in a clone of Warren, pip install '.[analytics]'", UNAVAILABLE)
+        import pyarrow as pa
+
+        from . import report, search
+
+        try:
+            log = search.Log(options.input)
+            found = search.find(log, options.id)
+        except search.NoExport as error:
+            return failed(str(error), NO_INPUT)
+        except (OSError, pa.ArrowException) as error:
+            return failed(str(error).splitlines()[0], FAILED)
+        if not found.rows:
+            return failed(f"no message {options.id} in {found.files} files of {options.input}", NOT_FOUND)
+        traced = report.describe(options.id, found)
+        print(json.dumps(traced, indent=1) if options.json else report.text(traced))
+        return 0
+
+
+def failed(text: str, status: int) -> int:
+    print(f"warren trace: {text}", file=sys.stderr)
+    return status

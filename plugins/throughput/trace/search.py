@@ -1,0 +1,221 @@
+"""The search for the rows of one message in all brokers' logs, by Parquet's statistics and filters.
+
+A message is found by its message_id, its identity (of `fed_in` and `fed_out`), or its number in a boot. It has a number
+in each boot, so the search follows it: to its copies and to the message it is a copy of (`source_seq`), and over links
+(`identity`), until it finds nothing new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+
+from ..file_format import schema
+
+MESSAGES = 100  # messages that are followed at most: a message_id need not be unique
+UNSEEN = ("schema", "mono_ns", "sample_rate")  # columns that no reader of the result needs
+
+_SMALL: dict[str, pa.DataType] = {
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "int64": pa.int64(),
+    "int32": pa.int32(),
+    "int16": pa.int16(),
+    "int8": pa.int8(),
+    "float32": pa.float32(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+    "dictionary": pa.string(),
+    "map": pa.map_(pa.string(), pa.string()),
+}
+SCHEMA = pa.schema([(column.name, _SMALL[column.type]) for column in schema.EVENT_COLUMNS])
+
+NUMBER = ("node", "boot_id", "msg_seq")
+
+Row = dict[str, Any]
+
+
+class Number(NamedTuple):
+    """The identification of a message within one boot of a broker."""
+
+    node: str
+    boot_id: str
+    seq: int
+
+
+class Found(NamedTuple):
+    """The rows of a message and all that it became; `complete` is False if there are more than MESSAGES of them."""
+
+    rows: list[Row]
+    files: int
+    skipped: list[str]
+    complete: bool
+
+
+class NoExport(Exception):
+    """An error of one line: there is no log to read."""
+
+
+class Log:
+    """The events of all brokers below one folder, which is a path or a URL such as s3://bucket/folder.
+
+    Files that are not of a known version of the export are skipped. Raises NoExport, OSError.
+    """
+
+    def __init__(self, folder: str) -> None:
+        files, place = file_system(folder)
+        listing = files.get_file_info(
+            pa_fs.FileSelector(f"{place}/{schema.EVENTS}", recursive=True, allow_not_found=True)
+        )
+        names = sorted(entry.path for entry in listing if entry.is_file and is_part(entry.base_name))
+        self.skipped = []
+        fragments = []
+        form = ds.ParquetFileFormat()
+        for name in names:
+            fragment = form.make_fragment(name, files)
+            try:
+                known = is_known(fragment.metadata)
+            except (pa.ArrowInvalid, OSError):
+                known = False
+            if known:
+                fragments.append(fragment)
+            else:
+                self.skipped.append(name)
+        self.files = len(fragments)
+        if not fragments:
+            raise NoExport(f"{folder}: no export of a broker ({len(self.skipped)} files that are none, or damaged)")
+        self._dataset = ds.FileSystemDataset(fragments, SCHEMA, form, files)
+
+    def numbers(self, name: str) -> set[Number]:
+        """Return the messages with this message_id or identity, or the one that BOOT/NUMBER names."""
+        condition = (pc.field("message_id") == name) | (pc.field("identity") == name)
+        boot_id, _, seq = name.rpartition("/")
+        if boot_id and seq.isdecimal():
+            condition |= (pc.field("msg_seq") == int(seq)) & (pc.field("boot_id") == boot_id)
+        return self._numbers(condition)
+
+    def copies(self, of: Iterable[Number]) -> set[Number]:
+        """Return the copies of these messages."""
+        return self._numbers(self._are("source_seq", of))
+
+    def with_identities(self, identities: Iterable[str]) -> set[Number]:
+        """Return the messages with these identities, at both ends of links."""
+        return self._numbers(pc.field("identity").isin(list(identities)))
+
+    def rows(self, numbers: Iterable[Number]) -> list[Row]:
+        """Return all rows of these messages."""
+        columns = [name for name in SCHEMA.names if name not in UNSEEN]
+        rows: list[Row] = self._dataset.to_table(columns, self._are("msg_seq", numbers)).to_pylist()
+        return rows
+
+    def _numbers(self, condition: pc.Expression) -> set[Number]:
+        table = self._dataset.to_table(list(NUMBER), condition)
+        return set(map(Number._make, zip(*[table[name].to_pylist() for name in NUMBER], strict=True)))
+
+    @staticmethod
+    def _are(column: str, numbers: Iterable[Number]) -> pc.Expression:
+        """Return the condition that a column has the number of one of these messages, with bounds for statistics."""
+        by_boot: dict[tuple[str, str], list[int]] = {}
+        for node, boot_id, seq in numbers:
+            by_boot.setdefault((node, boot_id), []).append(seq)
+        condition = pc.scalar(False)
+        field = pc.field(column)
+        for (node, boot_id), seqs in by_boot.items():
+            near = (field >= min(seqs)) & (field <= max(seqs))
+            condition |= near & field.isin(seqs) & (pc.field("boot_id") == boot_id) & (pc.field("node") == node)
+        return condition
+
+
+def find(log: Log, name: str) -> Found:
+    """Find a message by its message_id, its identity, or BOOT/NUMBER, and all messages that it became."""
+    known: set[Number] = set()
+    fresh = log.numbers(name)
+    rows: list[Row] = []
+    identities: set[str] = set()
+    complete = True
+    while fresh:
+        if len(known) + len(fresh) > MESSAGES:
+            complete = False
+            fresh = set(sorted(fresh)[: MESSAGES - len(known)])
+        known |= fresh
+        found = log.rows(fresh)
+        rows += found
+        following = {number_of(row, "source_seq") for row in found if row["source_seq"]}
+        following |= log.copies(fresh)
+        met = {row["identity"] for row in found if row["identity"]} - identities
+        if met:
+            identities |= met
+            following |= log.with_identities(met)
+        fresh = following - known if complete else set()
+    return Found(rows, log.files, log.skipped, complete)
+
+
+def number_of(row: Row, column: str = "msg_seq") -> Number:
+    return Number(row["node"], row["boot_id"], row[column])
+
+
+def file_system(folder: str) -> tuple[pa_fs.FileSystem, str]:
+    """Return the file system of a path or URL, and the path in it. `s3a://`, as Hadoop has it, is `s3://`."""
+    if "://" in folder:
+        opened: tuple[pa_fs.FileSystem, str] = pa_fs.FileSystem.from_uri(folder.replace("s3a://", "s3://", 1))
+        return opened[0], opened[1].rstrip("/")
+    return pa_fs.LocalFileSystem(), folder.rstrip("/") or "/"
+
+
+def is_part(name: str) -> bool:
+    return name.startswith("part-") and name.endswith(".parquet")
+
+
+def is_known(metadata: pq.FileMetaData) -> bool:
+    """Whether a file is an export of a version that can be read."""
+    version = (metadata.metadata or {}).get(schema.SCHEMA_KEY.encode())
+    return version in [str(known).encode() for known in (schema.SCHEMA - 1, schema.SCHEMA)]
+
+
+def order(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield the rows of each message in their order: a message before its copies, the first broker before the next."""
+    messages: dict[Number, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (row["boot_id"], row["row"])):
+        messages.setdefault(number_of(row), []).append(row)
+
+    def first(number: Number) -> datetime:
+        at: datetime = messages[number][0]["ts_us"]
+        return at
+
+    parents = {number: parent(number, messages) for number in messages}
+    placed: set[Number] = set()
+
+    def family(number: Number) -> Iterator[list[Row]]:
+        if number in placed:
+            return
+        placed.add(number)
+        yield messages[number]
+        for child in sorted((each for each in messages if parents[each] == number), key=first):
+            yield from family(child)
+
+    for number in sorted(messages, key=lambda each: (parents[each] is not None, first(each))):
+        yield from family(number)
+
+
+def parent(number: Number, messages: dict[Number, list[Row]]) -> Number | None:
+    """Return the message that this one came of: the one it is a copy of, or the one that a link took."""
+    rows = messages[number]
+    copies = [row for row in rows if row["source_seq"]]
+    if copies:
+        copied = number_of(copies[0], "source_seq")
+        return copied if copied in messages else None
+    arrival = next((row for row in rows if row["event"] == schema.FED_IN), None)
+    if arrival is None:
+        return None
+    here = (arrival["link"], arrival["identity"])
+    for other, theirs in messages.items():
+        taken = [row for row in theirs if row["event"] == schema.FED_OUT]
+        if other != number and here in [(row["link"], row["identity"]) for row in taken]:
+            return other
+    return None
