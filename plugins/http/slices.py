@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from itertools import islice
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -44,8 +45,13 @@ async def in_slices(objects: Iterable[T]) -> AsyncIterator[T]:
             await turn.next()
 
 
-async def sorted_in_slices(objects: Iterable[T], key: Callable[[T], Any], reverse: bool = False) -> list[T]:
-    """Return what `sorted` does: runs are sorted in one turn of the loop each, and merged in slices."""
+async def sorted_in_slices(
+    objects: Iterable[T], key: Callable[[T], Any], reverse: bool = False, count: int | None = None
+) -> list[T]:
+    """Return the first `count` objects of what `sorted` returns, or all of them.
+
+    Runs are sorted in one turn of the loop each, and merged in slices.
+    """
     runs: list[list[tuple[Any, T]]] = [[]]
     turn = Turn()
     for one in objects:
@@ -58,9 +64,9 @@ async def sorted_in_slices(objects: Iterable[T], key: Callable[[T], Any], revers
             await turn.next()
     runs[-1].sort(key=by_key, reverse=reverse)
     if len(runs) == 1:
-        return [one for _, one in runs[0]]
+        return [one for _, one in runs[0][:count]]
     merged = heapq.merge(*map(drain, runs), key=by_key, reverse=reverse)
-    return [one async for _, one in in_slices(merged)]
+    return [one async for _, one in in_slices(islice(merged, count))]
 
 
 def drain(objects: list[T]) -> Iterator[T]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from functools import partial
+
 import msgspec
 
 from warren.broker.plugin import Queue
 
 from ...http.auth import ADMIN, VHOST
 from ...http.responses import Response, bad, done, not_found, ok, put
-from ..framework.pagination import Listing
+from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import queue_key
-from ..views.queue import detailed_queue_view, queue_view, queue_view_with_unset
+from ..views.queue import detailed_queue_view, parts_with, queue_view, queue_view_with_unset, view_of_parts
 from ..views.stats import StatsView
 from .arguments import Arguments, table_of
 
@@ -31,7 +34,11 @@ def list_queues(request: Request) -> Listing[Queue]:
     """List the queues in the virtual hosts that the user sees."""
     stats = StatsView(request)
     queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
-    return Listing(queues, lambda queue: queue_view(request, stats, queue), lambda queue: queue.name, queue_key)
+
+    def describe_some(names: Collection[str]) -> Callable[[Queue], Item]:
+        return partial(view_of_parts, parts_with(names), request, stats)
+
+    return Listing(queues, partial(queue_view, request, stats), lambda queue: queue.name, queue_key, describe_some)
 
 
 def list_detailed(request: Request) -> Listing[Queue]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from warren.broker.core.metadata.patterns import QUERY_SEARCH_S, Pattern, query_pattern
@@ -29,12 +29,13 @@ BAD_PAGE = "Pagination parameters are invalid"
 class Listing(Generic[T]):
     """A list of objects with the functions that make its response.
 
-    `describe` makes the item of an object. `name` is what pages filter by; None for a list without pages. `order` is
+    `describe` makes the item of an object. `describe_some` returns a function that makes at least the named fields of
+    it; None if that would not be cheaper. `name` is what pages filter by; None for a list without pages. `order` is
     the sort key of the default order; None if the objects have it. Objects that are not in a list are read in slices,
     so their source must not change meanwhile.
     """
 
-    __slots__ = ("objects", "describe", "name", "order")
+    __slots__ = ("objects", "describe", "name", "order", "describe_some")
 
     def __init__(
         self,
@@ -42,11 +43,17 @@ class Listing(Generic[T]):
         describe: Callable[[T], Item],
         name: Callable[[T], str] | None = None,
         order: Callable[[T], Any] | None = None,
+        describe_some: Callable[[Collection[str]], Callable[[T], Item]] | None = None,
     ) -> None:
         self.objects = objects
         self.describe = describe
         self.name = name
         self.order = order
+        self.describe_some = describe_some
+
+    def describing(self, names: Collection[str] | None) -> Callable[[T], Item]:
+        """Return a function that makes at least the fields of these names; None are all."""
+        return self.describe if names is None or self.describe_some is None else self.describe_some(names)
 
 
 def pattern_of(text: str) -> Pattern:
@@ -60,7 +67,7 @@ def pattern_of(text: str) -> Pattern:
 class Page:
     """The page that a query asks for. Raises HTTPError (400)."""
 
-    __slots__ = ("number", "size", "_part", "_pattern", "_left_s")
+    __slots__ = ("number", "size", "filters", "_part", "_pattern", "_left_s")
 
     def __init__(self, query: Query) -> None:
         self.number = parse_integer(query["page"])
@@ -70,6 +77,7 @@ class Page:
         self._part = "" if use_regex else name.casefold()
         self._pattern = pattern_of(name) if use_regex else None
         self._left_s = PATTERN_S
+        self.filters = name != ""
         if self.number < 1 or not 1 <= self.size <= PAGE_SIZE_LIMIT:
             size = self.size if "page_size" in query else "undefined"
             raise HTTPError(
@@ -90,16 +98,22 @@ class Page:
             raise bad(BAD_PAGE)
         return found
 
-    def cut(self, matching: Sequence[T]) -> list[T]:
-        """Return the objects of the page. Raises HTTPError (400) for a page after the last one."""
-        first = (self.number - 1) * self.size
-        if first >= len(matching) and self.number > 1:
+    @property
+    def first(self) -> int:
+        return (self.number - 1) * self.size
+
+    @property
+    def end(self) -> int:
+        return self.number * self.size
+
+    def check(self, matching: int) -> None:
+        """Raises HTTPError (400) for a page after the last one."""
+        if self.first >= matching and self.number > 1:
             raise HTTPError(
                 400,
                 "page_out_of_range",
-                f"Page out of range, page: {self.number} page size: {self.size}, len: {len(matching)}",
+                f"Page out of range, page: {self.number} page size: {self.size}, len: {matching}",
             )
-        return list(matching[first : first + self.size])
 
     def envelope(self, total: int, matching: int, items: int) -> Item:
         return {
@@ -125,30 +139,36 @@ async def list_response(listing: Listing[Any], query: Query) -> Response:
     else:
         objects = [one async for one in in_slices(given)]
     total = len(objects)
-    if page is not None:
+    if page is not None and page.filters:
         name = listing.name
         assert name is not None
         objects = [one async for one in in_slices(objects) if page.wants(name(one))]
     matching = len(objects)
+    end = None
+    if page is not None:
+        page.check(matching)
+        end = page.end
     if order is not None:
         objects = await sorted_in_slices(objects, order)
     sort = query.get("sort", "")
     if sort == "name" and listing.name is not None:
-        objects = await sorted_in_slices(objects, listing.name, reverse)
+        objects = await sorted_in_slices(objects, listing.name, reverse, end)
     elif sort:
         path = sort.split(".")
+        sorted_by = listing.describing((path[0],))
         # Items are made again for the response: keeping all of them would cost more memory and garbage collection.
-        objects = await sorted_in_slices(objects, lambda one: rank(at(listing.describe(one), path)), reverse)
+        objects = await sorted_in_slices(objects, lambda one: rank(at(sorted_by(one), path)), reverse, end)
     elif reverse:
         objects = objects[::-1]
     if page is not None:
-        objects = page.cut(objects)
+        objects = objects[page.first : page.end]
     items = len(objects)
     comma = b""
+    describe = listing.describing(chosen)
 
     def text_of(one: Any) -> bytes:
         nonlocal comma
-        text = comma + json_of(prune(listing.describe(one), chosen))
+        text = comma + json_of(prune(describe(one), chosen))
         comma = b","
         return text
 

@@ -212,7 +212,7 @@ class Samples:
                 continue
             place = group.places.get(name)
             details: dict[str, object] = {"rate": self._rate(record, place, now_ms)}
-            range_ = asked.get(family(name))
+            range_ = asked.get(family(name)) if asked else None
             if range_ is not None:
                 details |= range_fields(self._points(group, record, place, range_), range_)
             fields[f"{name}_details"] = details

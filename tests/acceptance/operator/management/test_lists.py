@@ -153,5 +153,9 @@ def test_long_lists_are_sorted_in_slices_as_sorted_does(reverse: bool, monkeypat
             await asyncio.sleep(0)
         return sorting.result()
 
-    assert asyncio.run(visit()) == sorted(objects, key=lambda one: one[0], reverse=reverse)
+    in_order = sorted(objects, key=lambda one: one[0], reverse=reverse)
+    assert asyncio.run(visit()) == in_order
     assert len(turns) > 20
+    for count in (0, 3, 25, 300):
+        first = asyncio.run(slices.sorted_in_slices(objects, lambda one: one[0], reverse, count))
+        assert first == in_order[:count]

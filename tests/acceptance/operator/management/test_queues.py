@@ -51,6 +51,29 @@ def test_a_queue_is_deleted_unless_it_is_needed(api: Api) -> None:
         assert api.request(method, f"/queues/%2F/q{path}").error == NOT_FOUND
 
 
+def test_each_column_alone_is_the_same_as_among_all(api: Api) -> None:
+    body = {"pattern": ".", "definition": {"max-length": 9}, "apply-to": "queues"}
+    api.put("/policies/%2F/p", body)
+    api.put("/operator-policies/%2F/o", body)
+    channel = api.peer.connect().channel()
+    for name, arguments in (("classic", {}), ("quorum", {"x-queue-type": "quorum"})):
+        channel.declare(name, durable=True, arguments=arguments)
+        channel.fill(name, b"x", b"y")
+        channel.get(name)
+    channel.declare("own", exclusive=True)
+    channel.consume("own", exclusive=True)
+    sampler = Sampler(api.host.node, api.state.samples, api.host.connections, watermarks=api.state.watermarks)
+    list(sampler.sample_all(api.peer.clock.now_ms()))
+    api.peer.clock.advance(3 * api.state.samples.interval_ms)
+    whole = api.get("/queues").json
+    names = {name for queue in whole for name in queue}
+    assert {"idle_since", "oldest_ready_message_age", "members", "policy", "owner_pid_details"} <= names
+    for name in sorted(names):
+        alone = api.get(f"/queues?columns={name}").json
+        assert alone == [{name: queue[name]} if name in queue else {} for queue in whole]
+        assert api.get(f"/queues?columns={name},memory").status == api.get(f"/queues?sort={name}").status == 200
+
+
 def test_lists_are_by_virtual_host_and_name_and_only_of_what_the_user_sees(api: Api) -> None:
     api.peer.add_vhost("v")
     api.peer.node.users.set_permission("guest", "v", ".*", ".*", ".*")
