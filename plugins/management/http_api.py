@@ -41,6 +41,7 @@ from .framework.router import READS, Answered, Route, Routes, allowed, values
 from .origins import Origins
 
 API = "/api"
+PATH_IN_QUERY = "/warren/path"  # with the path of any route as `path`: browsers remove the segments . and .. of a path
 REQUEST_S = 60.0  # until the response is made; a list of 100,000 objects takes a tenth of this on an idle machine
 STORING_S = 10.0  # a change waits for the disk this long before the response says that it is not stored yet
 STORING_LIMIT = 128  # changes that wait for the disk at the same time, so that they do not use up all requests
@@ -119,7 +120,10 @@ class HTTPAPI:
         raw_path = raw_path_of(scope)
         if not self.answers(raw_path):
             raise missing()
-        at = self._routes.find(raw_path[len(self._prefix) :])
+        way = raw_path[len(self._prefix) :]
+        if way == PATH_IN_QUERY:
+            way = query_of(scope).get("path", "")
+        at = self._routes.find(way)
         if at is None:
             raise missing()
         by_method, segments = at
@@ -143,10 +147,8 @@ class HTTPAPI:
         if route.guard is not NONE:
             caller = await self._log_in(scope, headers, peer)
             scope["user"] = caller.user.name
-        query: dict[str, str] = {}
-        for name, text in parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True):
-            query.setdefault(name, text)
-        request = Request(self._host, self._state, caller, peer, method, values(route, segments), query, headers)
+        named = values(route, segments)
+        request = Request(self._host, self._state, caller, peer, method, named, query_of(scope), headers)
         self._authorize(route, request)
         if route.body is not None:
             await self._read(route, request, receive)
@@ -286,6 +288,14 @@ class HTTPAPI:
         if not size:
             await send({"type": "http.response.body", "body": b""})
         return size
+
+
+def query_of(scope: Scope) -> dict[str, str]:
+    """Return the first value of each name in the query."""
+    query: dict[str, str] = {}
+    for name, text in parse_qsl(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True):
+        query.setdefault(name, text)
+    return query
 
 
 def chunks(parts: list[bytes]) -> Iterator[bytes]:

@@ -23,8 +23,11 @@ export function path(texts, ...values) {
 /** How paths name the default exchange, as a segment cannot be empty. */
 export const DEFAULT_EXCHANGE = "amq.default";
 
+const DOTS = /(^|\/)\.\.?(\/|$)/; // names that a browser would remove from a path, encoded or not
+
 function urlOf(target, query) {
-  const url = new URL(target, BASE);
+  const url = new URL(DOTS.test(target) ? "warren/path" : target, BASE);
+  if (DOTS.test(target)) url.searchParams.set("path", target);
   for (const [name, value] of Object.entries(query ?? {})) {
     if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
   }

@@ -35,6 +35,17 @@ def test_a_wrong_method_gets_the_allowed_ones(api: Api) -> None:
     assert set(answer.headers["allow"].split(", ")) >= {"GET", "HEAD", "OPTIONS"}
 
 
+def test_a_path_in_the_query_reaches_names_that_clients_remove_from_paths(api: Api) -> None:
+    at = "/warren/path?path="
+    for name in (".", ".."):
+        assert api.put(f"{at}queues/%252F/{name}", {"durable": True}).status == 201
+        assert api.get(f"{at}/queues/%252F/{name.replace('.', '%252E')}&columns=name").json == {"name": name}
+        assert api.get(f"{at}queues/%252F/{name}", user="nobody").status == 401
+        assert api.delete(f"{at}queues/%252F/{name}").status == 204
+    for wrong in (f"{at}nope", f"{at}/warren/path"):
+        assert api.get(wrong).error == MISSING
+
+
 def test_options_need_no_password(api: Api) -> None:
     answer = api.request("OPTIONS", "/vhosts", user=None)
     assert (answer.status, answer.body) == (200, b"") and "GET" in answer.headers["allow"]
