@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from warren.plugins.throughput.file_format import schema
 
-from .log import START, Log, arrow_schema
+from .log import START, Log, arrow_schema, listed
 
 EVENTS = (schema.PUBLISH, schema.ENQUEUE, schema.CONFIRM, schema.DELIVER, schema.ACK)
 MESSAGES_PER_FILE = 200_000
@@ -34,7 +34,9 @@ def write(folder: Path, events: int) -> int:
         at = datetime.fromtimestamp(rows["ts_us"][0].as_py().timestamp(), UTC)
         place = folder / schema.EVENTS / f"dt={at:%Y-%m-%d}" / f"hour={at:%H}"
         place.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows, place / schema.file_name(NODE, BOOT, number), compression="zstd")
+        path = place / schema.file_name(NODE, BOOT, number)
+        pq.write_table(rows, path, compression="zstd")
+        listed(folder, path, NODE, BOOT)
     snapshots(folder, messages)
     return messages
 

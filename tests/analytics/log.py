@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from warren.plugins.throughput.export.manifest import FinishedFile, Manifest
 from warren.plugins.throughput.file_format import schema
 
 START = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
@@ -41,6 +44,7 @@ def arrow_schema(table: str, lost: int = 0, version: int = schema.SCHEMA) -> pa.
 class Log:
     """One boot of one broker. What happens is said by its methods; `write` makes a file of each table.
 
+    `follow` names the boot before it, if this is not the first one.
     `ready` and `unacked` are what the queues have, by name; `counts` says how often each event was.
     """
 
@@ -61,11 +65,17 @@ class Log:
         self.unacked: dict[str, list[int]] = {}
         self.counts: Counter[str] = Counter()
         self.tables: dict[str, list[Values]] = {name: [] for name in schema.TABLES}
+        self.link: Values = {"retention_days": 14}
         self._messages = 0
         self._snapshots = 0
         self._published: Counter[str] = Counter()
         self._acked: Counter[str] = Counter()
         self._born: dict[int, int] = {}
+
+    def follow(self, previous: Log) -> None:
+        """The boot before this one is known as far as it came."""
+        at = previous._stamp()["ts_us"]
+        self.link |= {"previous_boot": previous.boot_id, "previous_row": previous.row, "previous_at": at}
 
     # What a broker does
 
@@ -167,7 +177,8 @@ class Log:
             "sample_rate": self.sample_rate,
         }
         rows = [{**common, **columns, **self._told(queue)} for queue in self.ready]
-        self.tables[schema.QUEUE_STATS] += [*rows, {**common, "queues": len(rows)}]
+        link = self.link if kind == schema.START else {}
+        self.tables[schema.QUEUE_STATS] += [*rows, {**common, "queues": len(rows), **link}]
         self._snapshots += 1
 
     def metric(self, name: str, value: float, kind: str = schema.GAUGE, **columns: Any) -> None:
@@ -192,6 +203,7 @@ class Log:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / schema.file_name(self.node, self.boot_id, self.sequence)
         pq.write_table(pa.Table.from_pylist(rows, arrow_schema(table, self.lost)), path, compression="zstd")
+        listed(self.folder, path, self.node, self.boot_id)
         return path
 
     def _stamp(self) -> Values:
@@ -232,3 +244,18 @@ class Log:
     def _take(self, number: int, queue: str) -> None:
         """Out of the queue, wherever in it it is."""
         (self.unacked if number in self.unacked[queue] else self.ready)[queue].remove(number)
+
+
+def listed(folder: Path, path: Path, node: str, boot_id: str) -> None:
+    """Add a file to the manifest of its boot."""
+    content, table = path.read_bytes(), path.relative_to(folder).parts[0]
+    file = pq.ParquetFile(path)
+    least, greatest = None, None
+    if table == schema.EVENTS:
+        ends = pc.min_max(file.read(["row"])["row"])
+        least, greatest = ends["min"].as_py(), ends["max"].as_py()
+    sha256 = hashlib.sha256(content).hexdigest()
+    entry = FinishedFile(
+        path.relative_to(folder).as_posix(), table, len(content), file.metadata.num_rows, least, greatest, sha256
+    )
+    Manifest(folder, node, boot_id).add(entry)

@@ -7,11 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from plotly.offline import get_plotlyjs
 from pyspark.sql import SparkSession
 
 from warren.plugins.throughput.analysis import fact_store, job, streaming
+from warren.plugins.throughput.analysis.hadoop_fs import Folders
+from warren.plugins.throughput.analysis.input_files import list_files, read
 from warren.plugins.throughput.file_format import schema
 
 from . import scenes
@@ -206,3 +209,18 @@ def test_a_model_of_a_broker_counts_what_it_writes(tmp_path: Path) -> None:
         (schema.PUBLISH, schema.ENQUEUE, schema.CONFIRM, schema.DELIVER, schema.ACK), 1
     )
     assert [path.name for path in log.write()] == ["part-rabbit@a-b1-000000.parquet"]
+
+
+def test_files_of_the_version_before_are_read_and_lack_columns(spark: SparkSession, tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.snapshot(schema.START)
+    (path,) = log.write()
+    new = ("previous_boot", "previous_row", "previous_at", "retention_days")
+    older = pq.read_table(path, partitioning=None).drop_columns(list(new))
+    for version, accepted in ((schema.SCHEMA - 1, 1), (schema.SCHEMA - 2, 0)):
+        pq.write_table(older.replace_schema_metadata({schema.SCHEMA_KEY: str(version)}), path)
+        files = list_files(Folders(spark), str(tmp_path), schema.QUEUE_STATS)
+        assert (len(files.accepted), len(files.skipped)) == (accepted, 1 - accepted)
+        if accepted:
+            (row,) = read(spark, schema.QUEUE_STATS, files.paths).collect()
+            assert row["kind"] == schema.START and [row[name] for name in new] == [None] * 4

@@ -1,7 +1,7 @@
 """The input: which files are accepted, and the tables as DataFrames with exactly the columns of schema.py.
 
-A file is accepted or skipped as a whole. Files that are not Parquet, were not written by this export, have an unknown
-schema, or have the name of an accepted file are skipped and counted.
+A file is accepted or skipped as a whole. Files that are not Parquet, were not written by this export, have a version of
+the schema that is not in `schema.READABLE`, or have the name of an accepted file are skipped and counted.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def check_file(folders: Folders, file: FileInfo) -> AcceptedFile | SkippedFile:
     version = footer.metadata.get(schema.SCHEMA_KEY)
     if version is None or not NAME.fullmatch(file.name):
         return SkippedFile(file.path, FOREIGN)
-    if version != str(schema.SCHEMA):
+    if version not in map(str, schema.READABLE):
         return SkippedFile(file.path, UNKNOWN_SCHEMA)
     return AcceptedFile(file.path, footer.records, int(footer.metadata.get(schema.LOST_KEY, "0")))
 

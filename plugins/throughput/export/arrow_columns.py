@@ -88,11 +88,16 @@ class Boot(msgspec.Struct, frozen=True):
 
 
 class Batches:
-    """The batches that were received and are not written yet. `lost` is the broker's latest count of lost records."""
+    """The batches that were received and are not written yet. `lost` is the broker's latest count of lost records.
+
+    `next_row` and `last_us` are the number after the last row that was received, and the time of that row.
+    """
 
     def __init__(self, boot: Boot) -> None:
         self.lost = 0
         self.rows = 0
+        self.next_row = 0
+        self.last_us: int | None = None
         self._boot = boot
         self._tables = Tables()
         self._clear()
@@ -122,8 +127,11 @@ class Batches:
         self._anchors.append(anchor_ns)
         for gathered, run in zip(self._runs, runs[2:], strict=True):
             gathered.append(run)
-        counts = segments["count"]
-        self.rows += int(counts.sum() + counts[segments["flags"] & ENQUEUED > 0].sum())
+        counts = segments["count"].astype(np.int64)
+        counts += np.where(segments["flags"] & ENQUEUED, counts, 0)
+        self.rows += int(counts.sum())
+        self.next_row = max(self.next_row, int((segments["row"] + counts).max()))
+        self.last_us = (int(segments["mono_ns"].max()) + anchor_ns) // 1000
 
     def take(self) -> dict[str, pa.Array]:
         """Take all batches as columns of `schema.EVENTS`, sorted by queue and time, without all-null columns."""

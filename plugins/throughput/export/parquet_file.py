@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..file_format import schema
+from .manifest import MODE, FinishedFile, sync_folder
 
-MODE = 0o640  # the administrator decides by the group who may read the log of all messages
 LEVEL = 3  # of zstd
 WRITE_ROWS = 1 << 16  # of one column at a time
 # Numbers that increase from row to row: their differences take less space and time than a dictionary.
@@ -23,22 +27,48 @@ CONSTANT = ("schema", "sample_rate")  # a dictionary would have a single entry
 SEARCHED = ("ts_us", "row", "msg_seq", "source_seq", "message_id", "identity")
 
 
-class Part:
-    """An open file of one table. `first_us` is the time of its first row. Raises OSError."""
+class HashedFile(io.FileIO):
+    """A file that is written from its beginning to its end, and the checksum of what was written.
 
-    def __init__(self, folder: Path, name: str, target: pa.Schema, first_us: int) -> None:
+    It is not buffered, so that closing it writes nothing and cannot fail because the disk is full.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb")
+        self.sha256 = hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        """Write all of the data. Raises OSError."""
+        rest = memoryview(data).cast("B")
+        length = len(rest)
+        while rest:
+            written = super().write(rest)
+            assert written is not None  # only of a file that does not block
+            self.sha256.update(rest[:written])
+            rest = rest[written:]
+        return length
+
+
+class Part:
+    """An open file of a table. `folder` is that of the export, `first_us` the time of its first row. Raises OSError."""
+
+    def __init__(self, folder: Path, table: str, name: str, target: pa.Schema, first_us: int) -> None:
         first = datetime.fromtimestamp(first_us / 1_000_000, UTC)
         self.hour = (first.date(), first.hour)
         self.begun_s = time.monotonic()
         self.rows = 0
-        self._path = folder / f"dt={first:%Y-%m-%d}" / f"hour={first:%H}" / name
+        self._least_row: int | None = None
+        self._greatest_row: int | None = None
+        self._folder = folder
+        self._table = table
+        self._path = folder / table / f"dt={first:%Y-%m-%d}" / f"hour={first:%H}" / name
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._temporary = self._path.with_name(f".{name}.tmp")
         growing = [name for name in target.names if name in GROWING]
         plain = (*growing, *CONSTANT)
         self.names = frozenset(target.names)
         self._target = target
-        self._file = os.fdopen(os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb")
+        self._file = HashedFile(self._temporary)
         self._writer = pq.ParquetWriter(
             self._file,
             target,
@@ -62,15 +92,30 @@ class Part:
                   for column, field in zip(given, self._target, strict=True)]  # fmt: skip
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._target), row_group_size=max(count, 1))
         self.rows += count
+        if self._table == schema.EVENTS:
+            ends = pc.min_max(columns["row"])
+            least, greatest = ends["min"].as_py(), ends["max"].as_py()
+            self._least_row = least if self._least_row is None else min(self._least_row, least)
+            self._greatest_row = greatest if self._greatest_row is None else max(self._greatest_row, greatest)
 
-    def finish(self, lost: int) -> None:
-        """Finish the file and rename it, so that readers see it. Raises OSError."""
+    def finish(self, lost: int) -> FinishedFile:
+        """Finish the file, make it durable and rename it, so that readers see it. Raises OSError."""
         self._writer.add_key_value_metadata({schema.LOST_KEY: str(lost)})
         self._writer.close()
-        self._file.flush()
+        size = self._file.tell()
         os.fsync(self._file.fileno())
         self._file.close()
         self._temporary.rename(self._path)
+        sync_folder(self._path.parent)
+        return FinishedFile(
+            self._path.relative_to(self._folder).as_posix(),
+            self._table,
+            size,
+            self.rows,
+            self._least_row,
+            self._greatest_row,
+            self._file.sha256.hexdigest(),
+        )
 
     def abandon(self) -> None:
         """Delete the file, which could not be written."""

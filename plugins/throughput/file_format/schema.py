@@ -4,18 +4,28 @@ Layout below the folder of the export, append-only; a file is written as `.<name
 
     events/dt=2026-11-22/hour=05/part-<node>-<boot_id>-<sequence>.parquet
     metrics/..., queue_stats/...   the same
+    manifest/part-<node>-<boot_id>.jsonl   the finished files of one boot
+    state/<node>.json                      for the exporter alone: what the node's next boot has to know of this one
 
 `dt` and `hour` are the UTC time of the first row. Several brokers may write into one folder. Each file has the key
 `warren.schema` in its key-value metadata, and each row the column `schema`, with the value of `SCHEMA`. A column that
-is null throughout a file may be missing from it.
+is null throughout a file may be missing from it. Files of the versions in `READABLE` are read; columns that an older
+version lacks are null.
+
+The manifest. Each line is a JSON object. A finished file is {"path": relative to the folder of the export, "table",
+"bytes", "rows", "first_row", "last_row", "sha256"}; `first_row` and `last_row` are the least and the greatest `row` in
+a file of `events`, and null for the other tables. A file that is taken away on purpose, perhaps one of an earlier boot,
+has the line {"removed": path, "reason": "retention" or "compacted"}, written before. A compaction has a manifest of
+its own, `manifest/compacted-<id>.jsonl`, with the same lines for its files, and {"replaces": [paths]}. A line follows
+its file at once, so the last file of a killed writer may have none until a writer of the node is started again.
 
 Identity. `boot_id` identifies one run of one broker, and `msg_seq`, above 0, one message within it: every row of the
 message has it, in all queues. It increases, with gaps. A message that was on disk before the boot gets a number with
 its first event; numbers of different boots are unrelated. A dead letter is a new message, whose `enqueue` rows name in
 `source_seq` the message that it is a copy of; a message that a delayed or recent-history exchange publishes is a new
-one too. `row` numbers the rows of `events` of a boot from 0, in the order of the
-events, and also counts rows that were dropped because the buffer was full: a gap always means missing records. Events
-that sampling omits have no number. A sampled message has all its rows or none.
+one too. `row` numbers the rows of `events` of a boot from 0, in the order of the events, and also counts rows that were
+lost: a gap always means missing records. Events that sampling omits have no number. A sampled message has all its rows
+or none. `row` and the numbers of messages and snapshots continue if the writer process is started again within a boot.
 
 Events. Each row is one event of one message:
 
@@ -51,7 +61,16 @@ A snapshot is the `queue_stats` rows with one `snapshot` number: a row for each 
 is null and whose `queues` is their number; without it the snapshot is incomplete. It is of one moment: `row` is the
 number that the next row of `events` will have. There is a snapshot at the start of the export, before any event, one
 every 10 s, and one at the stop, after the last event. Its counters increase from the start of the boot or the
-declaration of the queue, and are not sampled.
+declaration of the queue, and are not sampled. Snapshots may be missing from a boot whose writer was killed.
+
+Lost records. `lost_records` of a snapshot, and the key `warren.lost_records` of a file, count the rows of this boot
+that are in no file and never will be: those that did not fit into the broker's buffer, that a killed writer had not
+finished, or that could not be written.
+
+Boots. The closing row of the snapshot of a start names the boot of the node before it in this folder: `previous_boot`,
+`previous_row`, which is the number of that boot's next row, and `previous_at`, the time of its last record or snapshot,
+both as far as they were known. All are null for the first boot of a node. `retention_days` are the days for which this
+boot keeps files, or null if it keeps them for ever.
 
 Links. On both sides, `link` is the name of the upstream queue from which the link consumes, and `identity` is the
 message_id, or a fingerprint of the content without the headers that federation adds.
@@ -59,11 +78,14 @@ message_id, or a fingerprint of the content without the headers that federation 
 
 from typing import NamedTuple
 
-SCHEMA = 1
+SCHEMA = 2
+READABLE = (SCHEMA - 1, SCHEMA)  # versions that the analysis reads
 SCHEMA_KEY = "warren.schema"  # of the key-value metadata of a file; its value is the number as text
-LOST_KEY = "warren.lost_records"  # likewise: records that the boot had dropped when the file was finished, as text
+LOST_KEY = "warren.lost_records"  # likewise: records that the boot had lost when the file was finished, as text
 
 EVENTS, METRICS, QUEUE_STATS = "events", "metrics", "queue_stats"  # the folders
+MANIFEST, STATE = "manifest", "state"  # likewise
+RETENTION, COMPACTED = "retention", "compacted"  # reasons for the removal of a file
 
 PUBLISH, RETURN, CONFIRM = "publish", "return", "confirm"
 ENQUEUE, DELIVER, ACK, NACK, REQUEUE = "enqueue", "deliver", "ack", "nack", "requeue"
@@ -158,6 +180,10 @@ QUEUE_STATS_COLUMNS = (
     Column("redelivered", "int64", True),
     Column("acked", "int64", True),
     Column("sample_rate", "float32"),
+    Column("previous_boot", "string", True),  # only in the closing row of a start, like the following
+    Column("previous_row", "int64", True),
+    Column("previous_at", "timestamp", True),
+    Column("retention_days", "int32", True),  # null: infinity
 )
 
 METRIC_COLUMNS = (
@@ -190,5 +216,14 @@ LINK_FAILURES = "link_failures"  # likewise
 
 def file_name(node: str, boot_id: str, sequence: int) -> str:
     """Return a file's name. Characters of `node` other than letters, digits, `_`, `.` and `@` become `_`."""
-    safe = "".join(letter if letter.isalnum() or letter in "_.@" else "_" for letter in node)
-    return f"part-{safe}-{boot_id}-{sequence:06}.parquet"
+    return f"part-{safe_name(node)}-{boot_id}-{sequence:06}.parquet"
+
+
+def manifest_name(node: str, boot_id: str) -> str:
+    """Return the name of a boot's manifest."""
+    return f"part-{safe_name(node)}-{boot_id}.jsonl"
+
+
+def safe_name(node: str) -> str:
+    """Return the name of a node without the characters that file names here do not have."""
+    return "".join(letter if letter.isalnum() or letter in "_.@" else "_" for letter in node)

@@ -1,0 +1,111 @@
+"""The state of a node's export: what one boot has to know of the one before it, in a small file in its folder.
+
+Only one writer of a node changes it: the one that has locked it. A broker that was killed may be started again while
+its writer still finishes files; the new writer then waits for the lock, which a process loses however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from ..file_format import schema
+from .manifest import MODE, sync_folder
+
+
+class Reached(msgspec.Struct):
+    """The end of a boot, as far as it is known: the number of its next row, and the time of its last record."""
+
+    boot_id: str
+    row: int = 0
+    at_us: int | None = None
+
+
+class Content(msgspec.Struct):
+    """The content of the file. `node` is for people: the name of the file has it encoded."""
+
+    node: str
+    boot: Reached
+    previous: Reached | None = None
+
+
+class NodeState:
+    """The state of one node, from which `boot` is kept up to date, and `previous` is the boot before it or None."""
+
+    def __init__(self, folder: Path, node: str, boot_id: str) -> None:
+        self.boot = Reached(boot_id)
+        self.previous: Reached | None = None
+        self._node = node
+        self._path = folder / schema.STATE / f"{quote(node, safe='@')}.json"
+        self._lock = -1
+        self._saved: bytes = b""
+
+    @property
+    def locked(self) -> bool:
+        """Whether this writer holds the lock."""
+        return self._lock >= 0
+
+    def lock(self) -> bool:
+        """Take the lock and read the state; returns whether that succeeded. Raises OSError."""
+        if self.locked:
+            return True
+        self._path.parent.mkdir(exist_ok=True)
+        file = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, MODE)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return False
+        except OSError:
+            os.close(file)
+            raise
+        self._lock = file
+        self.read()
+        return True
+
+    def read(self) -> None:
+        """Read what the node's last writer has stored. A file that cannot be read is the same as none."""
+        try:
+            content = msgspec.json.decode(self._path.read_bytes(), type=Content)
+        except (OSError, msgspec.DecodeError):
+            return
+        if content.boot.boot_id == self.boot.boot_id:
+            self.previous = content.previous
+            self.reached(content.boot.row, content.boot.at_us)
+        else:  # a boot that ended before it had a record or a snapshot left no files
+            self.previous = content.boot if content.boot.at_us is not None else content.previous
+
+    def reached(self, row: int, at_us: int | None) -> None:
+        """Note that the next row is at least `row`, and the time of the last record at least `at_us`."""
+        self.boot.row = max(self.boot.row, row)
+        if at_us is not None:
+            self.boot.at_us = max(self.boot.at_us or 0, at_us)
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self.locked:
+            os.close(self._lock)
+            self._lock = -1
+
+    def save(self, durable: bool = False) -> None:
+        """Store the state if it has changed and this writer holds the lock. Raises OSError.
+
+        It is not synced to the disk each time: a writer that is killed leaves it to the next one all the same.
+        """
+        content = msgspec.json.encode(Content(self._node, self.boot, self.previous))
+        if not self.locked or content == self._saved and not durable:
+            return
+        temporary = self._path.with_suffix(".tmp")
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb") as file:
+            file.write(content)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        temporary.rename(self._path)
+        if durable:
+            sync_folder(self._path.parent)
+        self._saved = content

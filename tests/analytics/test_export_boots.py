@@ -1,0 +1,189 @@
+"""What the export says of its boots and files: the link from boot to boot, and the manifest."""
+
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.broker_process import ANY_PORT, BrokerProcess
+from tests.support.polling import until
+from warren.plugins.throughput.export.manifest import FinishedFile, Manifest
+from warren.plugins.throughput.export.node_state import NodeState
+from warren.plugins.throughput.export.writer import Writer
+from warren.plugins.throughput.file_format import schema
+
+from .exporting import NODE, ROWS, Row, rows_of, task, whole_files
+
+NOW_S = int(time.time())
+LINK = ("previous_boot", "previous_row", "previous_at", "retention_days")
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of all manifests."""
+    found = sorted((folder / schema.MANIFEST).glob("*.jsonl"))
+    return [msgspec.json.decode(line) for path in found for line in path.read_bytes().splitlines()]
+
+
+def starts(folder: Path) -> list[Row]:
+    """Return the closing rows of all starts, in their order."""
+    rows = [row for row in rows_of(folder, schema.QUEUE_STATS) if row["queue"] is None and row["kind"] == schema.START]
+    return sorted(rows, key=lambda row: row["ts_us"])
+
+
+def snapshot(number: int, row: int, kind: str = schema.PERIODIC) -> bytes:
+    """Return a snapshot of no queues, as the broker sends it."""
+    closing = {"ts_us": NOW_S * 1_000_000 + row, "mono_ns": 5, "snapshot": number, "kind": kind, "row": row}
+    return msgspec.json.encode((schema.QUEUE_STATS, [closing | {"lost_records": 0, "queues": 0, "sample_rate": 1.0}]))
+
+
+def test_a_start_names_the_boot_before_and_how_far_it_came(tmp_path: Path) -> None:
+    for boot_id, row in (("b1", 70), ("b2", 5), ("b3", 9)):
+        writer = Writer(task(tmp_path, 0, boot_id=boot_id, retention_days=14))
+        writer.take(ROWS, snapshot(0, 0, schema.START))
+        writer.take(ROWS, snapshot(1, row))
+        writer.end()
+    links = [[row[name] for name in LINK] for row in starts(tmp_path)]
+    assert [link[:2] + link[3:] for link in links] == [[None, None, 14], ["b1", 70, 14], ["b2", 5, 14]]
+    assert [link[2] and link[2].microsecond for link in links] == [None, 70, 5]
+    others = [row for row in rows_of(tmp_path, schema.QUEUE_STATS) if row["kind"] != schema.START]
+    assert others and all(row[name] is None for row in others for name in LINK)
+
+
+def test_a_start_is_written_at_once(tmp_path: Path) -> None:
+    writer = Writer(task(tmp_path, 0))
+    writer.take(ROWS, snapshot(0, 0, schema.START))
+    assert len(starts(tmp_path)) == 1
+
+
+def test_a_start_waits_for_the_writer_of_the_boot_before_to_finish(tmp_path: Path) -> None:
+    before = Writer(task(tmp_path, 0, boot_id="b1"))
+    before.take(ROWS, snapshot(0, 0, schema.START))
+    after = Writer(task(tmp_path, 0, boot_id="b2"))
+    after.take(ROWS, snapshot(0, 0, schema.START))
+    after.finish()
+    assert [row["boot_id"] for row in starts(tmp_path)] == ["b1"]
+    before.take(ROWS, snapshot(1, 70))
+    before.end()
+    after.look()
+    (link,) = [row for row in starts(tmp_path) if row["boot_id"] == "b2"]
+    assert (link["previous_boot"], link["previous_row"]) == ("b1", 70)
+
+
+def test_a_writer_that_never_ends_delays_the_next_one_for_some_time_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warren.plugins.throughput.export.writer.LOCK_WAIT_S", 0.0)
+    before = Writer(task(tmp_path, 0, boot_id="b1"))
+    before.take(ROWS, snapshot(0, 0, schema.START))
+    before.take(ROWS, snapshot(1, 70))
+    before.look()
+    after = Writer(task(tmp_path, 0, boot_id="b2"))
+    after.take(ROWS, snapshot(0, 0, schema.START))
+    after.take(ROWS, snapshot(1, 3))
+    after.end()
+    (link,) = [row for row in starts(tmp_path) if row["boot_id"] == "b2"]
+    assert (link["previous_boot"], link["previous_row"]) == ("b1", 70)
+    state = NodeState(tmp_path, NODE, "b3")
+    before.end()
+    assert state.lock() and state.previous is not None
+    assert state.previous.boot_id == "b1", "only the writer with the lock changes the state"
+    state.close()
+
+
+def test_a_boot_without_a_single_record_is_no_link(tmp_path: Path) -> None:
+    for boot_id in ("b1", "b2"):
+        writer = Writer(task(tmp_path, 0, boot_id=boot_id))
+        if boot_id == "b1":
+            writer.take(ROWS, snapshot(0, 0, schema.START))
+        writer.end()
+    state = NodeState(tmp_path, NODE, "b3")
+    assert state.lock() and state.previous is not None and state.previous.boot_id == "b1"
+    state.close()
+
+
+def test_states_of_nodes_with_similar_names_are_apart(tmp_path: Path) -> None:
+    states = [NodeState(tmp_path, node, "b1") for node in ("a@my-host", "a@my_host", "a@my/host", "a@my%2Fhost")]
+    assert all(state.lock() for state in states)
+    for state in states:
+        state.save(durable=True)
+        state.close()
+    assert len(list((tmp_path / schema.STATE).glob("*.json"))) == len(states)
+
+
+def test_the_manifest_lists_each_finished_file_with_its_checksum(tmp_path: Path) -> None:
+    writer = Writer(task(tmp_path, 0))
+    writer.take(ROWS, snapshot(0, 0, schema.START))
+    writer.take(ROWS, snapshot(1, 7, schema.STOP))
+    writer.end()
+    files = {path.relative_to(tmp_path).as_posix(): path for path in whole_files(tmp_path, schema.QUEUE_STATS)}
+    assert [line["path"] for line in lines(tmp_path)] == sorted(files)
+    for line in lines(tmp_path):
+        content = files[line["path"]].read_bytes()
+        assert (line["bytes"], line["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+        assert (line["table"], line["rows"], line["first_row"], line["last_row"]) == ("queue_stats", 1, None, None)
+
+
+def test_a_line_of_the_manifest_that_was_cut_is_replaced(tmp_path: Path) -> None:
+    entry = FinishedFile("events/dt=2026-11-22/hour=05/part-a-b-000000.parquet", "events", 5, 2, 0, 1, "ab")
+    Manifest(tmp_path, NODE, "b1").add(entry)
+    (path,) = (tmp_path / schema.MANIFEST).iterdir()
+    path.write_bytes(path.read_bytes() + b'{"path":"events/dt=2026-1')
+    manifest = Manifest(tmp_path, NODE, "b1")
+    assert manifest.finished_files() == [entry]
+    manifest.add(entry)
+    assert manifest.finished_files() == [entry, entry] and len(lines(tmp_path)) == 2
+
+
+def test_lines_that_cannot_be_written_wait(tmp_path: Path) -> None:
+    entry = FinishedFile("events/dt=2026-11-22/hour=05/part-a-b-000000.parquet", "events", 5, 2, 0, 1, "ab")
+    manifest = Manifest(tmp_path, NODE, "b1")
+    (tmp_path / schema.MANIFEST).write_text("no folder")
+    with pytest.raises(OSError):
+        manifest.add(entry)
+    (tmp_path / schema.MANIFEST).unlink()
+    manifest.flush()
+    assert manifest.finished_files() == [entry]
+
+
+@pytest.mark.sockets
+def test_boots_of_a_broker_are_linked_also_where_it_was_killed(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    broker = BrokerProcess(tmp_path, "--http", ANY_PORT, memory=True)
+    broker.configure("throughput.enabled = true", "throughput.directory = out")
+    with broker:
+        for number in range(3):
+            if number:
+                broker.launch()
+                broker.wait_ready()
+            ch = broker.connect().channel()
+            ch.declare("q")
+            ch.confirm()
+            for _ in range(100):
+                ch.publish("", "q", b"body")
+            ch.confirms(range(1, 101))
+            if number == 0:
+                until(lambda: b'"row":300' in b"".join(path.read_bytes() for path in (out / "state").glob("*.json")))
+                broker.kill()
+            else:
+                broker.stop()
+    until(lambda: len(starts(out)) == 3)
+    events = rows_of(out)
+    assert len(events) == 900
+    boots = [row["boot_id"] for row in starts(out)]
+    for row, before in zip(starts(out)[1:], boots, strict=False):
+        end = max(event["row"] for event in events if event["boot_id"] == before) + 1
+        assert (row["previous_boot"], row["previous_row"], row["retention_days"]) == (before, end, 14)
+        assert row["previous_at"] <= row["ts_us"]
+    for line in lines(out):
+        path = out / line["path"]
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == line["sha256"]
+        if line["table"] == schema.EVENTS:
+            numbers = pq.read_table(path, columns=["row"], partitioning=None)["row"].to_pylist()
+            assert (line["rows"], line["first_row"], line["last_row"]) == (len(numbers), min(numbers), max(numbers))
+    assert {line["path"] for line in lines(out)} == {
+        path.relative_to(out).as_posix() for table in schema.TABLES for path in whole_files(out, table)
+    }
