@@ -1,4 +1,4 @@
-"""What the export says of its boots and files: the link from boot to boot, and the manifest."""
+"""The boots and files of an export: the link from boot to boot, and the manifest."""
 
 import hashlib
 import time
