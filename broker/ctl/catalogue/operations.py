@@ -28,6 +28,12 @@ def delete_queue_banner(request: Request) -> str:
     return f"Deleting queue '{request.arguments[0]}' on vhost '{request.vhost_name}' {condition}..."
 
 
+def move_banner(request: Request) -> str:
+    queue, destination = request.arguments
+    kind = "exchange" if request.options.get("to-exchange") else "queue"
+    return f"Moving messages of queue '{queue}' to {kind} '{destination}' in vhost '{request.vhost_name}' ..."
+
+
 def memory_banner(request: Request) -> str:
     first, *rest = request.arguments
     return f"Setting memory threshold on {request.node} to {f'{rest[0]} bytes' if rest else first} ..."
@@ -66,6 +72,11 @@ LISTS = [
         timeout_s=QUEUES_WAIT_S,
     ),
     Command(
+        f"list_unacked_messages {V} [--limit <limit>] {LISTING} <queue>",
+        "Lists the oldest unacknowledged messages of a queue, with consumer and age in seconds",
+        "Listing unacknowledged messages of queue '{0}' in vhost '{vhost}' ...",
+    ),
+    Command(
         f"list_unresponsive_queues {V} [--local] {COLUMNS}",
         "Lists queues that do not respond",
         "Listing unresponsive queues for vhost {vhost} ...",
@@ -92,6 +103,11 @@ ACTIONS = [
         f"delete_queue {V} [--if-empty] [--if-unused] <queue>",
         "Deletes a queue",
         delete_queue_banner,
+    ),
+    Command(
+        f"move_messages {V} [--count <count>] [--to-exchange] [--routing-key <routing-key>] <queue> <destination>",
+        "Moves ready messages to another queue or to an exchange",
+        move_banner,
     ),
     Command(
         f"purge_queue {V} <queue>", "Removes all messages of a queue", "Purging queue '{0}' in vhost '{vhost}' ..."

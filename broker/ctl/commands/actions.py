@@ -15,6 +15,7 @@ from .call import Call, Handler, Item
 from .lists import connections, pid
 
 DOWN = ("federation-links", "state", "down")
+EMPTY_MOVES = 50  # successive requests of a move for which the queue has no message: some seconds
 
 
 def queue_path(call: Call) -> tuple[str, ...]:
@@ -44,6 +45,34 @@ def delete_queue(call: Call) -> str:
         raise CommandError(UNAVAILABLE, f"Queue '{name}' in vhost '{vhost}' is {state}") from None
     ready = deleted["messages_ready"] if isinstance(deleted, dict) else queue.get("messages_ready", 0)
     return f"Queue was successfully deleted with {ready} ready messages"
+
+
+def move_messages(call: Call) -> str:
+    """Move messages by requests of a tenth of a second each. Raises CommandError (65, 69)."""
+    queue, destination = call.arguments
+    found = call.find("queues", call.vhost_name, queue)
+    if found is None:
+        raise CommandError(USAGE, "Queue not found")
+    if not call.flag("to-exchange"):
+        target = {"queue": destination}
+    elif call.text("routing-key"):
+        target = {"exchange": destination, "routing_key": call.text("routing-key")}
+    else:
+        target = {"exchange": destination}
+    ready: int = found.get("messages_ready", 0)
+    wanted = min(call.integer("count", ready), ready)
+    moved = empty = 0
+    problem = ""
+    while moved < wanted and not problem and empty < EMPTY_MOVES:
+        body = {"destination": target, "count": wanted - moved}
+        answer = call.api.post("warren", "queues", call.vhost_name, queue, "move", body=body)
+        moved, problem = moved + answer["moved"], answer["problem"]
+        empty = 0 if answer["moved"] else empty + 1
+        if not answer["messages_ready"]:
+            break
+    if problem:
+        raise CommandError(UNAVAILABLE, f"Moved {moved} messages, then: {problem}")
+    return f"Moved {moved} messages"
 
 
 def close(call: Call, found: list[Item], reason: str) -> None:
@@ -149,6 +178,7 @@ COMMANDS: dict[str, Handler] = {
     "export_definitions": export_definitions,
     "federation_status": federation_status,
     "import_definitions": import_definitions,
+    "move_messages": move_messages,
     "purge_queue": purge_queue,
     "restart_federation_link": restart_federation_link,
     "set_cluster_name": set_cluster_name,

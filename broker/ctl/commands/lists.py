@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from ..answers import Rows
+from ..answers import CommandError, Rows
+from ..api_client import NotFound
 from ..columns import Columns, select_columns
+from ..exit_status import USAGE
 from .call import Call, Handler, Item
 
 
@@ -92,6 +94,16 @@ CONSUMER: Columns[Item] = columns(
     arguments=table_of("arguments"),
 )
 CONSUMERS = ("queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count", "active", "arguments")
+UNACKED: Columns[Item] = columns(
+    "delivery_tag",
+    "consumer_tag",
+    channel=lambda message: pid(message["channel_details"]["name"]),
+    user=field("channel_details", "user"),
+    age=lambda message: message.get("age", ""),
+    exchange=field("exchange"),
+    routing_key=field("routing_key"),
+    payload_bytes=field("payload_bytes"),
+)
 FEATURE: Columns[Item] = columns("name", "state", "stability", "provided_by", "desc", "doc_url")
 DEPRECATED: Columns[Item] = columns("name", "deprecation_phase", "provided_by", "desc")
 
@@ -150,6 +162,16 @@ def list_exchange_types(call: Call) -> Rows:
     return Rows(columns, ([type_[column] for column in columns] for type_ in types))
 
 
+def list_unacked_messages(call: Call) -> Rows:
+    """Raises CommandError (64) for an unknown queue, and APIError for a limit that the API refuses."""
+    path = ("warren", "queues", call.vhost_name, call.arguments[0], "unacked")
+    try:
+        found = call.api.get(*path, **({"limit": call.text("limit")} if call.text("limit") else {}))
+    except NotFound:
+        raise CommandError(USAGE, "Queue not found") from None
+    return select_columns(UNACKED, [], tuple(UNACKED), found)
+
+
 def list_unresponsive_queues(call: Call) -> Rows:
     """Return an empty list: queues share the event loop that answers this request."""
     return select_columns(QUEUE, call.arguments, ("name",), [])
@@ -165,5 +187,6 @@ COMMANDS: dict[str, Handler] = {
     "list_exchanges": list_exchanges,
     "list_feature_flags": list_feature_flags,
     "list_queues": list_queues,
+    "list_unacked_messages": list_unacked_messages,
     "list_unresponsive_queues": list_unresponsive_queues,
 }

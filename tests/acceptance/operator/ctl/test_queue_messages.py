@@ -1,0 +1,69 @@
+"""Commands for the messages of a queue, which RabbitMQ's lack: unacknowledged ones, and moves."""
+
+import json
+
+import pika
+import pytest
+
+from tests.support.polling import until
+from tests.support.warrenctl import Ready, Warrenctl
+
+from .test_http import parameters
+
+pytestmark = pytest.mark.sockets
+
+
+def test_messages_are_moved_to_a_queue_and_to_an_exchange(
+    ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl
+) -> None:
+    with pika.BlockingConnection(parameters(ready)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for queue in ("from", "to", "keyed"):
+            channel.queue_declare(queue)
+        channel.queue_bind("keyed", "amq.direct", "new")
+        for number in range(9):
+            channel.basic_publish("", "from", b"%d" % number)
+        banner = "Moving messages of queue 'from' to queue 'to' in vhost '/' ..."
+        assert warrenctl("move_messages --count 4 from to") == (0, f"{banner}\nMoved 4 messages\n", "")
+        assert [channel.basic_get("to", auto_ack=True)[2] for _ in range(4)] == [b"0", b"1", b"2", b"3"]
+        assert by_http("-s move_messages --routing-key new --to-exchange from amq.direct") == (
+            0,
+            "Moved 5 messages\n",
+            "",
+        )
+        assert channel.queue_declare("keyed", passive=True).method.message_count == 5
+        status, out, err = by_http("-s move_messages --to-exchange keyed amq.fanout")
+        assert (status, out) == (69, "") and err.startswith("Error:\nMoved 0 messages, then: ")
+        assert by_http("-s move_messages keyed nowhere")[0] != 0
+        assert by_http("-s move_messages nowhere to") == (64, "", "Error:\nQueue not found\n")
+        assert channel.queue_declare("keyed", passive=True).method.message_count == 5
+
+
+def test_unacknowledged_messages_are_listed_with_consumer_and_age(
+    ready: Ready, warrenctl: Warrenctl, by_http: Warrenctl
+) -> None:
+    with pika.BlockingConnection(parameters(ready)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("held", exclusive=True)
+        for body in (b"one", b"second"):
+            channel.basic_publish("", "held", body)
+        channel.basic_consume("held", lambda *_: None, consumer_tag="holder")
+
+        def listed() -> list[dict[str, object]]:
+            connection.process_data_events(0)
+            found: list[dict[str, object]] = json.loads(by_http("list_unacked_messages --formatter json held")[1])
+            return found
+
+        until(lambda: len(listed()) == 2, "two unacknowledged messages")
+        first, second = listed()
+        assert (first["consumer_tag"], first["user"], first["payload_bytes"]) == ("holder", "guest", 3)
+        assert (first["routing_key"], second["delivery_tag"], second["payload_bytes"]) == ("held", 2, 6)
+        status, out, err = warrenctl("list_unacked_messages --limit 1 held")
+        lines = out.splitlines()
+        assert (status, err) == (0, "")
+        assert lines[0] == "Listing unacknowledged messages of queue 'held' in vhost '/' ..."
+        assert lines[1].split("\t")[:2] == ["delivery_tag", "consumer_tag"]
+        assert [line.split("\t")[:2] for line in lines[2:]] == [["1", "holder"]]
+        assert by_http("-s list_unacked_messages --limit 0 held")[0] != 0
+        assert by_http("-s list_unacked_messages nowhere") == (64, "", "Error:\nQueue not found\n")
