@@ -7,48 +7,60 @@ import { form, typed } from "../core/form.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { deleteObjects, folded, section } from "./parts.js";
+import { deleteObjects, folded, section, short } from "./parts.js";
 
 function createCluster() {
   const name = h("div");
   let drawn = false;
   return {
-    element: h("div.page", {}, h("h1", {}, "Cluster"), section("Cluster name", h("p", {}, "Federation links and exchanged messages name this cluster by it."), name)),
+    element: h("div.page", {}, h("h1", {}, "Cluster"),
+      section("Cluster name", h("p", {}, "Federation links and exchanged messages name this cluster by it."), name)),
     async refresh(signal) {
       const { name: current } = await api.get("cluster-name", {}, signal);
       if (drawn) return;
       drawn = true;
-      name.replaceChildren(form({ submit: "Change name", keep: true, fields: [{ name: "name", label: "Name", value: current, required: true }],
+      name.replaceChildren(form({
+        submit: "Change name", keep: true, fields: [{ name: "name", label: "Name", value: current, required: true }],
         async run(values) {
           await api.put("cluster-name", values);
           tasks.say(`This cluster is now named ${values.name}.`);
-        } }));
+        },
+      }));
     },
   };
 }
 
+const targetOf = ({ component, vhost, name }) =>
+  (component === undefined ? path`global-parameters/${name}` : path`parameters/${component}/${vhost}/${name}`);
+const NAME = { id: "name", title: "Name", sort: "name", always: true, cell: (one) => short(one.name) };
+
 function createParameters(context) {
-  const targetOf = (one) => (one.component === undefined ? path`global-parameters/${one.name}` : path`parameters/${one.component}/${one.vhost}/${one.name}`);
   const remove = (ones) => deleteObjects(ones, {
     kind: "parameter", action: "Clear", consequence: "Their components apply that at once.", describe: (one) => one.name, target: targetOf,
   });
-  const value = { id: "value", title: "Value", cell: (one) => h("code.long", {}, JSON.stringify(one.value)) };
+  const value = { id: "value", title: "Value", cell: (one) => h("code.detail", {}, JSON.stringify(one.value)) };
+  const actions = [{ label: "Clear", run: remove, danger: true }];
   const table = new Table({
-    name: "parameters", label: "Parameters", key: (one) => `${one.component} ${one.vhost} ${one.name}`, load: whole((signal) => api.get("parameters", {}, signal)), empty: "no parameters",
-    columns: [{ id: "component", title: "Component", sort: "component", cell: (one) => one.component }, { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => one.vhost },
-      { id: "name", title: "Name", sort: "name", always: true, cell: (one) => one.name }, value],
-    actions: [{ label: "Clear", run: remove, danger: true }],
+    name: "parameters", label: "Parameters", key: (one) => `${one.component} ${one.vhost} ${one.name}`, empty: "no parameters", actions,
+    load: whole((signal) => api.get("parameters", {}, signal)),
+    columns: [
+      { id: "component", title: "Component", sort: "component", cell: (one) => one.component },
+      { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) }, NAME, value,
+    ],
   });
   table.onchange = context.refresh;
   const globals = may.administer() ? new Table({
-    name: "global-parameters", label: "Global parameters", small: true, key: (one) => one.name, load: whole((signal) => api.get("global-parameters", {}, signal)), empty: "none",
-    columns: [{ id: "name", title: "Name", always: true, cell: (one) => one.name }, value], actions: [{ label: "Clear", run: remove, danger: true }],
+    name: "global-parameters", label: "Global parameters", small: true, key: (one) => one.name, empty: "none", actions,
+    load: whole((signal) => api.get("global-parameters", {}, signal)), columns: [NAME, value],
   }) : null;
   if (globals) globals.onchange = context.refresh;
   const add = form({
     label: "Set a parameter", submit: "Set parameter",
-    fields: [{ name: "component", label: "Component", required: true, help: "federation-upstream, federation-upstream-set; or global" }, { name: "vhost", label: "Virtual host", value: context.vhost || "/" },
-      { name: "name", label: "Name", required: true }, { name: "value", label: "Value (JSON)", type: "area", value: "{}" }],
+    fields: [
+      { name: "component", label: "Component", required: true, help: "federation-upstream, federation-upstream-set; or global" },
+      { name: "vhost", label: "Virtual host", value: context.vhost || "/" }, { name: "name", label: "Name", required: true },
+      { name: "value", label: "Value (JSON)", type: "area", value: "{}" },
+    ],
     async run({ component, vhost, name, value: text }) {
       const given = typed("json", text, "Value");
       const place = component === "global" ? { name } : { component, vhost, name };
@@ -57,22 +69,28 @@ function createParameters(context) {
     },
   });
   return {
-    element: h("div.page", {}, h("h1", {}, "Parameters"), section("Parameters", table.element), globals ? section("Global parameters", globals.element) : null, folded("Set a parameter", add)),
+    element: h("div.page", {}, h("h1", {}, "Parameters"), section("Parameters", table.element),
+      globals ? section("Global parameters", globals.element) : null, folded("Set a parameter", add)),
     refresh: (signal) => Promise.all([table.refresh(signal), globals?.refresh(signal)]),
   };
 }
 
 function createFeatures() {
   const flags = new Table({
-    name: "feature-flags", label: "Feature flags", key: (one) => one.name, load: whole((signal) => api.get("feature-flags", {}, signal)), sort: "name",
-    columns: [{ id: "name", title: "Name", sort: "name", always: true, cell: (one) => one.name }, { id: "state", title: "State", cell: (one) => one.state }, { id: "desc", title: "Description", cell: (one) => one.desc }],
+    name: "feature-flags", label: "Feature flags", key: (one) => one.name, sort: "name",
+    load: whole((signal) => api.get("feature-flags", {}, signal)),
+    columns: [
+      NAME, { id: "state", title: "State", cell: (one) => one.state }, { id: "desc", title: "Description", cell: (one) => one.desc },
+    ],
   });
   const deprecated = new Table({
-    name: "deprecated", label: "Deprecated features", small: true, key: (one) => one.name, load: whole((signal) => api.get("deprecated-features", {}, signal)),
-    columns: [{ id: "name", title: "Name", always: true, cell: (one) => one.name }, { id: "phase", title: "Phase", cell: (one) => one.deprecation_phase.replaceAll("_", " ") }],
+    name: "deprecated", label: "Deprecated features", small: true, key: (one) => one.name,
+    load: whole((signal) => api.get("deprecated-features", {}, signal)),
+    columns: [NAME, { id: "phase", title: "Phase", cell: (one) => one.deprecation_phase.replaceAll("_", " ") }],
   });
   return {
-    element: h("div.page", {}, h("h1", {}, "Features"), section("Feature flags", flags.element), section("Deprecated features", deprecated.element)),
+    element: h("div.page", {}, h("h1", {}, "Feature flags"), section("Feature flags", flags.element),
+      section("Deprecated features", deprecated.element)),
     refresh: (signal) => Promise.all([flags.refresh(signal), deprecated.refresh(signal)]),
   };
 }
@@ -92,7 +110,9 @@ const LINES = 1000; // kept on the page
 function createLog() {
   const lines = h("pre.tall", { tabindex: 0, role: "log", "aria-label": "Log" });
   const filter = h("input.filter", { type: "search", placeholder: "Show lines that contain", "aria-label": "Show lines that contain" });
-  const level = h("select", { "aria-label": "Level of the log", onchange: () => api.put("warren/log", { level: level.value }).then(() => tasks.say(`The log has level ${level.value} until the next start.`), (error) => tasks.say(error.message, "bad")) },
+  const setLevel = () => api.put("warren/log", { level: level.value }).then(
+    () => tasks.say(`The log has level ${level.value} until the next start.`), (error) => tasks.say(error.message, "bad"));
+  const level = h("select", { "aria-label": "Level of the log", onchange: setLevel },
     ["debug", "info", "warning", "error"].map((one) => h("option", {}, one)));
   const stop = new AbortController();
   const kept = [];
@@ -153,8 +173,11 @@ function createLog() {
 
 export const clusterPages = [
   { route: "parameters", section: "admin", title: "Parameters", menu: "Parameters", may: may.makePolicies, create: createParameters },
-  { route: "features", section: "admin", title: "Features", menu: "Features", create: createFeatures },
+  { route: "features", section: "admin", title: "Feature flags", menu: "Feature flags", create: createFeatures },
   { route: "cluster", section: "admin", title: "Cluster", menu: "Cluster", may: may.administer, create: createCluster },
-  { route: "configuration", section: "admin", title: "Configuration", menu: "Configuration", may: may.administer, create: createConfiguration },
+  {
+    route: "configuration", section: "admin", title: "Configuration", menu: "Configuration", may: may.administer,
+    create: createConfiguration,
+  },
   { route: "log", section: "admin", title: "Log", menu: "Log", may: may.administer, create: createLog },
 ];

@@ -58,8 +58,11 @@ function preview(found, skipped) {
     [added.length, changed.length, same].map((number) => h("td.number", {}, format.count(number)))));
   return [
     h("div.scroll", {}, h("table", { "aria-label": "What the import would change" },
-      h("thead", {}, h("tr", {}, h("th", {}, ""), ["new", "changed", "as they are"].map((title) => h("th.number", {}, title)))), h("tbody", {}, rows))),
-    found.map(({ section, added, changed }) => [listed(`New ${section.replaceAll("_", " ")}`, added), listed(`Changed ${section.replaceAll("_", " ")}`, changed)]),
+      h("thead", {}, h("tr", {}, h("th", {}, ""), ["new", "changed", "as they are"].map((title) => h("th.number", {}, title)))),
+      h("tbody", {}, rows))),
+    found.map(({ section, added, changed }) => [
+      listed(`New ${section.replaceAll("_", " ")}`, added), listed(`Changed ${section.replaceAll("_", " ")}`, changed),
+    ]),
     h("p", {}, "Nothing is deleted. Queues and exchanges that exist with other properties stay as they are."),
     listed("Left out", skipped),
   ];

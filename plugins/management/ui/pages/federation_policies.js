@@ -7,7 +7,7 @@ import * as format from "../core/format.js";
 import { form } from "../core/form.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { deleteObjects, folded, link, section } from "./parts.js";
+import { deleteObjects, editColumn, folded, link, section, short } from "./parts.js";
 import { preview } from "./policies.js";
 
 const ONE = "federation-upstream";
@@ -62,12 +62,13 @@ export function namesOf(policies) {
 }
 
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => h("span.name", { title: one.vhost }, one.vhost) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
   { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.policy(one.vhost, one.name) },
   { id: "pattern", title: "Pattern", sort: "pattern", cell: (one) => h("code.name", { title: one.pattern }, one.pattern) },
   { id: "apply", title: "Apply to", sort: "apply-to", cell: (one) => one["apply-to"] },
-  { id: "upstream", title: "Upstreams", cell: (one) => h("span.name", { title: upstreamOf(one) }, upstreamOf(one)) },
+  { id: "upstream", title: "Upstreams", cell: (one) => short(upstreamOf(one)) },
   { id: "priority", title: "Priority", sort: "priority", number: true, cell: (one) => format.count(one.priority) },
+  editColumn((one) => ["policies", one.vhost, one.name]),
 ];
 
 const removePolicies = (policies) =>

@@ -5,13 +5,12 @@ import { path } from "../core/api.js";
 import { h, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { argumentsTable, fieldRow, form } from "../core/form.js";
-import * as router from "../core/router.js";
 import * as session from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { namesOf, policiesOfSet } from "./federation_policies.js";
 import { GROUPS } from "./federation_settings.js";
-import { deleteAndReturn, deleteObjects, facts, folded, heading, link, section } from "./parts.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short } from "./parts.js";
 
 const COMPONENT = "federation-upstream-set";
 const OVERRIDES = GROUPS.flatMap((group) => group.fields)
@@ -19,7 +18,6 @@ const OVERRIDES = GROUPS.flatMap((group) => group.fields)
   .map(({ name, type, boolean, help }) => ({ key: name, type: boolean ? "boolean" : type === "number" ? "number" : "string", help }));
 
 const target = ({ vhost, name }) => path`parameters/${COMPONENT}/${vhost}/${name}`;
-const page = ({ vhost, name }) => h("a.name", { href: router.address(["federation-upstream-sets", vhost, name]), title: name }, name);
 
 /** A member of a set as text: the upstream, and the settings that differ in this set. */
 function memberText({ upstream, ...overrides }) {
@@ -28,13 +26,14 @@ function memberText({ upstream, ...overrides }) {
 }
 
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => h("span.name", { title: one.vhost }, one.vhost) },
-  { id: "name", title: "Name", sort: "name", always: true, cell: page },
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.upstreamSet(one.vhost, one.name) },
   {
     id: "upstreams",
     title: "Upstreams",
     cell: (one) => h("span.name", { title: one.value.map(memberText).join("\n") }, one.value.map(memberText).join(", ")),
   },
+  editColumn((one) => ["federation-upstream-sets", one.vhost, one.name]),
 ];
 
 /** Ask, then delete the sets; the question names the policies that use them. */
@@ -140,8 +139,16 @@ function createSet(context) {
   const here = context.params;
   const shown = h("div");
   const used = h("div");
-  const editing = h("div");
-  let stored = null;
+  const editing = editSection("Edit", context, (value) =>
+    setForm(context, {
+      label: `Edit upstream set ${here.name}`,
+      submit: "Save upstream set",
+      fixed: [],
+      value,
+      keep: true,
+      name: here,
+    }),
+  );
   const remove = deleteAndReturn("Delete upstream set", () => removeSets([here]), "federation-upstream-sets");
   return {
     element: h(
@@ -150,7 +157,7 @@ function createSet(context) {
       heading("Federation upstream set", here.name, here.vhost),
       section("Upstreams", shown),
       section("Policies that use it", used),
-      folded("Edit", editing),
+      editing.element,
       h("div.buttons", {}, remove),
     ),
     async refresh(signal) {
@@ -163,7 +170,7 @@ function createSet(context) {
               h(
                 "div",
                 {},
-                h("a.name", { href: router.address(["federation-upstreams", here.vhost, upstream]), title: upstream }, upstream),
+                link.upstream(here.vhost, upstream),
                 facts(Object.entries(overrides).map(([key, given]) => [key, format.value(given)])),
               ),
             )
@@ -179,18 +186,7 @@ function createSet(context) {
             )
           : h("p.empty", {}, "No policy uses it."),
       );
-      if (JSON.stringify(stored) === JSON.stringify(value)) return; // what is being edited stays
-      stored = value;
-      editing.replaceChildren(
-        setForm(context, {
-          label: `Edit upstream set ${here.name}`,
-          submit: "Save upstream set",
-          fixed: [],
-          value,
-          keep: true,
-          name: here,
-        }),
-      );
+      editing.show(value);
     },
   };
 }

@@ -20,10 +20,13 @@ const titleOf = (one) => `${one.type} ${localName(one)} in ${one.vhost}, upstrea
 
 const object = (one) => (one.type === "queue" ? link.queue : link.exchange)(one.vhost, localName(one));
 const linkTo = (one, text) => h("a.name", { href: router.address(["federation", "links", one.vhost, one.id]), title: text }, text);
-const upstreamPage = (one) =>
-  session.may.makePolicies()
-    ? h("a.name", { href: router.address(["federation-upstreams", one.vhost, one.upstream]), title: one.upstream }, one.upstream)
-    : h("span.name", { title: one.upstream }, one.upstream);
+const upstreamPage = (one) => link.upstream(one.vhost, one.upstream);
+
+/** The name of the object upstream, where it differs from the one here. */
+function upstreamObject(one) {
+  const name = upstreamName(one);
+  return name === localName(one) ? null : h("small.name.row", { title: name }, name);
+}
 
 function attempts(one) {
   if (!one.retries) return "";
@@ -61,7 +64,7 @@ const COLUMNS = [
     title: "Upstream",
     sort: "upstream",
     always: true,
-    cell: (one) => [upstreamPage(one), upstreamName(one) === localName(one) ? null : h("small.detail", {}, upstreamName(one))],
+    cell: (one) => [upstreamPage(one), upstreamObject(one)],
   },
   { id: "uri", title: "URI", sort: "uri", cell: (one) => h("span.name", { title: one.uri }, one.uri) },
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => h("span.name", { title: one.vhost }, one.vhost) },

@@ -209,6 +209,22 @@ function create(context) {
     ),
   });
   table.onchange = context.refresh;
+
+  /** Draw the picture in the width that is there now; a focused link keeps the focus. */
+  function redraw() {
+    if (topology.brokers.length === 0) return; // not loaded yet
+    const focused = drawing.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    fill(drawing, draw(topology, Math.max(280, drawing.clientWidth)));
+    if (focused !== null) [...drawing.querySelectorAll("a")].find((one) => one.getAttribute("href") === focused)?.focus();
+  }
+
+  let width = 0;
+  const resized = new ResizeObserver(() => {
+    if (drawing.clientWidth === width) return; // its height follows from the picture
+    width = drawing.clientWidth;
+    redraw();
+  });
+  resized.observe(drawing);
   const filtered =
     from || to
       ? h("p", {}, `Only links from ${from} to ${to}. `, h("a", { href: router.address(["federation", "topology"]) }, "Show all links"))
@@ -237,15 +253,14 @@ function create(context) {
       filtered,
       table.element,
     ),
+    leave: () => resized.disconnect(),
     async refresh(signal) {
       topology = await api.get(
         context.vhost ? path`warren/federation/topology/${context.vhost}` : "warren/federation/topology",
         {},
         signal,
       );
-      const focused = drawing.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-      fill(drawing, draw(topology, Math.max(280, drawing.clientWidth)));
-      if (focused !== null) [...drawing.querySelectorAll("a")].find((one) => one.getAttribute("href") === focused)?.focus();
+      redraw();
       fill(
         notes,
         topology.links.length ? "" : "No broker federates with this one. ",

@@ -10,7 +10,7 @@ import * as session from "../core/session.js";
 import * as tasks from "../core/tasks.js";
 import { namesOf, policiesOf, policySection } from "./federation_policies.js";
 import { GROUPS, restored, upstreamForm } from "./federation_settings.js";
-import { deleteAndReturn, deleteObjects, facts, folded, heading, link, section } from "./parts.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short } from "./parts.js";
 
 export const COMPONENT = "federation-upstream";
 const URIS = [
@@ -25,14 +25,13 @@ const URIS = [
 ];
 
 const target = ({ vhost, name }) => path`parameters/${COMPONENT}/${vhost}/${name}`;
-const page = ({ vhost, name }) => h("a.name", { href: router.address(["federation-upstreams", vhost, name]), title: name }, name);
 const shownUris = (value) => [value.uri].flat().map((one) => format.uri(String(one)));
 
 /** The columns of all settings, named and ordered as in RabbitMQ; those of rare settings are hidden at first. */
 const SHOWN = ["prefetch-count", "reconnect-delay", "ack-mode", "max-hops"];
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => h("span.name", { title: one.vhost }, one.vhost) },
-  { id: "name", title: "Name", sort: "name", always: true, cell: page },
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.upstream(one.vhost, one.name) },
   { id: "uri", title: "URI", always: true, cell: (one) => shownUris(one.value).map((uri) => h("span.name.row", { title: uri }, uri)) },
   ...GROUPS.flatMap((group) => group.fields)
     .filter((field) => field.name !== "uri")
@@ -42,8 +41,9 @@ const COLUMNS = [
       sort: `value.${field.name}`,
       number: field.type === "number",
       shown: SHOWN.includes(field.name),
-      cell: (one) => (one.value[field.name] === undefined ? "" : h("span.name", {}, format.value(one.value[field.name]))),
+      cell: (one) => (one.value[field.name] === undefined ? "" : short(format.value(one.value[field.name]))),
     })),
+  editColumn((one) => ["federation-upstreams", one.vhost, one.name]),
 ];
 
 /** Ask, then delete the upstreams; the question names the policies that use them. */
@@ -113,10 +113,7 @@ function createUpstream(context) {
   const here = { vhost, name };
   const shown = h("div");
   const used = h("div");
-  const editing = h("div");
-  let stored = null;
-
-  const edit = () =>
+  const editing = editSection("Edit", context, (stored) =>
     upstreamForm({
       label: `Edit upstream ${name}`,
       submit: "Save upstream",
@@ -128,7 +125,8 @@ function createUpstream(context) {
         tasks.say(`Upstream ${name} is saved. Its links use the new settings.`);
         context.refresh();
       },
-    });
+    }),
+  );
   const remove = deleteAndReturn("Delete upstream", () => removeUpstreams([here]), "federation-upstreams");
   return {
     element: h(
@@ -137,7 +135,7 @@ function createUpstream(context) {
       heading("Federation upstream", name, vhost),
       section("Details", shown),
       section("Policies that use it", used),
-      folded("Edit", editing),
+      editing.element,
       h("div.buttons", {}, remove),
     ),
     async refresh(signal) {
@@ -173,9 +171,7 @@ function createUpstream(context) {
           : h("p.empty", {}, "No policy uses it yet, so it has no links."),
         session.may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"]) }, "Status of the links")) : null,
       );
-      if (JSON.stringify(stored) === JSON.stringify(value)) return; // what is being edited stays
-      stored = value;
-      editing.replaceChildren(edit());
+      editing.show(value);
     },
   };
 }

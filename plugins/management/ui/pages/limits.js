@@ -10,7 +10,9 @@ import { Table, whole } from "../core/table.js";
 import { link, section } from "./parts.js";
 
 const KINDS = {
-  vhost: { title: "Virtual host limits", label: "Virtual host", way: "vhost-limits", names: ["max-connections", "max-queues"], link: link.vhost },
+  vhost: {
+    title: "Virtual host limits", label: "Virtual host", way: "vhost-limits", names: ["max-connections", "max-queues"], link: link.vhost,
+  },
   user: { title: "User limits", label: "User", way: "user-limits", names: ["max-connections", "max-channels"], link: link.user },
 };
 

@@ -9,36 +9,59 @@ import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import { facts, heading, link, section } from "./parts.js";
 
-const used = (amount, limit, show, alarm) => h(alarm ? "span.bad" : "span", {}, show(amount), limit ? h("small", {}, ` of ${show(limit)}`) : "");
+const used = (amount, limit, show, alarm) =>
+  h(alarm ? "span.bad" : "span", {}, show(amount), limit ? h("small", {}, ` of ${show(limit)}`) : "");
+const hasFewFiles = (node) => node.fd_used > 0.9 * node.fd_total;
 
 export const nodeColumns = [
   { id: "name", title: "Name", always: true, cell: (node) => link.node(node.name) },
-  { id: "files", title: "File descriptors", number: true, cell: (node) => used(node.fd_used, node.fd_total, format.count, node.fd_used > 0.9 * node.fd_total) },
+  {
+    id: "files", title: "File descriptors", number: true,
+    cell: (node) => used(node.fd_used, node.fd_total, format.count, hasFewFiles(node)),
+  },
   { id: "memory", title: "Memory", number: true, cell: (node) => used(node.mem_used, node.mem_limit, format.bytes, node.mem_alarm) },
-  { id: "disk", title: "Disk free", number: true, cell: (node) => [used(node.disk_free, 0, format.bytes, node.disk_free_alarm), h("small", {}, ` low at ${format.bytes(node.disk_free_limit)}`)] },
-  { id: "lag", title: "Loop lag p99", number: true, help: "how late the event loop runs what is due", cell: (node) => milliseconds(node.event_loop?.lag?.p99_ms) },
-  { id: "turn", title: "Longest turn", number: true, help: "of the last two minutes", cell: (node) => milliseconds(node.event_loop?.longest_turn_ms) },
-  { id: "sync", title: "Sync p99", number: true, help: "to write and sync a batch of the journal", cell: (node) => milliseconds(node.journal?.count ? node.journal.p99_ms : undefined) },
+  {
+    id: "disk", title: "Disk free", number: true,
+    cell: (node) => [
+      used(node.disk_free, 0, format.bytes, node.disk_free_alarm), h("small", {}, ` low at ${format.bytes(node.disk_free_limit)}`),
+    ],
+  },
+  {
+    id: "lag", title: "Loop lag p99", number: true, help: "how late the event loop runs what is due",
+    cell: (node) => milliseconds(node.event_loop?.lag?.p99_ms),
+  },
+  {
+    id: "turn", title: "Longest turn", number: true, help: "of the last two minutes",
+    cell: (node) => milliseconds(node.event_loop?.longest_turn_ms),
+  },
+  {
+    id: "sync", title: "Sync p99", number: true, help: "to write and sync a batch of the journal",
+    cell: (node) => milliseconds(node.journal?.count ? node.journal.p99_ms : undefined),
+  },
   { id: "uptime", title: "Uptime", number: true, cell: (node) => format.duration(node.uptime / 1000) },
   { id: "cores", title: "Cores", number: true, cell: (node) => format.count(node.processors) },
   { id: "build", title: "Build", cell: (node) => h("small", {}, node.build) },
 ];
 
+const namesOf = (ones) => ones.map((one) => one.name).join(", ");
 const milliseconds = (value) => (value === undefined ? "" : format.duration(value / 1000));
 
 /** What is wrong with a node, and what to do about it; an empty list for a healthy one. */
 export function alarmTexts(node) {
   const texts = [];
   if (node.mem_alarm) {
-    texts.push(`${node.name} uses ${format.bytes(node.mem_used)} of memory, its limit is ${format.bytes(node.mem_limit)}: publishers are blocked. `
+    texts.push(`${node.name} uses ${format.bytes(node.mem_used)} of memory, its limit is ${format.bytes(node.mem_limit)}: `
+      + "publishers are blocked. "
       + "Consume or purge long queues, limit their length by a policy, or raise vm_memory_high_watermark.");
   }
   if (node.disk_free_alarm) {
-    texts.push(`${node.name} has ${format.bytes(node.disk_free)} of disk left, it needs ${format.bytes(node.disk_free_limit)}: publishers are blocked. `
+    texts.push(`${node.name} has ${format.bytes(node.disk_free)} of disk left, it needs ${format.bytes(node.disk_free_limit)}: `
+      + "publishers are blocked. "
       + "Free space on the disk of the data folder, or consume persistent messages.");
   }
-  if (node.fd_used > 0.9 * node.fd_total) {
-    texts.push(`${node.name} has ${format.counted(node.fd_total - node.fd_used, "file descriptor")} left: new connections will be refused. Raise the limit (ulimit -n).`);
+  if (hasFewFiles(node)) {
+    texts.push(`${node.name} has ${format.counted(node.fd_total - node.fd_used, "file descriptor")} left: `
+      + "new connections will be refused. Raise the limit (ulimit -n).");
   }
   if (node.not_restored?.length) {
     texts.push(`${node.name} could not restore ${format.counted(node.not_restored.length, "stored object")}: see the page of the node.`);
@@ -50,7 +73,8 @@ export function alarmTexts(node) {
 export function healthOf(node) {
   const failed = (node.event_loop?.tasks ?? []).filter((task) => task.failures || task.restarts);
   if (!failed.length) return null;
-  return h("p.waiting", {}, `${node.name}: `, failed.map((task) => `${task.name} failed ${format.counted(task.failures, "time")} (${task.last_failure})`).join("; "));
+  const texts = failed.map((task) => `${task.name} failed ${format.counted(task.failures, "time")} (${task.last_failure})`);
+  return h("p.waiting", {}, `${node.name}: `, texts.join("; "));
 }
 
 function create(context) {
@@ -75,25 +99,34 @@ function create(context) {
   });
   const element = h("div.page", {}, heading("Node", context.params.node), alarms,
     section("Charts", rangeChooser(context.refresh), h("div.charts", {}, memory.element, disk.element, sockets.element)),
-    section("Details", details), section("Memory by use", uses), section("Tasks", tasks.element), section("Plugins and exchange types", plugins));
+    section("Details", details), section("Memory by use", uses), section("Tasks", tasks.element),
+    section("Plugins and exchange types", plugins));
   return {
     element,
     async refresh(signal) {
       const node = await api.get(here, { ...rangeQuery(["node_stats"]), memory: true }, signal);
       [memory, disk, sockets].forEach((chart) => chart.draw(node));
-      fill(alarms, alarmTexts(node).map((text) => h("p.problem", {}, text)), (node.not_restored ?? []).map((one) => h("p", {}, String(one))));
+      fill(alarms, alarmTexts(node).map((text) => h("p.problem", {}, text)),
+        (node.not_restored ?? []).map((one) => h("p", {}, String(one))));
+      const { event_loop: loop, journal } = node;
       fill(details, facts([
-        ["Uptime", format.duration(node.uptime / 1000)], ["Process", node.os_pid], ["System", node.os], ["Build", node.build], ["Cores", format.count(node.processors)],
-        ["Data folder", node.db_dir || "none: everything is in memory"], ["Configuration", (node.config_files ?? []).join(", ")], ["Log", (node.log_files ?? []).join(", ")],
-        ["Longest turn lately", milliseconds(node.event_loop?.longest_turn_ms)], ["Longest turn since the start", milliseconds(node.event_loop?.longest_turn_since_start_ms)],
-        ["Loop lag", `mean ${milliseconds(node.event_loop?.lag?.mean_ms)}, p99 ${milliseconds(node.event_loop?.lag?.p99_ms)}`],
-        ["Syncs of the journal", `${format.count(node.journal?.count)}, mean ${milliseconds(node.journal?.mean_ms)}, p99 ${milliseconds(node.journal?.p99_ms)}`],
+        ["Uptime", format.duration(node.uptime / 1000)], ["Process", node.os_pid], ["System", node.os], ["Build", node.build],
+        ["Cores", format.count(node.processors)], ["Data folder", node.db_dir || "none: everything is in memory"],
+        ["Configuration", (node.config_files ?? []).join(", ")], ["Log", (node.log_files ?? []).join(", ")],
+        ["Longest turn lately", milliseconds(loop?.longest_turn_ms)],
+        ["Longest turn since the start", milliseconds(loop?.longest_turn_since_start_ms)],
+        ["Loop lag", `mean ${milliseconds(loop?.lag?.mean_ms)}, p99 ${milliseconds(loop?.lag?.p99_ms)}`],
+        ["Syncs of the journal",
+          `${format.count(journal?.count)}, mean ${milliseconds(journal?.mean_ms)}, p99 ${milliseconds(journal?.p99_ms)}`],
       ]));
-      const given = Object.entries(node.memory ?? {}).filter(([, amount]) => typeof amount === "number" && amount > 0).sort((one, other) => other[1] - one[1]);
-      fill(uses, facts(given.map(([name, amount]) => [name.replaceAll("_", " "), format.bytes(amount)])));
-      fill(plugins, facts([["Plugins", (node.enabled_plugins ?? []).join(", ")], ["Exchange types", (node.exchange_types ?? []).map((one) => one.name).join(", ")],
-        ["Authentication", (node.auth_mechanisms ?? []).filter((one) => one.enabled).map((one) => one.name).join(", ")]]));
-      listed = node.event_loop?.tasks ?? [];
+      const parts = Object.entries(node.memory ?? {}).filter(([, amount]) => typeof amount === "number" && amount > 0);
+      parts.sort((one, other) => other[1] - one[1]);
+      fill(uses, facts(parts.map(([name, amount]) => [name.replaceAll("_", " "), format.bytes(amount)])));
+      fill(plugins, facts([
+        ["Plugins", (node.enabled_plugins ?? []).join(", ")], ["Exchange types", namesOf(node.exchange_types ?? [])],
+        ["Authentication", namesOf((node.auth_mechanisms ?? []).filter((one) => one.enabled))],
+      ]));
+      listed = loop?.tasks ?? [];
       await tasks.refresh(signal);
     },
   };

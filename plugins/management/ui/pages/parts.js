@@ -7,19 +7,34 @@ import { h } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { preference, prefer } from "../core/preferences.js";
 import { address, go } from "../core/router.js";
+import { may } from "../core/session.js";
 import * as tasks from "../core/tasks.js";
 
-/** Links to the pages of objects. */
+/** A name that may be longer than its cell: it is cut there, and whole in its title. */
+export const short = (name) => h("span.name", { title: name }, name);
+
+const linkTo = (segments, name, text = name) => h("a.name", { href: address(segments), title: name }, text);
+
+/** Links to the pages of objects; names alone where the user may not see the page. */
 export const link = {
-  queue: (vhost, name) => h("a.name", { href: address(["queues", vhost, name]), title: name }, name),
-  exchange: (vhost, name) => h("a.name", { href: address(["exchanges", vhost, name || DEFAULT_EXCHANGE]), title: name }, name || "(AMQP default)"),
-  connection: (name) => h("a.name", { href: address(["connections", name]), title: name }, name),
-  channel: (name) => h("a.name", { href: address(["channels", name]), title: name }, name),
-  user: (name) => h("a.name", { href: address(["users", name]), title: name }, name),
-  vhost: (name) => h("a.name", { href: address(["vhosts", name]), title: name }, name),
-  policy: (vhost, name) => h("a.name", { href: address(["policies", vhost, name]), title: name }, name),
-  node: (name) => h("a.name", { href: address(["nodes", name]), title: name }, name),
+  queue: (vhost, name) => linkTo(["queues", vhost, name], name),
+  exchange: (vhost, name) => linkTo(["exchanges", vhost, name || DEFAULT_EXCHANGE], name, name || "(AMQP default)"),
+  connection: (name) => linkTo(["connections", name], name),
+  channel: (name) => linkTo(["channels", name], name),
+  user: (name) => (may.administer() ? linkTo(["users", name], name) : short(name)),
+  vhost: (name) => linkTo(["vhosts", name], name),
+  policy: (vhost, name) => (may.makePolicies() ? linkTo(["policies", vhost, name], name) : short(name)),
+  operatorPolicy: (vhost, name) => (may.administer() ? linkTo(["operator-policies", vhost, name], name) : short(name)),
+  upstream: (vhost, name) => (may.makePolicies() ? linkTo(["federation-upstreams", vhost, name], name) : short(name)),
+  upstreamSet: (vhost, name) => linkTo(["federation-upstream-sets", vhost, name], name),
+  node: (name) => (may.monitor() ? linkTo(["nodes", name], name) : short(name)),
 };
+
+/** A column of links to the forms that change the objects of a list; `segments` are those of an object's page. */
+export const editColumn = (segments) => ({
+  id: "edit", title: "Operations",
+  cell: (one) => h("a", { href: address(segments(one), { edit: "true" }), "aria-label": `Edit ${one.name}` }, "Edit"),
+});
 
 /** A short mark with an explanation: `D` for durable. */
 export const mark = (text, help) => h("abbr.mark", { title: help }, text);
@@ -77,9 +92,36 @@ export function folded(title, ...content) {
   return h("details.section", {}, h("summary", {}, h("h2", {}, title)), content);
 }
 
+/**
+ * The section of an object's page with the form that changes the object. The address of `editColumn` unfolds it.
+ * @param {string} title
+ * @param {Object} context
+ * @param {(object) => HTMLFormElement} makeForm a form that shows the object as it is stored
+ * @returns {{element: HTMLElement, show: (object) => void}} `show` makes the form anew if the stored object has changed;
+ *   otherwise what is being entered stays
+ */
+export function editSection(title, context, makeForm) {
+  const content = h("div");
+  const element = folded(title, content);
+  let stored = null;
+  const show = (object) => {
+    const text = JSON.stringify(object);
+    if (text === stored) return;
+    content.replaceChildren(makeForm(object));
+    if (stored === null && context.query.edit === "true") {
+      element.open = true;
+      element.scrollIntoView();
+      element.querySelector("form input:not([readonly]), form textarea, form select").focus();
+    }
+    stored = text;
+  };
+  return { element, show };
+}
+
 /** The heading of an object's page. */
 export function heading(kind, name, vhost) {
-  return h("h1", {}, h("span.kind", {}, `${kind} `), h("b.long", {}, name), vhost === undefined ? null : h("small", {}, ` in virtual host ${vhost}`));
+  const place = vhost === undefined ? null : h("small", {}, ` in virtual host ${vhost}`);
+  return h("h1", {}, h("span.kind", {}, `${kind} `), h("b.long", {}, name), place);
 }
 
 /**

@@ -6,16 +6,19 @@ import { confirm } from "../core/dialog.js";
 import { h } from "../core/dom.js";
 import { form } from "../core/form.js";
 import { Table, whole } from "../core/table.js";
-import { link } from "./parts.js";
+import { link, short } from "./parts.js";
 
-const pattern = (text) => h("code", {}, text === "" ? "^$ (nothing)" : text);
+const pattern = (text) => (text === "" ? h("code", {}, "^$ (nothing)") : h("code.name", { title: text }, text));
 
 function columnsOf(given, fields, clear) {
   const other = given.user === undefined
     ? { id: "user", title: "User", always: true, cell: (one) => link.user(one.user) }
     : { id: "vhost", title: "Virtual host", always: true, cell: (one) => link.vhost(one.vhost) };
-  return [other, ...fields.map(([id, title]) => ({ id, title, cell: (one) => (id === "exchange" ? one.exchange || "(AMQP default)" : pattern(one[id])) })),
-    { id: "clear", title: "Operations", cell: (one) => h("button", { type: "button", onclick: () => clear(one) }, "Clear") }];
+  const cell = (id) => (one) => (id === "exchange" ? short(one.exchange || "(AMQP default)") : pattern(one[id]));
+  return [
+    other, ...fields.map(([id, title]) => ({ id, title, cell: cell(id) })),
+    { id: "clear", title: "Operations", cell: (one) => h("button", { type: "button", onclick: () => clear(one) }, "Clear") },
+  ];
 }
 
 const placeOf = (given) => (given.user === undefined ? path`vhosts/${given.vhost}` : path`users/${given.user}`);
@@ -29,12 +32,14 @@ export function permissionTables(given, context) {
   };
   const make = (label, way, fields, cleared) => new Table({
     name: way, label, small: true, columns: columnsOf(given, fields, cleared), empty: "none",
-    key: (one) => `${one.user} ${one.vhost} ${one.exchange ?? ""}`, load: whole((signal) => api.get(`${placeOf(given)}/${way}`, {}, signal), (one) => one.user),
+    key: (one) => `${one.user} ${one.vhost} ${one.exchange ?? ""}`,
+    load: whole((signal) => api.get(`${placeOf(given)}/${way}`, {}, signal), (one) => one.user),
   });
   const permissions = make("Permissions", "permissions", [["configure", "Configure"], ["write", "Write"], ["read", "Read"]],
     clear("permissions", (one) => path`permissions/${one.vhost}/${one.user}`, "The user cannot connect to this virtual host any more."));
   const topics = make("Topic permissions", "topic-permissions", [["exchange", "Exchange"], ["write", "Write"], ["read", "Read"]],
-    clear("topic permission", (one) => path`topic-permissions/${one.vhost}/${one.user}/${one.exchange || "amq.default"}`, "Then only the permissions count for this exchange."));
+    clear("topic permission", (one) => path`topic-permissions/${one.vhost}/${one.user}/${one.exchange || "amq.default"}`,
+      "Then only the permissions count for this exchange."));
   return { permissions, topics, refresh: (signal) => Promise.all([permissions.refresh(signal), topics.refresh(signal)]) };
 }
 
@@ -46,8 +51,10 @@ const otherField = (given) => (given.user === undefined
 export const permissionForms = {
   permission: (given, context) => form({
     label: "Set permission", submit: "Set permission", keep: true,
-    fields: [otherField(given), { name: "configure", label: "Configure regexp", value: ".*" }, { name: "write", label: "Write regexp", value: ".*" },
-      { name: "read", label: "Read regexp", value: ".*" }],
+    fields: [
+      otherField(given), { name: "configure", label: "Configure regexp", value: ".*" },
+      { name: "write", label: "Write regexp", value: ".*" }, { name: "read", label: "Read regexp", value: ".*" },
+    ],
     async run({ user = given.user, vhost = given.vhost, configure, write, read }) {
       await api.put(path`permissions/${vhost}/${user}`, { configure, write, read });
       context.refresh();
@@ -55,8 +62,11 @@ export const permissionForms = {
   }),
   topic: (given, context) => form({
     label: "Set topic permission", submit: "Set topic permission", keep: true,
-    fields: [otherField(given), { name: "exchange", label: "Exchange", value: "amq.topic", required: true },
-      { name: "write", label: "Write regexp", value: ".*", help: "{username} and {vhost} stand for their values" }, { name: "read", label: "Read regexp", value: ".*" }],
+    fields: [
+      otherField(given), { name: "exchange", label: "Exchange", value: "amq.topic", required: true },
+      { name: "write", label: "Write regexp", value: ".*", help: "{username} and {vhost} stand for their values" },
+      { name: "read", label: "Read regexp", value: ".*" },
+    ],
     async run({ user = given.user, vhost = given.vhost, exchange, write, read }) {
       await api.put(path`topic-permissions/${vhost}/${user}`, { exchange, write, read });
       context.refresh();

@@ -8,12 +8,16 @@ import * as format from "../core/format.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { deleteAndReturn, deleteObjects, facts, folded, heading, link, section, tableOf } from "./parts.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, tableOf } from "./parts.js";
 
-const APPLY_TO = [["all", "exchanges and queues"], ["exchanges", "exchanges"], ["queues", "queues"], ["classic_queues", "classic queues"], ["quorum_queues", "quorum queues"]];
+const APPLY_TO = [
+  ["all", "exchanges and queues"], ["exchanges", "exchanges"], ["queues", "queues"], ["classic_queues", "classic queues"],
+  ["quorum_queues", "quorum queues"],
+];
 const QUEUE_KEYS = [
-  ["max-length", "number"], ["max-length-bytes", "number"], ["overflow", "string", "drop-head, reject-publish or reject-publish-dlx"], ["expires", "number", "milliseconds"],
-  ["message-ttl", "number", "milliseconds"], ["dead-letter-exchange", "string"], ["dead-letter-routing-key", "string"], ["delivery-limit", "number"], ["consumer-timeout", "number", "milliseconds"],
+  ["max-length", "number"], ["max-length-bytes", "number"], ["overflow", "string", "drop-head, reject-publish or reject-publish-dlx"],
+  ["expires", "number", "milliseconds"], ["message-ttl", "number", "milliseconds"], ["dead-letter-exchange", "string"],
+  ["dead-letter-routing-key", "string"], ["delivery-limit", "number"], ["consumer-timeout", "number", "milliseconds"],
 ];
 const OPERATOR_KEYS = ["max-length", "max-length-bytes", "overflow", "expires", "message-ttl", "delivery-limit"];
 const KEYS = [
@@ -21,6 +25,7 @@ const KEYS = [
   { key: "alternate-exchange", type: "string", group: "Exchanges:" },
   { key: "federation-upstream-set", type: "string", help: "all, or the name of a set", group: "Federation:" },
   { key: "federation-upstream", type: "string", help: "the name of an upstream", group: "Federation:" },
+  { key: "federation-upstream-pattern", type: "string", help: "a regular expression for names of upstreams", group: "Federation:" },
 ];
 const PREVIEW_MS = 300; // after the last key
 
@@ -43,8 +48,10 @@ export function preview(element, output) {
     try {
       const query = { pattern: pattern.value, "apply-to": element.elements["apply-to"].value };
       const found = await api.get(path`warren/policy-preview/${vhost.value}`, query, running.signal);
-      fill(output, `Matches ${format.count(found.queues)} queues and ${format.count(found.exchanges)} exchanges`,
-        found.items.length ? `: ${found.items.map((one) => one.name).join(", ")}${found.items.length < found.queues + found.exchanges ? ", …" : ""}` : "", ".");
+      const names = found.items.map((one) => one.name).join(", ");
+      const more = found.items.length < found.queues + found.exchanges ? ", …" : "";
+      const counts = `${format.count(found.queues)} queues and ${format.count(found.exchanges)} exchanges`;
+      fill(output, `Matches ${counts}${names && `: ${names}${more}`}.`);
     } catch (error) {
       if (error.name !== "AbortError") fill(output, error.message);
     }
@@ -62,18 +69,30 @@ function policyForm(operator, context, existing) {
   const definition = argumentsTable({ label: "Definition", known, value: existing?.definition });
   const matches = h("p.long", { role: "status" });
   const kind = operator ? "operator policy" : "policy";
+  const fixed = { required: true, readonly: Boolean(existing) };
   const element = form({
-    label: existing ? `Update this ${kind}` : `Add or update ${operator ? "an" : "a"} ${kind}`, submit: existing ? `Update ${kind}` : `Add ${kind}`,
+    label: existing ? `Update this ${kind}` : `Add or update ${operator ? "an" : "a"} ${kind}`,
+    submit: existing ? `Update ${kind}` : `Add ${kind}`,
     keep: Boolean(existing), extra: [definition.element, matches],
     fields: [
-      { name: "vhost", label: "Virtual host", value: existing?.vhost ?? (context.vhost || "/"), required: true, readonly: Boolean(existing) },
-      { name: "name", label: "Name", value: existing?.name ?? "", required: true, readonly: Boolean(existing) },
-      { name: "pattern", label: "Pattern", value: existing?.pattern ?? "", required: true, placeholder: "^orders\\.", help: "a regular expression that is searched for in names" },
-      { name: "apply-to", label: "Apply to", type: "select", value: existing?.["apply-to"] ?? "all", options: operator ? APPLY_TO.slice(2) : APPLY_TO },
-      { name: "priority", label: "Priority", type: "number", value: existing?.priority ?? 0, help: "of all that match, the highest one counts" },
+      { name: "vhost", label: "Virtual host", value: existing?.vhost ?? (context.vhost || "/"), ...fixed },
+      { name: "name", label: "Name", value: existing?.name ?? "", ...fixed },
+      {
+        name: "pattern", label: "Pattern", value: existing?.pattern ?? "", required: true, placeholder: "^orders\\.",
+        help: "a regular expression that is searched for in names",
+      },
+      {
+        name: "apply-to", label: "Apply to", type: "select", value: existing?.["apply-to"] ?? "all",
+        options: operator ? APPLY_TO.slice(2) : APPLY_TO,
+      },
+      {
+        name: "priority", label: "Priority", type: "number", value: existing?.priority ?? 0,
+        help: "of all that match, the highest one counts",
+      },
     ],
     async run({ vhost, name, pattern, priority, "apply-to": scope }) {
-      await api.put(target({ vhost, name }, operator), { pattern, priority: priority ?? 0, "apply-to": scope, definition: definition.read() });
+      const policy = { pattern, priority: priority ?? 0, "apply-to": scope, definition: definition.read() };
+      await api.put(target({ vhost, name }, operator), policy);
       if (!existing) definition.write({});
       fill(matches, "");
       tasks.say(`The ${kind} ${name} is set.`);
@@ -84,26 +103,31 @@ function policyForm(operator, context, existing) {
   return element;
 }
 
+const linkOf = (operator) => (operator ? link.operatorPolicy : link.policy);
+const mayWrite = (operator) => (operator ? may.administer() : may.makePolicies());
+
 const columnsOf = (operator) => [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => one.vhost },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => h("a.name", { href: `#/${target(one, operator)}`, title: one.name }, one.name) },
-  { id: "pattern", title: "Pattern", sort: "pattern", cell: (one) => h("code", {}, one.pattern) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => linkOf(operator)(one.vhost, one.name) },
+  { id: "pattern", title: "Pattern", sort: "pattern", cell: (one) => h("code.name", { title: one.pattern }, one.pattern) },
   { id: "apply", title: "Apply to", sort: "apply-to", cell: (one) => one["apply-to"] },
   { id: "definition", title: "Definition", cell: (one) => tableOf(one.definition) },
   { id: "priority", title: "Priority", sort: "priority", number: true, cell: (one) => format.count(one.priority) },
+  ...(mayWrite(operator) ? [editColumn((one) => [wayOf(operator), one.vhost, one.name])] : []),
 ];
 
 function createList(context) {
   const make = (operator) => {
     const label = operator ? "Operator policies" : "User policies";
-    const load = (signal) => api.get(context.vhost ? `${wayOf(operator)}/${encodeURIComponent(context.vhost)}` : wayOf(operator), {}, signal);
-    const writes = operator ? may.administer() : may.makePolicies();
+    const way = wayOf(operator);
+    const load = (signal) => api.get(context.vhost ? `${way}/${encodeURIComponent(context.vhost)}` : way, {}, signal);
     const table = new Table({
-      name: wayOf(operator), label, small: operator, columns: columnsOf(operator), key: (one) => `${one.vhost}/${one.name}`, load: whole(load), empty: "no policies",
-      actions: writes ? [{ label: "Clear", run: remove(operator), danger: true }] : [],
+      name: way, label, small: operator, columns: columnsOf(operator), key: (one) => `${one.vhost}/${one.name}`, load: whole(load),
+      empty: "no policies", actions: mayWrite(operator) ? [{ label: "Clear", run: remove(operator), danger: true }] : [],
     });
     table.onchange = context.refresh;
-    return { table, parts: [section(label, table.element), writes ? folded(`Add or update ${operator ? "an operator policy" : "a policy"}`, policyForm(operator, context)) : null] };
+    const title = `Add or update ${operator ? "an operator policy" : "a policy"}`;
+    return { table, parts: [section(label, table.element), mayWrite(operator) ? folded(title, policyForm(operator, context)) : null] };
   };
   const lists = [make(false), make(true)];
   return {
@@ -115,25 +139,32 @@ function createList(context) {
 const createPolicy = (operator) => (context) => {
   const { vhost, name } = context.params;
   const details = h("div");
-  const update = h("div");
-  let drawn = false;
-  const writes = operator ? may.administer() : may.makePolicies();
+  const update = editSection("Update this policy", context, (policy) => policyForm(operator, context, policy));
+  const clear = deleteAndReturn("Clear policy", () => remove(operator)([{ vhost, name }]), "policies");
   const element = h("div.page", {}, heading(operator ? "Operator policy" : "Policy", name, vhost), section("Details", details),
-    writes ? [folded("Update this policy", update), folded("Clear this policy", deleteAndReturn("Clear policy", () => remove(operator)([{ vhost, name }]), "policies"))] : null);
+    update.element, folded("Clear this policy", clear));
   return {
     element,
     async refresh(signal) {
       const policy = await api.get(target({ vhost, name }, operator), {}, signal);
-      const found = await api.get(path`warren/policy-preview/${vhost}`, { pattern: policy.pattern, "apply-to": policy["apply-to"] }, signal);
-      fill(details, facts([["Pattern", h("code", {}, policy.pattern)], ["Apply to", policy["apply-to"]], ["Definition", tableOf(policy.definition)], ["Priority", format.count(policy.priority)],
+      const query = { pattern: policy.pattern, "apply-to": policy["apply-to"] };
+      const found = await api.get(path`warren/policy-preview/${vhost}`, query, signal);
+      const items = found.items.flatMap((one) => [(one.kind === "queue" ? link.queue : link.exchange)(vhost, one.name), " "]);
+      fill(details, facts([
+        ["Pattern", h("code", {}, policy.pattern)], ["Apply to", policy["apply-to"]], ["Definition", tableOf(policy.definition)],
+        ["Priority", format.count(policy.priority)],
         ["Matches", `${format.count(found.queues)} queues, ${format.count(found.exchanges)} exchanges`],
-        ["Among them", h("span", {}, found.items.flatMap((one) => [(one.kind === "queue" ? link.queue : link.exchange)(vhost, one.name), " "]))]]));
-      if (!drawn) update.replaceChildren(policyForm(operator, context, policy));
-      drawn = true;
+        ["Among them", items.length ? h("span", {}, items) : ""],
+      ]));
+      update.show(policy);
     },
   };
 };
 
 export const policiesPage = { route: "policies", section: "admin", title: "Policies", menu: "Policies", create: createList };
-export const policyPage = { route: "policies/:vhost/:name", section: "admin", title: "Policy", may: may.makePolicies, create: createPolicy(false) };
-export const operatorPolicyPage = { route: "operator-policies/:vhost/:name", section: "admin", title: "Operator policy", may: may.administer, create: createPolicy(true) };
+export const policyPage = {
+  route: "policies/:vhost/:name", section: "admin", title: "Policy", may: may.makePolicies, create: createPolicy(false),
+};
+export const operatorPolicyPage = {
+  route: "operator-policies/:vhost/:name", section: "admin", title: "Operator policy", may: may.administer, create: createPolicy(true),
+};

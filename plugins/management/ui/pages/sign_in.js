@@ -6,7 +6,9 @@ import * as session from "../core/session.js";
 /** Show the page; call `start` after the credentials were entered. `reason` says why the user is here again. */
 export function signIn(start, reason) {
   document.title = "Sign in · Warren";
-  const name = h("input", { id: "user", name: "username", autocomplete: "username", required: true, spellcheck: "false", autocapitalize: "none" });
+  const name = h("input", {
+    id: "user", name: "username", autocomplete: "username", required: true, spellcheck: "false", autocapitalize: "none",
+  });
   const password = h("input", { id: "password", name: "password", type: "password", autocomplete: "current-password" });
   const form = h("form", { "aria-label": "Sign in" },
     reason ? h("p.problem", { role: "alert" }, reason) : null,

@@ -7,12 +7,13 @@ import { form } from "../core/form.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { deleteAndReturn, deleteObjects, facts, folded, heading, link, section } from "./parts.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short } from "./parts.js";
 import { limitsSection } from "./limits.js";
 import { permissionForms, permissionTables } from "./permissions.js";
 
 const TAGS = [
-  ["administrator", "everything"], ["monitoring", "reads all virtual hosts, connections and nodes"], ["policymaker", "policies and parameters"],
+  ["administrator", "everything"], ["monitoring", "reads all virtual hosts, connections and nodes"],
+  ["policymaker", "policies and parameters"],
   ["management", "what its permissions allow"], ["", "no access to these pages"],
 ];
 const tagsOf = (user) => (Array.isArray(user.tags) ? user.tags : String(user.tags ?? "").split(",")).filter(Boolean);
@@ -22,22 +23,26 @@ const remove = (users) => deleteObjects(users, {
   kind: "user", consequence: "Their permissions are deleted too, and their connections are closed.", describe: (one) => one.name, target,
 });
 
+const KEEP = ["keep", "the password that is set"];
 const PASSWORDS = [["password", "Password"], ["hash", "Hash of a password"], ["none", "No password: cannot log in with one"]];
 
 /** The form that adds a user or changes one; `existing` is the user to change. */
 function userForm(existing, done) {
   const changed = existing !== undefined;
-  const element = form({
+  return form({
     label: changed ? "Update this user" : "Add a user", submit: changed ? "Update user" : "Add user", keep: changed,
     fields: [
       ...(changed ? [] : [{ name: "name", label: "Name", required: true }]),
-      { name: "kind", label: "Log in with", type: "select", options: changed ? [["keep", "the password that is set"], ...PASSWORDS] : PASSWORDS },
-      { name: "password", label: "Password", type: "password", autocomplete: "new-password", help: "or the hash, as GET /api/auth/hash_password returns it" },
+      { name: "kind", label: "Log in with", type: "select", options: changed ? [KEEP, ...PASSWORDS] : PASSWORDS },
+      {
+        name: "password", label: "Password", type: "password", autocomplete: "new-password",
+        help: "or the hash, as GET /api/auth/hash_password returns it",
+      },
       { name: "again", label: "Password again", type: "password", autocomplete: "new-password" },
       { name: "tags", label: "Tags", value: existing ? tagsOf(existing).join(",") : "", help: "separated by commas" },
-      h("div.offers", {}, h("span", {}, "Set tag:"), TAGS.map(([tag, help]) => h("button.quick", { type: "button", title: help, onclick: (event) => {
-        event.target.form.elements.tags.value = tag;
-      } }, tag || "none"))),
+      h("div.offers", {}, h("span", {}, "Set tag:"), TAGS.map(([tag, help]) => h("button.quick", {
+        type: "button", title: help, onclick: (event) => { event.target.form.elements.tags.value = tag; },
+      }, tag || "none"))),
     ],
     async run({ name = existing?.name, kind, password, again, tags }) {
       if (kind === "password" && !password) throw new Error("the password is empty");
@@ -48,7 +53,6 @@ function userForm(existing, done) {
       done();
     },
   });
-  return element;
 }
 
 async function kept(name) {
@@ -58,9 +62,13 @@ async function kept(name) {
 
 const COLUMNS = [
   { id: "name", title: "Name", sort: "name", always: true, cell: (user) => link.user(user.name) },
-  { id: "tags", title: "Tags", sort: "tags", cell: (user) => tagsOf(user).join(", ") },
-  { id: "vhosts", title: "Can access virtual hosts", cell: (user) => (user.vhosts.length ? user.vhosts.join(", ") : h("span.waiting", {}, "no access")) },
+  { id: "tags", title: "Tags", sort: "tags", cell: (user) => short(tagsOf(user).join(", ")) },
+  {
+    id: "vhosts", title: "Can access virtual hosts",
+    cell: (user) => (user.vhosts.length ? short(user.vhosts.join(", ")) : h("span.waiting", {}, "no access")),
+  },
   { id: "password", title: "Has password", cell: (user) => (user.password_hash ? "yes" : "no") },
+  editColumn((user) => ["users", user.name]),
 ];
 
 function createList(context) {
@@ -110,21 +118,22 @@ function createUser(context) {
   const details = h("div");
   const tables = permissionTables({ user: name }, context);
   const limits = limitsSection("user", name, context);
-  const update = h("div");
-  let drawn = false;
+  const update = editSection("Update this user", context, (user) => userForm(user, context.refresh));
   const element = h("div.page", {}, heading("User", name), section("Details", details),
     section("Permissions", tables.permissions.element, permissionForms.permission({ user: name }, context)),
     section("Topic permissions", tables.topics.element, permissionForms.topic({ user: name }, context)),
     section("What may this user do?", questionBox(name)), section("Limits", limits.element),
-    folded("Update this user", update),
+    update.element,
     folded("Delete this user", deleteAndReturn("Delete user", () => remove([{ name }]), "users")));
   return {
     element,
     async refresh(signal) {
       const user = await api.get(target({ name }), {}, signal);
-      fill(details, facts([["Tags", tagsOf(user).join(", ") || "none"], ["Can log in with a password", user.password_hash ? "yes" : "no"], ["Hashing", user.hashing_algorithm]]));
-      if (!drawn) update.replaceChildren(userForm(user, context.refresh));
-      drawn = true;
+      fill(details, facts([
+        ["Tags", tagsOf(user).join(", ") || "none"], ["Can log in with a password", user.password_hash ? "yes" : "no"],
+        ["Hashing", user.hashing_algorithm],
+      ]));
+      update.show(user);
       await Promise.all([tables.refresh(signal), limits.refresh(signal)]);
     },
   };

@@ -3,14 +3,14 @@
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
 import { rangeChooser, rangeQuery } from "../core/chart.js";
-import { h, fill } from "../core/dom.js";
+import { h, fill, show } from "../core/dom.js";
 import { form } from "../core/form.js";
 import * as format from "../core/format.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { limitsSection } from "./limits.js";
-import { deleteAndReturn, deleteObjects, facts, folded, heading, link, section, state } from "./parts.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, state } from "./parts.js";
 import { permissionForms, permissionTables } from "./permissions.js";
 import { dataChart, lengthsChart, ratesChart } from "./rates.js";
 
@@ -22,26 +22,39 @@ const remove = (vhosts) => deleteObjects(vhosts, {
   describe: (one) => `${one.name}: ${format.count(one.messages ?? 0)} messages`, target,
 });
 
+const usersOf = ({ users }) => users && (users.length ? short(users.join(", ")) : h("span.waiting", {}, "no users"));
+const dataOf = (name) => ({
+  number: true, sort: `${name}_details.rate`, cell: (one) => format.byteRate(one[`${name}_details`]?.rate),
+});
+const rateOf = (name) => ({
+  number: true, sort: `message_stats.${name}_details.rate`, cell: (one) => format.rate(one.message_stats?.[`${name}_details`]?.rate),
+});
 const COLUMNS = [
   { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.vhost(one.name) },
-  { id: "users", title: "Users", cell: (one) => (one.users === undefined ? "" : one.users.join(", ") || h("span.waiting", {}, "no users")) },
+  { id: "users", title: "Users", cell: usersOf },
   { id: "state", title: "State", cell: (one) => state(stateOf(one)) },
   { id: "ready", title: "Ready", sort: "messages_ready", number: true, cell: (one) => format.count(one.messages_ready) },
-  { id: "unacked", title: "Unacked", sort: "messages_unacknowledged", number: true, cell: (one) => format.count(one.messages_unacknowledged) },
+  {
+    id: "unacked", title: "Unacked", sort: "messages_unacknowledged", number: true,
+    cell: (one) => format.count(one.messages_unacknowledged),
+  },
   { id: "total", title: "Total", sort: "messages", number: true, cell: (one) => format.count(one.messages) },
-  { id: "from", title: "From clients", sort: "recv_oct_details.rate", number: true, cell: (one) => format.byteRate(one.recv_oct_details?.rate) },
-  { id: "to", title: "To clients", sort: "send_oct_details.rate", number: true, cell: (one) => format.byteRate(one.send_oct_details?.rate) },
-  { id: "publish", title: "Publish", sort: "message_stats.publish_details.rate", number: true, cell: (one) => format.rate(one.message_stats?.publish_details?.rate) },
-  { id: "deliver", title: "Deliver / get", sort: "message_stats.deliver_get_details.rate", number: true, cell: (one) => format.rate(one.message_stats?.deliver_get_details?.rate) },
-  { id: "description", title: "Description", sort: "description", shown: false, cell: (one) => one.description },
-  { id: "tags", title: "Tags", shown: false, cell: (one) => one.tags.join(", ") },
+  { id: "from", title: "From clients", ...dataOf("recv_oct") },
+  { id: "to", title: "To clients", ...dataOf("send_oct") },
+  { id: "publish", title: "Publish", ...rateOf("publish") },
+  { id: "deliver", title: "Deliver / get", ...rateOf("deliver_get") },
+  { id: "description", title: "Description", sort: "description", shown: false, cell: (one) => short(one.description) },
+  { id: "tags", title: "Tags", shown: false, cell: (one) => short(one.tags.join(", ")) },
   { id: "type", title: "Default queue type", shown: false, cell: (one) => one.default_queue_type },
 ];
 
 const fieldsOf = (vhost = {}) => [
   { name: "description", label: "Description", value: vhost.description ?? "" },
   { name: "tags", label: "Tags", value: (vhost.tags ?? []).join(","), help: "separated by commas" },
-  { name: "default_queue_type", label: "Default queue type", type: "select", value: vhost.default_queue_type ?? "classic", options: ["classic", "quorum"] },
+  {
+    name: "default_queue_type", label: "Default queue type", type: "select",
+    value: vhost.default_queue_type ?? "classic", options: ["classic", "quorum"],
+  },
 ];
 
 function createList(context) {
@@ -53,7 +66,8 @@ function createList(context) {
     return vhosts.map((one) => ({ ...one, users: users.get(one.name) }));
   };
   const table = new Table({
-    name: "vhosts", label: "Virtual hosts", columns: COLUMNS, key: (one) => one.name, load: whole(load), empty: "no virtual hosts", sort: "name",
+    name: "vhosts", label: "Virtual hosts", key: (one) => one.name, load: whole(load), empty: "no virtual hosts", sort: "name",
+    columns: may.administer() ? [...COLUMNS, editColumn((one) => ["vhosts", one.name])] : COLUMNS,
     actions: may.administer() ? [{ label: "Delete", run: remove, danger: true }] : [],
   });
   table.onchange = context.refresh;
@@ -76,7 +90,10 @@ function createVHost(context) {
   const here = target({ name });
   const charts = [lengthsChart(), ratesChart(), dataChart()];
   const details = h("div");
-  const update = h("div");
+  const update = editSection("Update this virtual host", context, (stored) => form({
+    label: "Update this virtual host", submit: "Update virtual host", keep: true, fields: fieldsOf(stored),
+    run: (values) => change(() => api.put(here, values)),
+  }));
   const tables = may.administer() ? permissionTables({ vhost: name }, context) : null;
   const limits = may.administer() ? limitsSection("vhost", name, context) : null;
   let shown = null;
@@ -84,13 +101,18 @@ function createVHost(context) {
     await work();
     context.refresh();
   };
-  const buttons = h("div.buttons");
+  const trace = h("button", { type: "button", onclick: () => change(() => api.put(here, { tracing: !shown.tracing })) });
+  const protect = h("button", {
+    type: "button", onclick: () => change(() => api.send(shown.protected_from_deletion ? "DELETE" : "POST", `${here}/deletion/protection`)),
+  });
+  const buttons = h("div.buttons", { hidden: true }, trace, protect);
   const element = h("div.page", {}, heading("Virtual host", name),
-    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, charts.map((chart) => chart.element))), section("Details", details, buttons),
+    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, charts.map((chart) => chart.element))),
+    section("Details", details, buttons),
     may.administer() ? [
       section("Permissions", tables.permissions.element, permissionForms.permission({ vhost: name }, context)),
       section("Topic permissions", tables.topics.element, permissionForms.topic({ vhost: name }, context)),
-      section("Limits", limits.element), folded("Update this virtual host", update),
+      section("Limits", limits.element), update.element,
       folded("Delete this virtual host", deleteAndReturn("Delete virtual host", () => remove([shown]), "vhosts")),
     ] : null);
   return {
@@ -100,18 +122,17 @@ function createVHost(context) {
       charts[0].draw(vhost);
       charts[1].draw(vhost.message_stats);
       charts[2].draw(vhost);
-      fill(details, facts([["State", state(stateOf(vhost))], ["Description", vhost.description], ["Tags", vhost.tags.join(", ")],
-        ["Default queue type", vhost.default_queue_type], ["Tracing", vhost.tracing ? "on: copies of all messages go to amq.rabbitmq.trace" : "off"],
-        ["Protected from deletion", vhost.protected_from_deletion ? "yes" : "no"]]));
-      if (may.administer() && shown === null) {
-        update.replaceChildren(form({ label: "Update this virtual host", submit: "Update virtual host", keep: true, fields: fieldsOf(vhost),
-          run: (values) => change(() => api.put(here, values)) }));
-      }
-      if (may.administer() && shown?.tracing !== vhost.tracing || shown?.protected_from_deletion !== vhost.protected_from_deletion) {
-        buttons.replaceChildren(
-          h("button", { type: "button", onclick: () => change(() => api.put(here, { tracing: !vhost.tracing })) }, vhost.tracing ? "Stop tracing" : "Start tracing"),
-          h("button", { type: "button", onclick: () => change(() => api.send(vhost.protected_from_deletion ? "DELETE" : "POST", `${here}/deletion/protection`)) },
-            vhost.protected_from_deletion ? "Allow deletion" : "Protect from deletion"));
+      const { description, tags, default_queue_type: queueType, tracing, protected_from_deletion: isProtected } = vhost;
+      fill(details, facts([
+        ["State", state(stateOf(vhost))], ["Description", description], ["Tags", tags.join(", ")], ["Default queue type", queueType],
+        ["Tracing", tracing ? "on: copies of all messages go to amq.rabbitmq.trace" : "off"],
+        ["Protected from deletion", isProtected ? "yes" : "no"],
+      ]));
+      if (may.administer()) {
+        update.show({ description, tags, default_queue_type: queueType });
+        fill(trace, tracing ? "Stop tracing" : "Start tracing");
+        fill(protect, isProtected ? "Allow deletion" : "Protect from deletion");
+        show(buttons, true);
       }
       shown = vhost;
       await Promise.all([tables?.refresh(signal), limits?.refresh(signal)]);

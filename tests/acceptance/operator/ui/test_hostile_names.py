@@ -26,6 +26,7 @@ HEIGHT = 800
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 TEXTS = """[document.body.textContent, ...[...document.querySelectorAll("[title], input, textarea, title")]
   .flatMap((one) => [one.title ?? "", one.value ?? "", one.textContent])].join("\\n")"""
+INLINE = "void document.body.append(Object.assign(document.createElement('script'), { textContent: 'window.ran = 1' }))"
 # Pages that name no object of the tests.
 GENERAL = ("features", "configuration", "trace", "limits", "reports", "federation/wizard", "log")
 LISTS = (
@@ -108,6 +109,16 @@ def test_messages_and_the_trace_show_them(new_ui: Callable[..., UI], objects: Ob
     rows.first.locator("summary").click()
     expect(rows.first.locator("pre")).to_have_text(name)
     assert overflows(page) == {}
+
+
+def test_the_browser_runs_no_inline_script_and_asks_no_other_host(new_ui: Callable[..., UI]) -> None:
+    ui = new_ui()
+    ui.page.goto(ui.url)
+    for attempt in (INLINE, "fetch('http://127.0.0.2:1/').catch(() => null)"):
+        with ui.page.expect_console_message(lambda message: "Content Security Policy" in message.text):
+            ui.page.evaluate(attempt)
+    assert ui.page.evaluate("window.ran === undefined")
+    ui.problems.clear()
 
 
 def test_they_are_entered_changed_and_deleted_in_the_pages(new_ui: Callable[..., UI], objects: Objects) -> None:

@@ -90,12 +90,12 @@ def test_an_edited_upstream_keeps_its_password_and_its_other_settings(ui: UI, ru
     uri = "amqp://user:p%40ss@127.0.0.1:1/%2f?password=phrase&heartbeat=5"
     running.upstream("kept", uri, max_hops=3, ack_mode="on-publish", queue="work")
     page = ui.open("federation-upstreams").page
-    page.get_by_role("link", name="kept").click()
+    page.get_by_role("link", name="Edit kept").click()
     expect(page.locator("dl.facts").first).to_contain_text(
         "amqp://user:[redacted]@127.0.0.1:1/%2f?password=[redacted]&heartbeat=5"
     )
-    unfold(page, "Edit")
     form = page.get_by_role("form", name="Edit upstream kept")
+    expect(form.get_by_label("URI")).to_be_focused()
     expect(form.get_by_label("Max hops")).to_have_value("3")
     expect(form.get_by_label("Acknowledgement mode")).to_have_value("on-publish")
     expect(form.get_by_label("Queue", exact=True)).to_have_value("work")
@@ -143,7 +143,7 @@ def test_a_set_is_added_with_settings_of_its_members_and_edited(ui: UI, running:
     form.get_by_role("button", name="Add upstream set").click()
     table = page.get_by_role("table", name="Upstream sets")
     expect(table).to_contain_text("one (max-hops 2)")
-    table.get_by_role("link", name="near").click()
+    table.get_by_role("link", name="near", exact=True).click()
     unfold(page, "Edit")
     form = page.get_by_role("form", name="Edit upstream set near")
     form.get_by_role("button", name="Add a member").click()
@@ -167,7 +167,13 @@ def test_the_pages_follow_the_tags_of_the_user(new_ui: Callable[..., UI], runnin
     expect(page.get_by_role("table", name="Upstreams", exact=True)).to_contain_text(
         "amqp://user:[redacted]@127.0.0.1:1/%2f"
     )
-    expect(page.get_by_role("navigation", name="Pages").get_by_role("link", name="Status")).to_have_count(0)
+    pages, sections = page.locator("nav.side a"), page.locator("nav.sections a")
+    general = ["Overview", "Connections", "Channels", "Exchanges", "Queues", "Federation"]
+    expect(pages).to_have_text(["Upstreams", "Upstream sets", "Wizard"])
+    expect(sections).to_have_text([*general, "Admin"])
+    maker.open("policies")
+    expect(page.get_by_role("heading", name="Add or update")).to_have_text("Add or update a policy")
+    expect(pages).to_have_text(["Virtual hosts", "Policies", "Parameters", "Feature flags"])
     maker.open("federation")
     expect(page.locator("main h1")).to_have_text("Not found")
     maker.open("federation-upstreams/%2F/u0")
@@ -183,6 +189,8 @@ def test_the_pages_follow_the_tags_of_the_user(new_ui: Callable[..., UI], runnin
     page = watch.open("federation").page
     expect(page.get_by_role("row").filter(has_text="federated.tags")).to_be_visible()
     expect(page.get_by_role("button", name="Restart")).to_have_count(0)
+    expect(page.locator("nav.side a")).to_have_text(["Status", "Topology"])
+    expect(page.locator("nav.sections a")).to_have_text([*general, "Messages", "Admin"])
     watch.open("federation-upstreams")
     expect(page.locator("main h1")).to_have_text("Not found")
 

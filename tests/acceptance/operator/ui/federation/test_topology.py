@@ -54,7 +54,13 @@ def test_the_wizard_and_the_topology_follow_the_tags_of_the_user(
     expect(maker.open("federation/wizard").page.locator("main h1")).to_have_text("Federation wizard")
     expect(maker.open("federation/topology").page.locator("main h1")).to_have_text("Not found")
     expect(watch.open("federation/wizard").page.locator("main h1")).to_have_text("Not found")
-    expect(watch.open("federation/topology").page.locator("main h1")).to_have_text("Federation topology")
+    page = watch.open("federation/topology").page
+    expect(page.locator("main h1")).to_have_text("Federation topology")
+    page.get_by_label("Refresh").select_option("never")
+    picture = page.get_by_role("group", name="Topology")
+    width = str(picture.get_attribute("width"))
+    page.set_viewport_size({"width": 360, "height": 700})
+    expect(picture).not_to_have_attribute("width", width)  # without a refresh
 
 
 def test_cluster_names_run_no_script(ui: UI, running: FederatedBroker, other: FederatedBroker) -> None:
