@@ -161,10 +161,10 @@ def visit(port: int, message: bytes) -> None:
 
 
 def visit_until(port: int, end_s: float, pipe: Pipe) -> None:
-    """Visit until a time of the monotonic clock; send how often, or the text of an error."""
+    """Visit until a time of the monotonic clock, at least once; send how often, or the text of an error."""
     message, count = publish(QUEUE), 0
     try:
-        while time.monotonic() < end_s:
+        while not count or time.monotonic() < end_s:
             visit(port, message)
             count += 1
         pipe.send(count)
@@ -185,18 +185,19 @@ def visits(broker: Broker, seconds: float) -> Iterator[Figure]:
     for clients in (1, CLIENTS):
         pipes = []
         cpu_before_s = _cpu_s(broker)
-        end_s = time.monotonic() + seconds
+        began_s = time.monotonic()
         for _ in range(clients):
             mine, its = FORK.Pipe(duplex=False)
-            FORK.Process(target=visit_until, args=(broker.port, end_s, its), daemon=True).start()
+            FORK.Process(target=visit_until, args=(broker.port, began_s + seconds, its), daemon=True).start()
             its.close()
             pipes.append(mine)
         counts = [received_count(pipe) for pipe in pipes]
+        took_s = time.monotonic() - began_s
         count, cpu_took_s = sum(counts), _cpu_s(broker) - cpu_before_s
         name = "connections, one client" if clients == 1 else f"connections, {clients} clients"
-        yield Figure(name, count / seconds, "/s")
+        yield Figure(name, count / took_s, "/s")
         if broker.pid is not None:
-            yield Figure(f"{name}: processor time each", cpu_took_s / max(count, 1) * 1e6, "us", True)
+            yield Figure(f"{name}: processor time each", cpu_took_s / count * 1e6, "us", True)
 
 
 def received_count(pipe: Pipe) -> int:
@@ -295,13 +296,17 @@ def change(
 ) -> int:
     """Make a change with the numbers from `first` to `end`, until a time of the monotonic clock; return how many.
 
-    Half of the requests in flight are sent together. Raises LoadFailed.
+    Half of the requests in flight are sent together, and at least once. Raises LoadFailed.
     """
     piece = max(in_flight // 2, 1)
     sent = received = first
     data = b""
-    while received < sent or sent < end and time.monotonic() < end_s:
-        while sent < end and sent - received <= in_flight - piece and time.monotonic() < end_s:
+
+    def goes_on() -> bool:
+        return sent < end and (sent == first or time.monotonic() < end_s)
+
+    while received < sent or goes_on():
+        while sent - received <= in_flight - piece and goes_on():
             count = min(piece, end - sent)
             sock.sendall(b"".join(map(change.request, range(sent, sent + count))))
             sent += count
@@ -366,7 +371,10 @@ def spread(broker: Broker, seconds: float) -> Iterator[Figure]:
 
 
 def received_per_s(sockets: Sequence[socket.socket], size: int, seconds: float) -> float:
-    """Count deliveries of one length by their bytes, after a warm-up of a third of the time. Raises LoadFailed."""
+    """Count deliveries of one length by their bytes, after a warm-up of a third of the time, until there are any.
+
+    Raises LoadFailed.
+    """
     selector, buffer = selectors.DefaultSelector(), bytearray(1 << 18)
     for sock in sockets:
         sock.setblocking(False)
@@ -374,7 +382,9 @@ def received_per_s(sockets: Sequence[socket.socket], size: int, seconds: float) 
     unchecked = set(sockets)
     warm_s = time.monotonic() + seconds / 3
     end_s, began_s, count = warm_s + seconds, warm_s, 0
-    while (now_s := time.monotonic()) < end_s:
+    while (now_s := time.monotonic()) < end_s or not count:
+        if now_s > end_s + PATIENCE_S:
+            raise LoadFailed("the broker delivered nothing")
         if now_s < warm_s:
             count, began_s = 0, now_s
         for key, _ in selector.select(0.1):

@@ -79,10 +79,10 @@ def confirms(broker: Broker, rate_per_s: int, queue_type: str, seconds: float, w
 
 
 def _publish(load: Load, connection: Connection, timed: TimedConfirms, rate_per_s: int, seconds: float) -> float:
-    """Publish one message at a time, wait for the confirms of all, and return how long the publishing took."""
+    """Publish one message at a time, at least one, wait for all confirms, and return how long the publishing took."""
     batch, sent = batch_of(load, 0, connection.frame_max), timed.sent_ns
     started_s, first = time.monotonic(), len(sent)
-    while (passed_s := time.monotonic() - started_s) < seconds:
+    while (passed_s := time.monotonic() - started_s) < seconds or len(sent) == first:
         due = first + int(passed_s * rate_per_s) + 1
         if len(sent) < due:
             frames = batch.build(len(sent), 1)

@@ -76,6 +76,15 @@ class Workers:
             time.sleep(min(left_s, 0.25))
             self.check()
 
+    def wait_for(self, workers: range, count: int) -> None:
+        """Wait until these workers have counted so many messages. Raises LoadFailed."""
+        give_up_s = time.monotonic() + RESULT_WITHIN_S
+        while self.progress.counted(workers) < count:
+            self.check()
+            if time.monotonic() > give_up_s:
+                raise LoadFailed("too few messages")
+            time.sleep(0.005)
+
     def stop(self) -> array[int]:
         """Returns the sampled latencies in nanoseconds, sorted. Raises LoadFailed for a worker that failed."""
         self.progress.phase = STOPPED
@@ -118,12 +127,15 @@ def _work(load: Load, to: Broker, of: Broker, worker: int, words: MutableSequenc
     pipe.close()
 
 
-def run(load: Load, broker: Broker, seconds: float, warmup_s: float) -> Result:
-    """Runs a load for a while after a warm-up; its queues and its exchange are gone afterwards. Raises LoadFailed."""
+def run(load: Load, broker: Broker, seconds: float, warmup_s: float, fewest: int = 0) -> Result:
+    """Run a load for a while after a warm-up, and delete its queues and its exchange. Raises LoadFailed.
+
+    The window lasts until `fewest` messages were published, and received if the load has consumers.
+    """
     control = Connection(broker.port, broker.vhost)
     try:
         declare(load, control)
-        result = measure(load, broker, seconds, warmup_s)
+        result = measure(load, broker, seconds, warmup_s, fewest=fewest)
         time.sleep(SETTLE_S)
         drop(load, control)
         control.close()
@@ -132,7 +144,9 @@ def run(load: Load, broker: Broker, seconds: float, warmup_s: float) -> Result:
     return result
 
 
-def measure(load: Load, broker: Broker, seconds: float, warmup_s: float, downstream: Broker | None = None) -> Result:
+def measure(
+    load: Load, broker: Broker, seconds: float, warmup_s: float, downstream: Broker | None = None, fewest: int = 0
+) -> Result:
     """Runs a load whose queues are there, those that are consumed downstream if that is given. Raises LoadFailed."""
     workers = Workers(load, broker, downstream or broker)
     pids = {one.pid for one in (broker, downstream or broker) if one.pid}
@@ -140,7 +154,7 @@ def measure(load: Load, broker: Broker, seconds: float, warmup_s: float, downstr
         workers.wait_until_ready()
         workers.progress.phase = RUNNING
         workers.sleep(warmup_s)
-        rates = _window(load, broker, pids, workers, seconds)
+        rates = _window(load, broker, pids, workers, seconds, fewest)
     except BaseException:
         with suppress(LoadFailed):  # the first failure is the one to tell
             workers.stop()
@@ -152,7 +166,7 @@ def measure(load: Load, broker: Broker, seconds: float, warmup_s: float, downstr
     return replace(rates, p50_ms=p50_ms, p99_ms=p99_ms, p999_ms=p999_ms)
 
 
-def _window(load: Load, broker: Broker, pids: set[int], workers: Workers, seconds: float) -> Result:
+def _window(load: Load, broker: Broker, pids: set[int], workers: Workers, seconds: float, fewest: int) -> Result:
     """The window: counts and CPU time at both ends."""
     progress = workers.progress
     progress.phase = MEASURING
@@ -160,6 +174,9 @@ def _window(load: Load, broker: Broker, pids: set[int], workers: Workers, second
     published, received = progress.counted(workers.publishers), progress.counted(workers.consumers)
     started_s = time.monotonic()
     workers.sleep(seconds)
+    workers.wait_for(workers.publishers, published + fewest)
+    if load.consumers:
+        workers.wait_for(workers.consumers, received + fewest)
     took_s = time.monotonic() - started_s
     published = progress.counted(workers.publishers) - published
     received = progress.counted(workers.consumers) - received

@@ -14,6 +14,7 @@ from .loads import LOADS
 from .process import Broker, raise_open_files
 
 RATES = (2_000, 20_000)  # messages a second
+FEWEST = 1000  # messages of a window, however short it is
 HEARTBEAT_S = 10
 HEARTBEAT_FRAME = frame(HEARTBEAT, 0, b"")
 LOAD = next(load for load in LOADS if load.letter == "H")
@@ -52,7 +53,7 @@ def idle_connections(broker: Broker, count: int) -> Iterator[None]:
 def latency(broker: Broker, rate_per_s: int, idle: int, seconds: float, warmup_s: float) -> Iterator[Figure]:
     """Measure the latency from publish to receive, of each message. Raises LoadFailed."""
     with idle_connections(broker, idle):
-        result = run(replace(LOAD, rate_per_s=rate_per_s), broker, seconds, warmup_s)
+        result = run(replace(LOAD, rate_per_s=rate_per_s), broker, seconds, warmup_s, fewest=FEWEST)
     for name, value in (("p50", result.p50_ms), ("p99", result.p99_ms), ("p99.9", result.p999_ms)):
         if value is not None:
             yield Figure(f"{rate_per_s:,}/s beside {idle:,} connections, {name}", value, "ms", True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,14 +57,20 @@ def raise_open_files(count: int) -> None:
 
 def cpu_s(pid: int) -> float:
     """CPU seconds of a process, of its living descendants and of those it has waited for."""
-    ticks = 0
+    seconds = 0.0
     for one in _family(pid):
         try:
+            seconds += time.clock_gettime(_cpu_clock(one))
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
+        except OSError:  # it has ended
             continue
-        ticks += sum(map(int, fields[11:15]))
-    return ticks / TICKS_PER_S
+        seconds += sum(map(int, fields[13:15])) / TICKS_PER_S  # of children it has waited for
+    return seconds
+
+
+def _cpu_clock(pid: int) -> int:
+    """Return Linux's identifier of the CPU clock of a process, which is finer than the ticks of /proc."""
+    return ~pid << 3 | 2
 
 
 def rss_bytes(pid: int) -> int:
