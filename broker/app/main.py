@@ -13,10 +13,12 @@ import structlog
 
 from .. import compilation, logs
 from ..config import Config, ConfigError, Sources
+from ..config.config import DEFAULT_PASS
 from ..core.exchanges.registry import Registry
 from ..core.node.node import Node
 from ..core.telemetry.log_exchange import LOG, LogExchange
 from ..hosting import services
+from ..hosting.default_user import has_default_password
 from ..hosting.host import Host, Service
 from ..hosting.loading import BROKEN_PLUGIN, PluginError, load_exchange_types, load_services
 from ..hosting.local_socket import LocalSocket
@@ -199,7 +201,10 @@ def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
     log.info("ready", node=config.node, **bound, **facts)
     log.info("started", ms=started_ms)
     if config.log.console and sys.stderr.isatty():
-        known = config.default_user if host.node.users.get(config.default_user) is not None else ""
+        user = host.node.users.get(config.default_user)
+        known = user.name if user is not None else ""
+        if user is not None and has_default_password(user):
+            known += f" with the password {DEFAULT_PASS}"
         if known and config.default_user in config.loopback_users:
             known += ", from this machine only"
         print(start_screen(version, config.node, bound, known, data, storage), file=sys.stderr, flush=True)

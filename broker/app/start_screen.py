@@ -11,8 +11,8 @@ Bound = Mapping[str, Sequence[str]]
 SHOWN = {
     "amqp": ("AMQP", "amqp://{}"),
     "amqp/ssl": ("AMQP with TLS", "amqps://{}"),
-    "http": ("HTTP API", "http://{}/api/"),
-    "https": ("HTTP API", "https://{}/api/"),
+    "http": ("Browser", "http://{}/"),
+    "https": ("Browser", "https://{}/"),
     "http/prometheus": ("Metrics", "http://{}/metrics"),
     "https/prometheus": ("Metrics", "https://{}/metrics"),
 }

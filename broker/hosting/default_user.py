@@ -6,8 +6,9 @@ import os
 import secrets
 from collections.abc import Callable
 
-from ..config.config import Config
-from ..core.access.passwords import hash_password
+from ..config.config import DEFAULT_PASS, Config
+from ..core.access.passwords import ARGON2ID, hash_password, verify_password
+from ..core.access.users import User
 from ..core.metadata.records import StoredUser
 
 SALT_BYTES = 4  # of RabbitMQ's hashes
@@ -23,3 +24,9 @@ def default_user(config: Config, report: Report) -> StoredUser:
         password = secrets.token_urlsafe(PASSWORD_BYTES)
         report("default_user_generated", "warning", {"user": config.default_user, "shown_once": password})
     return StoredUser(config.default_user, hash_password(password, os.urandom(SALT_BYTES)), config.default_user_tags)
+
+
+def has_default_password(user: User) -> bool:
+    """Return whether the password is known to be `guest`; not known after the first login, which renews the hash."""
+    algorithm = user.hashing_algorithm
+    return algorithm != ARGON2ID and verify_password(user.password_hash, DEFAULT_PASS.encode(), algorithm)

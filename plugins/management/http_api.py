@@ -48,6 +48,7 @@ STORING_LIMIT = 128  # changes that wait for the disk at the same time, so that 
 # Requests in progress after login and body, without health checks.
 REQUESTS_LIMIT = 512
 SOURCE_REQUESTS_LIMIT = 64  # from one source address; eight of them can use up all
+STREAMS_LIMIT, USER_STREAMS_LIMIT = 64, 32  # line streams, which are open for as long as their readers wish
 BODIES_BYTES = 256 << 20  # of bodies being read, of all users
 USER_BODIES_BYTES = 64 << 20  # of one user
 CHUNK_BYTES = 256 << 10  # of a response, written to the socket in one turn of the loop
@@ -71,6 +72,7 @@ class HTTPAPI:
         longest = state.config.max_body_bytes
         self._bodies = Quota(max(BODIES_BYTES, longest), max(USER_BODIES_BYTES, longest))  # by user
         self._streams: set[LineStream] = set()
+        self._open_streams = Quota(STREAMS_LIMIT, USER_STREAMS_LIMIT)  # by user
         self._storing = 0  # changes that wait for the disk
         self._log = AccessLog(state.config.http_log_dir, host.report) if state.config.http_log_dir else None
 
@@ -91,8 +93,14 @@ class HTTPAPI:
             self._host.report("internal_error", "error", {"exc_info": error, "request": scope["method"]})
             answer = Response(500, {"error": "internal_server_error", "reason": "see the broker's log"})
         if isinstance(answer, LineStream):
-            await self._send_lines(answer, receive, send)
-            return
+            user = scope.get("user", "")
+            if self._open_streams.take(user):
+                try:
+                    return await self._send_lines(answer, receive, send)
+                finally:
+                    self._open_streams.release(user)
+            answer.leave_once()
+            answer = not_now("too many streams are open").answer
         size = await self._send(answer, headers, send)
         if self._log is not None:
             line = f"{scope['method']} {raw_path_of(scope)} HTTP/{scope.get('http_version', '1.1')}"

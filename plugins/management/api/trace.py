@@ -131,4 +131,5 @@ def trace(request: Request) -> LineStream:
     return stream
 
 
-ROUTES = (Route("GET", "/warren/trace/{vhost}", ADMIN, trace),)
+# It slows down the virtual host, so pages of other sites may not ask for it.
+ROUTES = (Route("GET", "/warren/trace/{vhost}", ADMIN, trace, changes=True),)

@@ -14,7 +14,7 @@ from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.access.passwords import ARGON2ID, DIGESTS
 from warren.broker.core.definitions.exporter import IMPORTED_HASH
 from warren.broker.core.definitions.files import parse_json
-from warren.broker.core.metadata.patterns import Pattern
+from warren.broker.core.metadata.patterns import query_pattern
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
 from warren.broker.hosting.node_control import NodeControl
 from warren.broker.hosting.node_log import LEVELS
@@ -249,7 +249,7 @@ def stream_log(request: Request) -> LineStream:
 def stream_events(request: Request) -> LineStream:
     """Stream the events of the node, a JSON object in a line each."""
     try:
-        pattern = Pattern(request.query.get("pattern") or ".*")
+        pattern = query_pattern(request.query.get("pattern") or ".*")
     except Invalid as error:
         raise bad(error.text) from None
     stream = LineStream(NDJSON, duration_s(request), lambda number: json.dumps({"missed": number}))
@@ -371,8 +371,9 @@ ROUTES = (
     Route("PUT", "/warren/log", ADMIN, put_log, LogBody),
     Route("POST", "/warren/log/rotate", ADMIN, rotate_log),
     Route("GET", "/warren/log/tail", ADMIN, tail_log),
-    Route("GET", "/warren/log/stream", ADMIN, stream_log),
-    Route("GET", "/warren/events", ADMIN, stream_events),
+    # Streams are few, so pages of other sites may not take them.
+    Route("GET", "/warren/log/stream", ADMIN, stream_log, changes=True),
+    Route("GET", "/warren/events", ADMIN, stream_events, changes=True),
     Route("DELETE", "/warren/queues/{vhost}/{queue}", LOCAL, delete_queue),
     Route("DELETE", "/warren/queues/{vhost}/{queue}/contents", LOCAL, purge_queue),
     Route("GET", "/warren/matching-policies/{vhost}/{kind}/{name}", POLICIES, list_matching_policies),

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 
 NDJSON = "application/x-ndjson"
 WAITING_LIMIT = 1000  # lines for a slow reader; further ones are dropped and counted
+WAITING_SIZE = 1 << 20  # characters of those lines, as a line can have headers of 128 KiB
 
 
 class LineStream:
@@ -23,6 +24,7 @@ class LineStream:
         self.check: Callable[[], object] = lambda: None
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[str] = deque()
+        self._waiting_size = 0
         self._missed = 0
         self._missed_line = missed
         self._news = asyncio.Event()
@@ -34,8 +36,9 @@ class LineStream:
         self._loop.call_soon_threadsafe(self._put, line)
 
     def _put(self, line: str) -> None:
-        if len(self._waiting) < WAITING_LIMIT:
+        if len(self._waiting) < WAITING_LIMIT and self._waiting_size < WAITING_SIZE:
             self._waiting.append(line)
+            self._waiting_size += len(line)
             self._news.set()
         else:
             self._missed += 1
@@ -53,6 +56,7 @@ class LineStream:
                 self._news.clear()
                 lines = list(self._waiting)
                 self._waiting.clear()
+                self._waiting_size = 0
                 if self._missed:
                     lines.append(self._missed_line(self._missed))
                     self._missed = 0

@@ -23,7 +23,7 @@ def test_it_names_the_addresses_the_user_the_data_and_how_to_stop() -> None:
         "",
         "Warren 1.2.3 is ready: warren@here",
         "  AMQP          amqp://127.0.0.1:5672",
-        "  HTTP API      http://127.0.0.1:15672/api/",
+        "  Browser       http://127.0.0.1:15672/",
         "  Metrics       http://127.0.0.1:15692/metrics",
         "  User          guest",
         "  Data          /d: confirmed messages survive kill -9 and a power cut",
@@ -51,7 +51,7 @@ def test_a_terminal_gets_it_after_the_log_says_ready(tmp_path: Path) -> None:
         lines = shown.replace("\r", "").splitlines()
         assert any(line.endswith("plugins started.") for line in lines), shown
         assert any(line.startswith("Warren ") and " is ready: warren@" in line for line in lines), shown
-        assert "  User          guest, from this machine only" in lines
+        assert "  User          guest with the password guest, from this machine only" in lines
         assert f"  Commands      warrenctl --data {tmp_path / 'data'} status" in lines
     finally:
         process.send_signal(signal.SIGINT)

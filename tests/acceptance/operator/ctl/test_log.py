@@ -13,7 +13,7 @@ from warren.broker.ctl.api_client import LocalAPI
 from warren.broker.hosting import node_log
 from warren.broker.logs.recent import Recent
 from warren.broker.logs.record import Record
-from warren.plugins.management.framework.line_stream import WAITING_LIMIT, LineStream
+from warren.plugins.management.framework.line_stream import WAITING_LIMIT, WAITING_SIZE, LineStream
 
 pytestmark = pytest.mark.sockets
 
@@ -128,3 +128,16 @@ def test_a_slow_reader_gets_the_number_of_missed_lines() -> None:
 
     lines = asyncio.run(read())
     assert (len(lines), lines[-2:]) == (WAITING_LIMIT + 1, [str(WAITING_LIMIT - 1), "7 missed"])
+
+
+def test_long_lines_wait_up_to_a_size() -> None:
+    async def read() -> list[str]:
+        stream = LineStream("text/plain", None, lambda number: f"{number} missed")
+        for _ in range(5):
+            stream.put("x" * (WAITING_SIZE // 2))
+        await asyncio.sleep(0)
+        stream.end()
+        return [line async for lines in stream.lines() for line in lines]
+
+    lines = asyncio.run(read())
+    assert (len(lines), lines[-1]) == (3, "3 missed")

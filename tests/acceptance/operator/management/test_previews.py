@@ -42,6 +42,13 @@ def test_a_policy_preview_is_bounded_and_refuses_what_a_policy_would(api: Api) -
     assert preview(api, pattern="^(a|aa)+$").status == 400
 
 
+def test_a_policy_preview_ends_when_its_searches_take_long_together(api: Api) -> None:
+    for number in range(150):
+        api.put(f"/queues/%2F/{'a' * 20}b{number}")  # in each of which the search takes milliseconds
+    answer = preview(api, pattern="^(a|aa)+$")
+    assert answer.status == 400 and "takes too long" in answer.json["reason"]
+
+
 @pytest.mark.parametrize(
     ("operation", "name", "key", "allowed", "reason"),
     [

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.http import basic
 from tests.support.polling import until
+from warren.plugins.management.http_api import USER_STREAMS_LIMIT
 
 
 @contextmanager
@@ -68,3 +69,26 @@ def test_an_unknown_queue_and_a_user_who_does_not_administer_are_refused(broker:
     assert http.get("/warren/trace/nowhere").status == 404
     http.put("/users/watch", {"password": "p", "tags": "monitoring"})
     assert http.get("/warren/trace/%2F", user="watch", password="p").status == 401
+
+
+def test_the_streams_of_a_user_are_limited(broker: BrokerProcess) -> None:
+    http = broker.http()
+    http.put("/users/other", {"password": "p", "tags": "administrator"})
+    with ExitStack() as stack:
+        for _ in range(USER_STREAMS_LIMIT):
+            stack.enter_context(traced(broker, ""))
+        for path in ("/warren/trace/%2F", "/warren/log/stream", "/warren/events"):
+            refused = http.get(path)
+            assert (refused.status, refused.json["reason"]) == (503, "too many streams are open")
+            assert refused.headers["retry-after"]
+        assert http.get("/warren/events?duration=0", user="other", password="p").status == 200
+        assert http.get("/overview").status == 200
+    until(lambda: http.get("/warren/events?duration=0").status == 200)
+    until(lambda: http.get("/vhosts/%2F").json["tracing"] is False)
+
+
+def test_a_page_of_another_site_opens_no_stream(broker: BrokerProcess) -> None:
+    for path in ("/warren/trace/%2F", "/warren/log/stream", "/warren/events"):
+        for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example"}):
+            assert broker.http().get(f"{path}?duration=0", headers=headers).status == 403
+        assert broker.http().get(f"{path}?duration=0", headers={"Sec-Fetch-Site": "same-origin"}).status == 200

@@ -16,10 +16,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
         yield broker
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chrome() -> Iterator[Browser]:
+    """A browser for all tests of this folder in a worker; it ends before the worker runs tests of other folders."""
     if chromium() is None:
-        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
+        pytest.skip("no Chromium is installed (Debian: apt-get install chromium-headless-shell)")
     with browser() as started:
         yield started
 
