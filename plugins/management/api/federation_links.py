@@ -68,8 +68,9 @@ def place(row: Row) -> tuple[str, ...]:
 
 
 def listing(request: Request, links: Iterable[Row]) -> Listing[Row]:
+    """A list whose pages are filtered by the names of the object and of the upstream, in this order."""
     stats = StatsView(request)
-    return Listing(links, lambda row: link_view(stats, row), lambda row: str(row["name"]))
+    return Listing(links, lambda row: link_view(stats, row), lambda row: f"{row['name']} {row['upstream']}")
 
 
 ROUTES = (

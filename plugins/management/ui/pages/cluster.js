@@ -7,7 +7,7 @@ import { form, typed } from "../core/form.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { deleteObjects, folded, section, short } from "./parts.js";
+import { deleteObjects, folded, save, section, short } from "./parts.js";
 
 function createCluster() {
   const name = h("div");
@@ -129,6 +129,9 @@ function createLog() {
   filter.addEventListener("input", () => {
     lines.replaceChildren(...kept.filter((line) => line.includes(filter.value)).map((line) => `${line}\n`));
   });
+  const download = h("button", {
+    type: "button", onclick: () => save(new Blob([kept.map((line) => `${line}\n`).join("")], { type: "text/plain" }), "warren.log"),
+  }, "Download these lines");
   let started = false;
   // The last lines are read once the stream has begun, so that none is missed; those that come both ways are shown once.
   const stream = async () => {
@@ -162,7 +165,7 @@ function createLog() {
     }
   };
   return {
-    element: h("div.page", {}, h("h1", {}, "Log"), h("div.tools", {}, filter, h("label", {}, "Level ", level)), lines),
+    element: h("div.page", {}, h("h1", {}, "Log"), h("div.tools", {}, filter, h("label", {}, "Level ", level), download), lines),
     async refresh() {
       if (!started) follow();
       started = true;

@@ -7,7 +7,7 @@ import { form } from "../core/form.js";
 import * as format from "../core/format.js";
 import { dialog } from "../core/dialog.js";
 import * as tasks from "../core/tasks.js";
-import { folded } from "./parts.js";
+import { folded, save } from "./parts.js";
 
 // The fields by which an object is the same one in both documents.
 const IDENTITY = {
@@ -90,9 +90,7 @@ async function importFile(file, vhost, context) {
 
 async function exportFile(name, vhost) {
   const response = await api.send("GET", vhost ? path`definitions/${vhost}` : "definitions");
-  const url = URL.createObjectURL(await response.blob());
-  h("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  save(await response.blob(), name);
 }
 
 /** The sections of the overview that export and import definitions. */

@@ -185,6 +185,7 @@ function createStatus(context) {
   const table = new Table({
     name: "federation-links",
     label: "Federation links",
+    filtered: "name or upstream",
     columns,
     empty: "no links",
     load: paged(api.get, target),

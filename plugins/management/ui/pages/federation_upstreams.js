@@ -169,7 +169,7 @@ function createUpstream(context) {
               policies.map((policy) => h("li", {}, link.policy(vhost, policy.name), ` ${policy.pattern}`)),
             )
           : h("p.empty", {}, "No policy uses it yet, so it has no links."),
-        session.may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"]) }, "Status of the links")) : null,
+        session.may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"], { name }) }, "Status of its links")) : null,
       );
       editing.show(value);
     },

@@ -10,6 +10,8 @@ import { address, go } from "../core/router.js";
 import { may } from "../core/session.js";
 import * as tasks from "../core/tasks.js";
 
+const SAVED_MS = 10_000; // by then the browser has read the file
+
 /** A name that may be longer than its cell: it is cut there, and whole in its title. */
 export const short = (name) => h("span.name", { title: name }, name);
 
@@ -139,6 +141,13 @@ export async function deleteObjects(objects, { kind, kinds = `${kind}s`, action 
   if (!await confirm(title, consequence, names, action)) return false;
   const { failed, stopped } = await tasks.each(`${action} ${kinds}`, objects, (one, signal) => api.remove(target(one), {}, signal));
   return !stopped && failed.length === 0;
+}
+
+/** Save a file that was made in the page or loaded from the API. */
+export function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), SAVED_MS);
 }
 
 /** The button of an object's page that deletes the object and opens the list; `remove` returns whether it was deleted. */

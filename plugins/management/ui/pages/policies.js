@@ -37,6 +37,8 @@ const remove = (operator) => (policies) => deleteObjects(policies, {
   describe: (one) => `${one.name} (${one.vhost})`, target: (one) => target(one, operator),
 });
 
+const countsOf = (found) => `${format.counted(found.queues, "queue")} and ${format.counted(found.exchanges, "exchange")}`;
+
 /** Show what the pattern in a form matches now; its inputs are named vhost, pattern and apply-to. */
 export function preview(element, output) {
   let timer;
@@ -50,8 +52,7 @@ export function preview(element, output) {
       const found = await api.get(path`warren/policy-preview/${vhost.value}`, query, running.signal);
       const names = found.items.map((one) => one.name).join(", ");
       const more = found.items.length < found.queues + found.exchanges ? ", …" : "";
-      const counts = `${format.count(found.queues)} queues and ${format.count(found.exchanges)} exchanges`;
-      fill(output, `Matches ${counts}${names && `: ${names}${more}`}.`);
+      fill(output, `Matches ${countsOf(found)}${names && `: ${names}${more}`}.`);
     } catch (error) {
       if (error.name !== "AbortError") fill(output, error.message);
     }
@@ -153,7 +154,7 @@ const createPolicy = (operator) => (context) => {
       fill(details, facts([
         ["Pattern", h("code", {}, policy.pattern)], ["Apply to", policy["apply-to"]], ["Definition", tableOf(policy.definition)],
         ["Priority", format.count(policy.priority)],
-        ["Matches", `${format.count(found.queues)} queues, ${format.count(found.exchanges)} exchanges`],
+        ["Matches", countsOf(found)],
         ["Among them", items.length ? h("span", {}, items) : ""],
       ]));
       update.show(policy);

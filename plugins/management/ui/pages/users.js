@@ -2,7 +2,7 @@
 
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
-import { h, fill } from "../core/dom.js";
+import { h, fill, show } from "../core/dom.js";
 import { form } from "../core/form.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
@@ -29,7 +29,7 @@ const PASSWORDS = [["password", "Password"], ["hash", "Hash of a password"], ["n
 /** The form that adds a user or changes one; `existing` is the user to change. */
 function userForm(existing, done) {
   const changed = existing !== undefined;
-  return form({
+  const element = form({
     label: changed ? "Update this user" : "Add a user", submit: changed ? "Update user" : "Add user", keep: changed,
     fields: [
       ...(changed ? [] : [{ name: "name", label: "Name", required: true }]),
@@ -53,6 +53,15 @@ function userForm(existing, done) {
       done();
     },
   });
+  const { kind } = element.elements;
+  const adapt = () => {
+    show(element.querySelector("[data-field=password]"), ["password", "hash"].includes(kind.value));
+    show(element.querySelector("[data-field=again]"), kind.value === "password");
+  };
+  kind.addEventListener("change", adapt);
+  element.addEventListener("reset", () => setTimeout(adapt)); // once the choice is reset
+  adapt();
+  return element;
 }
 
 async function kept(name) {

@@ -19,7 +19,7 @@ const stateOf = (vhost) => Object.values(vhost.cluster_state ?? {})[0];
 
 const remove = (vhosts) => deleteObjects(vhosts, {
   kind: "virtual host", consequence: "Everything in them is deleted, and their connections are closed.",
-  describe: (one) => `${one.name}: ${format.count(one.messages ?? 0)} messages`, target,
+  describe: (one) => `${one.name}: ${format.counted(one.messages ?? 0, "message")}`, target,
 });
 
 const usersOf = ({ users }) => users && (users.length ? short(users.join(", ")) : h("span.waiting", {}, "no users"));
@@ -113,7 +113,7 @@ function createVHost(context) {
       section("Permissions", tables.permissions.element, permissionForms.permission({ vhost: name }, context)),
       section("Topic permissions", tables.topics.element, permissionForms.topic({ vhost: name }, context)),
       section("Limits", limits.element), update.element,
-      folded("Delete this virtual host", deleteAndReturn("Delete virtual host", () => remove([shown]), "vhosts")),
+      folded("Delete this virtual host", deleteAndReturn("Delete virtual host", () => remove([shown ?? { name }]), "vhosts")),
     ] : null);
   return {
     element,

@@ -150,6 +150,8 @@ def test_links_are_listed_in_order_with_columns_and_sorting(api: Api, federation
     assert listed == [("/", "x"), ("/", "y"), ("a", "x")]
     assert api.get("/federation-links/a?columns=vhost,exchange").json == [{"vhost": "a", "exchange": "x"}]
     assert api.get("/federation-links?page=1&name=Y&columns=exchange").json["items"] == [{"exchange": "y"}]
+    federation.rows.append(row(name="z", upstream="near"))
+    assert api.get("/federation-links?page=1&name=near&columns=exchange").json["items"] == [{"exchange": "z"}]
     assert len(api.get("/federation-links", headers={"X-Vhost": "a"}).json) == 1
     assert api.get("/federation-links/none").error == MISSING
 

@@ -1,6 +1,7 @@
 """The pages of the section Admin."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import expect
 
@@ -53,7 +54,7 @@ def test_a_policy_shows_what_it_matches_before_it_is_saved(ui: UI, running: Brok
     form.get_by_label("Definition: value").fill("7")
     form.get_by_role("button", name="Add policy").click()
     page.get_by_role("table", name="User policies").get_by_role("link", name="Edit short").click()
-    expect(page.locator("main")).to_contain_text("2 queues, 0 exchanges")
+    expect(page.locator("main")).to_contain_text("2 queues and 0 exchanges")
     form = page.get_by_role("form", name="Update this policy")
     expect(form.get_by_label("Pattern")).to_be_focused()
     expect(form.get_by_label("Pattern")).to_have_value("^orders")
@@ -95,6 +96,9 @@ def test_the_log_is_followed_and_other_pages_of_the_cluster_open(ui: UI, running
     expect(page.get_by_role("log")).to_contain_text("Server startup complete")
     running.connect().close()
     expect(page.get_by_role("log")).to_contain_text("connection")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download these lines").click()
+    assert "Server startup complete" in Path(download.value.path()).read_text(encoding="utf-8")
     ui.open("configuration")
     expect(page.get_by_label("Effective configuration")).to_contain_text("listeners")
     ui.open("features")

@@ -42,7 +42,7 @@ def test_an_upstream_and_a_policy_set_in_the_pages_bring_messages_through_a_link
     form = page.get_by_role("form", name="Federate exchanges or queues")
     form.get_by_label("Name of the policy").fill("federate")
     form.get_by_label("Pattern").fill("^federated\\.")
-    expect(form.get_by_role("status")).to_contain_text("1 exchanges: federated.news")
+    expect(form.get_by_role("status")).to_contain_text("1 exchange: federated.news")
     form.get_by_label("Upstreams").select_option("upstream origin")
     form.get_by_role("button", name="Federate").click()
     expect(page.get_by_role("table", name="Policies that federate")).to_contain_text("upstream origin")
@@ -174,8 +174,9 @@ def test_the_pages_follow_the_tags_of_the_user(new_ui: Callable[..., UI], runnin
     maker.open("policies")
     expect(page.get_by_role("heading", name="Add or update")).to_have_text("Add or update a policy")
     expect(pages).to_have_text(["Virtual hosts", "Policies", "Parameters", "Feature flags"])
-    maker.open("federation")
-    expect(page.locator("main h1")).to_have_text("Not found")
+    for address in ("federation", "federation/topology"):
+        maker.open(address)
+        expect(page.locator("main h1")).to_have_text("Not found")
     maker.open("federation-upstreams/%2F/u0")
     unfold(page, "Edit")
     form = page.get_by_role("form", name="Edit upstream u0")
@@ -186,13 +187,14 @@ def test_the_pages_follow_the_tags_of_the_user(new_ui: Callable[..., UI], runnin
     assert "secret" not in page.content()
 
     watch = new_ui().sign_in("watch", "watch")
-    page = watch.open("federation").page
+    page = watch.open("federation?name=u0").page
     expect(page.get_by_role("row").filter(has_text="federated.tags")).to_be_visible()
     expect(page.get_by_role("button", name="Restart")).to_have_count(0)
     expect(page.locator("nav.side a")).to_have_text(["Status", "Topology"])
     expect(page.locator("nav.sections a")).to_have_text([*general, "Messages", "Admin"])
-    watch.open("federation-upstreams")
-    expect(page.locator("main h1")).to_have_text("Not found")
+    for address in ("federation-upstreams", "federation/wizard"):
+        watch.open(address)
+        expect(page.locator("main h1")).to_have_text("Not found")
 
 
 def test_names_and_errors_run_no_script(ui: UI, running: FederatedBroker) -> None:

@@ -1,7 +1,5 @@
 """The picture of the topology, with two brokers."""
 
-from collections.abc import Callable
-
 from playwright.sync_api import expect
 
 from tests.support.browser import UI
@@ -32,6 +30,12 @@ def test_the_picture_shows_both_brokers_and_the_links_of_both_directions(
     expect(table.get_by_role("row").filter(has_text="federated.both")).to_have_count(2)
     expect(table.locator(".state.good")).to_have_count(2)
 
+    page.get_by_label("Refresh").select_option("never")
+    width = str(picture.get_attribute("width"))
+    page.set_viewport_size({"width": 360, "height": 700})
+    expect(picture).not_to_have_attribute("width", width)
+    page.get_by_label("Refresh").select_option("every 5 s")
+
     outbound.focus()
     page.keyboard.press("Enter")
     expect(page.locator("main h1")).to_contain_text("federation: federated.both -> site-b")
@@ -45,22 +49,6 @@ def test_the_picture_shows_both_brokers_and_the_links_of_both_directions(
     running.ask("DELETE", f"/federation-links/vhost/%2f/{link['id']}/{link['node']}/restart")
     expect(picture.locator(".edge.bad")).to_contain_text("site-b to site-a: 1 link, error")
     expect(table.locator(".detail.bad")).to_be_visible()
-
-
-def test_the_wizard_and_the_topology_follow_the_tags_of_the_user(
-    new_ui: Callable[..., UI], running: FederatedBroker
-) -> None:
-    maker, watch = new_ui().sign_in("maker", "maker"), new_ui().sign_in("watch", "watch")
-    expect(maker.open("federation/wizard").page.locator("main h1")).to_have_text("Federation wizard")
-    expect(maker.open("federation/topology").page.locator("main h1")).to_have_text("Not found")
-    expect(watch.open("federation/wizard").page.locator("main h1")).to_have_text("Not found")
-    page = watch.open("federation/topology").page
-    expect(page.locator("main h1")).to_have_text("Federation topology")
-    page.get_by_label("Refresh").select_option("never")
-    picture = page.get_by_role("group", name="Topology")
-    width = str(picture.get_attribute("width"))
-    page.set_viewport_size({"width": 360, "height": 700})
-    expect(picture).not_to_have_attribute("width", width)  # without a refresh
 
 
 def test_cluster_names_run_no_script(ui: UI, running: FederatedBroker, other: FederatedBroker) -> None:
