@@ -15,7 +15,7 @@ from .product import distribution_version
 if TYPE_CHECKING:
     from .hosting.host import Command
 
-USAGE_STATUS = 2
+USAGE_STATUS = 64  # EX_USAGE of sysexits.h; low numbers are results, such as the verdict of `warren analyze`
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
 OURS = ("serve", "plugins", "doctor", "--version")  # with these, commands of plugins are not loaded

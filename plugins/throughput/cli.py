@@ -9,16 +9,21 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from importlib.util import find_spec
 from types import FrameType
+from typing import NoReturn
 
 from warren.broker.plugin import Command
 
 from .analysis.java_check import java_fault
 
-UNAVAILABLE, FAILED = 69, 70  # EX_UNAVAILABLE and EX_SOFTWARE of sysexits.h
+USAGE, UNAVAILABLE, FAILED = 64, 69, 70  # EX_USAGE, EX_UNAVAILABLE and EX_SOFTWARE of sysexits.h
+# The exit status by the status of the verdict (`analysis.conservation.verdict`), and the least that --fail-on reports.
+STATUS = {"balanced": 0, "imbalanced": 1, "incomplete": 2, "sampled": 2}
+FAIL_ON = {"imbalanced": ("imbalanced",), "incomplete": ("imbalanced", "incomplete", "sampled"), "never": ()}
 NEEDED = ("pyspark", "plotly")
 CHATTY = (
     "py4j",
@@ -38,6 +43,8 @@ class Analyze(Command):
         parser.add_argument("--stream", action="store_true", help=about)
         about = "with --stream: run until stopped, and look for new files at this interval"
         parser.add_argument("--every", metavar="SECONDS", type=float, help=about)
+        about = "the verdict from which on the exit status is not 0: 1 imbalanced, 2 incomplete or sampled (default)"
+        parser.add_argument("--fail-on", choices=FAIL_ON, default="incomplete", help=about)
 
     def run(self, options: Namespace) -> int:
         fault = missing()
@@ -72,9 +79,9 @@ def analyze(options: Namespace) -> int:
         spark = builder(options.master).getOrCreate()
         try:
             if options.stream:
-                streaming.follow(spark, options.input, options.output, options.every, progress)
+                report = streaming.follow(spark, options.input, options.output, options.every, progress)
             else:
-                job.batch(spark, options.input, options.output, progress)
+                report = job.batch(spark, options.input, options.output, progress)
         finally:
             spark.stop()
     except job.JobRefused as refused:
@@ -83,8 +90,17 @@ def analyze(options: Namespace) -> int:
         return failed(job.one_line(error), FAILED)
     except KeyboardInterrupt:
         return failed("stopped", 128 + signal.SIGTERM)
+    except Exception:
+        traceback.print_exc()
+        return FAILED  # Python's own status would be 1, which is a verdict
     progress(f"done: {options.output}/index.html")
-    return 0
+    print(f"warren analyze: {report['verdict']}", file=sys.stderr)
+    return exit_status(report["conservation"]["status"], options.fail_on)
+
+
+def exit_status(verdict: str, fail_on: str) -> int:
+    """Return the exit status for the status of a verdict."""
+    return STATUS[verdict] if verdict in FAIL_ON[fail_on] else 0
 
 
 def interrupted(signal_number: int, frame: FrameType | None) -> None:
@@ -97,9 +113,16 @@ def failed(text: str, status: int) -> int:
     return status
 
 
+class Parser(ArgumentParser):
+    """A parser with the exit status of sysexits.h, as 2 is a verdict."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message}\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with arguments that do not include `warren analyze`."""
     command = Analyze()
-    parser = ArgumentParser(prog="analyze", description=command.about, allow_abbrev=False)
+    parser = Parser(prog="analyze", description=command.about, allow_abbrev=False)
     command.add_options(parser)
     return command.run(parser.parse_args(arguments))

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from warren.plugins.throughput.analysis import job
+from warren.plugins.throughput.analysis.conservation.evidence import evidence
 from warren.plugins.throughput.analysis.fact_store import ALL, Facts
 from warren.plugins.throughput.analysis.hadoop_fs import Folders
 from warren.plugins.throughput.analysis.input_files import list_files, read
@@ -30,10 +31,10 @@ def batch_of(spark: SparkSession, folder: Path, output: Path, *names: str) -> di
 
 def checked(spark: SparkSession, folder: Path, output: Path) -> dict[str, Any]:
     """Return the section "conservation" of report.json."""
-    paths = {table: list_files(Folders(spark), str(folder), table).paths for table in schema.TABLES}
-    tables = {table: read(spark, table, paths[table]) for table in schema.TABLES}
+    inputs = {table: list_files(Folders(spark), str(folder), table) for table in schema.TABLES}
+    tables = {table: read(spark, table, inputs[table].paths) for table in schema.TABLES}
     none = {fact.name: fact.make(read(spark, fact.table, [])) for fact in (BALANCES, STAGES)}
     facts = {fact.name: fact.make(tables[fact.table]) for fact in ALL if fact.name not in none}
-    return Reporting(
-        spark, Facts(**facts, **none), tables[schema.EVENTS], str(output), lambda what: None
-    ).conservation()
+    made = Facts(**facts, **none)
+    reporting = Reporting(spark, made, tables[schema.EVENTS], evidence(inputs), str(output), lambda what: None)
+    return reporting.conservation()[0]

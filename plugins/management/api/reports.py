@@ -60,7 +60,8 @@ def summary(path: Path, changed_s: float) -> Item:
     try:
         report = read(path)
         verdict = report["conservation"]
-        return {**item, "totals": report["totals"], **{name: verdict[name] for name in VERDICT if name in verdict}}
+        fields = {name: verdict[name] for name in VERDICT if name in verdict}
+        return {**item, "verdict": report.get("verdict"), "totals": report["totals"], **fields}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return {**item, "error": f"the report cannot be read: {error}"}
 

@@ -42,7 +42,11 @@ TITLES = {
 
 def page(report: Values, flows: list[Values], depths: list[Values]) -> str:
     """Return the page. `flows` are messages by `start` and `flow`, `depths` messages by `at` and `queue`."""
-    parts = [verdict(report["conservation"]), table([report["totals"]]), *charts(report, flows, depths)]
+    parts = [
+        verdict(report["verdict"], report["conservation"]),
+        table([report["totals"]]),
+        *charts(report, flows, depths),
+    ]
     for name, title in TITLES.items():
         rows = report.get(name, [])
         if rows:
@@ -56,17 +60,11 @@ def page(report: Values, flows: list[Values], depths: list[Values]) -> str:
     )
 
 
-def verdict(conservation: Values) -> str:
+def verdict(sentence: str, conservation: Values) -> str:
     """Return the result of the conservation check as HTML."""
     kind = "balanced" if conservation["balanced"] else "not"
-    text = {
-        "balanced": "Nothing is missing: what entered every queue left it, or is still there.",
-        "imbalanced": f"It does not add up: {conservation['imbalance_count']} imbalances.",
-        "incomplete": "The log is not complete, so this is not certain.",
-        "sampled": "The log is a sample: all numbers are estimates.",
-    }[conservation["status"]]
     reasons = "".join(f"<li>{html.escape(reason)}</li>" for reason in conservation["reasons"])
-    section = f'<div class="verdict {kind}"><strong>{text}</strong><ul>{reasons}</ul></div>'
+    section = f'<div class="verdict {kind}"><strong>{html.escape(sentence)}</strong><ul>{reasons}</ul></div>'
     if conservation["imbalances"]:
         section += f"<h2>Imbalances</h2>{table(conservation['imbalances'], conservation['imbalance_count'])}"
     if conservation["restarts"]:

@@ -44,11 +44,12 @@ class DamagedFile(Exception):
 
 
 class AcceptedFile(NamedTuple):
-    """An accepted file, with the number of rows in its footer."""
+    """An accepted file, with what its footer says."""
 
     path: str
     records: int
     lost_records: int
+    file_age_s: int | None = None  # how long its writer keeps a file open; None if it does not say
 
 
 class SkippedFile(NamedTuple):
@@ -106,7 +107,14 @@ def check_file(folders: Folders, file: FileInfo) -> AcceptedFile | SkippedFile:
         return SkippedFile(file.path, FOREIGN)
     if version not in map(str, schema.READABLE):
         return SkippedFile(file.path, UNKNOWN_SCHEMA)
-    return AcceptedFile(file.path, footer.records, int(footer.metadata.get(schema.LOST_KEY, "0")))
+    age_s = footer.metadata.get(schema.FILE_AGE_KEY)
+    lost = int(footer.metadata.get(schema.LOST_KEY, "0"))
+    return AcceptedFile(file.path, footer.records, lost, int(age_s) if age_s else None)
+
+
+def boot_key(name: str) -> str:
+    """Return what the names of all files of one boot have in common: node and boot."""
+    return name.rpartition("-")[0]
 
 
 def read(spark: SparkSession, table: str, paths: list[str]) -> DataFrame:

@@ -15,12 +15,14 @@ from pyspark.sql import functions as F
 
 from ..file_format import schema
 from . import html_report
+from .conservation.evidence import evidence
 from .fact_store import ALL, Store
 from .hadoop_fs import Folders
 from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read
 from .message_paths import BALANCES, STAGES
+from .report_rows import Values, values
 from .reports import throughput
-from .reports.run import Reporting, Values, values
+from .reports.run import Reporting
 
 POINTS = 1500  # of a line in a chart at most: the finest grain with no more is drawn
 LINES = 10  # queues in a chart
@@ -96,7 +98,7 @@ def report(store: Store, inputs: dict[str, TableFiles], folder: str, place: str,
     """Write the tables, report.json and index.html below `place`. Returns the content of report.json."""
     facts, spark = store.facts(), store.spark
     events = read(spark, schema.EVENTS, inputs[schema.EVENTS].paths)
-    made = Reporting(spark, facts, events, place, log).run(describe_input(folder, inputs))
+    made = Reporting(spark, facts, events, evidence(inputs), place, log).run(describe_input(folder, inputs))
     jumped = [boot for boot in made["conservation"]["boots"] if boot["clock_moved_us"] > JUMP_US]
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
     log("page")

@@ -25,24 +25,28 @@ from .hadoop_fs import FileInfo, Folders
 from .input_files import AcceptedFile, DamagedFile, check_file, columns, read
 from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, publish, report, set_partitions, temporary_folder
 from .message_paths import BALANCES, JOURNEYS, STAGES, balances, closed, stages
+from .report_rows import Values
 
 FILES_PER_BATCH = 20  # of 64 MB each at most
 WATERMARK = "10 minutes"
 ORDER = (schema.QUEUE_STATS, schema.METRICS, schema.EVENTS)  # snapshots first: they decide which journeys can be closed
 
 
-def follow(spark: SparkSession, folder: str, output: str, every_s: float | None, log: LogProgress) -> None:
-    """Run once, or every `every_s` seconds. Raises what `job.batch` raises; only complete reports are published."""
+def follow(spark: SparkSession, folder: str, output: str, every_s: float | None, log: LogProgress) -> Values:
+    """Run once, or every `every_s` seconds without an end. Returns the content of report.json.
+
+    Raises what `job.batch` raises; only complete reports are published.
+    """
     folders = Folders(spark)
     state = f"{output.rstrip('/')}.state"
     check_output(folders, folder, output, state)
     while True:
         store = process_new_files(spark, folder, state, log)
         with temporary_folder(folders, output) as place:
-            report(store, find_input(folders, folder), folder, place, log)
+            made = report(store, find_input(folders, folder), folder, place, log)
             publish(folders, place, output)
         if every_s is None:
-            return
+            return made
         log(f"next look in {every_s:g} s")
         time.sleep(every_s)
 

@@ -101,6 +101,7 @@ START, PERIODIC, STOP = "start", "periodic", "stop"  # kinds of snapshots
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"  # kinds of metrics
 
 SNAPSHOT_S = 10
+FILE_AGE_KEY = "warren.file_age_s"  # of the key-value metadata: the age at which the writer finishes a file, as text
 
 
 class Column(NamedTuple):

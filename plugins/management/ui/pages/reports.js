@@ -15,7 +15,7 @@ const seconds = (microseconds) => (typeof microseconds === "number" ? format.dur
 const COLUMNS = [
   { id: "name", title: "Report", sort: "name", always: true, cell: (one) => h("a.name", { href: address(["reports", one.name]), title: one.name }, one.name) },
   { id: "made", title: "Made", sort: "made_at", cell: (one) => format.time(one.made_at) },
-  { id: "status", title: "Verdict", sort: "status", cell: (one) => (one.error ? h("span.bad", {}, one.error) : state(one.status, KINDS[one.status])) },
+  { id: "status", title: "Verdict", sort: "status", cell: (one) => (one.error ? h("span.bad", {}, one.error) : h("span", { title: one.verdict }, state(one.status, KINDS[one.status]))) },
   { id: "published", title: "Published", number: true, sort: "totals.published", cell: (one) => format.count(one.totals?.published) },
   { id: "delivered", title: "Delivered", number: true, sort: "totals.delivered", cell: (one) => format.count(one.totals?.delivered) },
   { id: "acknowledged", title: "Acknowledged", number: true, sort: "totals.acknowledged", cell: (one) => format.count(one.totals?.acknowledged) },

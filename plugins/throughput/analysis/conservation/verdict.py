@@ -1,15 +1,20 @@
-"""The verdict of the conservation check: a status and its reasons."""
+"""The verdict of the conservation check: a status, its reasons, and one sentence for people."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from .checked_range import BOOT
+from .evidence import Evidence
+from .imbalances import MISSING
 
 BALANCED, IMBALANCED, INCOMPLETE, SAMPLED = "balanced", "imbalanced", "incomplete", "sampled"
+NAMED = 3  # boots in one reason; more are counted
+Boot = dict[str, Any]
 
 
 class Verdict(NamedTuple):
@@ -26,48 +31,88 @@ class Verdict(NamedTuple):
     def balanced(self) -> bool:
         return self.status == BALANCED
 
+    def sentence(self, imbalances: int) -> str:
+        """Return the verdict in words; `imbalances` is their number."""
+        checked, unchecked = f"{self.checked_records:,}", f"{self.unchecked_records:,}"
+        text = {
+            BALANCED: f"Nothing is missing: {checked} records were checked, "
+            "and what entered every queue left it, or is still there.",
+            IMBALANCED: f"It does not add up: {count(imbalances, 'imbalance')} in {checked} checked records.",
+            INCOMPLETE: "The log is not complete, so this is not certain: "
+            f"{checked} records were checked, {count(len(self.reasons), 'reason')} below.",
+            SAMPLED: "The log is a sample: all numbers are estimates, and nothing is proven.",
+        }[self.status]
+        if self.unchecked_records and self.status != SAMPLED:
+            text += f" {unchecked} records are not checked, since no snapshot follows them."
+        return text
 
-def certain_imbalances(imbalances: DataFrame, spans: DataFrame) -> DataFrame:
-    """Return the imbalances that dropped records cannot explain: of boots without any; of links if no boot has any."""
-    lossy = spans.where(F.col("lost_records") > 0).select(*BOOT)
+
+def certain_imbalances(imbalances: DataFrame, boots: DataFrame) -> DataFrame:
+    """Return the imbalances that lost records cannot explain.
+
+    They are those of boots that lost none, gaps of more records than the boot lost, and those of links if no boot lost
+    any.
+    """
+    lossy = boots.where(F.col("lost_records") > 0).select(*BOOT, "lost_records")
+    lacking = imbalances.where(F.col("problem") == MISSING).groupBy(*BOOT).agg(F.sum("records").alias("lacking"))
+    explained = lossy.join(lacking, BOOT, "left").where(F.coalesce("lacking", F.lit(0)) <= F.col("lost_records"))
     anywhere = lossy.limit(1).select(F.lit(None).cast("string").alias("boot_id"))
-    of_boots = imbalances.join(F.broadcast(lossy), BOOT, "left_anti")
+    of_boots = imbalances.join(F.broadcast(explained.select(*BOOT)), BOOT, "left_anti")
     return of_boots.join(F.broadcast(anywhere), [F.equal_null(of_boots["boot_id"], anywhere["boot_id"])], "left_anti")
 
 
-def verdict(spans: list[Row], imbalances: int, certain: int) -> Verdict:
-    """Return the verdict, from rows of `checked_range.spans` with `killed` and the numbers of imbalances."""
-    reasons = {
-        "records were dropped by the broker, whose buffer was full": any(row["lost_records"] for row in spans),
-        "records are in the log twice": any(row["duplicated"] for row in spans),
-        "a broker was killed: what it had not written yet is unknown": any(row["killed"] for row in spans),
-        "there is no snapshot to compare with": any(
-            row["to_snapshot"] is None and (row["sample_rate"] or 1) == 1 for row in spans
-        ),
-        "there is no log": not spans,
-    }
-    sampled = any((row["sample_rate"] or 1) < 1 for row in spans)
-    applying = [reason for reason, holds in reasons.items() if holds]
-    if sampled:
-        applying.append("the log is a sample: numbers are estimates, and queues cannot be compared with it")
+def verdict(boots: list[Boot], evidence: Evidence, imbalances: int, certain: int) -> Verdict:
+    """Return the verdict, from the boots of `boots.describe` and the numbers of imbalances."""
+    applying = [*reasons_of_boots(boots), *evidence.reasons()]
+    sampled = any(is_sample(boot) for boot in boots)
     if certain:
         status = IMBALANCED
-    elif imbalances or len(applying) > sampled:
+    elif imbalances or applying:
         status = INCOMPLETE
     else:
         status = SAMPLED if sampled else BALANCED
-    checked = sum(row["to_row"] - row["from_row"] for row in spans if row["to_snapshot"] is not None)
+    if sampled:
+        applying.append("the log is a sample: numbers are estimates, and queues cannot be compared with it")
+    checked = sum(boot["to_row"] - boot["from_row"] for boot in boots if boot["to_snapshot"] is not None)
     return Verdict(
         status,
         applying,
         checked,
-        sum(row["end_row"] - row["first_row"] for row in spans) - checked,
-        sum(row["lost_records"] for row in spans),
-        sum(row["duplicated"] for row in spans),
+        sum(boot["end_row"] - boot["first_row"] for boot in boots) - checked,
+        sum(boot["lost_records"] for boot in boots),
+        sum(boot["duplicated"] for boot in boots),
     )
 
 
-def with_killed(spans: DataFrame) -> DataFrame:
-    """Add the column `killed`: the boot did not stop in order, and the broker was started again later."""
-    later = F.lead("boot_id").over(Window.partitionBy("node").orderBy("first", "boot_id"))
-    return spans.withColumn("killed", ~F.col("stopped") & later.isNotNull())
+def reasons_of_boots(boots: list[Boot]) -> list[str]:
+    """Return why the logs of these boots are not complete."""
+    reasons = {
+        "records were lost, since the broker's buffer was full, its writer died, or they could not be written": [
+            boot for boot in boots if boot["lost_records"]
+        ],
+        "records are in the log twice": [boot for boot in boots if boot["duplicated"]],
+        "a broker was killed: what it had not written yet is unknown": [boot for boot in boots if boot["killed"]],
+        "a log ends without a stop and is not continued: its broker or the writer of its export is dead": [
+            boot for boot in boots if boot["silent"]
+        ],
+        "there is no snapshot to compare with": [
+            boot for boot in boots if boot["to_snapshot"] is None and not is_sample(boot)
+        ],
+    }
+    applying = [f"{reason} ({names(some)})" for reason, some in reasons.items() if some]
+    return applying if boots else ["there is no log"]
+
+
+def is_sample(boot: Boot) -> bool:
+    return (boot["sample_rate"] or 1) < 1
+
+
+def names(boots: Iterable[Boot]) -> str:
+    """Return nodes and boots, the first NAMED of them by name."""
+    all_names = [f"{boot['node']} {boot['boot_id']}" for boot in boots]
+    more = len(all_names) - NAMED
+    return ", ".join(all_names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from .. import message_paths
-from ..conservation import checked_range, gaps, imbalances, queues, restarts, verdict
+from ..conservation.check import check
+from ..conservation.evidence import Evidence
 from ..fact_store import Facts
 from ..facts import LINK
 from ..message_names import add_names
+from ..report_rows import LISTED, Values, first_rows, sorting, values
 from . import (
     anomalies,
     backlog,
@@ -30,8 +31,6 @@ from . import (
 
 AT_ONCE = 3  # reports that are made concurrently: most are too small to keep all cores busy
 SCHEMA = 1  # of report.json
-LISTED = 200  # rows of one list of report.json; the tables have all rows
-Values = dict[str, Any]
 
 
 class Report(NamedTuple):
@@ -98,19 +97,32 @@ class Reporting:
     """A run of all reports, written below `folder`. `events` is the log, read again for details of faults."""
 
     def __init__(
-        self, spark: SparkSession, facts: Facts, events: DataFrame, folder: str, log: Callable[[str], None]
+        self,
+        spark: SparkSession,
+        facts: Facts,
+        events: DataFrame,
+        evidence: Evidence,
+        folder: str,
+        log: Callable[[str], None],
     ) -> None:
         self._spark = spark
         self._facts = facts
         self._events = events
+        self._evidence = evidence
         self._folder = folder
         self._log = log
 
     def run(self, read: Values) -> Values:
         """Make all reports. Returns the content of report.json; `read` is its section "input"."""
-        report: Values = {"schema": SCHEMA, "input": read}
-        report["totals"] = values(throughput.totals(self._facts.traffic).collect()[0])
-        report["conservation"] = self.conservation()
+        section, sentence = self.conservation()
+        report: Values = {
+            "schema": SCHEMA,
+            "verdict": sentence,
+            "reasons": section["reasons"],
+            "input": read,
+            "totals": values(throughput.totals(self._facts.traffic).collect()[0]),
+            "conservation": section,
+        }
         counts: dict[str, int] = {}
         with ThreadPoolExecutor(AT_ONCE) as workers:
             for each, (count, rows) in zip(REPORTS, workers.map(self._report, REPORTS), strict=True):
@@ -133,38 +145,9 @@ class Reporting:
             rows = first_rows(add_names(first, self._events), each.order, each.listed)
         return count, rows
 
-    def conservation(self) -> Values:
-        """Make the tables of the conservation check. Returns its section of report.json."""
-        facts = self._facts
-        spans = self._table("boots", verdict.with_killed(checked_range.spans(facts.queue_stats, facts.rows)))
-        balance = self._table("queues", queues.balance(facts.journeys, facts.balances, facts.queue_stats, spans))
-        arrivals = self._table("arrivals", imbalances.arrivals(facts.crossings, spans))
-        boots = imbalances.unrouted_boots(facts.traffic, spans)
-        odd = imbalances.unrouted(self._events if boots.head(1) else self._events.limit(0), boots)
-        missing_rows = gaps.gaps(facts.rows, spans)
-        impossible = queues.impossible(facts.journeys, balance, spans)
-        table = self._table("imbalances", imbalances.imbalances(impossible, missing_rows, balance, arrivals, odd))
-        count, found_ones = table.count(), table
-        if count:
-            table = self._table("imbalances_named", add_names(table, self._events))
-        sure = verdict.certain_imbalances(found_ones, spans).count() if count else 0
-        judged = verdict.verdict(spans.collect(), count, sure)
-        missing = table.where(F.col("problem") == imbalances.MISSING).agg(F.sum("records")).collect()[0][0]
-        crossed = arrivals.groupBy(*LINK).agg(
-            *[F.sum(name).alias(name) for name in ("taken", "came", "discarded", "missing", "pending")]
-        )
-        back = self._table("restarts", restarts.restarts(facts.queue_stats, spans))
-        return {
-            "balanced": judged.balanced,
-            **judged._asdict(),
-            "missing_records": missing or 0,
-            "imbalance_count": count,
-            "imbalances": first_rows(table, ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "first_row")),
-            "queues": first_rows(balance, ("-entered", *QUEUE, "boot_id")),
-            "links": first_rows(crossed, LINK),
-            "boots": first_rows(spans, ("node", "first")),
-            "restarts": first_rows(back, (*QUEUE, "boot_id")),
-        }
+    def conservation(self) -> tuple[Values, str]:
+        """Make the tables of the conservation check. Returns its section of report.json, and the verdict in words."""
+        return check(self._spark, self._facts, self._events, self._evidence, self._table)
 
     def _advice(self) -> list[Values]:
         keys = self._spark.read.parquet(f"{self._folder}/tables/hot_keys")
@@ -179,26 +162,3 @@ class Reporting:
         place = f"{self._folder}/tables/{name}"
         table.write.parquet(place)
         return self._spark.read.schema(table.schema).parquet(place)
-
-
-def first_rows(table: DataFrame, order: tuple[str, ...], limit: int = LISTED) -> list[Values]:
-    """Return the first rows in this order, with values for JSON."""
-    return [values(row) for row in table.orderBy(*sorting(order)).limit(limit).collect()]
-
-
-def sorting(order: tuple[str, ...]) -> list[Column]:
-    """Return sort columns; a name with `-` is sorted in descending order."""
-    return [F.desc_nulls_last(name[1:]) if name.startswith("-") else F.asc_nulls_first(name) for name in order]
-
-
-def values(row: Row) -> Values:
-    return {name: plain(value) for name, value in row.asDict().items()}
-
-
-def plain(value: Any) -> Any:
-    """Return a value for JSON: times as text in UTC, NaN as null."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    if isinstance(value, float) and value != value:
-        return None
-    return value

@@ -10,6 +10,7 @@ from tests.support.broker_process import ANY_PORT, BrokerProcess
 
 REPORT = {
     "schema": 1,
+    "verdict": "The log is not complete, so this is not certain.",
     "totals": {"published": 3, "delivered": 2},
     "conservation": {"status": "incomplete", "balanced": False, "reasons": ["a broker was killed"], "imbalances": []},
 }
@@ -31,6 +32,7 @@ def test_reports_are_listed_with_their_verdict_the_newest_first(broker: BrokerPr
     (broker.folder / "reports" / "unfinished").mkdir()
     listed = {one["name"]: one for one in http.get("/warren/reports").json}
     assert listed.keys() == {"first", "torn", "other"}
+    assert listed["first"]["verdict"] == REPORT["verdict"]
     assert listed["first"]["status"] == "incomplete" and listed["first"]["totals"]["published"] == 3
     assert "cannot be read" in listed["torn"]["error"] and "cannot be read" in listed["other"]["error"]
     assert http.get("/warren/reports/first").json == REPORT

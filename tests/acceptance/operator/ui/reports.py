@@ -19,6 +19,8 @@ def write_report(folder: Path, name: str, queue: str) -> None:
     }
     report = {
         "schema": 1,
+        "verdict": "It does not add up: 1 imbalance.",
+        "reasons": [],
         "totals": {"published": 12345, "delivered": 12344},
         "conservation": conservation,
         "latency": [{**about, **lag}],

@@ -1,0 +1,70 @@
+"""The evidence outside the rows of the log: what the files' footers say, and which files were not read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from warren.broker.config import Throughput
+
+from ...file_format import schema
+from ..input_files import TableFiles, boot_key
+
+REASONS = {
+    "not_parquet": "are damaged, or not Parquet",
+    "foreign": "are not of an export",
+    "unknown_schema": "have a version of the schema that this Warren does not read",
+    "duplicate": "have the name of another file",
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence of one input.
+
+    skipped        number of skipped files by reason (`input_files`)
+    lost_records   by boot (`boot_key`): the greatest count in the footers of its files
+    file_age_s     likewise: the time for which the writer keeps a file open
+    now_us         the time of the analysis
+    """
+
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    lost_records: Mapping[str, int] = field(default_factory=dict)
+    file_age_s: Mapping[str, int] = field(default_factory=dict)
+    now_us: int = field(default_factory=lambda: time.time_ns() // 1000)
+
+    def reasons(self) -> list[str]:
+        """Return why the input is not complete."""
+        return [f"{number:,} skipped files {REASONS[reason]}" for reason, number in self.skipped.items() if number]
+
+    def lost(self, node: str, boot_id: str) -> int:
+        return self.lost_records.get(key_of(node, boot_id), 0)
+
+    def silence_us(self, node: str, boot_id: str) -> int:
+        """Return how long nothing may be seen of a running boot: until a file is finished, and three snapshots more."""
+        age_s = self.file_age_s.get(key_of(node, boot_id), Throughput().file_age_s)
+        return (age_s + SILENT_SNAPSHOTS * schema.SNAPSHOT_S) * 1_000_000
+
+
+SILENT_SNAPSHOTS = 3
+
+
+def key_of(node: str, boot_id: str) -> str:
+    return boot_key(schema.file_name(node, boot_id, 0))
+
+
+def evidence(inputs: Mapping[str, TableFiles]) -> Evidence:
+    """Return the evidence of the files of all tables."""
+    skipped: dict[str, int] = {}
+    lost: dict[str, int] = {}
+    ages: dict[str, int] = {}
+    for files in inputs.values():
+        for reason, number in files.reasons().items():
+            skipped[reason] = skipped.get(reason, 0) + number
+        for file in files.accepted:
+            key = boot_key(file.path.rpartition("/")[2])
+            lost[key] = max(lost.get(key, 0), file.lost_records)
+            if file.file_age_s is not None:
+                ages[key] = max(ages.get(key, 0), file.file_age_s)
+    return Evidence(skipped, lost, ages)
