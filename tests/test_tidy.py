@@ -31,6 +31,7 @@ TASK_ROOTS: dict[str, str] = {
     "federation/link.py::Link._retry_loop": "the root of a link; a bug ends this attempt alone",
     "plugins/management/http_api.py::HTTPAPI.__call__": "the root of a request; a failure ends that one, with 500",
     "plugins/prometheus/application.py::Metrics.__call__": "the root of a scrape; a failure ends that one, with 500",
+    "plugins/throughput/cli.py::analyze": "the root of a command; Python's status for a failure is a verdict there",
 }
 
 # path::name -> why this function starts a task, a thread or a child process by itself, and who notices its failure

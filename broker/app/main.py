@@ -122,7 +122,8 @@ async def run(config: Config, sources: Sources) -> int:
         return opened
     registry, found, store = opened
     hashing = ThreadHashing(loop, lambda: committer.commit_soon(), report)
-    node = build_node(config, LoopClock(loop, lambda: committer.commit_soon()), store, hashing, registry)
+    clock = LoopClock(loop, lambda: committer.commit_soon())
+    node = build_node(config, clock, store, hashing, registry)
     if config.load_definitions and not load_definitions(node, config):
         return BAD_CONFIGURATION
     node.scheduler.report = report
@@ -144,9 +145,12 @@ async def run(config: Config, sources: Sources) -> int:
     control.listen, control.stop = partial(listen, server, config), ending.begin
     control.start_services = partial(restart_services, host)
     loop.add_signal_handler(signal.SIGHUP, reload, sources, control, server)
+    if not await services.start_around(found, host):
+        return UNAVAILABLE
     bound = await listen(server, config)
     if bound is None or not await services.start(found, host):
         await server.stop("shutdown")
+        await services.stop(host)
         return UNAVAILABLE
     supervisor.keep("event_loop_watch", server.turns.run)
     freeze_heap()
@@ -158,10 +162,13 @@ async def run(config: Config, sources: Sources) -> int:
     log.info("stopping")
     logs.publish_to(None)
     resources.stop()
-    await services.stop(host)
+    await services.stop_inner(host)
     await server.stop("broker forced connection closure with reason 'shutdown'")
     hashing.close()
-    status = await close(node, committer, store, local)
+    node.finish()
+    clock.stop()
+    await services.stop(host)
+    status = await close(committer, store, local)
     await supervisor.stop()
     return status or ending.status
 
@@ -171,9 +178,8 @@ async def restart_services(host: Host) -> bool:
     return await services.start(load_services(), host)
 
 
-async def close(node: Node, committer: Committer, store: Store, local: LocalSocket) -> int:
+async def close(committer: Committer, store: Store, local: LocalSocket) -> int:
     """Store the rest after all connections are closed, and return the exit status."""
-    node.finish()
     if not await committer.stop():
         log.error("not_stored", reason="the disk is full: all that was not yet confirmed is lost")
         return FAILED

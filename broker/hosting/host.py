@@ -79,7 +79,8 @@ class Command:
 class Service:
     """Base class of services that run in the broker, such as the HTTP API. Constructed once, without arguments.
 
-    Services with `around` start before all others and stop after them.
+    Services with `around` start before all others, and before clients can connect, and stop after them, when all
+    connections are closed and no timer runs any more.
     """
 
     around: ClassVar[bool] = False

@@ -1,4 +1,7 @@
-"""Start and stop of services: they start one by one after the AMQP listeners, and stop before them in reverse."""
+"""Start and stop of services, one by one: after the AMQP listeners, and before them in reverse.
+
+Those with `around` start before the listeners, and stop when all connections are closed.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 async def start(services: dict[str, Service], host: Host) -> bool:
     """Start services and return whether all have started; if one fails, log it and stop the others."""
     for name, service in sorted(services.items(), key=lambda item: not item[1].around):
+        if name in host.services:
+            continue  # it was started around the others
         host.services[name] = service
         try:
             await service.start(host)
@@ -28,9 +33,21 @@ async def start(services: dict[str, Service], host: Host) -> bool:
     return True
 
 
+async def start_around(services: dict[str, Service], host: Host) -> bool:
+    """Start the services with `around`, as `start` does."""
+    return await start({name: service for name, service in services.items() if service.around}, host)
+
+
 async def stop(host: Host) -> None:
     """Stop all services."""
+    await stop_inner(host)
     for name in reversed(list(host.services)):
+        await host.services.pop(name).stop()
+
+
+async def stop_inner(host: Host) -> None:
+    """Stop all services except those with `around`."""
+    for name in reversed([name for name, service in host.services.items() if not service.around]):
         await host.services.pop(name).stop()
     host.forget_bound()
 

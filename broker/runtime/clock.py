@@ -28,6 +28,7 @@ class LoopClock(Clock):
         self._loop = loop
         self._after = after
         self._epoch_s = time.time() - loop.time()  # wall time at zero of the loop's clock
+        self._stopped = False
 
     def now_ms(self) -> int:
         return int((self._epoch_s + self._loop.time()) * 1000)
@@ -38,7 +39,13 @@ class LoopClock(Clock):
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
         return LoopTimer(self._loop.call_at(when_ms / 1000 - self._epoch_s, self._call, fn))
 
+    def stop(self) -> None:
+        """Call back no more: nothing expires while the node stops."""
+        self._stopped = True
+
     def _call(self, fn: Callable[[], None]) -> None:
+        if self._stopped:
+            return
         try:
             fn()
         finally:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakSet
 
 from warren.broker.plugin import Child, Host, Service
 
@@ -21,7 +23,8 @@ class WriterEnded(Exception):
 class ThroughputService(Service):
     """The service "throughput". If `throughput.enabled` is false, nothing else of the export is imported."""
 
-    around = True  # started before federation: a link must not bring messages that are not logged here
+    around = True  # nothing may happen to messages that is not logged
+    _hosts: ClassVar[WeakSet[Host]] = WeakSet()  # that have exported before
 
     def __init__(self) -> None:
         self._export: Export | None = None
@@ -31,6 +34,7 @@ class ThroughputService(Service):
         """Begin the export, if it is enabled. Raises OSError, ValueError."""
         config = host.config.throughput
         if not config.enabled:
+            note_disabled(host)
             return
         missing = [name for name in NEEDED if find_spec(name) is None]
         if missing:
@@ -43,7 +47,8 @@ class ThroughputService(Service):
         """Begin an export. Raises OSError."""
         from .export.exporter import Export
 
-        export = Export(host, host.config.throughput)
+        export = Export(host, host.config.throughput, host in self._hosts)
+        self._hosts.add(host)
         export.prepare()
         self._export = export
         await export.begin()
@@ -70,3 +75,16 @@ class ThroughputService(Service):
     def status(self) -> object:
         """Return the status, or None if the export is disabled."""
         return self._export.status() if self._export is not None else None
+
+
+def note_disabled(host: Host) -> None:
+    """Note in the folder of an earlier export that messages now come and go without a record."""
+    folder = Path(host.config.throughput.directory).absolute()
+    if not folder.is_dir():
+        return
+    from .export.node_state import note_unlogged
+
+    try:
+        note_unlogged(folder, host.node.name)
+    except OSError as error:
+        host.report("throughput_state_not_written", "warning", {"reason": error.strerror or str(error)})

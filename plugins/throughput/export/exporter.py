@@ -30,7 +30,9 @@ LOOK_S = 1.0  # between two samples of the queues' utilisation
 class Export(Observer):
     """The export of one run: `begin` attaches the log to the virtual hosts, `end` detaches it and awaits the writer."""
 
-    def __init__(self, host: Host, config: Throughput) -> None:
+    def __init__(self, host: Host, config: Throughput, resumed: bool = False) -> None:
+        """`resumed`: this process has exported before."""
+        self._resumed = resumed
         self._host = host
         self._config = config
         self._directory = Path(config.directory).absolute()
@@ -39,7 +41,8 @@ class Export(Observer):
         changed = Changed()
         self._recorder = MessageRecorder(self._buffer, config.sample_one_in, bool(config.headers), changed)
         self._log: MessageLog = ChangeLog(changed)  # the log of each exported virtual host
-        self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate, changed)
+        stored = not host.config.memory
+        self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate, changed, stored)
         self._outlet = Outlet(host.report, host.supervisor, self._ended)
         self._tasks: list[Child] = []
         self._flushing: asyncio.Handle | None = None
@@ -89,6 +92,8 @@ class Export(Observer):
             "file_bytes": config.file_bytes,
             "file_age_s": config.file_age_s,
             "retention_days": config.retention_days,
+            "resumed": self._resumed,
+            "vhosts": config.vhosts,
         }
         self._outlet.send(BOOT, [msgspec.json.encode(task)])
         snapshot = self._snapshots.take(schema.START)
@@ -143,7 +148,9 @@ class Export(Observer):
             behind = self._outlet.waiting_bytes > self._config.buffer_bytes
             if looks % schema.SNAPSHOT_S == 0 and not behind:  # a writer that is behind gets no snapshots
                 await self._prepare_snapshot()
-                await self._send_snapshot(self._snapshots.take(schema.PERIODIC))
+                snapshot = self._snapshots.take(schema.PERIODIC)
+                self._flush()  # the records that it counts are sent before it
+                await self._send_snapshot(snapshot)
                 self._send_metrics()
 
     async def _prepare_snapshot(self) -> None:

@@ -18,11 +18,16 @@ from .manifest import MODE, sync_folder
 
 
 class Reached(msgspec.Struct):
-    """The end of a boot, as far as it is known: the number of its next row, and the time of its last record."""
+    """The end of a boot, as far as it is known: the number of its next row, and the time of its last record.
+
+    `vhosts` are those that it exported, if not all; `unlogged`: the broker ran without the export after it.
+    """
 
     boot_id: str
     row: int = 0
     at_us: int | None = None
+    vhosts: tuple[str, ...] = ()
+    unlogged: bool = False
 
 
 class Content(msgspec.Struct):
@@ -36,11 +41,11 @@ class Content(msgspec.Struct):
 class NodeState:
     """The state of one node, from which `boot` is kept up to date, and `previous` is the boot before it or None."""
 
-    def __init__(self, folder: Path, node: str, boot_id: str) -> None:
-        self.boot = Reached(boot_id)
+    def __init__(self, folder: Path, node: str, boot_id: str, vhosts: tuple[str, ...] = ()) -> None:
+        self.boot = Reached(boot_id, vhosts=vhosts)
         self.previous: Reached | None = None
         self._node = node
-        self._path = folder / schema.STATE / f"{quote(node, safe='@')}.json"
+        self._path = state_path(folder, node)
         self._lock = -1
         self._saved: bytes = b""
 
@@ -109,3 +114,20 @@ class NodeState:
         if durable:
             sync_folder(self._path.parent)
         self._saved = content
+
+
+def state_path(folder: Path, node: str) -> Path:
+    return folder / schema.STATE / f"{quote(node, safe='@')}.json"
+
+
+def note_unlogged(folder: Path, node: str) -> None:
+    """Note that a node runs without the export, if it has exported into this folder before. Raises OSError."""
+    path = state_path(folder, node)
+    try:
+        content = msgspec.json.decode(path.read_bytes(), type=Content)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return
+    content.boot.unlogged = True
+    temporary = path.with_suffix(".unlogged")
+    temporary.write_bytes(msgspec.json.encode(content))
+    temporary.rename(path)

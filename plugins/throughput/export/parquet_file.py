@@ -98,9 +98,9 @@ class Part:
             self._least_row = least if self._least_row is None else min(self._least_row, least)
             self._greatest_row = greatest if self._greatest_row is None else max(self._greatest_row, greatest)
 
-    def finish(self, lost: int) -> FinishedFile:
+    def finish(self, lost: int, age_s: int) -> FinishedFile:
         """Finish the file, make it durable and rename it, so that readers see it. Raises OSError."""
-        self._writer.add_key_value_metadata({schema.LOST_KEY: str(lost)})
+        self._writer.add_key_value_metadata({schema.LOST_KEY: str(lost), schema.FILE_AGE_KEY: str(age_s)})
         self._writer.close()
         size = self._file.tell()
         os.fsync(self._file.fileno())

@@ -14,6 +14,7 @@ from warren.broker.core.queues.message_log import MessageLog, Origin
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.plugin import Message, Node, Queue
 
+from ..file_format import schema
 from .record_buffer import RecordBuffer, escape_text
 
 SLICE = 500  # queues that are read or made into rows in one turn of the loop: some milliseconds
@@ -32,6 +33,7 @@ class Reading(NamedTuple):
     delivered: int
     redelivered: int
     acked: int
+    recovered: int  # if no client has been served yet
 
 
 class Changed:
@@ -118,7 +120,11 @@ class Snapshots(Observer):
     `prepare` and then `take` make one. It includes deleted queues whose consumers still have messages.
     """
 
-    def __init__(self, node: Node, buffer: RecordBuffer, sample_rate: float, changed: Changed) -> None:
+    def __init__(
+        self, node: Node, buffer: RecordBuffer, sample_rate: float, changed: Changed, stored: bool = True
+    ) -> None:
+        """`stored`: whether the broker stores messages at all."""
+        self._stored = stored
         self.utilisation = Utilisation()
         self._node = node
         self._buffer = buffer
@@ -192,7 +198,7 @@ class Snapshots(Observer):
             "lost_records": self._buffer.lost,
             "sample_rate": self._sample_rate,
         }
-        return Snapshot(head, readings, self.utilisation.take())
+        return Snapshot(head, readings, self.utilisation.take(), self._stored)
 
     def _read(self, queue: Queue) -> None:
         if queue.deleted:
@@ -205,8 +211,13 @@ class Snapshot:
     """The readings of one moment by queue, from which the rows of `schema.QUEUE_STATS` are made later."""
 
     def __init__(
-        self, head: dict[str, object], readings: dict[Queue, Reading], looks: dict[Queue, tuple[int, int]]
+        self,
+        head: dict[str, object],
+        readings: dict[Queue, Reading],
+        looks: dict[Queue, tuple[int, int]],
+        stored: bool,
     ) -> None:
+        self._stored = stored
         self._head = head
         self._readings = readings
         self._looks = looks
@@ -226,7 +237,7 @@ class Snapshot:
             "vhost": escape_text(queue.vhost),
             "queue": escape_text(queue.name),
             "queue_type": queue.settings.type,
-            "durable": queue.durable,
+            "durable": queue.durable and self._stored and not queue.deleted,
             "ready": one.ready,
             "unacked": one.unacked,
             "ready_bytes": one.ready_bytes,
@@ -238,14 +249,16 @@ class Snapshot:
             "delivered": one.delivered,
             "redelivered": one.redelivered,
             "acked": one.acked,
+            "recovered": one.recovered if self._head["kind"] == schema.START else None,
         }
 
 
 def reading(queue: Queue) -> Reading:
-    counted = queue.delivering
+    counted, entered = queue.delivering, queue.published
     return Reading(
-        queue, queue.ready, queue.unacked, queue.ready_bytes, queue.unacked_bytes, queue.published,
+        queue, queue.ready, queue.unacked, queue.ready_bytes, queue.unacked_bytes, entered,
         counted.deliver_get, counted.redeliver, counted.ack,
+        queue.ready + queue.unacked + queue.expired + queue.dropped - entered,
     )  # fmt: skip
 
 

@@ -45,6 +45,8 @@ class Task(Boot, frozen=True):
     file_bytes: int
     file_age_s: int
     retention_days: int | None
+    resumed: bool = False  # the process has exported before
+    vhosts: tuple[str, ...] = ()
 
 
 class Writer:
@@ -63,7 +65,7 @@ class Writer:
         self._sequences = dict.fromkeys(schema.TABLES, 0)
         self._swept: date | None = None
         self._manifest = Manifest(self._folder, task.node, task.boot_id)
-        self._state = NodeState(self._folder, task.node, task.boot_id)
+        self._state = NodeState(self._folder, task.node, task.boot_id, task.vhosts)
         self._state_fault = ""  # the last one that was reported
         self._starting = False  # the first snapshot waits to be written
         self._linked = False  # the boot before this one is known, or that there is none
@@ -182,7 +184,7 @@ class Writer:
         if part is None:
             return
         try:
-            entry = part.finish(self._batches.lost + self.lost_rows)
+            entry = part.finish(self._batches.lost + self.lost_rows, self._task.file_age_s)
         except OSError as error:
             self._part = part
             self._failed(error, 0)
@@ -216,7 +218,9 @@ class Writer:
         link: dict[str, object] = {"retention_days": self._task.retention_days}
         previous = self._state.previous
         if previous is not None:
+            same = previous.vhosts == self._task.vhosts
             link |= {
+                "comparable": same and not previous.unlogged and not self._task.resumed,
                 "previous_boot": previous.boot_id,
                 "previous_row": previous.row,
                 "previous_at": previous.at_us,
@@ -236,7 +240,7 @@ class Writer:
                     row |= self._link()
             filled = pa.Table.from_pylist([node | row for row in rows], schema=target)
             part.write({name: filled[name] for name in target.names})
-            entry = part.finish(self._batches.lost + self.lost_rows)
+            entry = part.finish(self._batches.lost + self.lost_rows, self._task.file_age_s)
         except OSError as error:
             if part is not None:
                 part.abandon()

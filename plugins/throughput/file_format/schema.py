@@ -60,8 +60,9 @@ A message in a queue's dead letter outbox has left the queue: its `dlx` row is w
 A snapshot is the `queue_stats` rows with one `snapshot` number: a row for each queue, then a closing row whose `queue`
 is null and whose `queues` is their number; without it the snapshot is incomplete. It is of one moment: `row` is the
 number that the next row of `events` will have. There is a snapshot at the start of the export, before any event, one
-every 10 s, and one at the stop, after the last event. Its counters increase from the start of the boot or the
-declaration of the queue, and are not sampled. Snapshots may be missing from a boot whose writer was killed.
+every 10 s, and one at the stop, after the last event. The rows of events before a snapshot are finished first. Its
+counters increase from the start of the boot or the declaration of the queue, and are not sampled. Snapshots may be
+missing from a boot whose writer was killed.
 
 Lost records. `lost_records` of a snapshot, and the key `warren.lost_records` of a file, count the rows of this boot
 that are in no file and never will be: those that did not fit into the broker's buffer, that a killed writer had not
@@ -70,7 +71,13 @@ finished, or that could not be written.
 Boots. The closing row of the snapshot of a start names the boot of the node before it in this folder: `previous_boot`,
 `previous_row`, which is the number of that boot's next row, and `previous_at`, the time of its last record or snapshot,
 both as far as they were known. All are null for the first boot of a node. `retention_days` are the days for which this
-boot keeps files, or null if it keeps them for ever.
+boot keeps files, or null if it keeps them for ever. `comparable` is false if messages may have come and gone without a
+record since then: the process is the same and the service was stopped, the broker ran without the export, or other
+virtual hosts are exported.
+
+Durability. `recovered` is the number of a queue's messages that the process found in its store: those of the snapshot
+of the start, and those that expired or exceeded a limit before it. No client connects before that snapshot, and none is
+connected at the snapshot of the stop, so `recovered` is compared with the persistent messages of the boot before.
 
 Links. On both sides, `link` is the name of the upstream queue from which the link consumes, and `identity` is the
 message_id, or a fingerprint of the content without the headers that federation adds.
@@ -82,6 +89,7 @@ SCHEMA = 2
 READABLE = (SCHEMA - 1, SCHEMA)  # versions that the analysis reads
 SCHEMA_KEY = "warren.schema"  # of the key-value metadata of a file; its value is the number as text
 LOST_KEY = "warren.lost_records"  # likewise: records that the boot had lost when the file was finished, as text
+FILE_AGE_KEY = "warren.file_age_s"  # likewise: the age at which the writer finishes a file
 
 EVENTS, METRICS, QUEUE_STATS = "events", "metrics", "queue_stats"  # the folders
 MANIFEST, STATE = "manifest", "state"  # likewise
@@ -101,7 +109,6 @@ START, PERIODIC, STOP = "start", "periodic", "stop"  # kinds of snapshots
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"  # kinds of metrics
 
 SNAPSHOT_S = 10
-FILE_AGE_KEY = "warren.file_age_s"  # of the key-value metadata: the age at which the writer finishes a file, as text
 
 
 class Column(NamedTuple):
@@ -168,7 +175,7 @@ QUEUE_STATS_COLUMNS = (
     Column("vhost", "dictionary", True),
     Column("queue", "dictionary", True),  # null: the closing row
     Column("queue_type", "dictionary", True),
-    Column("durable", "bool", True),
+    Column("durable", "bool", True),  # whether its persistent messages survive a restart: not if nothing is stored
     Column("ready", "int64", True),
     Column("unacked", "int64", True),
     Column("ready_bytes", "int64", True),
@@ -185,6 +192,8 @@ QUEUE_STATS_COLUMNS = (
     Column("previous_row", "int64", True),
     Column("previous_at", "timestamp", True),
     Column("retention_days", "int32", True),  # null: infinity
+    Column("comparable", "bool", True),  # null: yes
+    Column("recovered", "int64", True),  # of a queue, only in the snapshot of a start
 )
 
 METRIC_COLUMNS = (

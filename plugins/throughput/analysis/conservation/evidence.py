@@ -36,7 +36,11 @@ class Evidence:
 
     def reasons(self) -> list[str]:
         """Return why the input is not complete."""
-        return [f"{number:,} skipped files {REASONS[reason]}" for reason, number in self.skipped.items() if number]
+        return [
+            f"{self.skipped[reason]:,} skipped files {text}"
+            for reason, text in REASONS.items()
+            if reason in self.skipped
+        ]
 
     def lost(self, node: str, boot_id: str) -> int:
         return self.lost_records.get(key_of(node, boot_id), 0)
