@@ -218,7 +218,7 @@ def test_folders_of_the_core_import_only_those_before_them() -> None:
 FOLDERS: dict[str, tuple[str, ...]] = {
     "federation": ("upstream",),
     "plugins/management": ("stats", "framework", "views", "api"),
-    "plugins/throughput": ("file_format", "export", "trace", "analysis"),
+    "plugins/throughput": ("file_format", "export", "compaction", "trace", "analysis"),
 }
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from warren.plugins.throughput.export.manifest import FinishedFile, Manifest
+from warren.plugins.throughput.compaction.merge import finished_file
+from warren.plugins.throughput.export.manifest import Manifest
 from warren.plugins.throughput.file_format import schema
 
 START = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
@@ -248,14 +247,5 @@ class Log:
 
 def listed(folder: Path, path: Path, node: str, boot_id: str) -> None:
     """Add a file to the manifest of its boot."""
-    content, table = path.read_bytes(), path.relative_to(folder).parts[0]
-    file = pq.ParquetFile(path)
-    least, greatest = None, None
-    if table == schema.EVENTS:
-        ends = pc.min_max(file.read(["row"])["row"])
-        least, greatest = ends["min"].as_py(), ends["max"].as_py()
-    sha256 = hashlib.sha256(content).hexdigest()
-    entry = FinishedFile(
-        path.relative_to(folder).as_posix(), table, len(content), file.metadata.num_rows, least, greatest, sha256
-    )
-    Manifest(folder, node, boot_id).add(entry)
+    entry = finished_file(folder, path.relative_to(folder).as_posix())
+    Manifest(folder, schema.manifest_name(node, boot_id)).add(entry)

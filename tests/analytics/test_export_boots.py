@@ -129,10 +129,10 @@ def test_the_manifest_lists_each_finished_file_with_its_checksum(tmp_path: Path)
 
 def test_a_line_of_the_manifest_that_was_cut_is_replaced(tmp_path: Path) -> None:
     entry = FinishedFile("events/dt=2026-11-22/hour=05/part-a-b-000000.parquet", "events", 5, 2, 0, 1, "ab")
-    Manifest(tmp_path, NODE, "b1").add(entry)
+    Manifest(tmp_path, schema.manifest_name(NODE, "b1")).add(entry)
     (path,) = (tmp_path / schema.MANIFEST).iterdir()
     path.write_bytes(path.read_bytes() + b'{"path":"events/dt=2026-1')
-    manifest = Manifest(tmp_path, NODE, "b1")
+    manifest = Manifest(tmp_path, schema.manifest_name(NODE, "b1"))
     assert manifest.finished_files() == [entry]
     manifest.add(entry)
     assert manifest.finished_files() == [entry, entry] and len(lines(tmp_path)) == 2
@@ -140,7 +140,7 @@ def test_a_line_of_the_manifest_that_was_cut_is_replaced(tmp_path: Path) -> None
 
 def test_lines_that_cannot_be_written_wait(tmp_path: Path) -> None:
     entry = FinishedFile("events/dt=2026-11-22/hour=05/part-a-b-000000.parquet", "events", 5, 2, 0, 1, "ab")
-    manifest = Manifest(tmp_path, NODE, "b1")
+    manifest = Manifest(tmp_path, schema.manifest_name(NODE, "b1"))
     (tmp_path / schema.MANIFEST).write_text("no folder")
     with pytest.raises(OSError):
         manifest.add(entry)

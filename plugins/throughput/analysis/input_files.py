@@ -15,12 +15,12 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from ..file_format import schema
+from ..file_format import compacted, schema
 from .hadoop_fs import FileInfo, Folders, NotParquet
 
 READERS = 8  # footers read at once
 TRUNCATED, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
-NAME = re.compile(r"part-.+-\d{6,}\.parquet")
+NAME = re.compile(r"part-.+-\d{6,}(_\d{6,})?\.parquet")
 HOUR = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 
 TYPES: dict[str, t.DataType] = {
@@ -81,7 +81,7 @@ def list_files(folders: Folders, folder: str, table: str) -> TableFiles:
     place = f"{folder.rstrip('/')}/{table}"
     if not folders.exists(place):
         return TableFiles([], [])
-    files = folders.files(place)
+    files = without_replaced(folders, folder, folders.files(place))
     with ThreadPoolExecutor(READERS) as readers:
         verdicts = list(readers.map(lambda file: check_file(folders, file), files))
     accepted: dict[str, AcceptedFile] = {}
@@ -94,6 +94,17 @@ def list_files(folders: Folders, folder: str, table: str) -> TableFiles:
         else:
             accepted[file.name] = result
     return TableFiles(list(accepted.values()), skipped)
+
+
+def without_replaced(folders: Folders, folder: str, files: list[FileInfo]) -> list[FileInfo]:
+    """Return the files without those that a compaction has replaced and not removed yet."""
+    place = f"{folder.rstrip('/')}/{schema.MANIFEST}"
+    if not files or not folders.exists(place):
+        return files
+    manifests = [folders.text(file.path) for file in folders.files(place) if compacted.is_manifest(file.name)]
+    relative = {file: "/".join(file.path.split("/")[-4:]) for file in files}
+    replaced = compacted.replaced_paths(manifests, set(relative.values()))
+    return [file for file in files if relative[file] not in replaced]
 
 
 def check_file(folders: Folders, file: FileInfo) -> AcceptedFile | SkippedFile:

@@ -1,4 +1,4 @@
-"""The manifest: the list of the finished files of one boot, with their checksums, from which no file can be missing."""
+"""The manifest: the list of finished files, of a boot or a compaction, with their checksums: none can go unnoticed."""
 
 from __future__ import annotations
 
@@ -32,14 +32,25 @@ class RemovedFile(msgspec.Struct, frozen=True):
     reason: str
 
 
+class ReplacedFiles(msgspec.Struct, frozen=True):
+    """Files that a compaction replaces, once the file `by` is there."""
+
+    replaces: list[str]
+    by: str
+
+
+Entry = FinishedFile | RemovedFile | ReplacedFiles
+
+
 class Manifest:
-    """The manifest of one boot. Lines that cannot be written, for example because the disk is full, wait in memory."""
+    """A manifest, of one boot or one compaction. Lines that cannot be written, as on a full disk, wait in memory."""
 
-    def __init__(self, folder: Path, node: str, boot_id: str) -> None:
-        self._path = folder / schema.MANIFEST / schema.manifest_name(node, boot_id)
-        self._waiting: list[FinishedFile | RemovedFile] = []
+    def __init__(self, folder: Path, name: str) -> None:
+        """`folder` is that of the export."""
+        self._path = folder / schema.MANIFEST / name
+        self._waiting: list[Entry] = []
 
-    def add(self, *entries: FinishedFile | RemovedFile) -> None:
+    def add(self, *entries: Entry) -> None:
         """Add lines, and make them and all that wait durable. Raises OSError; then they wait."""
         self._waiting += entries
         self.flush()

@@ -52,7 +52,10 @@ class HashedFile(io.FileIO):
 class Part:
     """An open file of a table. `folder` is that of the export, `first_us` the time of its first row. Raises OSError."""
 
-    def __init__(self, folder: Path, table: str, name: str, target: pa.Schema, first_us: int) -> None:
+    def __init__(
+        self, folder: Path, table: str, name: str, target: pa.Schema, first_us: int, place: Path | None = None
+    ) -> None:
+        """`place` is the folder of the file, instead of that of the hour of its first row."""
         first = datetime.fromtimestamp(first_us / 1_000_000, UTC)
         self.hour = (first.date(), first.hour)
         self.begun_s = time.monotonic()
@@ -61,7 +64,7 @@ class Part:
         self._greatest_row: int | None = None
         self._folder = folder
         self._table = table
-        self._path = folder / table / f"dt={first:%Y-%m-%d}" / f"hour={first:%H}" / name
+        self._path = (place or folder / table / f"dt={first:%Y-%m-%d}" / f"hour={first:%H}") / name
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._temporary = self._path.with_name(f".{name}.tmp")
         growing = [name for name in target.names if name in GROWING]

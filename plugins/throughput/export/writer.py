@@ -64,7 +64,7 @@ class Writer:
         self._rows_since_s = self._begun_s = time.monotonic()
         self._sequences = dict.fromkeys(schema.TABLES, 0)
         self._swept: date | None = None
-        self._manifest = Manifest(self._folder, task.node, task.boot_id)
+        self._manifest = Manifest(self._folder, schema.manifest_name(task.node, task.boot_id))
         self._state = NodeState(self._folder, task.node, task.boot_id, task.vhosts)
         self._state_fault = ""  # the last one that was reported
         self._starting = False  # the first snapshot waits to be written

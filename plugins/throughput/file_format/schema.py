@@ -16,7 +16,8 @@ The manifest. Each line is a JSON object. A finished file is {"path": relative t
 "bytes", "rows", "first_row", "last_row", "sha256"}; `first_row` and `last_row` are the least and the greatest `row` in
 a file of `events`, and null for the other tables. A file that is taken away on purpose, perhaps one of an earlier boot,
 has the line {"removed": path, "reason": "retention" or "compacted"}, written before. A compaction has a manifest of
-its own, `manifest/compacted-<id>.jsonl`, with the same lines for its files, and {"replaces": [paths]}. A line follows
+its own, `manifest/compacted-<id>.jsonl`, with the same lines for its file, after {"replaces": [paths], "by": its path}
+(`compacted.py`). A line follows
 its file at once, so the last file of a killed writer may have none until a writer of the node is started again.
 
 Identity. `boot_id` identifies one run of one broker, and `msg_seq`, above 0, one message within it: every row of the

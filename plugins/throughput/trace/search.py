@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
-from ..file_format import schema
+from ..file_format import compacted, schema
 
 MESSAGES = 100  # messages that are followed at most: a message_id need not be unique
 UNSEEN = ("schema", "mono_ns", "sample_rate")  # columns that no reader of the result needs
@@ -74,6 +74,7 @@ class Log:
             pa_fs.FileSelector(f"{place}/{schema.EVENTS}", recursive=True, allow_not_found=True)
         )
         names = sorted(entry.path for entry in listing if entry.is_file and is_part(entry.base_name))
+        names = without_replaced(files, place, names)
         self.skipped = []
         fragments = []
         form = ds.ParquetFileFormat()
@@ -166,6 +167,19 @@ def file_system(folder: str) -> tuple[pa_fs.FileSystem, str]:
         opened: tuple[pa_fs.FileSystem, str] = pa_fs.FileSystem.from_uri(folder.replace("s3a://", "s3://", 1))
         return opened[0], opened[1].rstrip("/")
     return pa_fs.LocalFileSystem(), folder.rstrip("/") or "/"
+
+
+def without_replaced(files: pa_fs.FileSystem, place: str, names: list[str]) -> list[str]:
+    """Return the files without those that a compaction has replaced and not removed yet."""
+    selector = pa_fs.FileSelector(f"{place}/{schema.MANIFEST}", allow_not_found=True)
+    manifests = []
+    for entry in files.get_file_info(selector):
+        if compacted.is_manifest(entry.base_name):
+            with files.open_input_stream(entry.path) as stream:
+                manifests.append(stream.read().decode())
+    relative = {name: name.removeprefix(f"{place}/") for name in names}
+    replaced = compacted.replaced_paths(manifests, set(relative.values()))
+    return [name for name in names if relative[name] not in replaced]
 
 
 def is_part(name: str) -> bool:

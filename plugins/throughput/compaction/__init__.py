@@ -1,0 +1,1 @@
+"""The command `warren compact`: merges the small files of an export."""

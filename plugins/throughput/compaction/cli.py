@@ -1,0 +1,46 @@
+"""The command `warren compact`. pyarrow is imported only when it runs."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+from warren.broker.plugin import Command
+
+NO_INPUT, UNAVAILABLE, FAILED, RETRY = 66, 69, 70, 75  # of sysexits.h
+
+
+class Compact(Command):
+    about = "merge the small files of an export, for faster reading; brokers may write to it meanwhile"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--input", metavar="DIR", required=True, help="the folder of the export")
+
+    def run(self, options: Namespace) -> int:
+        """Merge files. The status is 0, or one of sysexits.h."""
+        if find_spec("pyarrow") is None:
+            return failed("needs pyarrow: in a clone of Warren, pip install '.[analytics]'", UNAVAILABLE)
+        import pyarrow as pa
+
+        from . import merge
+
+        folder = Path(options.input)
+        if not folder.is_dir():
+            return failed(f"{folder}: no such folder", NO_INPUT)
+        try:
+            with merge.locked(folder):
+                done = merge.compact(folder, datetime.now(UTC))
+        except merge.Busy as error:
+            return failed(str(error), RETRY)
+        except (OSError, pa.ArrowException) as error:
+            return failed(str(error).splitlines()[0], FAILED)
+        print(f"{done.before:,} files with {done.rows:,} rows were merged into {done.after:,}")
+        return 0
+
+
+def failed(text: str, status: int) -> int:
+    print(f"warren compact: {text}", file=sys.stderr)
+    return status

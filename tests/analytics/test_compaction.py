@@ -1,0 +1,142 @@
+"""`warren compact`: the small files of an export become large ones, with the same rows."""
+
+import hashlib
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker_process import run
+from warren.plugins.throughput.compaction import merge
+from warren.plugins.throughput.file_format import compacted, schema
+from warren.plugins.throughput.trace import search
+
+from .exporting import Row, rows_of, whole_files
+from .log import START, Log
+
+LATER = START + timedelta(hours=3)
+
+
+def export(folder: Path, boot_id: str = "b1", files: int = 5) -> Log:
+    log = Log(folder, boot_id=boot_id)
+    log.snapshot(schema.START)
+    for number in range(files):
+        log.round_trip("q", message_id=f"{boot_id}-{number}")
+        log.snapshot()
+        log.metric(schema.CHANNELS, number)
+        log.write()
+    return log
+
+
+def everything(folder: Path) -> list[list[Row]]:
+    """All rows, in an order that does not depend on files."""
+    return [sorted(rows_of(folder, table), key=repr) for table in schema.TABLES]
+
+
+def manifests(folder: Path) -> list[Path]:
+    return sorted((folder / schema.MANIFEST).glob("compacted-*.jsonl"))
+
+
+def test_the_files_of_a_boot_and_an_hour_become_one_with_the_same_rows(tmp_path: Path) -> None:
+    export(tmp_path)
+    export(tmp_path, "b2")
+    before = everything(tmp_path)
+    assert merge.compact(tmp_path, LATER) == merge.Result(30, 6, sum(map(len, before)))
+    assert everything(tmp_path) == before
+    assert [path.name for path in whole_files(tmp_path)] == [
+        f"part-rabbit@a-{boot}-000000_000004.parquet" for boot in ("b1", "b2")
+    ]
+    assert merge.compact(tmp_path, LATER) == merge.Result(0, 0, 0), "nothing is left to do"
+
+
+def test_manifests_list_the_new_files_and_what_was_removed(tmp_path: Path) -> None:
+    export(tmp_path)
+    old = {path.relative_to(tmp_path).as_posix() for path in whole_files(tmp_path)}
+    merge.compact(tmp_path, LATER)
+    for path in manifests(tmp_path):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        finished = next(line for line in lines if "sha256" in line)
+        content = (tmp_path / finished["path"]).read_bytes()
+        assert (finished["bytes"], finished["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+        removed = {line["removed"] for line in lines if "removed" in line}
+        assert removed == set(lines[0]["replaces"]) and lines[0]["by"] == finished["path"]
+        if finished["table"] == schema.EVENTS:
+            assert removed == old and (finished["first_row"], finished["last_row"]) == (0, finished["rows"] - 1)
+
+
+def test_files_of_an_hour_that_a_broker_may_still_write_to_stay(tmp_path: Path) -> None:
+    export(tmp_path)
+    ended = START.replace(minute=0) + timedelta(hours=1)
+    assert merge.compact(tmp_path, ended + merge.GRACE - timedelta(seconds=1)) == merge.Result(0, 0, 0)
+    assert merge.compact(tmp_path, ended + merge.GRACE).after == 3
+
+
+def test_small_files_are_merged_within_the_limits_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export(tmp_path, files=7)
+    monkeypatch.setattr(merge, "FILE_ROWS", 12)
+    before = everything(tmp_path)
+    merge.compact(tmp_path, LATER)
+    assert everything(tmp_path) == before
+    names = [path.name.removeprefix("part-rabbit@a-b1-") for path in whole_files(tmp_path)]
+    assert names == ["000000_000001.parquet", "000002_000003.parquet", "000004_000005.parquet", "000006.parquet"]
+
+
+@pytest.mark.parametrize("step", ["announced", "written", "half removed"])
+def test_a_compaction_that_was_interrupted_loses_and_repeats_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    export(tmp_path)
+    before = {row["row"] for row in rows_of(tmp_path)}
+
+    class Interrupted(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Interrupted
+
+    def remove_one(folder: Path, manifest: object, paths: list[str]) -> None:
+        os.unlink(folder / paths[0])
+        raise Interrupted
+
+    with monkeypatch.context() as patched:
+        if step == "announced":
+            patched.setattr(merge, "Part", stop)
+        else:
+            patched.setattr(merge, "remove", stop if step == "written" else remove_one)
+        with pytest.raises(Interrupted):
+            merge.compact(tmp_path, LATER)
+    for number in range(5):  # a reader counts each row once
+        assert len(search.find(search.Log(str(tmp_path)), f"b1-{number}").rows) == 5
+    merge.compact(tmp_path, LATER)
+    rows = [row["row"] for row in rows_of(tmp_path)]
+    assert len(whole_files(tmp_path)) == 1 and len(rows) == len(before) and set(rows) == before
+    for path in manifests(tmp_path):
+        assert '"sha256"' in path.read_text()
+
+
+def test_only_one_compaction_runs_at_a_time(tmp_path: Path) -> None:
+    export(tmp_path)
+    with merge.locked(tmp_path):
+        refused = run("compact", "--input", str(tmp_path))
+    assert (refused.returncode, refused.stdout) == (75, "")
+    assert refused.stderr == f"warren compact: {tmp_path}: another compaction is running\n"
+
+
+def test_the_command_says_what_it_did(tmp_path: Path) -> None:
+    log = Log(tmp_path, start=datetime.now(UTC) - timedelta(hours=30))
+    for _ in range(3):
+        log.round_trip("q")
+        log.write()
+    done = run("compact", "--input", str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, f"3 files with {log.row} rows were merged into 1\n")
+    missing = run("compact", "--input", str(tmp_path / "nothing"))
+    assert missing.returncode == 66 and len(missing.stderr.splitlines()) == 1
+
+
+def test_a_manifest_that_was_cut_names_only_what_was_written() -> None:
+    whole = '{"replaces":["events/a"],"by":"events/b"}\n'
+    assert compacted.replaced_paths([whole], {"events/b"}) == {"events/a"}
+    assert compacted.replaced_paths([whole], {"events/a"}) == set()
+    assert compacted.replaced_paths([whole[:-1]], {"events/b"}) == set()
