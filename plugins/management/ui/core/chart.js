@@ -9,6 +9,7 @@ export const RANGES = [
 ];
 const HEIGHT = 180;
 const LABEL_WIDTH = 56; // of a time
+const CHARACTER_WIDTH = 7; // of a label, at most on average
 const COLOURS = 8; // --series-0 to --series-7 in the style sheet
 
 /** Return the query of a range for samples of these families: "lengths", "msg_rates", "data_rates", "node_stats". */
@@ -44,6 +45,9 @@ function timesOfAxis(times) {
   const second = times[1] - times[0] < 60 ? "2-digit" : undefined;
   return times.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second, hourCycle: "h23" }));
 }
+
+/** The width of the axis with these values, none of which is cut off. */
+const widthOfLabels = (_, labels) => Math.max(LABEL_WIDTH, 16 + CHARACTER_WIDTH * Math.max(0, ...(labels ?? []).map((label) => label.length)));
 
 const charts = new WeakMap(); // by element, so that those of pages that were left can be freed
 
@@ -136,7 +140,7 @@ export class Chart {
       legend: { show: false }, cursor: { drag: { setScale: false } },
       scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, (high ?? 1) * 1.05)] } },
       axes: [{ ...axis, space: LABEL_WIDTH + 14, size: 32, values: (_, times) => timesOfAxis(times) }, {
-        ...axis, size: 70, values: (_, values) => values.map((value) => this.#format(value)),
+        ...axis, size: widthOfLabels, values: (_, values) => values.map((value) => this.#format(value)),
       }],
       series: [{}, ...this.#series.map((one) => ({
         label: one.label, stroke: colour(one.at), width: 2, show: one.shown, spanGaps: true, points: { show: false },
