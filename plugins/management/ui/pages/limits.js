@@ -7,7 +7,7 @@ import { form } from "../core/form.js";
 import * as format from "../core/format.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
-import { link, section } from "./parts.js";
+import { attempt, link, section } from "./parts.js";
 
 const KINDS = {
   vhost: {
@@ -19,7 +19,7 @@ const KINDS = {
 function tableOf(kind, load, context) {
   const { way, title, label } = KINDS[kind];
   const clear = (one, limit) => h("button.quick", { type: "button", onclick: async () => {
-    await api.remove(`${way}/${encodeURIComponent(one[kind])}/${limit}`);
+    await attempt(() => api.remove(`${way}/${encodeURIComponent(one[kind])}/${limit}`));
     context.refresh();
   } }, "Clear");
   return new Table({

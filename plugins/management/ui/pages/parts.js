@@ -143,6 +143,15 @@ export async function deleteObjects(objects, { kind, kinds = `${kind}s`, action 
   return !stopped && failed.length === 0;
 }
 
+/** Do what a button asks for; a refusal is shown at the foot of the page. */
+export async function attempt(work) {
+  try {
+    await work();
+  } catch (error) {
+    tasks.say(error.message, "bad");
+  }
+}
+
 /** Save a file that was made in the page or loaded from the API. */
 export function save(blob, name) {
   const url = URL.createObjectURL(blob);

@@ -6,7 +6,7 @@ import { confirm } from "../core/dialog.js";
 import { h } from "../core/dom.js";
 import { form } from "../core/form.js";
 import { Table, whole } from "../core/table.js";
-import { link, short } from "./parts.js";
+import { attempt, link, short } from "./parts.js";
 
 const pattern = (text) => (text === "" ? h("code", {}, "^$ (nothing)") : h("code.name", { title: text }, text));
 
@@ -27,7 +27,7 @@ const placeOf = (given) => (given.user === undefined ? path`vhosts/${given.vhost
 export function permissionTables(given, context) {
   const clear = (kind, target, text) => async (one) => {
     if (!await confirm(`Clear the ${kind} of ${one.user} in ${one.vhost}?`, text, [], "Clear")) return;
-    await api.remove(target(one));
+    await attempt(() => api.remove(target(one)));
     context.refresh();
   };
   const make = (label, way, fields, cleared) => new Table({

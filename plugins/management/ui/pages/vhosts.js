@@ -10,7 +10,9 @@ import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { limitsSection } from "./limits.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, state } from "./parts.js";
+import {
+  attempt, deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, state,
+} from "./parts.js";
 import { permissionForms, permissionTables } from "./permissions.js";
 import { dataChart, lengthsChart, ratesChart } from "./rates.js";
 
@@ -101,10 +103,9 @@ function createVHost(context) {
     await work();
     context.refresh();
   };
-  const trace = h("button", { type: "button", onclick: () => change(() => api.put(here, { tracing: !shown.tracing })) });
-  const protect = h("button", {
-    type: "button", onclick: () => change(() => api.send(shown.protected_from_deletion ? "DELETE" : "POST", `${here}/deletion/protection`)),
-  });
+  const toggle = (work) => h("button", { type: "button", onclick: () => attempt(() => change(work)) });
+  const trace = toggle(() => api.put(here, { tracing: !shown.tracing }));
+  const protect = toggle(() => api.send(shown.protected_from_deletion ? "DELETE" : "POST", `${here}/deletion/protection`));
   const buttons = h("div.buttons", { hidden: true }, trace, protect);
   const element = h("div.page", {}, heading("Virtual host", name),
     section("Overview", rangeChooser(context.refresh), h("div.charts", {}, charts.map((chart) => chart.element))),
