@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from warren.broker.session.consumer import ChannelConsumer
+
 from ...http.auth import ANY
 from ...http.slices import in_slices
 from ..framework.pagination import Listing
@@ -11,6 +13,11 @@ from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import queue_key
 from ..views.consumer import consumer_view, consumers_of, local_consumer_view
+
+
+def name_of(consumer: ChannelConsumer) -> str:
+    """The text that the filter of a page compares."""
+    return f"{consumer.queue.name} {consumer.tag}"
 
 
 async def list_consumers(request: Request) -> Listing[Any]:
@@ -21,7 +28,7 @@ async def list_consumers(request: Request) -> Listing[Any]:
         every = (consumer for queue in consumed for consumer in queue.consumers.all())
         return Listing(every, local_consumer_view, order=lambda consumer: queue_key(consumer.queue))
     consumers = (consumer for queue in consumed for consumer in consumers_of(queue))
-    return Listing(consumers, consumer_view, order=lambda consumer: queue_key(consumer.queue))
+    return Listing(consumers, consumer_view, name_of, lambda consumer: queue_key(consumer.queue))
 
 
 ROUTES = (

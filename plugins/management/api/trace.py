@@ -49,7 +49,7 @@ class LiveTrace(Tracer):
         self._shown = self._seen = 0
         self._attached = False
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(0, self._next_second)
+        self._next_second()  # at once, so that no message is missed that is published after the response has begun
 
     def _next_second(self) -> None:
         if self._seen > self._shown:

@@ -9,9 +9,11 @@ import { preference, prefer } from "./core/preferences.js";
 import * as router from "./core/router.js";
 import * as session from "./core/session.js";
 import * as tasks from "./core/tasks.js";
+import * as theme from "./core/theme.js";
 import { PAGES, SECTIONS, routeOf } from "./pages/index.js";
 import { signIn } from "./pages/sign_in.js";
 
+const CHANGING = ["overview", "admin"]; // the sections in which virtual hosts are added and deleted
 const INTERVALS = [[5, "every 5 s"], [10, "every 10 s"], [30, "every 30 s"], [0, "never"]];
 const main = h("main", { id: "main", tabindex: -1 });
 const banner = h("div.banner", { role: "alert", hidden: true });
@@ -19,11 +21,17 @@ const refreshed = h("small.refreshed");
 let poll = null;
 let leave = null; // ends what the open page has started
 let overview = null;
+let vhosts = []; // the names of those that the user may enter
+let section = ""; // of the open page
+const vhostChoice = h("select", { "aria-label": "Virtual host", onchange: () => {
+  prefer("vhost", vhostChoice.value);
+  open();
+} });
 
-/** What pages get: the chosen virtual host ("" for all), the parts of the address, and `refresh` to load at once. */
+/** What pages get: the chosen virtual host ("" for all) and all names, the parts of the address, `refresh` to load at once. */
 function contextOf(params, query) {
   return {
-    params, query, overview,
+    params, query, overview, vhosts,
     get vhost() { return preference("vhost", ""); },
     refresh: refreshNow,
     title: (text) => { document.title = `${text} · ${overview.cluster_name}`; },
@@ -41,7 +49,8 @@ function open() {
   close();
   const { segments, query } = router.current();
   const found = router.match(PAGES, segments.length ? segments : ["overview"]);
-  const section = found?.page.section;
+  if (CHANGING.includes(section)) loadVhosts();
+  section = found?.page.section;
   for (const link of document.querySelectorAll("nav.sections a")) {
     if (link.dataset.section === section) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -85,14 +94,24 @@ function drawSide(section, page) {
   const side = document.querySelector("nav.side");
   const pages = PAGES.filter((one) => one.section === section && one.menu && (one.may?.() ?? true));
   show(side, pages.length > 1);
-  side.replaceChildren(...pages.map((one) => h("a", { href: router.address(one.route.split("/")), "aria-current": one === page ? "page" : null }, one.menu)));
+  side.replaceChildren(...pages.map((one) =>
+    h("a", { href: router.address(one.route.split("/")), "aria-current": one === page ? "page" : null }, one.menu)));
 }
 
-function header(vhosts) {
-  const vhost = h("select", { "aria-label": "Virtual host", onchange: () => {
-    prefer("vhost", vhost.value);
-    open();
-  } }, h("option", { value: "" }, "all virtual hosts"), vhosts.map((name) => h("option", { value: name, selected: name === preference("vhost", "") }, name)));
+/** Offer the virtual hosts there are now. Where the chosen one is gone, all are chosen. */
+async function loadVhosts() {
+  try {
+    vhosts = (await api.get("vhosts", { columns: "name" })).map((one) => one.name);
+  } catch (error) {
+    if (!(error instanceof api.APIError)) throw error;
+    return; // the page itself says so
+  }
+  if (!vhosts.includes(preference("vhost", ""))) prefer("vhost", "");
+  vhostChoice.replaceChildren(h("option", { value: "" }, "all virtual hosts"), ...vhosts.map((name) => h("option", { value: name }, name)));
+  vhostChoice.value = preference("vhost", "");
+}
+
+function header() {
   const interval = h("select", { "aria-label": "Refresh", onchange: () => {
     prefer("interval", Number(interval.value));
     poll?.now();
@@ -103,9 +122,13 @@ function header(vhosts) {
     h("a.skip", { href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
     h("div.brand", {}, h("a", { href: "#/overview" }, h("b", {}, "Warren")), h("small", {}, ` ${overview.product_version}`),
       h("span.cluster", { title: "the name of this cluster" }, overview.cluster_name)),
-    h("div.choices", {}, refreshed, interval, vhost,
+    h("div.choices", {}, refreshed, interval, vhostChoice, theme.chooser(),
       h("span.user", {}, session.user.name), h("button", { type: "button", onclick: signOut }, "Sign out")),
     h("nav.sections", { "aria-label": "Sections" }, links));
+}
+
+function footer() {
+  return h("footer", {}, h("a", { href: "api/", target: "_blank" }, "HTTP API"));
 }
 
 function signOut() {
@@ -119,9 +142,8 @@ async function start(reason = "") {
   try {
     session.setUser(await api.get("whoami"));
     overview = await api.get("overview");
-    const vhosts = (await api.get("vhosts", { columns: "name" })).map((one) => one.name);
-    if (!vhosts.includes(preference("vhost", ""))) prefer("vhost", "");
-    document.body.replaceChildren(header(vhosts), banner, h("div.frame", {}, h("nav.side", { "aria-label": "Pages" }), main), tasks.element);
+    await loadVhosts();
+    document.body.replaceChildren(header(), banner, h("div.frame", {}, h("nav.side", { "aria-label": "Pages" }), main), footer(), tasks.element);
     open();
   } catch (error) {
     if (!(error instanceof api.APIError)) throw error;
@@ -141,7 +163,7 @@ api.refused.addEventListener("refused", () => {
   start("You were signed out: the broker does not accept the password any more.");
 });
 window.addEventListener("hashchange", () => {
-  if (session.user !== null) open();
+  if (main.isConnected) open(); // until then the sign-in or the start shows, which opens the page at its end
 });
 keyboard(SECTIONS, routeOf);
 start();

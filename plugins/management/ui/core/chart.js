@@ -2,6 +2,7 @@
 
 import { h, fill, show } from "./dom.js";
 import { preference, prefer } from "./preferences.js";
+import * as theme from "./theme.js";
 
 /** The ranges that can be chosen: label, age and step in seconds, as the API samples them. */
 export const RANGES = [
@@ -10,7 +11,7 @@ export const RANGES = [
 const HEIGHT = 180;
 const LABEL_WIDTH = 56; // of a time
 const CHARACTER_WIDTH = 7; // of a label, at most on average
-const COLOURS = 8; // --series-0 to --series-7 in the style sheet
+const COLOURS = 11; // --series-0 to --series-10 in the style sheet
 
 /** Return the query of a range for samples of these families: "lengths", "msg_rates", "data_rates", "node_stats". */
 export function rangeQuery(families) {
@@ -27,8 +28,15 @@ export function rangeChooser(changed) {
   return select;
 }
 
-const colour = (at) => getComputedStyle(document.documentElement).getPropertyValue(`--series-${at % COLOURS}`).trim();
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** The colour of a variable of the style sheet in the scheme of now; a canvas cannot resolve it. */
+function colour(name) {
+  const probe = h("i", { hidden: true });
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
 
 /** Points of a counter's samples: changes a second between neighbours; of a level: the values themselves. */
 function pointsOf(details, asRate) {
@@ -51,7 +59,7 @@ const widthOfLabels = (_, labels) => Math.max(LABEL_WIDTH, 16 + CHARACTER_WIDTH 
 
 const charts = new WeakMap(); // by element, so that those of pages that were left can be freed
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+theme.changed.addEventListener("changed", () => {
   for (const element of document.querySelectorAll("figure.chart")) charts.get(element).redraw();
 });
 
@@ -134,7 +142,7 @@ export class Chart {
   }
 
   #options() {
-    const axis = { stroke: style("--text"), grid: { stroke: style("--line") }, ticks: { stroke: style("--line") } };
+    const axis = { stroke: colour("--text"), grid: { stroke: colour("--line") }, ticks: { stroke: colour("--line") } };
     return {
       width: this.drawing.clientWidth, height: HEIGHT, padding: [null, LABEL_WIDTH / 2, null, null],
       legend: { show: false }, cursor: { drag: { setScale: false } },
@@ -143,7 +151,8 @@ export class Chart {
         ...axis, size: widthOfLabels, values: (_, values) => values.map((value) => this.#format(value)),
       }],
       series: [{}, ...this.#series.map((one) => ({
-        label: one.label, stroke: colour(one.at), width: 2, show: one.shown, spanGaps: true, points: { show: false },
+        label: one.label, stroke: colour(`--series-${one.at % COLOURS}`), width: 2,
+        show: one.shown, spanGaps: true, points: { show: false },
         value: (_, value) => (value === null ? "" : this.#format(value)),
       }))],
     };

@@ -6,8 +6,9 @@ import { rangeChooser, rangeQuery } from "../core/chart.js";
 import { h, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { Table, paged, whole } from "../core/table.js";
+import { consumerColumns, consumerKey } from "./consumers.js";
 import { facts, heading, link, mark, section, state } from "./parts.js";
-import { rateColumn, ratesChart } from "./rates.js";
+import { breakdown, rateColumn, ratesChart } from "./rates.js";
 
 function mode(one) {
   if (one.transactional) return mark("T", "transactional: tx.select");
@@ -50,33 +51,25 @@ function createList(context) {
   return { element: h("div.page", {}, h("h1", {}, "Channels"), table.element), refresh: (signal) => table.refresh(signal) };
 }
 
-const CONSUMERS = [
-  { id: "tag", title: "Consumer tag", always: true, cell: (one) => h("span.name", { title: one.consumer_tag }, one.consumer_tag) },
-  { id: "queue", title: "Queue", cell: (one) => link.queue(one.queue.vhost, one.queue.name) },
-  { id: "ack", title: "Ack required", cell: (one) => (one.ack_required ? "yes" : "no") },
-  { id: "exclusive", title: "Exclusive", cell: (one) => (one.exclusive ? "yes" : "no") },
-  { id: "active", title: "Active", cell: (one) => (one.active ? "yes" : "no") },
-  { id: "prefetch", title: "Prefetch", number: true, cell: (one) => format.count(one.prefetch_count) },
-  { id: "arguments", title: "Arguments", cell: (one) => format.value(one.arguments ?? {}) },
-];
-
 function createChannel(context) {
   const here = path`channels/${context.params.name}`;
   const chart = ratesChart();
   const details = h("div");
+  const parts = breakdown([["Publishes", "publishes"], ["Deliveries", "deliveries"]]);
   let listed = [];
   const consumers = new Table({
-    name: "consumers-of-channel", label: "Consumers of the channel", small: true, columns: CONSUMERS,
-    key: (one) => `${one.queue.name} ${one.consumer_tag}`, empty: "no consumers", load: whole(async () => listed, (one) => one.consumer_tag),
+    name: "consumers-of-channel", label: "Consumers of the channel", small: true, columns: consumerColumns("channel", "user"),
+    key: consumerKey, empty: "no consumers", load: whole(async () => listed, (one) => one.consumer_tag),
   });
   const element = h("div.page", {}, heading("Channel", context.params.name),
-    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)),
+    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)), parts.element,
     section("Details", details), section("Consumers", consumers.element));
   return {
     element,
     async refresh(signal) {
       const one = await api.get(here, rangeQuery(["msg_rates"]), signal);
       chart.draw(one.message_stats);
+      parts.draw(one);
       fill(details, facts([
         ["Connection", link.connection(one.connection_details.name)], ["Virtual host", link.vhost(one.vhost)], ["User", link.user(one.user)],
         ["State", state(one.idle_since ? "idle" : one.state)], ["Mode", mode(one)], ["Prefetch", prefetch(one)],
@@ -90,5 +83,5 @@ function createChannel(context) {
   };
 }
 
-export const channelsPage = { route: "channels", section: "channels", title: "Channels", create: createList };
+export const channelsPage = { route: "channels", section: "channels", title: "Channels", menu: "Channels", create: createList };
 export const channelPage = { route: "channels/:name", section: "channels", title: "Channel", create: createChannel };

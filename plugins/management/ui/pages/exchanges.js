@@ -11,9 +11,9 @@ import { go } from "../core/router.js";
 import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
-import { facts, features, folded, heading, link, section, tableOf } from "./parts.js";
+import { facts, features, folded, heading, link, section, tableOf, vhostField } from "./parts.js";
 import { publishForm } from "./publish_form.js";
-import { exchangeChart, rateColumn, rateOf } from "./rates.js";
+import { breakdown, exchangeChart, rateColumn, rateOf } from "./rates.js";
 
 const FIELDS = "name,vhost,type,durable,auto_delete,internal,arguments,policy";
 const RATES = "message_stats.publish_in_details.rate,message_stats.publish_out_details.rate";
@@ -27,13 +27,17 @@ const COLUMNS = [
   rateColumn("out", "Message rate out", "publish_out"),
 ];
 const KNOWN_ARGUMENTS = [
-  ["alternate-exchange", "string", "gets the messages that this exchange cannot route"],
-  ["x-delayed-type", "string", "of x-delayed-message: the type by which it routes"],
-  ["hash-header", "string", "of x-consistent-hash: the header that is hashed"],
-  ["hash-property", "string", "of x-consistent-hash: the property that is hashed, such as message_id"],
-  ["x-recent-history-length", "number", "of x-recent-history: messages that new queues get"],
-  ["x-message-deduplication", "boolean", "drops messages with a header x-deduplication-header seen before"],
-].map(([key, type, help]) => ({ key, type, help }));
+  ["alternate-exchange", "string", "gets the messages that this exchange cannot route", "All types"],
+  ["x-delayed-exchange", "boolean", "holds messages back for the milliseconds in their header x-delay", "All types"],
+  ["x-message-deduplication", "boolean", "drops messages with the header x-deduplication-header seen before", "All types"],
+  ["x-cache-size", "number", "of deduplication: values remembered", "All types"],
+  ["x-cache-ttl", "number", "of deduplication: milliseconds for which they are", "All types"],
+  ["x-deduplication-header", "string", "of deduplication: another header", "All types"],
+  ["x-delayed-type", "string", "the type by which it routes", "x-delayed-message"],
+  ["hash-header", "string", "the header that is hashed", "x-consistent-hash"],
+  ["hash-property", "string", "the property that is hashed, such as message_id", "x-consistent-hash"],
+  ["x-recent-history-length", "number", "messages that new queues get", "x-recent-history"],
+].map(([key, type, help, group]) => ({ key, type, help, group }));
 
 const target = ({ vhost, name }) => path`exchanges/${vhost}/${name || DEFAULT_EXCHANGE}`;
 const isOwn = ({ name }) => name === "" || name.startsWith("amq."); // the broker's: they cannot be deleted
@@ -57,7 +61,7 @@ function addForm(context) {
   return form({
     label: "Add a new exchange", submit: "Add exchange", extra: [given.element],
     fields: [
-      { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
+      vhostField(context),
       { name: "name", label: "Name", required: true },
       { name: "type", label: "Type", type: "select", options: types(context.overview) },
       { name: "durable", label: "Durability", type: "select", options: [["true", "Durable"], ["false", "Transient"]] },
@@ -108,11 +112,12 @@ function createExchange(context) {
   const exchange = { vhost, name, kind: "exchange" };
   const chart = exchangeChart();
   const details = h("div");
+  const parts = breakdown([["Incoming", "incoming"], ["Outgoing", "outgoing"]]);
   const to = name ? bindingsTo(context, exchange) : NO_BINDINGS;
   const from = name ? bindingsFrom(context, exchange) : { element: defaultBindings(), refresh: () => null };
   const publish = folded("Publish message", publishForm(context, { vhost, exchange: name }));
   const element = h("div.page", {}, heading("Exchange", name || "(AMQP default)", vhost),
-    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)),
+    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)), parts.element,
     section("Details", details),
     section("Bindings from this exchange", from.element), to.element && section("Bindings to this exchange", to.element),
     publish, deleteForm(exchange));
@@ -121,6 +126,7 @@ function createExchange(context) {
     async refresh(signal) {
       const found = await api.get(target(exchange), rangeQuery(["msg_rates"]), signal);
       chart.draw(found.message_stats);
+      parts.draw(found);
       show(publish, !found.internal);
       const alternate = found.arguments["alternate-exchange"];
       fill(details, facts([

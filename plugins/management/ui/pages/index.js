@@ -11,6 +11,7 @@ import * as session from "../core/session.js";
 import { channelPage, channelsPage } from "./channels.js";
 import { clusterPages } from "./cluster.js";
 import { connectionPage, connectionsPage } from "./connections.js";
+import { consumersPage } from "./consumers.js";
 import { exchangePage, exchangesPage } from "./exchanges.js";
 import { FEDERATION_PAGES } from "./federation.js";
 import { limitsPage } from "./limits.js";
@@ -39,7 +40,7 @@ export const SECTIONS = [
 
 export const PAGES = [
   overviewPage, nodePage,
-  connectionsPage, connectionPage, channelsPage, channelPage,
+  connectionsPage, connectionPage, channelsPage, channelPage, consumersPage,
   exchangesPage, exchangePage,
   queuesPage, queuePage,
   ...FEDERATION_PAGES,

@@ -3,17 +3,20 @@
 import * as api from "../core/api.js";
 import { path } from "../core/api.js";
 import { Chart, rangeChooser, rangeQuery } from "../core/chart.js";
+import { confirm } from "../core/dialog.js";
 import { h, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
+import { refreshNow } from "../core/poll.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
-import { facts, heading, link, section } from "./parts.js";
+import * as tasks from "../core/tasks.js";
+import { facts, heading, link, mark, section } from "./parts.js";
 
 const used = (amount, limit, show, alarm) =>
   h(alarm ? "span.bad" : "span", {}, show(amount), limit ? h("small", {}, ` of ${show(limit)}`) : "");
 const hasFewFiles = (node) => node.fd_used > 0.9 * node.fd_total;
 
-export const nodeColumns = [
+const COLUMNS = [
   { id: "name", title: "Name", always: true, cell: (node) => link.node(node.name) },
   {
     id: "files", title: "File descriptors", number: true,
@@ -21,7 +24,7 @@ export const nodeColumns = [
   },
   { id: "memory", title: "Memory", number: true, cell: (node) => used(node.mem_used, node.mem_limit, format.bytes, node.mem_alarm) },
   {
-    id: "disk", title: "Disk free", number: true,
+    id: "disk", title: "Disk space", number: true,
     cell: (node) => [
       used(node.disk_free, 0, format.bytes, node.disk_free_alarm), h("small", {}, ` low at ${format.bytes(node.disk_free_limit)}`),
     ],
@@ -40,8 +43,31 @@ export const nodeColumns = [
   },
   { id: "uptime", title: "Uptime", number: true, cell: (node) => format.duration(node.uptime / 1000) },
   { id: "cores", title: "Cores", number: true, cell: (node) => format.count(node.processors) },
-  { id: "build", title: "Build", cell: (node) => h("small", {}, node.build) },
+  {
+    id: "info", title: "Info",
+    cell: ({ rates_mode: mode, enabled_plugins: plugins, build }) => [
+      mark(mode, "rates mode"), " ", mark(format.counted(plugins.length, "plugin"), plugins.join("\n")), " ", mark("build", build),
+    ],
+  },
 ];
+const RESET = {
+  id: "reset", title: "Reset stats", cell: ({ name }) => h("button.quick", { type: "button", onclick: () => reset(name) }, "This node"),
+};
+
+/** The columns of the list of nodes; administrators may reset the statistics of a node. */
+export const nodeColumns = () => (may.administer() ? [...COLUMNS, RESET] : COLUMNS);
+
+async function reset(node) {
+  const question = "The samples of all charts and rates are deleted; counters and messages stay.";
+  if (!await confirm("Reset the statistics of this node?", question, [node], "Reset")) return;
+  try {
+    await api.remove(path`reset/${node}`);
+    tasks.say(`The statistics of ${node} are reset.`);
+  } catch (error) {
+    tasks.say(`The statistics are not reset: ${error.message}`, "bad");
+  }
+  refreshNow();
+}
 
 const namesOf = (ones) => ones.map((one) => one.name).join(", ");
 const milliseconds = (value) => (value === undefined ? "" : format.duration(value / 1000));

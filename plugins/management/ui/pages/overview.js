@@ -12,8 +12,17 @@ import { alarmTexts, healthOf, nodeColumns } from "./nodes.js";
 import { section } from "./parts.js";
 import { churnChart, lengthsChart, ratesChart } from "./rates.js";
 
-const TOTALS = [["Connections", "connections"], ["Channels", "channels"], ["Exchanges", "exchanges"], ["Queues", "queues"]];
+const TOTALS = [
+  ["Connections", "connections"], ["Channels", "channels"], ["Exchanges", "exchanges"], ["Queues", "queues"], ["Consumers", "consumers"],
+];
 const CHURN = ["connections", "channels", "queues"];
+const CONTEXTS = [
+  { id: "context", title: "Context", cell: (one) => one.description },
+  { id: "node", title: "Node", cell: (one) => one.node },
+  { id: "address", title: "Bound to", cell: (one) => one.ip },
+  { id: "port", title: "Port", number: true, cell: (one) => one.port },
+  { id: "path", title: "Path", cell: (one) => one.path },
+];
 const LISTENERS = [
   { id: "protocol", title: "Protocol", cell: (one) => one.protocol },
   { id: "node", title: "Node", cell: (one) => one.node },
@@ -21,12 +30,8 @@ const LISTENERS = [
   { id: "port", title: "Port", number: true, cell: (one) => String(one.port) },
 ];
 
-function totalsOf(overview) {
-  const totals = overview.object_totals;
-  return [
-    ...TOTALS.map(([label, name]) => h("li", {}, h("a.total", { href: address([name]) }, label, " ", h("b", {}, format.count(totals[name]))))),
-    h("li", {}, h("span.total", {}, "Consumers ", h("b", {}, format.count(totals.consumers)))),
-  ];
+function totalsOf({ object_totals: totals }) {
+  return TOTALS.map(([label, name]) => h("li", {}, h("a.total", { href: address([name]) }, label, " ", h("b", {}, format.count(totals[name])))));
 }
 
 function create(context) {
@@ -36,23 +41,31 @@ function create(context) {
   const totals = h("ul.totals");
   const alarms = h("div.alarms", { role: "alert", hidden: true });
   const health = h("div");
-  let loaded = { nodes: [], listeners: [] };
-  const nodes = new Table({ name: "nodes", label: "Nodes", small: true, columns: nodeColumns, key: (one) => one.name, load: whole(async () => loaded.nodes) });
+  let loaded = { nodes: [], listeners: [], contexts: [] };
+  const nodes = new Table({
+    name: "nodes", label: "Nodes", small: true, columns: nodeColumns(), key: (one) => one.name, load: whole(async () => loaded.nodes),
+  });
   const listeners = new Table({
-    name: "listeners", label: "Listeners", small: true, columns: LISTENERS, key: (one) => `${one.protocol} ${one.ip_address} ${one.port}`,
-    load: whole(async () => loaded.listeners),
+    name: "listeners", label: "Listening ports", small: true, columns: LISTENERS,
+    key: (one) => `${one.protocol} ${one.ip_address} ${one.port}`, load: whole(async () => loaded.listeners),
+  });
+  const contexts = new Table({
+    name: "contexts", label: "Web contexts", small: true, columns: CONTEXTS,
+    key: (one) => `${one.description} ${one.ip} ${one.port}`, load: whole(async () => loaded.contexts),
   });
   const element = h("div.page", {}, h("h1", {}, "Overview"), alarms,
     section("Totals", rangeChooser(context.refresh), h("div.charts", {}, lengths.element, rates.element), totals),
     may.monitor() ? section("Nodes", nodes.element, health) : null,
     section("Churn statistics", h("div.charts", {}, churn.map((chart) => chart.element))),
-    may.monitor() ? section("Listeners", listeners.element) : null,
+    may.monitor() ? section("Ports and contexts", h("div.columns-2", {},
+      h("div", {}, h("h3", {}, "Listening ports"), listeners.element), h("div", {}, h("h3", {}, "Web contexts"), contexts.element))) : null,
     may.administer() ? definitionsSections(context) : null);
   return {
     element,
     async refresh(signal) {
       const overview = await api.get("overview", rangeQuery(["lengths", "msg_rates"]), signal);
-      loaded = { nodes: may.monitor() ? await api.get("nodes", {}, signal) : [], listeners: overview.listeners ?? [] };
+      const { listeners: ports = [], contexts: webs = [] } = overview;
+      loaded = { nodes: may.monitor() ? await api.get("nodes", {}, signal) : [], listeners: ports, contexts: webs };
       lengths.draw(overview.queue_totals);
       rates.draw(overview.message_stats);
       CHURN.forEach((_, at) => churn[at].draw(overview.churn_rates));
@@ -62,7 +75,7 @@ function create(context) {
       show(alarms, said.length > 0);
       if (may.monitor()) {
         fill(health, loaded.nodes.map(healthOf));
-        await Promise.all([nodes.refresh(signal), listeners.refresh(signal)]);
+        await Promise.all([nodes, listeners, contexts].map((table) => table.refresh(signal)));
       }
     },
   };

@@ -120,6 +120,11 @@ export function editSection(title, context, makeForm) {
   return { element, show };
 }
 
+/** The field of a form in which a virtual host is chosen: the one of the frame, unless `chosen` is given. */
+export const vhostField = (context, chosen = context.vhost || "/") => ({
+  name: "vhost", label: "Virtual host", type: "list", options: context.vhosts, value: chosen, required: true,
+});
+
 /** The heading of an object's page. */
 export function heading(kind, name, vhost) {
   const place = vhost === undefined ? null : h("small", {}, ` in virtual host ${vhost}`);

@@ -10,27 +10,14 @@ import { go } from "../core/router.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { bindingsTo } from "./bindings.js";
+import { consumerColumns, consumerKey } from "./consumers.js";
 import { getMessages } from "./messages_of_queue.js";
 import { moveForm } from "./move_messages.js";
 import { facts, features, folded, heading, link, section, state, tableOf } from "./parts.js";
 import { publishForm } from "./publish_form.js";
 import { target } from "./queues.js";
-import { lengthsChart, ratesChart } from "./rates.js";
+import { breakdown, lengthsChart, ratesChart } from "./rates.js";
 import { unackedMessages } from "./unacked.js";
-
-const yes = (value) => (value ? "●" : "○");
-
-const CONSUMER_COLUMNS = [
-  { id: "channel", title: "Channel", always: true, cell: ({ channel_details: channel }) => (channel.name ? link.channel(channel.name) : "federation") },
-  { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => h("span.name", { title: one.consumer_tag }, one.consumer_tag) },
-  { id: "user", title: "User", cell: ({ channel_details: channel }) => (channel.user ? link.user(channel.user) : "") },
-  { id: "ack", title: "Ack required", cell: (one) => yes(one.ack_required) },
-  { id: "exclusive", title: "Exclusive", cell: (one) => yes(one.exclusive) },
-  { id: "prefetch", title: "Prefetch count", sort: "prefetch_count", number: true, cell: (one) => format.count(one.prefetch_count) },
-  { id: "active", title: "Active", cell: (one) => yes(one.active) },
-  { id: "activity", title: "Activity status", cell: (one) => one.activity_status },
-  { id: "arguments", title: "Arguments", cell: (one) => (Object.keys(one.arguments).length ? tableOf(one.arguments) : "") },
-];
 
 // the columns of RabbitMQ's table of sizes, with the endings of the fields
 const CLASSES = [["Total", "", ""], ["Ready", "_ready", "_ready"], ["Unacked", "_unacknowledged", "_unacknowledged"], ["In memory", "_ram", "_ram"],
@@ -110,16 +97,17 @@ function create(context) {
   const left = h("div");
   const right = h("div");
   const sizes = sizesTable();
+  const parts = breakdown([["Incoming", "incoming"], ["Deliveries", "deliveries"]]);
   let consumers = [];
   const consumersTable = new Table({
-    name: "consumers_of_queue", label: "Consumers", columns: CONSUMER_COLUMNS, local: true, filtered: "consumer tag", empty: "no consumers",
-    key: (one) => `${one.channel_details.name} ${one.consumer_tag}`, load: whole(() => consumers, (one) => one.consumer_tag),
+    name: "consumers_of_queue", label: "Consumers", columns: consumerColumns("queue", "vhost"), local: true, filtered: "consumer tag", empty: "no consumers",
+    key: consumerKey, load: whole(() => consumers, (one) => one.consumer_tag),
   });
   const bindings = bindingsTo(context, queue);
   const unacked = unackedMessages(`warren/${here}`);
   const unackedSection = section("Unacknowledged messages", unacked.element);
   const element = h("div.page", {}, heading("Queue", name, vhost),
-    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, lengths.element, rates.element)),
+    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, lengths.element, rates.element)), parts.element,
     section("Details", h("div.columns-2", {}, left, right), sizes.element),
     section("Consumers", consumersTable.element), unackedSection, section("Bindings to this queue", bindings.element),
     folded("Publish message", publishForm(context, { vhost, exchange: "", queue: name })),
@@ -132,6 +120,7 @@ function create(context) {
       const found = await api.get(here, rangeQuery(["lengths", "msg_rates"]), signal);
       lengths.draw(found);
       rates.draw(found.message_stats);
+      parts.draw(found);
       sizes.draw(found);
       fill(left, facts(leftFacts(found)));
       fill(right, facts(rightFacts(found)));

@@ -8,7 +8,7 @@ import * as format from "../core/format.js";
 import { argumentsTable, form } from "../core/form.js";
 import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { features, folded, link, state } from "./parts.js";
+import { features, folded, link, state, vhostField } from "./parts.js";
 import { rateColumn } from "./rates.js";
 
 const COLUMNS = [
@@ -45,12 +45,24 @@ const FIELDS = [
   ...["publish", "deliver_get", "ack", "redeliver"].map((name) => `message_stats.${name}_details.rate`),
 ].join(",");
 const KNOWN_ARGUMENTS = [
-  ["x-message-ttl", "number", "milliseconds until a message expires"], ["x-expires", "number", "milliseconds without use until the queue is deleted"],
-  ["x-max-length", "number", "ready messages"], ["x-max-length-bytes", "number", "bytes of ready messages"],
-  ["x-overflow", "string", "drop-head, reject-publish or reject-publish-dlx"], ["x-dead-letter-exchange", "string", "where rejected and expired messages go"],
-  ["x-dead-letter-routing-key", "string", "their new routing key"], ["x-single-active-consumer", "boolean", "one consumer at a time"],
-  ["x-max-priority", "number", "1 to 255"], ["x-delivery-limit", "number", "deliveries of a message until it is dropped"],
-].map(([key, type, help]) => ({ key, type, help }));
+  ["x-message-ttl", "number", "milliseconds until a message expires", "Limits"],
+  ["x-expires", "number", "milliseconds without use until the queue is deleted", "Limits"],
+  ["x-max-length", "number", "ready messages", "Limits"], ["x-max-length-bytes", "number", "bytes of ready messages", "Limits"],
+  ["x-overflow", "string", "drop-head, reject-publish or reject-publish-dlx", "Limits"],
+  ["x-dead-letter-exchange", "string", "where rejected and expired messages go", "Dead letters"],
+  ["x-dead-letter-routing-key", "string", "their new routing key", "Dead letters"],
+  ["x-delivery-limit", "number", "deliveries of a message until it is dropped or dead-lettered", "Dead letters"],
+  ["x-single-active-consumer", "boolean", "one consumer at a time", "Consumers"],
+  ["x-max-priority", "number", "1 to 255", "Messages"],
+  ["x-message-deduplication", "boolean", "drops messages with the header x-deduplication-header seen before", "Messages"],
+  ["x-cache-size", "number", "of deduplication: values remembered", "Messages"],
+  ["x-cache-ttl", "number", "of deduplication: milliseconds for which they are", "Messages"],
+  ["x-deduplication-header", "string", "of deduplication: another header", "Messages"],
+  ["x-consumer-timeout", "number", "milliseconds; without effect", "RabbitMQ's"],
+  ["x-queue-mode", "string", "default or lazy; without effect", "RabbitMQ's"],
+  ["x-queue-version", "number", "1 or 2; without effect", "RabbitMQ's"],
+  ["x-queue-leader-locator", "string", "client-local or balanced; without effect", "RabbitMQ's"],
+].map(([key, type, help, group]) => ({ key, type, help, group }));
 
 /** The path of a queue in the API. */
 export const target = (queue) => path`queues/${queue.vhost}/${queue.name}`;
@@ -73,7 +85,7 @@ function addForm(context) {
   return form({
     label: "Add a queue", submit: "Add queue", extra: [given.element],
     fields: [
-      { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
+      vhostField(context),
       { name: "name", label: "Name", required: true },
       { name: "type", label: "Type", type: "select", options: [["", "default of the virtual host"], ["classic", "classic"], ["quorum", "quorum"]] },
       { name: "durable", label: "Durability", type: "select", options: [["true", "durable"], ["false", "transient"]] },

@@ -1,7 +1,11 @@
 /** Rates: the column of a list, and the charts of queues, exchanges, channels and the node. */
 
 import { Chart } from "../core/chart.js";
+import { h, fill, show } from "../core/dom.js";
 import * as format from "../core/format.js";
+import { link, section } from "./parts.js";
+
+const MOST = 100; // others of a breakdown
 
 /**
  * The column of a rate of messages in a list.
@@ -37,3 +41,35 @@ export const exchangeChart = () => ratesOf("Message rates", EXCHANGE_RATES);
 export const dataChart = () => new Chart(
   "Data rates", [["From client", "recv_oct"], ["To client", "send_oct"]], { rates: true, format: format.byteRate });
 export const churnChart = (kind) => ratesOf(`${kind[0].toUpperCase()}${kind.slice(1)} opened and closed`, CHURN[kind]);
+
+const BREAKDOWN = ["publish", "confirm", "deliver", "deliver_no_ack", "get", "get_no_ack", "ack", "redeliver", "return_unroutable", "drop_unroutable"];
+const RATE_NAMES = new Map(RATES.map(([label, name]) => [name, label]));
+
+function partnerOf({ exchange, queue, channel_details: channel }) {
+  if (exchange) return link.exchange(exchange.vhost, exchange.name);
+  return queue ? link.queue(queue.vhost, queue.name) : link.channel(channel.name);
+}
+
+function breakdownTable(label, rows) {
+  const names = BREAKDOWN.filter((name) => rows.some(({ stats }) => stats[name]));
+  return h("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, h("table", { "aria-label": label },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, label), names.map((name) => h("th.number", { scope: "col" }, RATE_NAMES.get(name))))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, h("td", {}, partnerOf(row)),
+      names.map((name) => h("td.number", {}, format.rate(row.stats[`${name}_details`]?.rate))))))));
+}
+
+/**
+ * The message rates between an object and others, where the broker counts them (`management.rates_mode = detailed`).
+ * @param {Array<[string, string]>} lists the label and the field of each list: ["Incoming", "incoming"]
+ * @returns {{element, draw: (found) => void}} a section, hidden while there is nothing to show
+ */
+export function breakdown(lists) {
+  const content = h("div.columns-2");
+  const element = show(section("Message rates breakdown", content), false);
+  const draw = (found) => {
+    const shown = lists.filter(([, field]) => found[field]?.length);
+    show(element, shown.length > 0);
+    fill(content, shown.map(([label, field]) => breakdownTable(label, found[field].slice(0, MOST))));
+  };
+  return { element, draw };
+}

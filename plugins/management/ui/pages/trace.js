@@ -6,7 +6,7 @@ import { h, fill, show } from "../core/dom.js";
 import { form } from "../core/form.js";
 import * as format from "../core/format.js";
 import { may } from "../core/session.js";
-import { facts, link, section, tableOf } from "./parts.js";
+import { facts, link, section, tableOf, vhostField } from "./parts.js";
 
 const KEPT = 200; // messages on the page
 
@@ -65,7 +65,7 @@ function create(context) {
   return {
     element: h("div.page", {}, h("h1", {}, "Live trace"), section("Trace", form({
       label: "Trace messages", submit: "Start", keep: true, run,
-      fields: [{ name: "vhost", label: "Virtual host", value: query.vhost ?? (context.vhost || "/"), required: true },
+      fields: [vhostField(context, query.vhost),
         { name: "exchange", label: "Exchange", value: query.exchange ?? "", help: "amq.default: the default exchange" }, { name: "queue", label: "Queue", value: query.queue ?? "" }],
     }), note, buttons), h("div.list", {}, h("div.scroll", { tabindex: 0, role: "region", "aria-label": "Messages" }, table))),
     leave: () => stop?.abort(),

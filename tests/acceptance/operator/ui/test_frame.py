@@ -42,6 +42,21 @@ def test_keys_go_to_sections_and_to_the_filter(ui: UI) -> None:
     expect(ui.page.locator(".filter")).to_be_focused()
 
 
+def test_the_theme_is_chosen_and_kept(ui: UI) -> None:
+    page = ui.page
+    shade = "getComputedStyle(document.body).backgroundColor"
+    page.emulate_media(color_scheme="light")
+    light = page.evaluate(shade)
+    page.get_by_label("Theme").select_option("dark")
+    dark = page.evaluate(shade)
+    assert dark != light
+    page.reload()
+    expect(page.get_by_label("Theme")).to_have_value("dark")
+    assert page.evaluate(shade) == dark
+    page.get_by_label("Theme").select_option("auto")
+    assert page.evaluate(shade) == light
+
+
 def test_a_lost_broker_shows_a_banner_and_recovers(new_ui: Callable[..., UI], running: BrokerProcess) -> None:
     ui = new_ui().sign_in().open("queues")
     ui.page.route("**/api/**", lambda route: route.abort())

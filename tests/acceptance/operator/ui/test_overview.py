@@ -32,6 +32,10 @@ def test_the_node_shows_its_health_and_an_alarm_says_what_to_do(ui: UI, running:
     expect(ui.page.locator(".alarms")).to_contain_text("publishers are blocked")
     running.http().put("/warren/limits/memory", {"fraction": 0.6})
     expect(ui.page.locator(".alarms")).to_be_hidden()
+    node.get_by_role("button", name="This node").click()
+    ui.page.get_by_role("dialog").get_by_role("button", name="Reset").click()
+    expect(ui.page.get_by_text("The statistics of warren@test are reset.")).to_be_visible()
+    expect(ui.page.get_by_role("table", name="Web contexts")).to_contain_text("RabbitMQ Management")
     node.get_by_role("link", name="warren@test").click()
     expect(ui.page.locator("main")).to_contain_text("Longest turn since the start")
 

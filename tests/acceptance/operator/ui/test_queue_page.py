@@ -53,8 +53,12 @@ def test_the_page_shows_rates_consumers_and_sizes_of_live_traffic(ui: UI, runnin
         expect(overview.get_by_role("button", name=re.compile(r"^Publish [1-9]"))).to_be_visible()
         expect(overview.get_by_role("button", name=re.compile(r"^Consumer ack [1-9]"))).to_be_visible()
         expect(overview.locator("canvas")).to_have_count(2)
-        page.get_by_label("Time range of the charts").select_option(label="last hour")
+        with page.expect_response("**/queues/%2F/busy?**lengths_age=3600&lengths_incr=60**"):
+            page.get_by_label("Time range of the charts").select_option(label="last hour")
         expect(overview.get_by_role("img", name="Queued messages")).to_be_visible()
+        ready = overview.get_by_role("button", name="Ready")
+        ready.click()
+        expect(ready).to_have_attribute("aria-pressed", "false")
         consumer = section(page, "Consumers").get_by_role("row").filter(has_text="reader")
         expect(consumer).to_contain_text("●○7●up")
         expect(consumer.get_by_role("link").first).to_have_attribute("href", re.compile("^#/channels/"))
@@ -80,6 +84,10 @@ def test_bindings_are_added_with_arguments_and_removed(ui: UI, running: BrokerPr
     row = bindings.get_by_role("row").filter(has_text="a/b %2F")
     expect(row).to_contain_text("x-matchany")
     assert http.get("/bindings/%2F/e/amq.headers/q/bound").json[0]["arguments"] == {"x-match": "any"}
+    row.get_by_role("button", name="Unbind").focus()
+    http.post("/bindings/%2F/e/amq.fanout/q/bound", {})
+    expect(bindings.get_by_role("row").filter(has_text="amq.fanout")).to_be_visible()
+    expect(row.get_by_role("button", name="Unbind")).to_be_focused()  # as the refresh left the row alone
     row.get_by_role("button", name="Unbind").click()
     assert "amq.headers to queue bound" in answer(page, "Unbind")
     expect(row).to_have_count(0)

@@ -48,3 +48,13 @@ def test_chosen_queues_are_purged_with_progress_and_more_columns_shown(ui: UI, r
     expect(page.get_by_label("Work in progress")).to_contain_text("done: 2 of 2")
     counts = [http.get(f"/queues/%2F/{name}").json["messages"] for name in ("full-1", "full-2", "kept")]
     assert counts == [0, 0, 1]
+
+
+def test_a_queue_named_by_dots_is_opened(ui: UI, running: BrokerProcess) -> None:
+    running.http().put("/queues/%2F/..", {"durable": True})
+    page = ui.open("queues").page
+    page.get_by_role("link", name="..", exact=True).click()
+    expect(page.locator("main:not([aria-busy]) h1")).to_contain_text("Queue ..")
+    expect(page.get_by_role("table", name="Bindings to this queue")).to_contain_text("..")
+    expect(page.locator(".banner")).to_be_hidden()
+    running.http().delete("/queues/%2F/..")
