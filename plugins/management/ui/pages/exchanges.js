@@ -11,7 +11,7 @@ import { go } from "../core/router.js";
 import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
-import { facts, features, folded, heading, link, section, tableOf, vhostField } from "./parts.js";
+import { deleteObjects, facts, features, folded, heading, link, section, tableOf, vhostField } from "./parts.js";
 import { publishForm } from "./publish_form.js";
 import { breakdown, exchangeChart, rateColumn, rateOf } from "./rates.js";
 
@@ -47,10 +47,8 @@ async function removeExchanges(chosen) {
   const exchanges = chosen.filter((one) => !isOwn(one));
   const kept = chosen.length - exchanges.length;
   if (!exchanges.length) return tasks.say("The broker's own exchanges cannot be deleted.", "bad");
-  const title = exchanges.length === 1 ? `Delete exchange ${exchanges[0].name}?` : `Delete ${format.count(exchanges.length)} exchanges?`;
   const consequence = `Their bindings are deleted too.${kept ? ` ${format.count(kept)} of the broker's own are kept.` : ""}`;
-  if (!await confirm(title, consequence, exchanges.map(nameOf))) return null;
-  return tasks.each("Delete exchanges", exchanges, (exchange, signal) => api.remove(target(exchange), {}, signal));
+  return deleteObjects(exchanges, { kind: "exchange", consequence, describe: nameOf, target });
 }
 
 const types = (overview) => overview.exchange_types.filter((one) => !one.internal_purpose).map((one) => one.name);

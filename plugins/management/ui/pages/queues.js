@@ -8,7 +8,7 @@ import * as format from "../core/format.js";
 import { argumentsTable, form } from "../core/form.js";
 import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { features, folded, link, state, vhostField } from "./parts.js";
+import { deleteObjects, features, folded, link, state, vhostField } from "./parts.js";
 import { rateColumn } from "./rates.js";
 
 const COLUMNS = [
@@ -68,11 +68,9 @@ const KNOWN_ARGUMENTS = [
 export const target = (queue) => path`queues/${queue.vhost}/${queue.name}`;
 const nameOf = (queue) => `${queue.name} (${queue.vhost}): ${format.counted(queue.messages ?? 0, "message")}`;
 
-async function removeQueues(queues) {
-  const title = queues.length === 1 ? `Delete queue ${queues[0].name}?` : `Delete ${format.count(queues.length)} queues?`;
-  if (!await confirm(title, "Their messages and bindings are deleted too.", queues.map(nameOf))) return;
-  await tasks.each("Delete queues", queues, (queue, signal) => api.remove(target(queue), {}, signal));
-}
+const removeQueues = (queues) => deleteObjects(queues, {
+  kind: "queue", consequence: "Their messages and bindings are deleted too.", describe: nameOf, target,
+});
 
 async function purgeQueues(queues) {
   const title = queues.length === 1 ? `Purge queue ${queues[0].name}?` : `Purge ${format.count(queues.length)} queues?`;
