@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import traceback
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from importlib.util import find_spec
 from types import FrameType
@@ -39,6 +39,10 @@ class Analyze(Command):
         parser.add_argument("--input", metavar="DIR", required=True, help="the folder of the export")
         parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make, with index.html in it")
         parser.add_argument("--master", metavar="URL", help="a Spark cluster; default: all cores of this machine")
+        about = "memory of the driver's Java, such as 2g; default: a quarter of this machine's, at most 4 GiB"
+        parser.add_argument("--driver-memory", metavar="SIZE", help=about)
+        about = "a setting of Spark, which prevails over those of the job; may be repeated"
+        parser.add_argument("--conf", metavar="KEY=VALUE", type=setting, action="append", default=[], help=about)
         about = "add the files that are new since the last run with the same output, and renew the reports"
         parser.add_argument("--stream", action="store_true", help=about)
         about = "with --stream: run until stopped, and look for new files at this interval"
@@ -51,6 +55,14 @@ class Analyze(Command):
         if fault:
             return failed(fault, UNAVAILABLE)
         return analyze(options)
+
+
+def setting(text: str) -> tuple[str, str]:
+    """Parse a setting of Spark."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return name, value
 
 
 def missing() -> str:
@@ -67,8 +79,8 @@ def analyze(options: Namespace) -> int:
     from pyspark.errors import PySparkException
 
     from .analysis import job, streaming
-    from .analysis.input_files import DamagedFile
-    from .analysis.spark_session import builder
+    from .analysis.input_files import DamagedFile, local_records
+    from .analysis.spark_session import session
 
     signal.signal(signal.SIGTERM, interrupted)
     for name in CHATTY:
@@ -76,14 +88,12 @@ def analyze(options: Namespace) -> int:
     progress = job.Progress()
     try:
         progress("start Spark")
-        spark = builder(options.master).getOrCreate()
-        try:
+        records = local_records(options.input) if options.every is None else None  # a log that grows
+        with session(options.master, records, options.driver_memory, dict(options.conf)) as spark:
             if options.stream:
                 report = streaming.follow(spark, options.input, options.output, options.every, progress)
             else:
                 report = job.batch(spark, options.input, options.output, progress)
-        finally:
-            spark.stop()
     except job.JobRefused as refused:
         return failed(str(refused), refused.status)
     except (OSError, DamagedFile, Py4JError, PySparkException) as error:

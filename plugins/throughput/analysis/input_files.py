@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -126,6 +127,26 @@ def check_file(folders: Folders, file: FileInfo) -> AcceptedFile | SkippedFile:
 def boot_key(name: str) -> str:
     """Return what the names of all files of one boot have in common: node and boot."""
     return name.rpartition("-")[0]
+
+
+def local_records(folder: str) -> int | None:
+    """Return the number of events in a folder of this machine by the footers of its files; None: it is elsewhere.
+
+    Needs no Spark, whose settings depend on the number. Files that cannot be read count as none.
+    """
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowException
+
+    place = Path(folder.removeprefix("file://"))
+    if not place.is_dir():
+        return None
+    records = 0
+    for path in (place / schema.EVENTS).rglob("part-*.parquet"):
+        try:
+            records += pq.read_metadata(path).num_rows
+        except (OSError, ArrowException):
+            continue
+    return records
 
 
 def read(spark: SparkSession, table: str, paths: list[str]) -> DataFrame:

@@ -14,8 +14,7 @@ ANSWER_S = 20.0  # for `java -version`
 
 def java_fault() -> str:
     """Return what is missing, in one line, or an empty string."""
-    home = os.environ.get("JAVA_HOME")
-    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    program = java_program()
     if program is None:
         return f"no java on PATH: {ADVICE}"
     try:
@@ -24,6 +23,12 @@ def java_fault() -> str:
         return f"{program} cannot be run: {ADVICE}"
     version = major(result.stderr + result.stdout)
     return "" if version >= JAVA else f"{program} is Java {version}: {ADVICE}"
+
+
+def java_program() -> str | None:
+    """Return the path of the Java that Spark will run, or None."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
 
 
 def major(text: str) -> int:

@@ -23,6 +23,7 @@ from .message_paths import BALANCES, STAGES
 from .report_rows import Values, values
 from .reports import throughput
 from .reports.run import Reporting
+from .spark_session import fit
 
 POINTS = 1500  # of a line in a chart at most: the finest grain with no more is drawn
 LINES = 10  # queues in a chart
@@ -63,10 +64,9 @@ def find_input(folders: Folders, folder: str) -> dict[str, TableFiles]:
     return inputs
 
 
-def set_partitions(spark: SparkSession, inputs: dict[str, TableFiles]) -> None:
-    """Set the number of shuffle partitions so that a task can hold one; adaptive execution coalesces small ones."""
-    records = sum(file.records for file in inputs[schema.EVENTS].accepted)
-    spark.conf.set("spark.sql.shuffle.partitions", max(PARTITIONS, records // PARTITION_RECORDS))
+def fit_to(spark: SparkSession, inputs: dict[str, TableFiles]) -> None:
+    """Fit Spark's settings to the size of the input."""
+    fit(spark, sum(file.records for file in inputs[schema.EVENTS].accepted))
 
 
 def describe_input(folder: str, inputs: dict[str, TableFiles]) -> Values:
@@ -108,7 +108,6 @@ def report(store: Store, inputs: dict[str, TableFiles], folder: str, place: str,
 
 
 CLOCK = ("node", "boot_id", "first", "last", "clock_moved_us")
-PARTITIONS, PARTITION_RECORDS = 8, 500_000  # the minimum of partitions, and about how many records each has
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
 
 
@@ -167,7 +166,7 @@ def batch(spark: SparkSession, folder: str, output: str, log: LogProgress) -> Va
     if folders.exists(output):
         raise JobRefused(f"{output}: exists already", NO_OUTPUT)
     inputs = find_input(folders, folder)
-    set_partitions(spark, inputs)
+    fit_to(spark, inputs)
     with temporary_folder(folders, output) as place:
         store = Store(spark, f"{place}/_facts")
         reduce_all(spark, inputs, store, log)

@@ -1,47 +1,169 @@
-"""The Spark session of the job. Imports pyspark, so it is imported only when the job runs."""
+"""The Spark session of the job, with settings by the size of the input. Imports pyspark: only the job imports it.
+
+A small log costs little but the start of Java and the compilation of plans. So Java compiles quickly rather than well,
+plans are interpreted instead of compiled, and each shuffle has one partition. A large log costs what its rows cost.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 
+from .class_archive import ClassArchive, class_archive
+from .java_check import java_program
+
 LOCAL = "local[*]"
-# In local mode the driver is all of Spark. These limits keep it below 4 GiB, memory outside Java's heap included.
-DRIVER_MEMORY = "1536m"
-DRIVER_OPTIONS = "-XX:+UseParallelGC -XX:MaxDirectMemorySize=512m"
 ALLOCATOR = ("MALLOC_ARENA_MAX", "2")  # otherwise glibc has a heap for each of Spark's many threads
+LAUNCHER = ("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # a Java that prints a command line
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which sets master and memory itself
-CHOSEN_BY_SUBMIT = ("spark.driver.memory", "spark.driver.extraJavaOptions", "spark.ui.enabled")
+MEMORY, JAVA_OPTIONS = "spark.driver.memory", "spark.driver.extraJavaOptions"
+CHOSEN_BY_SUBMIT = (MEMORY, JAVA_OPTIONS, "spark.ui.enabled")
+CHOSEN = "spark.warren.chosen"  # the names of settings that the caller chose
+CHANGEABLE = "spark.sql."
+
+SMALL = 300_000  # events up to which a log is small
+PARTITION_RECORDS = 500_000  # events for each partition of a shuffle: a task can hold them
+PARTITIONS = 8  # of a shuffle at least; adaptive execution coalesces small ones
+
+MIB = 1 << 20
+HEAP_SHARE = 4  # a quarter of the memory: Java and Python use as much again outside the heap
+HEAP_MIB = (512, 4096)  # the least and the greatest heap: tasks write to disk what does not fit
+SMALL_HEAP_MIB = 1024
+CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+Settings = dict[str, str | int | bool]
+ALL_LOGS: Settings = {
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": False,
+    "spark.ui.showConsoleProgress": False,
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.files.ignoreCorruptFiles": False,
+    "spark.sql.adaptive.skewJoin.enabled": True,
+    "spark.sql.adaptive.coalescePartitions.enabled": True,
+}
+DIRECT = "-XX:MaxDirectMemorySize=512m -XX:ReservedCodeCacheSize=240m"
+SMALL_LOG: Settings = {
+    JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {DIRECT}",
+    "spark.sql.shuffle.partitions": 1,
+    "spark.sql.adaptive.enabled": False,
+    "spark.sql.codegen.wholeStage": False,
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+LARGE_LOG: Settings = {
+    JAVA_OPTIONS: f"-XX:+UseParallelGC {DIRECT}",
+    "spark.sql.adaptive.enabled": True,
+    "spark.sql.codegen.wholeStage": True,
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
 
 
-def builder(master: str | None) -> SparkSession.Builder:
-    """Return the builder of the session. The default of `master` is spark-submit's, else all cores of this machine."""
-    building = SparkSession.Builder().appName("warren analyze")
+def is_small(records: int | None) -> bool:
+    return records is not None and records <= SMALL
+
+
+def settings(records: int | None) -> Settings:
+    """Return Spark's settings for a log of so many events; None: unknown, so that it may be large."""
+    if is_small(records):
+        return {**ALL_LOGS, **SMALL_LOG}
+    return {
+        **ALL_LOGS,
+        **LARGE_LOG,
+        "spark.sql.shuffle.partitions": max(PARTITIONS, (records or 0) // PARTITION_RECORDS),
+    }
+
+
+@contextmanager
+def session(
+    master: str | None,
+    records: int | None = None,
+    driver_memory: str | None = None,
+    further: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """Start the session for a log of `records` events, and stop it at the end.
+
+    The default of `master` is spark-submit's, else all cores of this machine; that of `driver_memory` is chosen by the
+    memory of this machine. `further` are settings that the caller chose, which prevail over all others.
+    """
     if master is None and SUBMITTED not in os.environ:
         master = LOCAL
+    java = None if master is None else java_program()
+    archive = class_archive(java, Path(pyspark.__file__).parent) if java is not None else None
+    spark = builder(master, records, driver_memory, further or {}, archive).getOrCreate()
+    process: Any = getattr(spark.sparkContext._gateway, "proc", None)
+    making = archive if archive is not None and archive.missing and process is not None else None
+    succeeded = False
+    try:
+        yield spark
+        succeeded = True
+    finally:
+        spark.stop()
+        if making is not None and succeeded:
+            making.keep(process)
+        elif making is not None:
+            process.kill()  # otherwise it would write the archive first
+
+
+def builder(
+    master: str | None,
+    records: int | None,
+    driver_memory: str | None,
+    further: Mapping[str, str],
+    archive: ClassArchive | None,
+) -> SparkSession.Builder:
+    """Return the builder of the session; `session` describes the arguments."""
+    building = SparkSession.Builder().appName("warren analyze")
+    chosen = settings(records)
+    chosen[MEMORY] = driver_memory or f"{heap_mib(memory_bytes(), records)}m"
+    if archive is not None:
+        chosen[JAVA_OPTIONS] = f"{chosen[JAVA_OPTIONS]} {archive.options()}"
     if master is not None:
         building = building.master(master)
         os.environ.setdefault(*ALLOCATOR)
+        os.environ.setdefault(*LAUNCHER)
         if master.startswith("local") or "127.0.0.1" in master:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark looks for an address, and warns
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the `python3` on PATH
             building = building.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    settings: dict[str, str | int | bool] = {
-        "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": DRIVER_OPTIONS,
-        "spark.log.level": "ERROR",
-        "spark.ui.enabled": False,
-        "spark.ui.showConsoleProgress": False,
-        "spark.sql.adaptive.enabled": True,
-        "spark.sql.adaptive.skewJoin.enabled": True,
-        "spark.sql.adaptive.coalescePartitions.enabled": True,
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.parquet.compression.codec": "zstd",
-        "spark.sql.files.ignoreCorruptFiles": False,
-    }
-    for name, value in settings.items():
+    for name, value in chosen.items():
         if not (SUBMITTED in os.environ and name in CHOSEN_BY_SUBMIT):
             building = building.config(name, value)
+    for name, text in {CHOSEN: ",".join(further), **further}.items():
+        building = building.config(name, text)
     return building
+
+
+def fit(spark: SparkSession, records: int) -> None:
+    """Set what can be set in a running session for a log of so many events, but for what the caller chose."""
+    chosen = (spark.conf.get(CHOSEN, "") or "").split(",")
+    for name, value in settings(records).items():
+        if name.startswith(CHANGEABLE) and name not in chosen:
+            spark.conf.set(name, value)
+
+
+def memory_bytes() -> int:
+    """Return the memory of this machine, or the limit of this process's control group if that is lower."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for place in CGROUP_LIMITS:
+        try:
+            text = Path(place).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            memory = min(memory, int(text))
+    return memory
+
+
+def heap_mib(memory: int, records: int | None) -> int:
+    """Return the size of Java's heap, in MiB, for a log of so many events on a machine with so many bytes of memory."""
+    least, greatest = HEAP_MIB
+    if is_small(records):
+        greatest = SMALL_HEAP_MIB
+    return max(least, min(greatest, memory // MIB // HEAP_SHARE))

@@ -23,7 +23,7 @@ from .fact_store import ALL, Store
 from .facts import ROWS, STATS, merge_parts
 from .hadoop_fs import FileInfo, Folders
 from .input_files import AcceptedFile, DamagedFile, check_file, columns, read
-from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, publish, report, set_partitions, temporary_folder
+from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, publish, report, temporary_folder
 from .message_paths import BALANCES, JOURNEYS, STAGES, balances, closed, stages
 from .report_rows import Values
 
@@ -54,7 +54,7 @@ def follow(spark: SparkSession, folder: str, output: str, every_s: float | None,
 def process_new_files(spark: SparkSession, folder: str, state: str, log: LogProgress) -> Store:
     """Add the new files to the facts."""
     inputs = find_input(Folders(spark), folder)
-    set_partitions(spark, inputs)
+    fit_to(spark, inputs)
     store = Store(spark, f"{state}/facts")
     for table in ORDER:
         if inputs[table].accepted:
