@@ -13,12 +13,12 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lock lint types node java browser clean
+.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lock lint types node java browser postgresql clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
 
-test: lint node java browser  ## what CI runs; the types are checked beside the tests
+test: lint node java browser postgresql  ## what CI runs; the types are checked beside the tests
 	@$(BIN)/mypy >.venv/types.txt 2>&1 & types=$$!; \
 	WARREN_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE); tests=$$?; \
 	wait $$types; types=$$?; cat .venv/types.txt; \
@@ -33,7 +33,7 @@ pure:  ## removes the compiled modules
 test-compiled: .venv/test.stamp .venv/compiled.stamp  ## the tests of the folders with compiled modules, compiled
 	$(PYTEST) -q $(SIDE_BY_SIDE) $(COMPILED_TESTS)
 
-test-stress: .venv/test.stamp node java browser  ## runs the suite ROUNDS times on busy cores: how often each test failed
+test-stress: .venv/test.stamp node java browser postgresql  ## runs the suite ROUNDS times on busy cores: how often each test failed
 	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
@@ -121,6 +121,15 @@ browser: .venv/test.stamp
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell fonts-dejavu-core; } \
 		|| command -v chromium >/dev/null; \
 	elif ! command -v chromium >/dev/null; then echo "NOTE: the tests of the user interface will be skipped"; fi
+
+# A server that stores the journal; the tests start clusters of their own, in temporary folders.
+postgresql: .venv/test.stamp
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "NOTE: installing Debian's postgresql, for the tests of the store on it"; \
+		mkdir -p /etc/postgresql-common && echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf; \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql; \
+	else echo "NOTE: the tests of the store on PostgreSQL will be skipped"; fi
 
 $(CLIENTS_NODE)/node_modules: $(CLIENTS_NODE)/package.json
 	cd $(CLIENTS_NODE) && npm ci --no-audit --no-fund --loglevel=error && touch node_modules

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 USAGE_STATUS = 64  # EX_USAGE of sysexits.h; low numbers are results, such as the verdict of `warren analyze`
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
-OURS = ("serve", "plugins", "doctor", "--version")  # with these, commands of plugins are not loaded
+OURS = ("serve", "plugins", "doctor", "store", "copy", "--version")  # with these, commands of plugins are not loaded
 
 # options of `serve` that override a key of the configuration file
-FLAGS = ("amqp", "amqps", "http", "node", "cluster_name", "data_dir", "memory", "sync", "log_level")
+FLAGS = ("amqp", "amqps", "http", "node", "cluster_name", "data_dir", "memory", "store", "sync", "log_level")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -58,9 +58,10 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
     )
     command.add_argument("--node", metavar="NAME", help="name of the node")
     command.add_argument("--cluster-name", metavar="NAME", help="name of the cluster")
-    store = command.add_mutually_exclusive_group()
-    store.add_argument("--data", metavar="DIR", dest="data_dir", help="keep what is durable here; default ./data")
-    store.add_argument("--memory", action="store_true", default=None, help="keep everything in memory, store nothing")
+    place = command.add_mutually_exclusive_group()
+    place.add_argument("--data", metavar="DIR", dest="data_dir", help="keep what is durable here; default ./data")
+    command.add_argument("--store", metavar="URL", help="keep what is durable on PostgreSQL: postgresql://USER@HOST/DB")
+    place.add_argument("--memory", action="store_true", default=None, help="keep everything in memory, store nothing")
     command.add_argument("--sync", metavar="MODE", help="what a confirm waits for: fsync (default), or os")
     command.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning, error or critical")
 
@@ -75,6 +76,27 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
     command = commands.add_parser("doctor", help=about, description=about, allow_abbrev=False)
     command.set_defaults(run=doctor)
     command.add_argument("--data", metavar="DIR", default="./data", help="the broker's folder; default ./data")
+    command.add_argument("--store", metavar="URL", help="its store on PostgreSQL, in place of the folder")
+    add_store_options(command)
+
+    about = "create, update or check the tables of a store on PostgreSQL"
+    command = commands.add_parser("store", help=about, description=about, allow_abbrev=False)
+    actions = command.add_subparsers(metavar="ACTION", required=True)
+    for name, run, about in (
+        ("init", store_init, "create the schema and its tables, or update them to this version"),
+        ("check", store_check, "check that a broker can use the store, and print what a confirm means there"),
+    ):
+        action = actions.add_parser(name, help=about, description=about, allow_abbrev=False)
+        action.set_defaults(run=run)
+        action.add_argument("url", metavar="URL", help="postgresql://USER@HOST1,HOST2/DATABASE")
+        add_store_options(action)
+
+    about = "copy what a stopped broker has stored to another store, which must be empty, and verify every record"
+    command = commands.add_parser("copy", help=about, description=about, allow_abbrev=False)
+    command.set_defaults(run=copy)
+    command.add_argument("--from", metavar="DIR|URL", dest="source", required=True, help="a data folder, or PostgreSQL")
+    command.add_argument("--to", metavar="DIR|URL", dest="target", required=True, help="a data folder, or PostgreSQL")
+    add_store_options(command)
 
     for name, plugged in (more or {}).items():
         command = commands.add_parser(name, help=plugged.about, description=plugged.about, allow_abbrev=False)
@@ -83,13 +105,19 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
     return warren
 
 
+def add_store_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of commands that connect to PostgreSQL; `serve` has keys of the configuration for them."""
+    command.add_argument("--password-file", metavar="FILE", default="", help="a file with the password of the user")
+    command.add_argument("--schema", metavar="NAME", default="warren", help="the schema; default: warren")
+
+
 def serve(options: argparse.Namespace) -> int:
     """Run a broker until it is stopped, and return the exit status."""
     from .config import ConfigError, Sources
 
     overrides: dict[str, Any] = {key: getattr(options, key) for key in FLAGS if getattr(options, key) is not None}
-    if "data_dir" in overrides:
-        overrides["memory"] = False
+    if overrides.keys() & {"data_dir", "store"}:
+        overrides.setdefault("memory", False)
     sources = Sources(options.config, overrides)
     try:
         config = sources.load()
@@ -137,9 +165,32 @@ def doctor(options: argparse.Namespace) -> int:
     """Verify a data folder, and return the exit status."""
     from pathlib import Path
 
-    from .storage.doctor import examine
+    from .storage.doctor import examine, examine_url
 
+    if options.store:
+        return examine_url(options.store, options.password_file, options.schema)
     return examine(Path(options.data))
+
+
+def store_init(options: argparse.Namespace) -> int:
+    """Create or update the tables of a store, and return the exit status."""
+    from .storage.postgresql.commands import init
+
+    return init(options.url, options.password_file, options.schema)
+
+
+def store_check(options: argparse.Namespace) -> int:
+    """Check a store, and return the exit status."""
+    from .storage.postgresql.commands import check
+
+    return check(options.url, options.password_file, options.schema)
+
+
+def copy(options: argparse.Namespace) -> int:
+    """Copy a store, and return the exit status."""
+    from .storage.copy import copy_store
+
+    return copy_store(options.source, options.target, options.password_file, options.schema)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

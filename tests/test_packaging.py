@@ -39,7 +39,7 @@ def test_each_folder_is_a_part_of_the_one_package_by_a_relative_link() -> None:
 
 
 def names(requirements: list[str]) -> set[str]:
-    return {requirement.split(";")[0].split(">")[0].split("=")[0].strip() for requirement in requirements}
+    return {re.split(r"[\[;>=]", requirement)[0].strip() for requirement in requirements}
 
 
 def test_every_folder_with_a_module_is_a_package() -> None:
@@ -61,7 +61,9 @@ def test_every_third_party_import_is_a_declared_dependency_and_the_other_way_rou
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 imported.add((node.module or "").partition(".")[0])
-    declared = names(PROJECT["dependencies"]) | names(PROJECT["optional-dependencies"]["analytics"])
+    declared = names(PROJECT["dependencies"])
+    for extra in ("analytics", "postgresql"):
+        declared |= names(PROJECT["optional-dependencies"][extra])
     needed = {IMPORTED_AS.get(name, name) for name in declared}
     assert imported - set(sys.stdlib_module_names) - {"warren"} == needed
 

@@ -24,6 +24,7 @@ TASK_ROOTS: dict[str, str] = {
     "broker/core/jobs/scheduler.py::Scheduler.pump": "delivers of all queues; the failure of one keeps back that one",
     "broker/runtime/supervisor.py::Supervisor.report_failure": "a log that fails must not keep a task from its restart",
     "broker/hosting/loading.py::load": "imports a stranger's module; whatever fails in it is told in one line",
+    "broker/storage/postgresql/watch.py::Watch._run": "a thread; whatever fails there ends the node",
     "broker/runtime/committer.py::Committer._completed": "the calls of the workers; whatever fails there ends the node",
     "broker/net/server.py::Server._flush": "writes for all connections; the failure of one ends that one",
     "broker/net/transport.py::Transport._serve": "called by the loop; a failure ends this connection alone",
@@ -37,6 +38,7 @@ TASK_ROOTS: dict[str, str] = {
 # path::name -> why this function starts a task, a thread or a child process by itself, and who notices its failure
 STARTS: dict[str, str] = {
     "broker/runtime/committer.py::Committer.__init__": "the journal's threads; their failure ends the node",
+    "broker/storage/postgresql/watch.py::Watch.__init__": "the thread of the heartbeat; its failure ends the node",
     "broker/runtime/password_hashing.py::ThreadHashing.__init__": "a thread of short calls; the loop reads the results",
     "broker/runtime/password_hashing.py::ThreadHashing._run": "a call in that thread; its end is told to who asked",
     "broker/runtime/supervisor.py::Child._start": "the supervisor itself",
@@ -75,7 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "core": {"amqp", "logs.redaction", "mypy_extensions", "regex"},
     "wire": {"amqp", "mypy_extensions", "pamqp"},
     "session": {"amqp", "core", "wire", "mypy_extensions", "pamqp"},
-    "storage": {"core.messages", "core.metadata"},
+    "storage": {"core.messages", "core.metadata", "psycopg"},
     "runtime": {"core", "logs.redaction", "argon2"},
     "net": {"amqp", "core", "wire", "session", "runtime"},
     "config": set(),

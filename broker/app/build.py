@@ -42,7 +42,7 @@ def build_node(
     users = Users(frozenset(config.loopback_users), hashing, password_rules(config), config.password_hashing)
     node = Node(
         config.node,
-        default_cluster_name(config),
+        default_cluster_name(config, store.id),
         clock,
         store.journal,
         users,
@@ -93,13 +93,17 @@ def message_memory_bytes(config: Config) -> int:
     return min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5, MESSAGE_MEMORY_LIMIT)
 
 
-def default_cluster_name(config: Config) -> str:
+def default_cluster_name(config: Config, store_id: str = "") -> str:
     """Return the cluster's name until an operator sets one: as configured, or else the node's name.
+
+    All brokers of a store on PostgreSQL have the same name, from its id, whichever of them owns it.
 
     Brokers of one machine that configure neither have the same node name. They would share their queues at an upstream,
     which are named after the cluster. So four digits of a hash follow: of the data folder's path or, without one, of
     the listeners.
     """
+    if store_id and not config.cluster_name:
+        return f"warren-{store_id[:8]}"
     if config.cluster_name or config.node != default_node():
         return config.cluster_name or config.node
     place = str(config.listeners_tcp) if config.memory else os.path.realpath(config.data_dir)

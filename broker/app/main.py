@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -39,8 +41,11 @@ from .listeners import listen, socket_options, tls
 from .start_screen import start_screen
 from .store import Store
 
-UNSAFE = {"memory": "nothing survives a restart", "os": "confirmed messages may be lost when the machine stops"}
+if TYPE_CHECKING:
+    from .remote import RemoteStorage
+
 FAILED = 74  # EX_IOERR: the journal could not be written
+NOT_OWNER = 75  # EX_TEMPFAIL: another broker has taken the store over
 BAD_CONFIGURATION = 78  # EX_CONFIG
 SOFTWARE = 70  # EX_SOFTWARE: a vital task failed
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
@@ -83,12 +88,18 @@ def open_store(config: Config) -> tuple[Registry, dict[str, Service], Store] | i
         log.error("cannot_load_plugin", reason=str(error))
         return BROKEN_PLUGIN
     try:
-        return registry, found, Store(config)
+        remote = None
+        if config.storage.url:
+            from .remote import open_remote  # here: psycopg is an extra
+
+            remote = open_remote(config)
+            remote.acquire_now()
+        return registry, found, Store(config, remote)
     except InUse as error:
         log.error("data_in_use", reason=str(error))
         return IN_USE_STATUS
     except (StorageFault, OSError) as error:
-        log.error("cannot_open_data", data=config.data_dir, reason=str(error))
+        log.error("cannot_open_data", data="" if config.storage.url else config.data_dir, reason=str(error))
         return UNAVAILABLE
 
 
@@ -130,7 +141,9 @@ async def run(config: Config, sources: Sources) -> int:
     collections = FullCollections(report, partial(ended, node))
     free = partial(free_memory, collections)
     resources = Resources(node.alarms, store.free_bytes, free, memory_bytes=config.total_memory_bytes)
-    watch = (resources.disk_has_room, resources.disk_full, lost, node.commits.count, delayed)
+    remote = watch_remote(store, node, config)
+    delay = partial(delayed, remote)
+    watch = (resources.disk_has_room, resources.disk_full, lost, node.commits.count, delay)
     committer = Committer(store.journal, *watch)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
     supervisor = Supervisor(report, ending.fail)
@@ -141,6 +154,8 @@ async def run(config: Config, sources: Sources) -> int:
     resources.watch(committer.check_disk)
     committer.commit_soon()  # the definitions made so far, before any client is served
     host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
+    if remote is not None:
+        host.storage = remote.status
     control = host.control
     control.listen, control.stop = partial(listen, server, config), ending.begin
     control.start_services = partial(restart_services, host)
@@ -168,6 +183,8 @@ async def run(config: Config, sources: Sources) -> int:
     node.finish()
     clock.stop()
     await services.stop(host)
+    if remote is not None:
+        remote.stop()
     status = await close(committer, store, local)
     await supervisor.stop()
     return status or ending.status
@@ -192,11 +209,11 @@ async def close(committer: Committer, store: Store, local: LocalSocket) -> int:
 
 def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
     """Log that the broker is ready, `started_ms` after its start, and print the start screen on a terminal."""
-    config, version = host.config, distribution_version()
-    storage = "memory" if config.memory else config.sync
+    config, version, storage = host.config, distribution_version(), host.storage()
     data = "" if config.memory else str(Path(config.data_dir).absolute())
     facts = {
-        "storage": storage,
+        "storage": storage.kind,
+        "guarantee": storage.guarantee,
         "data": data,
         "pid": os.getpid(),
         "version": version,
@@ -214,22 +231,36 @@ def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
         if known and config.default_user in config.loopback_users:
             known += ", from this machine only"
         print(start_screen(version, config.node, bound, known, data, storage), file=sys.stderr, flush=True)
-    if storage != "fsync":
-        log.warning("not_durable", storage=storage, means=UNSAFE[storage])
+    if storage.kind in ("os", "memory"):
+        log.warning("not_durable", storage=storage.kind, means=storage.warning)
+
+
+def watch_remote(store: Store, node: Node, config: Config) -> RemoteStorage | None:
+    """Watch a store on PostgreSQL; None for any other."""
+    if store.remote is None:
+        return None
+    from .remote import RemoteStorage
+
+    return RemoteStorage(store.remote, node, config, lost)
 
 
 def lost(error: Exception) -> None:
-    """End the process at once after the journal could not be written or synced.
+    """End the process at once after the journal could not be written or synced, or another broker has it.
 
     What is on the disk is unknown, so nothing may be confirmed any more; the next start recovers it.
     """
+    if isinstance(error, OSError) and error.errno == errno.ESTALE:
+        log.critical("not_owner", reason=error.strerror)
+        os._exit(NOT_OWNER)
     log.critical("storage_failed", reason=str(error))
     os._exit(FAILED)
 
 
-def delayed(error: OSError) -> None:
-    """Log that a batch of the journal is tried again, for lack of a descriptor or memory."""
+def delayed(remote: RemoteStorage | None, error: OSError) -> None:
+    """Log that a batch of the journal is tried again, for lack of a descriptor, of memory, or of the server."""
     log.error("storage_delayed", reason=str(error))
+    if remote is not None and error.errno == errno.ENOTCONN:
+        remote.delayed()
 
 
 def serve(config: Config, sources: Sources) -> int:

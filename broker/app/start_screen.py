@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..hosting.storage_status import POSTGRESQL, StorageStatus
+
 Bound = Mapping[str, Sequence[str]]
 """Addresses, HOST:PORT or the path of a socket, by RabbitMQ's name of the protocol."""
 
@@ -20,11 +22,12 @@ DURABILITY = {
     "fsync": "confirmed messages survive kill -9 and a power cut",
     "os": "confirmed messages survive kill -9, and not a power cut",
     "memory": "nothing survives the end of the process",
+    "postgresql": "confirmed messages are on {guarantee}",
 }
 
 
-def start_screen(version: str, node: str, bound: Bound, user: str, data: str, storage: str) -> str:
-    """Return the start screen. `storage` is fsync, os or memory; `user` is the default user, empty if there is none."""
+def start_screen(version: str, node: str, bound: Bound, user: str, data: str, storage: StorageStatus) -> str:
+    """Return the start screen; `user` is the default user, empty if there is none."""
     rows = [
         (SHOWN[protocol][0], SHOWN[protocol][1].format(address))
         for protocol, addresses in bound.items()
@@ -33,7 +36,8 @@ def start_screen(version: str, node: str, bound: Bound, user: str, data: str, st
     ]
     if user:
         rows.append(("User", user))
-    rows.append(("Data", f"{data or 'in memory'}: {DURABILITY[storage]}"))
+    place = storage.place if storage.kind == POSTGRESQL else data or "in memory"
+    rows.append(("Data", f"{place}: {DURABILITY[storage.kind].format(guarantee=storage.guarantee)}"))
     where = f"--data {data} " if data else ""
     rows.append(("Commands", f"warrenctl {where}status"))
     rows.append(("Stop", "Ctrl-C"))

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from ..config import Config
 from ..core.messages.ports import Journal, RecoveredQueue
 from ..core.metadata.records import Definitions
-from ..storage.disk import FolderDisk
+from ..storage.disk import Disk, FolderDisk
 from ..storage.folder_lock import lock
 from ..storage.journal import Journal as SegmentJournal
 from ..storage.memory_journal import MemoryJournal
-from ..storage.metadata_store import Metadata
+from ..storage.metadata import Metadata
+from ..storage.metadata_store import SQLiteMetadata
+
+if TYPE_CHECKING:
+    from ..storage.postgresql.store import PostgreSQLStore
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -27,22 +32,29 @@ class Store:
     next_queue              above all numbers in the journal, which without syncs may name queues that metadata lacks
     """
 
-    def __init__(self, config: Config) -> None:
-        """Open the data folder and recover the journal. Raises StorageFault, InUse, OSError."""
+    def __init__(self, config: Config, remote: PostgreSQLStore | None = None) -> None:
+        """Open the store on PostgreSQL, which this broker owns, or the data folder, and recover the journal.
+
+        Raises StorageFault, InUse, OSError.
+        """
         self.journal: Journal = MemoryJournal()
         self.metadata: Metadata | None = None
         self.definitions: Definitions | None = None
         self.queues: dict[int, RecoveredQueue] = {}
         self.next_queue = 1
-        self._disk: FolderDisk | None = None
+        self.remote = remote
+        self._disk: Disk | None = None
         if config.memory:
             return
-        folder = Path(config.data_dir)
-        lock(folder)  # as long as this process runs
-        durable = config.sync == "fsync"
-        self.metadata = Metadata(folder / "meta.sqlite", durable)
+        if remote is not None:
+            self._disk, self.metadata = remote.open(config.storage.retry_s)
+        else:
+            folder = Path(config.data_dir)
+            lock(folder)  # as long as this process runs
+            durable = config.sync == "fsync"
+            self.metadata = SQLiteMetadata(folder / "meta.sqlite", durable)
+            self._disk = FolderDisk(folder / "log", durable)
         self.definitions = self.metadata.load()
-        self._disk = FolderDisk(folder / "log", durable)
         journal = SegmentJournal(self._disk, self.metadata)
         gc.disable()  # recovery makes no cycles, and collections would take longer than reading
         self.queues = journal.recover(self.definitions.numbers)
@@ -53,8 +65,13 @@ class Store:
         journal.reader.log = lambda line: log.error("cannot_read_log", what=line)
         self.journal = journal
 
+    @property
+    def id(self) -> str:
+        """The id of a store on PostgreSQL, which all its brokers share; empty for any other."""
+        return self.remote.id if self.remote is not None else ""
+
     def free_bytes(self) -> int:
-        """Return the free bytes of the disk; a number above any disk if nothing is stored."""
+        """Return the free bytes of the disk; a number above any disk if nothing is stored on this machine."""
         return self._disk.free_bytes() if self._disk is not None else 1 << 62
 
     def close(self) -> None:
@@ -62,3 +79,5 @@ class Store:
         if self.metadata is not None:
             self.journal.close()
             self.metadata.close()
+        if self.remote is not None:
+            self.remote.close()

@@ -185,6 +185,17 @@ class Throughput(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Storage(Part):
+    """A store on PostgreSQL, in place of the data folder. Without a `url` there is none."""
+
+    url: str = ""
+    password_file: str = ""
+    schema: str = "warren"
+    lease_s: int = 10  # after which an owner that shows no sign of life is replaced
+    retry_s: int = 30  # that a server which cannot be reached is tried again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config(Part):
     """The configuration of a node. 0 means no limit (frame_max, channel_max) or off (heartbeat_s)."""
 
@@ -257,6 +268,7 @@ class Config(Part):
     prometheus: Prometheus = Prometheus()
     federation: Federation = Federation()
     throughput: Throughput = Throughput()
+    storage: Storage = Storage()
 
     # Warren's own keys: `warren.*`
     node: str = field(default_factory=default_node)
@@ -268,6 +280,8 @@ class Config(Part):
     def __post_init__(self) -> None:
         if 0 < self.frame_max < SMALLEST_FRAME:
             raise ValueError(f"frame_max: less than {SMALLEST_FRAME}, the smallest that AMQP 0-9-1 allows")
+        if self.storage.url and self.memory:
+            raise ValueError("storage.url: warren.memory is set as well, which stores nothing")
         if self.listeners_ssl and not self.ssl_options.certfile:
             raise ValueError("listeners.ssl: needs ssl_options.certfile")
 

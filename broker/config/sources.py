@@ -27,6 +27,7 @@ OPTIONS = {
     "data_dir": "warren.data_dir",
     "memory": "warren.memory",
     "sync": "warren.sync",
+    "store": "storage.url",
     "log_level": "log.console.level",
 }
 

@@ -67,6 +67,12 @@ def bulleted(names: Iterable[str]) -> list[str]:
     return [f" * {name}" for name in names]
 
 
+def storage_lines(storage: Facts) -> list[str]:
+    """Return the lines about what stores messages."""
+    lines = [f"Stored on: {storage['place'] or '(nothing)'}", f"A confirmed message is on: {storage['guarantee']}"]
+    return [*lines, f"Warning: {storage['warning']}"] if storage["warning"] else lines
+
+
 def status_text(facts: Facts, unit: str) -> str:
     """Return the text of `status`. Raises CommandError (64)."""
     by, totals = divisor(unit), facts["totals"]
@@ -98,6 +104,7 @@ def status_text(facts: Facts, unit: str) -> str:
         ("Runtime", runtime),
         ("Plugins", ["Enabled plugins:", "", *bulleted(facts["active_plugins"])]),
         ("Data directory", [f"Node data directory: {facts['data_directory'] or '(none)'}"]),
+        *([("Storage", storage_lines(facts["storage"]))] if facts["storage"] else []),
         ("Config files", bulleted(facts["config_files"])),
         ("Log file(s)", bulleted(facts["log_files"])),
         ("Alarms", alarm_lines(facts["node_name"], facts["alarms"])),

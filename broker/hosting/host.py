@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -34,6 +35,7 @@ from ..session.transport import Peer
 from .definition_import import Imports
 from .feature_flags import PLUGINS, PLUGINS_OF_SERVICES, PLUGINS_OF_TYPES
 from .node_control import NodeControl
+from .storage_status import StorageStatus, local_status
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -120,6 +122,7 @@ class Host:
     services      running services by the names of their entry points
     tls           makes a TLS context from files; raises OSError, ValueError
     config_files  files that the configuration was read from
+    storage       returns the status of what stores messages
     """
 
     def __init__(
@@ -142,6 +145,7 @@ class Host:
         self.turns = server.turns
         self.tls = tls
         self.config_files = config_files
+        self.storage: Callable[[], StorageStatus] = partial(local_status, config)
         self.started_ms = node.clock.now_ms()
         self.imports = Imports(node, server.supervisor, self.acting)
         self.services: dict[str, Service] = {}

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from struct import Struct
 
-from .disk import Disk
+from .disk import Disk, contents
 from .errors import StorageFault
 from .segment import SegmentState
 from .shared_messages import Sharing
@@ -91,11 +91,7 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
     """Return the checkpoint or None. A damaged one is reported and not used. Raises StorageFault, OSError."""
     if NAME not in disk.names():
         return None
-    file = disk.open(NAME, False)
-    try:
-        data = file.read(0, file.size)
-    finally:
-        file.close()
+    data = contents(disk, NAME)
     if not data.startswith(MAGIC) or _CRC.unpack(data[-4:])[0] != crc32(data[:-4]):
         report.append(f"{NAME}: it is damaged; messages that were settled may come back")
         return None

@@ -1,7 +1,7 @@
 """Disk and File: the file calls that the log makes, on a real folder or, in the tests, on a simulated disk.
 
-A file only grows at its end. Bytes survive a killed process once `write` has returned, and a power cut once `sync` has
-returned; so does the file's name once `sync_folder` has.
+A file only grows at its end. Bytes survive a killed process once `write` or, on a store where they gather, `commit` has
+returned, and a power cut once `sync` has; so does the file's name once `sync_folder` has.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ class Disk:
     def sync_folder(self) -> None:
         """Make the creation, renaming and removal of files survive a power cut."""
         raise NotImplementedError
+
+    def commit(self) -> None:
+        """Make what was written survive a killed process, if `write` alone does not."""
 
     def free_bytes(self) -> int:
         raise NotImplementedError
@@ -137,6 +140,15 @@ class FolderDisk(Disk):
 
     def salt(self) -> int:
         return secrets.randbits(32)
+
+
+def contents(disk: Disk, name: str) -> bytes:
+    """Return all bytes of a file. Raises OSError."""
+    file = disk.open(name, False)
+    try:
+        return file.read(0, file.size)
+    finally:
+        file.close()
 
 
 def sync_data(descriptor: int) -> None:

@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 
 from . import checkpoint, log_records
-from .disk import File, FolderDisk, FolderFile
+from .disk import Disk, File, FolderDisk, FolderFile, contents
 from .errors import StorageFault
 from .folder_lock import IN_USE_STATUS, InUse, lock
-from .metadata_store import Metadata
+from .metadata import Metadata
+from .metadata_store import SQLiteMetadata
 from .recovery import recover
 from .segment import SUFFIX
 
@@ -30,7 +31,7 @@ class UntouchedFile(FolderFile):
     def sync(self) -> None: ...
 
 
-class UntouchedDisk(FolderDisk):
+class UntouchedFolder(FolderDisk):
     """A folder that recovery can read but not change."""
 
     def __init__(self, folder: Path) -> None:
@@ -85,8 +86,11 @@ def examine(folder: Path) -> int:
         print(f"warren: {error}", file=sys.stderr)
         return IN_USE_STATUS
     try:
-        names, sound = _metadata(folder / "meta.sqlite")
-        return SOUND_STATUS if _log(folder / "log", names) and sound else DAMAGED_STATUS
+        names, sound = _metadata_of_folder(folder / "meta.sqlite")
+        log = folder / "log"
+        if not log.is_dir():
+            print("log: none")
+        return SOUND_STATUS if (not log.is_dir() or _log(UntouchedFolder(log), names)) and sound else DAMAGED_STATUS
     except OSError as error:
         print(f"warren: {error.filename or folder}: {error.strerror}", file=sys.stderr)
         return DAMAGED_STATUS
@@ -94,21 +98,54 @@ def examine(folder: Path) -> int:
         os.close(descriptor)
 
 
-def _metadata(path: Path) -> tuple[dict[int, str] | None, bool]:
+def examine_url(url: str, password_file: str, schema: str) -> int:
+    """Print what a store on PostgreSQL has, and return the exit status."""
+    try:
+        from .postgresql.address import parse  # here: psycopg is an extra
+        from .postgresql.store import PostgreSQLStore
+
+        store = PostgreSQLStore(parse(url, password_file, schema), "warren doctor")
+        try:
+            store.acquire_now()
+            disk, metadata = store.open(untouched=True)
+            names, sound = _metadata(metadata)
+            return SOUND_STATUS if _log(disk, names) and sound else DAMAGED_STATUS
+        finally:
+            store.close()
+    except InUse as error:
+        print(f"warren: {error}", file=sys.stderr)
+        return IN_USE_STATUS
+    except StorageFault as fault:
+        print(f"warren: {fault}", file=sys.stderr)
+        return NOTHING_STATUS
+    except OSError as error:
+        print(f"warren: {error.strerror}", file=sys.stderr)
+        return DAMAGED_STATUS
+
+
+def _metadata_of_folder(path: Path) -> tuple[dict[int, str] | None, bool]:
     """Return the names of queues and exchanges by number, or None if unknown, and whether the metadata is sound."""
     if not path.exists():
         print("metadata: none")
         return None, True
-    metadata = None
     try:
-        metadata = Metadata(path)
+        metadata = SQLiteMetadata(path)
+    except StorageFault as fault:
+        print(f"metadata: BAD: {fault}")
+        return None, False
+    try:
+        return _metadata(metadata)
+    finally:
+        metadata.close()
+
+
+def _metadata(metadata: Metadata) -> tuple[dict[int, str] | None, bool]:
+    """Return the same of open metadata."""
+    try:
         definitions = metadata.load()
     except StorageFault as fault:
         print(f"metadata: BAD: {fault}")
         return None, False
-    finally:
-        if metadata is not None:
-            metadata.close()
     kinds = ("vhosts", "users", "permissions", "exchanges", "queues", "bindings")
     print("metadata: " + ", ".join(f"{len(getattr(definitions, kind))} {kind}" for kind in kinds))
     names = {queue.number: f"queue {queue.name} in {queue.vhost}" for queue in definitions.queues}
@@ -118,12 +155,8 @@ def _metadata(path: Path) -> tuple[dict[int, str] | None, bool]:
     return names, True
 
 
-def _log(folder: Path, names: dict[int, str] | None) -> bool:
-    """Print segments and queues, and return whether all of them are sound."""
-    if not folder.is_dir():
-        print("log: none")
-        return True
-    disk = UntouchedDisk(folder)
+def _log(disk: Disk, names: dict[int, str] | None) -> bool:
+    """Print segments and queues, and return whether all of them are sound. Raises OSError."""
     report: list[str] = []
     try:
         recovered = recover(disk, report, set(names) if names is not None else None)
@@ -137,7 +170,7 @@ def _log(folder: Path, names: dict[int, str] | None) -> bool:
     for name in files:
         segment = by_name.get(name)
         salt = segment.salt if segment is not None else 0
-        check = SegmentCheck(salt, (folder / name).read_bytes(), name == files[-1])
+        check = SegmentCheck(salt, contents(disk, name), name == files[-1])
         live, total = (segment.live, segment.total) if segment is not None else (0, 0)
         line = f"{name}: {check.sound} records; {live} messages live, {total - live} dead"
         if check.torn_bytes:

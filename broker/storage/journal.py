@@ -29,7 +29,7 @@ from .segment_reader import READ_BYTES, Reader, Shortage
 
 if TYPE_CHECKING:
     from ..core.metadata.records import Change
-    from .metadata_store import Metadata
+    from .metadata import Metadata
 
 SEGMENT_BYTES = 64 << 20
 BUFFER_LIMIT = 16 << 20  # bytes buffered while a batch is written; beyond this, publishers wait for the disk
@@ -106,6 +106,8 @@ class Batch(ports.Batch):
     def sync(self) -> None:
         if self.data and self.syncs_log:
             self.segment.sync(self._slot)
+        else:
+            self._disk.commit()
         if self._after is not None:
             self._after()
 

@@ -50,6 +50,7 @@ from ..core.metadata.records import (
 )
 from .disk import sync_data, sync_folder
 from .errors import StorageFault
+from .metadata import KEYS, LISTS, Metadata
 
 APPLICATION_ID = 0x5752524E  # "WRRN", marks our files among SQLite files
 
@@ -103,7 +104,7 @@ class _TableMapping:
 
     __slots__ = ("table", "columns", "key", "put", "delete")
 
-    def __init__(self, table: str, columns: tuple[str, ...], *key: str) -> None:
+    def __init__(self, table: str, columns: tuple[str, ...], key: tuple[str, ...]) -> None:
         self.table = table
         self.columns = columns
         self.key = key
@@ -111,22 +112,10 @@ class _TableMapping:
         self.delete = f"DELETE FROM {table} WHERE {' AND '.join([f'{column} = ?' for column in key])}"
 
 
-_TABLES: dict[type[Record], _TableMapping] = {
-    StoredVHost: _TableMapping("vhosts", StoredVHost.__slots__, "name"),
-    StoredUser: _TableMapping("users", StoredUser.__slots__, "name"),
-    StoredPermission: _TableMapping("permissions", StoredPermission.__slots__, "user", "vhost"),
-    StoredTopicPermission: _TableMapping(
-        "topic_permissions", StoredTopicPermission.__slots__, "user", "vhost", "exchange"
-    ),
-    StoredParameter: _TableMapping("parameters", StoredParameter.__slots__, "vhost", "component", "name"),
-    StoredGlobalParameter: _TableMapping("global_parameters", StoredGlobalParameter.__slots__, "name"),
-    StoredExchange: _TableMapping("exchanges", StoredExchange.__slots__, "vhost", "name"),
-    StoredQueue: _TableMapping("queues", StoredQueue.__slots__, "number"),
-    StoredBinding: _TableMapping("bindings", StoredBinding.__slots__, *StoredBinding.__slots__),
-}
+_TABLES = {kind: _TableMapping(table, kind.__slots__, KEYS[kind]) for kind, table in LISTS.items()}
 
 
-class Metadata:
+class SQLiteMetadata(Metadata):
     """The open metadata file.
 
     The loop's thread opens and loads it, then only the worker writes it; it is closed after the worker has ended.

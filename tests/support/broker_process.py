@@ -35,10 +35,10 @@ class BrokerProcess:
     """`warren serve`, with its files in `folder`. It may be started again after it has ended.
 
     `options` are further ones of `serve`. Messages are stored in `data`, unless it is to keep them in `memory` or
-    stores them by options of its own (`data` is None). `amqp` is the listener's address, or None where the
-    configuration has it. `log` is the file with its log as JSON, which is its output unless the configuration names
-    another. It is forked from a process that has imported the broker (tests/support/fork_server.py); without `fork`,
-    or with the interpreter `python`, it starts from nothing.
+    stores them by options of its own (`data` is None), or on PostgreSQL (`store`, a URL). `amqp` is the listener's
+    address, or None where the configuration has it. `log` is the file with its log as JSON, which is its output unless
+    the configuration names another. It is forked from a process that has imported the broker
+    (tests/support/fork_server.py); without `fork`, or with the interpreter `python`, it starts from nothing.
 
     `address` is that of AMQP since the last start. `clock_ahead_s` is how far the broker's wall clock is ahead of the
     machine's from the next start on: tests set it in place of waiting for so long.
@@ -53,6 +53,7 @@ class BrokerProcess:
         amqp: str | None = ANY_PORT,
         node: str = "warren@test",
         log: Path | None = None,
+        store: str | None = None,
         fork: bool = True,
         python: str = sys.executable,
     ) -> None:
@@ -66,6 +67,8 @@ class BrokerProcess:
         self.starts = 0
         self.address = ("", 0)
         self._options = ["--memory"] if memory else [] if data is None else ["--data", str(self.data)]
+        self._store = store
+        self._options += ["--store", store] if store is not None else []
         self._options += ["--amqp", amqp] if amqp is not None else []
         self._options += ["--node", node, *options]
         self._python = python
@@ -195,7 +198,7 @@ class BrokerProcess:
 
     def doctor(self) -> subprocess.CompletedProcess[str]:
         """Run `warren doctor` on its data."""
-        return run("doctor", "--data", str(self.data))
+        return run("doctor", *(["--store", self._store] if self._store is not None else ["--data", str(self.data)]))
 
     # Its end
 

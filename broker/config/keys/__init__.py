@@ -8,6 +8,7 @@ from ..value_types import Boolean, Choice, Fraction, Integer, Listener, Size, Te
 from .federation import FEDERATION_KEYS
 from .http import MANAGEMENT_KEYS, PROMETHEUS_KEYS
 from .log import LOG
+from .storage import STORAGE_KEYS
 from .throughput import THROUGHPUT_KEYS
 from .tls import tls_keys
 
@@ -121,6 +122,7 @@ SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("Definitions, queues, names", OBJECTS),
     ("Log", LOG),
     ("Warren's own", OWN),
+    ("Storage on PostgreSQL, with the extra `postgresql`", STORAGE_KEYS),
     ("HTTP API", MANAGEMENT_KEYS),
     ("Metrics, for Prometheus", PROMETHEUS_KEYS),
     ("Federation", FEDERATION_KEYS),

@@ -12,8 +12,9 @@ from .message import Message
 if TYPE_CHECKING:
     from ..metadata.records import Change
 
-# The process or the system has no descriptors or memory to spare: operations are retried, as the disk is intact.
-EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+# The process or the system has no descriptors or memory to spare, or the server that has the journal cannot be reached
+# (ENOTCONN): operations are retried, as what is stored is intact.
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOTCONN)
 FULL = (errno.ENOSPC, errno.EDQUOT)  # operations are retried once the disk has room; any other failure is final
 IN_FLIGHT = 2  # the batches of a journal that are written and synced at a time
 

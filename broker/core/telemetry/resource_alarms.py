@@ -1,11 +1,12 @@
-"""Memory and disk alarms, which block publishing connections."""
+"""Alarms of memory, disk and store, which block publishing connections."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 MEMORY, DISK = "memory", "disk"
-RESOURCES = (MEMORY, DISK)
+STORE = "store"  # the server that has the journal cannot be reached
+RESOURCES = (MEMORY, DISK, STORE)
 
 
 class Alarms:
@@ -40,6 +41,8 @@ class Alarms:
             self._on.add(resource)
         else:
             self._on.remove(resource)
-        self.reason = f"low on {' & '.join(self.on())}" if self._on else ""
+        low = " & ".join(name for name in self.on() if name != STORE)
+        unreachable = "store cannot be reached" if STORE in self._on else ""
+        self.reason = " & ".join(part for part in (f"low on {low}" if low else "", unreachable) if part)
         for hook in list(self.hooks):
             hook(resource, on)

@@ -34,7 +34,13 @@ def the_node(call: Call) -> Item:
 
 def alarms(call: Call) -> list[str]:
     node = the_node(call)
-    return [resource for resource, key in ALARMS.items() if node.get(key)]
+    return alarms_of(node)
+
+
+def alarms_of(node: Item) -> list[str]:
+    """Return the resources of a node whose alarm is set; RabbitMQ's nodes have no field `storage`."""
+    store = ["store"] if node.get("storage", {}).get("alarm") else []
+    return [resource for resource, key in ALARMS.items() if node.get(key)] + store
 
 
 def listeners(call: Call) -> list[dict[str, object]]:
@@ -183,9 +189,10 @@ def show_status(call: Call) -> Report:
         "build": node.get("build", ""),  # RabbitMQ has none
         "active_plugins": node.get("enabled_plugins", []),
         "data_directory": node.get("db_dir", ""),
+        "storage": node.get("storage", {}),  # RabbitMQ has none
         "config_files": node.get("config_files", []),
         "log_files": node.get("log_files", []),
-        "alarms": [resource for resource, key in ALARMS.items() if node.get(key)],
+        "alarms": alarms_of(node),
         "not_restored": node.get("not_restored", []),
         "memory": {"total": {"rss": node["mem_used"]}, "strategy": node.get("mem_calculation_strategy", "rss")},
         "vm_memory_limit": node["mem_limit"],

@@ -21,7 +21,7 @@ SPELLINGS = {
     **dict.fromkeys(("https_api", "http/tls", "http/ssl"), "https"),
     **dict.fromkeys(("prometheus", "http_prometheus"), "http/prometheus"),
 }
-RESOURCES = {"memory": "memory", "disk": "disk space"}  # RabbitMQ's name by ours
+RESOURCES = {"memory": "memory", "disk": "disk space", "store": "store"}  # RabbitMQ's name by ours
 DIGITS_LIMIT = 6  # of a port or a number of days, months or years
 DAY_S = 86_400
 UNITS = {"days": 1, "weeks": 7, "months": 28, "years": 365}

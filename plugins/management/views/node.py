@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 
+from warren.broker.core.telemetry.resource_alarms import STORE
 from warren.broker.hosting.host import Listening
 from warren.broker.plugin import Host, Registry
 from warren.broker.product import PRODUCT
@@ -70,9 +71,10 @@ def node_view(request: Request) -> Item:
         "net_ticktime": 60,
         "db_dir": host.data_directory,
         "config_files": host.config_files,
-        "event_loop": host.event_loop(),  # beyond RabbitMQ's fields, as the four below
+        "event_loop": host.event_loop(),  # beyond RabbitMQ's fields, as the five below
         "journal": node.commits.status(),
         "build": host.build,
+        "storage": storage_view(request),
         "not_restored": node.not_restored(),
         "log_files": host.control.log.locations(),
         **node_parts(request),
@@ -83,6 +85,18 @@ def node_view(request: Request) -> Item:
         **state.samples.details("node", OVERVIEW, {"context_switches": readings.context_switches}),
         "metrics_gc_queue_length": dict.fromkeys(GC_QUEUES, 0),
         **more,
+    }
+
+
+def storage_view(request: Request) -> Item:
+    """The fields about what stores messages, and whether it cannot at present."""
+    status = request.host.storage()
+    return {
+        "kind": status.kind,
+        "guarantee": status.guarantee,
+        "warning": status.warning,
+        "place": status.place,
+        "alarm": STORE in request.node.alarms.on(),
     }
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.federation import Place
 from tests.support.polling import until
 from warren.broker.core.metadata.records import StoredParameter
-from warren.broker.storage.metadata_store import Metadata
+from warren.broker.storage.metadata_store import SQLiteMetadata
 
 pytestmark = pytest.mark.sockets
 
@@ -111,10 +111,10 @@ def test_who_set_an_upstream_is_stored_with_it(tmp_path_factory: pytest.TempPath
     from warren.broker.core.metadata.records import Change
 
     path = tmp_path_factory.mktemp("metadata") / "metadata.db"
-    metadata = Metadata(path)
+    metadata = SQLiteMetadata(path)
     metadata.load()
     metadata.apply([Change(True, StoredParameter("/", "federation-upstream", "u", "{}", "maker"))])
     metadata.close()
-    again = Metadata(path)
+    again = SQLiteMetadata(path)
     assert [one.user for one in again.load().parameters] == ["maker"]
     again.close()

@@ -76,6 +76,7 @@ def restart(daemon: BrokerProcess, dice: random.Random) -> float:
 
 
 @pytest.mark.sockets
+@pytest.mark.parametrize("daemon", ["folder", "postgresql"], indirect=True)
 @pytest.mark.timeout(60 + 15 * ROUNDS)
 def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back(daemon: BrokerProcess) -> None:
     seed = int(SEED) if SEED else random.SystemRandom().getrandbits(32)

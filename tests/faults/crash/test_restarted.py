@@ -12,6 +12,9 @@ from tests.support import codec
 from tests.support.amqp_client import Client, Closed
 from tests.support.broker_process import BrokerProcess, run
 
+from .conftest import FILES_ONLY, ON_POSTGRESQL
+
+in_folder = pytest.mark.skipif(ON_POSTGRESQL, reason=FILES_ONLY)
 PERSISTENT = {"delivery_mode": 2}
 TRANSIENT = {"delivery_mode": 1}
 
@@ -223,6 +226,7 @@ def test_two_brokers_do_not_share_a_folder(daemon: BrokerProcess, tmp_path: Path
     assert daemon.connect().channel().declare().message_count == 0
 
 
+@in_folder
 def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(daemon: BrokerProcess) -> None:
     daemon.start()
     client = daemon.connect()
@@ -241,6 +245,7 @@ def test_the_doctor_finds_a_flipped_bit_and_the_broker_serves_the_rest(daemon: B
     assert channel.drain("hurt") == bodies[:7] + bodies[8:]
 
 
+@in_folder
 def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: BrokerProcess) -> None:
     daemon.start()
     client = daemon.connect()
@@ -263,6 +268,7 @@ def test_a_torn_end_is_cut_off_and_is_no_damage(daemon: BrokerProcess) -> None:
 LARGE = 1_000_000  # bytes: the limit of a segment with such a message is above the size of the metadata's files
 
 
+@in_folder
 def test_a_write_that_fails_ends_the_broker_and_is_not_confirmed(daemon: BrokerProcess) -> None:
     daemon.start()
     client = daemon.connect()

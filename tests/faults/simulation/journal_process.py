@@ -34,7 +34,7 @@ from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 QUEUES = 10
 BODY_BYTES = (0, 1, 40, 100, 300, 513, 1500)

@@ -33,7 +33,7 @@ from warren.broker.storage import compaction, segment_reader
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 QUEUES: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -20,10 +20,11 @@ from warren.broker.storage.disk import Disk, File
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 ERRORS = (errno.EIO, errno.ENOSPC)
-ELSEWHERE = {"salt", "free_bytes"}  # not calls of a file; tested in tests/unit/runtime
+# Not calls of a file (tested in tests/unit/runtime); and `commit`, which does nothing in a folder.
+ELSEWHERE = {"salt", "free_bytes", "commit"}
 METHODS = {
     name for kind in (Disk, File) for name, each in vars(kind).items() if callable(each) and not name.startswith("_")
 } - ELSEWHERE

@@ -16,7 +16,7 @@ from warren.broker.storage.disk import Disk
 from warren.broker.storage.journal import Batch, Journal
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 SEGMENT_BYTES = 1 << 20
 

@@ -15,7 +15,7 @@ from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment import OFFSET_MASK
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 BODY = b"x" * 2000  # several sectors, of which any may be kept
 

@@ -12,13 +12,16 @@ import pytest
 from tests.support.broker_process import command_line
 from tests.support.checkout import ROOT
 from warren.broker.app.start_screen import start_screen
+from warren.broker.hosting.storage_status import StorageStatus
 
 WAIT_S = 50.0
 
 
 def test_it_names_the_addresses_the_user_the_data_and_how_to_stop() -> None:
     bound = {"amqp": ["127.0.0.1:5672"], "http": ["127.0.0.1:15672"], "http/prometheus": ["127.0.0.1:15692"]}
-    shown = start_screen("1.2.3", "warren@here", bound | {"control": ["/d/ctl.sock"]}, "guest", "/d", "fsync")
+    shown = start_screen(
+        "1.2.3", "warren@here", bound | {"control": ["/d/ctl.sock"]}, "guest", "/d", StorageStatus("fsync", "")
+    )
     assert shown.splitlines() == [
         "",
         "Warren 1.2.3 is ready: warren@here",
@@ -33,7 +36,7 @@ def test_it_names_the_addresses_the_user_the_data_and_how_to_stop() -> None:
 
 
 def test_a_broker_in_memory_says_that_nothing_is_kept() -> None:
-    shown = start_screen("1.2.3", "warren@here", {}, "", "", "memory")
+    shown = start_screen("1.2.3", "warren@here", {}, "", "", StorageStatus("memory", ""))
     assert "in memory: nothing survives the end of the process" in shown and "User" not in shown
 
 

@@ -13,7 +13,7 @@ from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment_reader import READ_BYTES
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 
 def open_journal(disk: SimulatedDisk) -> Journal:

@@ -13,7 +13,7 @@ from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 QUEUE = Change(True, StoredQueue("/", "q", 1, False, b""))
 

@@ -19,7 +19,7 @@ from warren.broker.storage import log_records
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 Attempts = dict[bytes, int]
 

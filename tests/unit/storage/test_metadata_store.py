@@ -27,7 +27,7 @@ from warren.broker.core.metadata.records import (
     StoredVHost,
 )
 from warren.broker.storage.errors import StorageFault
-from warren.broker.storage.metadata_store import _STEPS, VERSION, Metadata
+from warren.broker.storage.metadata_store import _STEPS, VERSION, SQLiteMetadata
 
 NAMES = ["plain", "", "\0", "a\0b", "\udcff\udc80", "é" * 127, "x" * 255, "'; DROP TABLE queues; --", "☃\n\r\t", " A "]
 TABLE = b"\x01kI\xff\x00\x00\x07"
@@ -41,8 +41,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def metadata(path: Path) -> Iterator[Metadata]:
-    opened = Metadata(path, False)
+def metadata(path: Path) -> Iterator[SQLiteMetadata]:
+    opened = SQLiteMetadata(path, False)
     yield opened
     opened.close()
 
@@ -89,14 +89,14 @@ def image(path: Path, folder: Path) -> Path:
 
 
 def loaded(path: Path) -> Definitions:
-    metadata = Metadata(path, False)
+    metadata = SQLiteMetadata(path, False)
     try:
         return metadata.load()
     finally:
         metadata.close()
 
 
-def test_all_that_is_put_comes_back_whatever_its_name(path: Path, metadata: Metadata) -> None:
+def test_all_that_is_put_comes_back_whatever_its_name(path: Path, metadata: SQLiteMetadata) -> None:
     records = [record for number, name in enumerate(NAMES, 1) for record in everything(name, number)]
     metadata.apply(puts(records))
     metadata.close()
@@ -108,7 +108,7 @@ def test_all_that_is_put_comes_back_whatever_its_name(path: Path, metadata: Meta
     assert found.next_queue == len(NAMES) + 1
 
 
-def test_a_new_file_is_empty_and_nobody_elses(path: Path, metadata: Metadata) -> None:
+def test_a_new_file_is_empty_and_nobody_elses(path: Path, metadata: SQLiteMetadata) -> None:
     found = metadata.load()
     assert found.empty and all_fields(found) == [] and found.next_queue == 1
     assert path.stat().st_mode & 0o777 == 0o600
@@ -117,7 +117,7 @@ def test_a_new_file_is_empty_and_nobody_elses(path: Path, metadata: Metadata) ->
     assert not metadata.load().empty
 
 
-def test_to_apply_again_changes_nothing(metadata: Metadata) -> None:
+def test_to_apply_again_changes_nothing(metadata: SQLiteMetadata) -> None:
     odd, plain = everything("\udcff", 1), everything("plain", 2)
     # A queue that was deleted and declared again, with another number, in one batch.
     again = [Change(False, odd[QUEUE]), Change(True, StoredQueue("\udcff", "\udcff", 3, False, b"x"))]
@@ -129,7 +129,7 @@ def test_to_apply_again_changes_nothing(metadata: Metadata) -> None:
     assert all_fields(metadata.load()) == first
 
 
-def test_what_is_put_again_is_changed(metadata: Metadata) -> None:
+def test_what_is_put_again_is_changed(metadata: SQLiteMetadata) -> None:
     metadata.apply(puts([StoredUser("u", b"old", ("a",)), StoredPermission("u", "/", "", "", "")]))
     metadata.apply(puts([StoredUser("u", b"new", ()), StoredPermission("u", "/", "c", "w", "r")]))
     user = ("StoredUser", "u", b"new", (), SHA256, {})
@@ -137,7 +137,9 @@ def test_what_is_put_again_is_changed(metadata: Metadata) -> None:
 
 
 @pytest.mark.parametrize("kind", range(10))
-def test_a_delete_takes_one_record_or_a_virtual_host_with_all_that_is_in_it(metadata: Metadata, kind: int) -> None:
+def test_a_delete_takes_one_record_or_a_virtual_host_with_all_that_is_in_it(
+    metadata: SQLiteMetadata, kind: int
+) -> None:
     records = everything("one", 1) + everything("two", 2)
     metadata.apply(puts(records))
     deleted = everything("one", 1)[kind]
@@ -156,7 +158,7 @@ def in_vhost(record: Record, vhost: str) -> bool:
 
 
 @pytest.mark.parametrize("part", range(1, 6))
-def test_bindings_differ_by_every_part(metadata: Metadata, part: int) -> None:
+def test_bindings_differ_by_every_part(metadata: SQLiteMetadata, part: int) -> None:
     parts: list[str | bytes] = ["v", "s", "queue", "d", "k", b""]
     other = list(parts)
     other[part] = b"\x01at\x01" if part == 5 else "exchange" if part == 2 else "other"
@@ -167,13 +169,13 @@ def test_bindings_differ_by_every_part(metadata: Metadata, part: int) -> None:
     assert all_fields(metadata.load()) == [("StoredBinding", *other)]
 
 
-def test_no_number_of_a_queue_is_given_twice(path: Path, metadata: Metadata) -> None:
+def test_no_number_of_a_queue_is_given_twice(path: Path, metadata: SQLiteMetadata) -> None:
     metadata.apply(puts([StoredQueue("/", "q", 7, False, b"")]))
     assert metadata.load().next_queue == 8
     metadata.apply(deletes([StoredQueue("/", "q", 7, False, b"")]))
     metadata.close()
     assert loaded(path).next_queue == 8
-    metadata = Metadata(path, False)
+    metadata = SQLiteMetadata(path, False)
     both = StoredQueue("/", "short", 9, False, b"")
     metadata.apply([Change(True, both), Change(False, both)])
     assert metadata.load().next_queue == 10
@@ -195,7 +197,7 @@ class Watched(list[Change]):
 
 
 def test_a_kill_within_a_transaction_leaves_nothing_of_it(tmp_path: Path, path: Path) -> None:
-    metadata = Metadata(path)
+    metadata = SQLiteMetadata(path)
     metadata.apply(puts(everything("first", 1)))
     before = all_fields(metadata.load())
     images: list[Path] = []
@@ -210,7 +212,7 @@ def test_a_kill_within_a_transaction_leaves_nothing_of_it(tmp_path: Path, path: 
 
 
 def test_a_torn_log_gives_the_transactions_that_are_whole(tmp_path: Path, path: Path) -> None:
-    metadata = Metadata(path)
+    metadata = SQLiteMetadata(path)
     states = [all_fields(metadata.load())]
     for number in range(1, 6):
         metadata.apply(puts([StoredQueue("/", f"q{number}", number, False, TABLE), StoredVHost(f"v{number}")]))
@@ -228,7 +230,7 @@ def test_a_torn_log_gives_the_transactions_that_are_whole(tmp_path: Path, path: 
     assert last == 5
 
 
-def test_a_full_disk_changes_nothing_and_may_be_tried_again(metadata: Metadata) -> None:
+def test_a_full_disk_changes_nothing_and_may_be_tried_again(metadata: SQLiteMetadata) -> None:
     metadata.apply(puts(everything("there", 1)))
     before = all_fields(metadata.load())
     ask = metadata._connection.execute
@@ -245,7 +247,7 @@ def test_a_full_disk_changes_nothing_and_may_be_tried_again(metadata: Metadata) 
     assert len(all_fields(metadata.load())) == len(before) + 2
 
 
-def test_any_other_failure_is_final(metadata: Metadata) -> None:
+def test_any_other_failure_is_final(metadata: SQLiteMetadata) -> None:
     metadata.close()
     with pytest.raises(OSError) as raised:
         metadata.apply(puts([StoredVHost("v")]))
@@ -277,7 +279,7 @@ class Refusing:
         (sqlite3.SQLITE_CORRUPT, errno.EIO),
     ],
 )
-def test_a_shortage_of_the_system_is_told_from_a_lost_disk(metadata: Metadata, code: int, number: int) -> None:
+def test_a_shortage_of_the_system_is_told_from_a_lost_disk(metadata: SQLiteMetadata, code: int, number: int) -> None:
     connection, metadata._connection = metadata._connection, cast("sqlite3.Connection", Refusing(code))
     with pytest.raises(OSError) as raised:
         metadata.apply(puts([StoredVHost("v")]))
@@ -289,7 +291,7 @@ def test_a_shortage_of_the_system_is_told_from_a_lost_disk(metadata: Metadata, c
 def test_without_a_descriptor_to_spare_declarations_are_stored_and_their_sync_is_tried_again(
     tmp_path: Path, path: Path
 ) -> None:
-    metadata = Metadata(path)
+    metadata = SQLiteMetadata(path)
     with no_descriptor():
         with pytest.raises(OSError, match="open files"):
             os.open(os.devnull, os.O_RDONLY)
@@ -304,7 +306,7 @@ def test_without_a_descriptor_to_spare_declarations_are_stored_and_their_sync_is
         metadata.sync()
     copy = image(path, tmp_path / "killed")
     metadata.close()
-    again = Metadata(copy)
+    again = SQLiteMetadata(copy)
     assert [queue.name for queue in again.load().queues] == [f"q{number}" for number in range(1, 100)]
     again.close()
 
@@ -314,7 +316,7 @@ def test_transactions_are_as_safe_as_was_asked_for(path: Path, monkeypatch: pyte
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
     for durable in (True, False):
-        metadata = Metadata(path, durable)
+        metadata = SQLiteMetadata(path, durable)
         ask = metadata._connection.execute
         assert ask("PRAGMA synchronous").fetchone()[0] == 1
         assert ask("PRAGMA journal_mode").fetchone()[0] == "wal"
@@ -327,12 +329,12 @@ def test_transactions_are_as_safe_as_was_asked_for(path: Path, monkeypatch: pyte
         assert len(synced) == 2 * durable
         metadata.close()
         synced.clear()
-    with closing(Metadata(path)) as metadata:
+    with closing(SQLiteMetadata(path)) as metadata:
         metadata.sync()
 
 
 def refused(path: Path) -> str:
-    with pytest.raises(StorageFault) as raised, closing(Metadata(path)) as metadata:
+    with pytest.raises(StorageFault) as raised, closing(SQLiteMetadata(path)) as metadata:
         metadata.load()
     text = str(raised.value)
     assert text.startswith(f"{path}: ") and "\n" not in text
@@ -348,7 +350,7 @@ def other_file(path: Path, *statements: str) -> None:
 
 
 def test_no_queue_gets_the_number_of_an_exchange(path: Path) -> None:
-    metadata = Metadata(path)
+    metadata = SQLiteMetadata(path)
     metadata.apply(puts([StoredExchange("/", "e", "x-delayed-message", True, False, False, b"", 7)]))
     found = metadata.load()
     metadata.close()
@@ -356,7 +358,7 @@ def test_no_queue_gets_the_number_of_an_exchange(path: Path) -> None:
 
 
 def test_a_file_of_a_later_version_is_refused_and_left_alone(path: Path) -> None:
-    Metadata(path).close()
+    SQLiteMetadata(path).close()
     other_file(path, f"PRAGMA user_version = {VERSION + 1}")
     before = path.read_bytes()
     known = f"(schema {VERSION + 1}, this one knows {VERSION})"
@@ -375,7 +377,7 @@ def test_a_file_of_another_program_is_refused_and_left_alone(path: Path) -> None
 
 
 def test_a_damaged_file_is_refused(path: Path) -> None:
-    metadata = Metadata(path)
+    metadata = SQLiteMetadata(path)
     metadata.apply(puts([StoredVHost(f"v{number}") for number in range(2000)]))
     metadata.close()
     sound = path.read_bytes()
@@ -393,7 +395,7 @@ def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     assert refused(tmp_path) == "Is a directory"
 
 
-def test_a_file_that_is_in_use_is_told(path: Path, metadata: Metadata) -> None:
+def test_a_file_that_is_in_use_is_told(path: Path, metadata: SQLiteMetadata) -> None:
     assert refused(path) == "database is locked"
 
 

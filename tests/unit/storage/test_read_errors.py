@@ -22,7 +22,7 @@ from warren.broker.storage.disk import FolderDisk
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 SEGMENT_BYTES = 4000
 FIRST = "00000001.log"

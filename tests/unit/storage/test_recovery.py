@@ -21,7 +21,7 @@ from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 SEGMENT_BYTES = 1 << 20
 ADDRESS = Address("", "q")

@@ -21,7 +21,7 @@ from warren.broker.storage.journal import Journal
 from warren.broker.storage.shared_messages import LISTS, Sharing
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 SEGMENT_BYTES = 4000
 

@@ -85,6 +85,9 @@ export function alarmTexts(node) {
       + "publishers are blocked. "
       + "Free space on the disk of the data folder, or consume persistent messages.");
   }
+  if (node.storage?.alarm) {
+    texts.push(`${node.name} cannot store messages: ${node.storage.warning}. Publishers are blocked until it can.`);
+  }
   if (hasFewFiles(node)) {
     texts.push(`${node.name} has ${format.counted(node.fd_total - node.fd_used, "file descriptor")} left: `
       + "new connections will be refused. Raise the limit (ulimit -n).");

@@ -33,7 +33,7 @@ from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.core.vhost.vhost import EVENT, PREDECLARED, VHost
 from warren.broker.storage.memory_journal import MemoryJournal
-from warren.broker.storage.metadata_store import Metadata
+from warren.broker.storage.metadata_store import SQLiteMetadata
 
 HEADERS = Table.of({"x-match": "any", "colour": "red"})
 
@@ -253,7 +253,7 @@ class Deeds:
 @pytest.mark.parametrize("seed", range(15))
 def test_durable_objects_exist_after_each_restart_and_no_others(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
-    metadata = Metadata(tmp_path / "meta.sqlite", False)
+    metadata = SQLiteMetadata(tmp_path / "meta.sqlite", False)
     metadata.apply(first_definitions("/", [StoredUser("guest", b"hash", ("administrator", "a"))]).changes())
     metadata.apply([Change(True, StoredVHost("other\udcff"))])
     expected: Topology = set()

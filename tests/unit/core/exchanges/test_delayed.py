@@ -25,7 +25,7 @@ from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment import OFFSET_BITS
 
 if TYPE_CHECKING:
-    from warren.broker.storage.metadata_store import Metadata
+    from warren.broker.storage.metadata import Metadata
 
 ON = {"x-delayed-exchange": True}
 LONGEST_MS = (1 << 32) - 1

@@ -25,7 +25,7 @@ from warren.broker.core.metadata.records import (
 )
 from warren.broker.core.node.node import Node
 from warren.broker.core.vhost.vhost import VHost
-from warren.broker.storage.metadata_store import Metadata
+from warren.broker.storage.metadata_store import SQLiteMetadata
 
 MANY = 5 * TURN_COST // OBJECT_COST
 MOST = 2 * TURN_COST // OBJECT_COST  # in one turn, with some tolerance
@@ -133,7 +133,7 @@ def test_the_metadata_drop_a_virtual_host_with_all_that_is_in_it(tmp_path: Path)
             StoredPermission("guest", name, "", "", ""),
             StoredParameter(name, "policy", "p", "{}"),
         ]
-    metadata = Metadata(tmp_path / "metadata")
+    metadata = SQLiteMetadata(tmp_path / "metadata")
     metadata.apply([Change(True, record) for record in records])
     metadata.apply([Change(False, StoredVHost("v"))])
     found = metadata.load()

@@ -27,7 +27,7 @@ from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.memory_journal import MemoryJournal
-from warren.broker.storage.metadata_store import Metadata
+from warren.broker.storage.metadata_store import SQLiteMetadata
 
 QUORUM = Table.of({"x-queue-type": "quorum"})
 
@@ -215,7 +215,7 @@ class Restarting:
     """A broker whose metadata is on the disk. `node` is a new one after each `restart`."""
 
     def __init__(self, path: Path) -> None:
-        self._metadata = Metadata(path, False)
+        self._metadata = SQLiteMetadata(path, False)
         self._metadata.apply(first_definitions("/", []).changes())
         self.lost: list[str] = []
         self.node, self._journal = new_node()

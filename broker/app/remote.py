@@ -1,0 +1,80 @@
+"""A store on PostgreSQL as the daemon uses it: taken over at the start, watched while the broker runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from ..config import Config
+from ..core.node.node import Node
+from ..core.telemetry.resource_alarms import STORE
+from ..hosting.storage_status import POSTGRESQL, StorageStatus
+from ..storage.folder_lock import lock
+from ..storage.postgresql.address import parse
+from ..storage.postgresql.store import PostgreSQLStore
+from ..storage.postgresql.watch import Watch
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+def open_remote(config: Config) -> PostgreSQLStore:
+    """Connect to the configured store and verify it. Raises StorageFault, InUse, OSError."""
+    lock(Path(config.data_dir))  # for the unix socket in it
+    storage = config.storage
+    address = parse(storage.url, storage.password_file, storage.schema)
+    return PostgreSQLStore(address, config.node, storage.lease_s)
+
+
+class RemoteStorage:
+    """The watched store of a running node. The alarm of the store is set while nothing can be stored."""
+
+    def __init__(self, store: PostgreSQLStore, node: Node, config: Config, lost: Callable[[Exception], None]) -> None:
+        """Start to watch."""
+        self._store = store
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        self._reason = ""  # why nothing can be stored now
+        self._warned = ""  # the last warning that was logged
+        self._lost = lost
+        self._warn()
+        self._watch = Watch(store, config.storage.retry_s, self._from_thread, self._lost_from_thread)
+        self._watch.start()
+        store.opened()
+
+    def status(self) -> StorageStatus:
+        guarantee = self._store.guarantee
+        return StorageStatus(POSTGRESQL, guarantee.text, self._reason or guarantee.warning, self._store.address.shown)
+
+    def stop(self) -> None:
+        self._watch.stop()
+
+    def _from_thread(self, reason: str) -> None:
+        self._loop.call_soon_threadsafe(self._changed, reason)
+
+    def _lost_from_thread(self, error: Exception) -> None:
+        self._loop.call_soon_threadsafe(self._lost, error)
+
+    def _changed(self, reason: str) -> None:
+        if bool(reason) != bool(self._reason):
+            log.error("store_unavailable", reason=reason) if reason else log.info("store_available")
+        self._reason = reason
+        if reason:
+            self._node.alarms.set(STORE)
+        else:
+            self._node.alarms.clear(STORE)
+            self._warn()
+
+    def delayed(self) -> None:
+        """Set the alarm at once after a commit that failed; the watch clears it."""
+        self._changed(self._reason or "PostgreSQL cannot be reached")
+
+    def _warn(self) -> None:
+        """Log a guarantee that is weaker than it may seem, once."""
+        guarantee = self._store.guarantee
+        if guarantee.warning != self._warned:
+            self._warned = guarantee.warning
+            if guarantee.warning:
+                log.warning("weak_guarantee", guarantee=guarantee.text, means=guarantee.warning)

@@ -1,0 +1,17 @@
+"""The keys of a store on PostgreSQL."""
+
+from __future__ import annotations
+
+from ..key import Key
+from ..value_types import Integer, Text
+
+STORAGE_KEYS: tuple[Key, ...] = (
+    Key(
+        "storage.url", Text(empty=False), "storage.url",
+        "postgresql://USER@HOST1,HOST2/DATABASE, in place of the data folder", secret=True,
+    ),
+    Key("storage.password_file", Text(empty=False), "storage.password_file", "a file with the password of that user"),
+    Key("storage.schema", Text(empty=False), "storage.schema", "the schema with the tables of this broker"),
+    Key("storage.lease_s", Integer(3), "storage.lease_s", "seconds, until a silent owner is replaced by a standby"),
+    Key("storage.retry_s", Integer(0), "storage.retry_s", "seconds, for which an unreachable server is tried again"),
+)  # fmt: skip

@@ -1,0 +1,157 @@
+"""`warren copy`: copies what a stopped broker has stored from a folder or PostgreSQL to another, which must be empty.
+
+The files of the log are copied byte by byte, as both have the same format, and the metadata record by record. Then both
+are read again: each record of the log must be in the copy, with the same bytes, and each record of the metadata.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from ..core.metadata.records import Change, Definitions, StoredQueue
+from . import log_records
+from .disk import Disk, FolderDisk
+from .errors import StorageFault
+from .folder_lock import IN_USE_STATUS, InUse, lock
+from .metadata import Metadata
+from .metadata_store import SQLiteMetadata
+from .segment import number_of
+
+COPIED_STATUS, FAILED_STATUS = 0, 1
+CHUNK_BYTES = 4 << 20
+Open = tuple[Disk, Metadata]
+
+
+def copy_store(source: str, target: str, password_file: str, schema: str) -> int:
+    """Copy a store, print what was copied, and return the exit status."""
+    try:
+        with ExitStack() as stack:
+            if not is_url(source) and not Path(source, "meta.sqlite").is_file():
+                raise StorageFault(f"{source}: no broker has stored anything there")
+            from_disk, from_metadata = stack.enter_context(opened(source, password_file, schema))
+            to_disk, to_metadata = stack.enter_context(opened(target, password_file, schema))
+            definitions = from_metadata.load()
+            if to_disk.names() or to_metadata.load().changes():
+                raise StorageFault(f"{shown(target)}: not empty; nothing was copied")
+            bytes_copied = copy_log(from_disk, to_disk)
+            copy_metadata(definitions, to_metadata)
+            to_metadata.sync()
+            to_disk.sync_folder()
+            records = verify_log(from_disk, to_disk)
+            verify_metadata(definitions, to_metadata.load())
+    except InUse as error:
+        print(f"warren: {error}", file=sys.stderr)
+        return IN_USE_STATUS
+    except (StorageFault, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        print(f"warren: {reason}", file=sys.stderr)
+        return FAILED_STATUS
+    print(f"copied and verified: {len(definitions.changes())} definitions, {records} records of {bytes_copied} bytes")
+    return COPIED_STATUS
+
+
+def is_url(text: str) -> bool:
+    return "://" in text
+
+
+def shown(place: str) -> str:
+    """Return a folder or URL without a password."""
+    return "PostgreSQL" if is_url(place) else place
+
+
+@contextmanager
+def opened(place: str, password_file: str, schema: str) -> Iterator[Open]:
+    """Context with disk and metadata of a folder or a URL, locked. Raises StorageFault, InUse, OSError."""
+    if is_url(place):
+        from .postgresql.address import parse  # here: psycopg is an extra
+        from .postgresql.store import PostgreSQLStore
+
+        store = PostgreSQLStore(parse(place, password_file, schema), "warren copy")
+        try:
+            store.acquire_now()
+            yield store.open()
+        finally:
+            store.close()
+        return
+    folder = Path(place)
+    descriptor = lock(folder)
+    try:
+        metadata = SQLiteMetadata(folder / "meta.sqlite")
+        try:
+            yield FolderDisk(folder / "log", True), metadata
+        finally:
+            metadata.close()
+    finally:
+        os.close(descriptor)
+
+
+def copy_log(source: Disk, target: Disk) -> int:
+    """Copy all files, and return their bytes. Raises OSError."""
+    total = 0
+    for name in source.names():
+        read, written = source.open(name, False), target.open(name, True)
+        try:
+            for at in range(0, read.size, CHUNK_BYTES):
+                written.write(read.read(at, min(CHUNK_BYTES, read.size - at)))
+                written.sync()
+            written.sync()
+            total += read.size
+        finally:
+            read.close()
+            written.close()
+    return total
+
+
+def copy_metadata(definitions: Definitions, target: Metadata) -> None:
+    """Copy all records, and the highest number that a queue ever had. Raises OSError."""
+    highest = StoredQueue("", "", definitions.next_queue - 1, False, b"")
+    if highest.number and highest.number not in definitions.numbers:
+        target.apply([Change(True, highest), Change(False, highest)])
+    target.apply(definitions.changes())
+
+
+def verify_log(source: Disk, target: Disk) -> int:
+    """Compare both logs record by record, and return the number of records. Raises StorageFault, OSError."""
+    if source.names() != target.names():
+        raise StorageFault("the copy has other files than the original")
+    return sum(verify_file(source, target, name) for name in source.names())
+
+
+def verify_file(source: Disk, target: Disk, name: str) -> int:
+    """Compare a file, and return how many sound records it has. Raises StorageFault, OSError."""
+    original, copied = source.open(name, False), target.open(name, False)
+    try:
+        data, other = original.read(0, original.size), copied.read(0, copied.size)
+    finally:
+        original.close()
+        copied.close()
+    if data != other:
+        at = next((at for at, (one, two) in enumerate(zip(data, other, strict=False)) if one != two), len(other))
+        raise StorageFault(f"{name}: the copy differs from the original at offset {at}")
+    head = log_records.parse_head(data) if number_of(name) is not None else None
+    if head is None:
+        return 0
+    records, at = 0, log_records.SEGMENT_HEAD_BYTES
+    while at and at < len(other):
+        end = log_records.record_end(head.salt, other, at)
+        records += 1 if end else 0
+        at = end or log_records.next_record(head.salt, other, at + 1)
+    return records
+
+
+def verify_metadata(source: Definitions, target: Definitions) -> None:
+    """Compare all records. Raises StorageFault."""
+    for one, two in zip(source.changes(), target.changes(), strict=False):
+        if fields_of(one) != fields_of(two):
+            raise StorageFault(f"the copy of the metadata has {two.record} in place of {one.record}")
+    if len(source.changes()) != len(target.changes()) or target.next_queue < source.next_queue:
+        raise StorageFault("the copy of the metadata is not complete")
+
+
+def fields_of(change: Change) -> tuple[object, ...]:
+    record = change.record
+    return type(record), *[getattr(record, name) for name in record.__slots__]

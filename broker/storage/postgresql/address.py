@@ -1,0 +1,75 @@
+"""The address of a store: a URL of PostgreSQL, where its password comes from, and the settings of its connections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import StorageFault
+
+try:
+    from psycopg import Error
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+except ImportError:
+    raise StorageFault(
+        "a store on PostgreSQL needs psycopg, which is not installed: pip install 'warrenmq[postgresql]'"
+    ) from None
+
+SCHEMES = ("postgresql://", "postgres://")
+NAME_BYTES = 63  # the longest name of PostgreSQL
+# A server that does not answer is noticed within seconds, also while nothing is sent.
+DEFAULTS: dict[str, str | int] = {
+    "target_session_attrs": "read-write",
+    "connect_timeout": 3,
+    "keepalives": 1,
+    "keepalives_idle": 3,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 5000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of a store.
+
+    conninfo  how to connect, with the password
+    shown     the same for people, without it
+    schema    the schema with the tables of the store
+    """
+
+    conninfo: str
+    shown: str
+    schema: str
+
+
+def is_url(text: str) -> bool:
+    """Whether this is a URL of PostgreSQL, and not the path of a folder."""
+    return text.startswith(SCHEMES)
+
+
+def parse(url: str, password_file: str = "", schema: str = "warren") -> Address:
+    """Return the address with this URL. Raises StorageFault."""
+    try:
+        given = conninfo_to_dict(url) if is_url(url) else None
+    except Error as error:
+        raise StorageFault(f"storage.url: {one_line(error)}") from None
+    if given is None:
+        raise StorageFault(f"storage.url: not of the form postgresql://USER@HOST1,HOST2/DATABASE: {url}")
+    if not schema or len(schema.encode()) > NAME_BYTES or "\0" in schema:
+        raise StorageFault(f"storage.schema: not a name of PostgreSQL: {schema!r}")
+    if password_file:
+        try:
+            given["password"] = Path(password_file).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            raise StorageFault(f"storage.password_file: {password_file}: {reason}") from None
+    hosts = str(given.get("host") or given.get("hostaddr") or "the local socket")
+    shown = f"postgresql://{given.get('user', '')}@{hosts}/{given.get('dbname', '')} (schema {schema})"
+    # psycopg takes the values as they are given; its own types leave out what libpq adds
+    return Address(make_conninfo("", **{**DEFAULTS, **given}), shown, schema)
+
+
+def one_line(error: object) -> str:
+    """Return the text of an error of the server in one line."""
+    return " ".join(str(error).split())

@@ -1,0 +1,193 @@
+"""The database: what a store asks of its server, on three sessions.
+
+    commits   transactions of the owner, on worker threads; the calls of others wait
+    reads     ranges of files, for the loop, which never waits long: without a session, or an answer, a read fails
+    watch     the advisory lock and the heartbeat of the owner (`ownership`)
+
+A session that was lost is replaced by the next call of `connect`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .errors import Fenced, Refused, Unreachable
+from .operations import Operation, Statement, quoted, table_of
+
+if TYPE_CHECKING:
+    from .address import Address
+    from .session import Row, Session
+
+COMMITS, READS, WATCH = "commits", "reads", "watch"
+LIMIT_S = 30.0  # of a query that is no commit
+LONGEST_BYTES = 1 << 30  # of a value of PostgreSQL
+NOT_NULL = "23502"
+UNIQUE, DUPLICATE_TABLE = "23505", "42P07"
+UNDEFINED_TABLE = "42P01"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of the log: its name, the number of its table, and its length in bytes."""
+
+    name: str
+    number: int
+    size: int
+
+
+class Database:
+    """The port to a server, for the log, the metadata and the transactions."""
+
+    def commit(self, epoch: int, number: int, operations: Sequence[Operation]) -> None:
+        """Commit the operations as the transaction with this number of the owner with this epoch.
+
+        Returns when it is as durable as the server's settings say. Raises Fenced if the epoch is over or the number
+        was used, Refused after any other rollback, and Unreachable if the outcome is unknown.
+        """
+        raise NotImplementedError
+
+    def owner(self) -> tuple[int, int]:
+        """Return the epoch and the number of the last transaction, from a new session. Raises Unreachable, Refused."""
+        raise NotImplementedError
+
+    def files(self) -> list[StoredFile]:
+        """Return the files. Raises Unreachable, Refused."""
+        raise NotImplementedError
+
+    def tables(self) -> list[int]:
+        """Return the numbers of all tables of files, those of removed files included. Raises Unreachable, Refused."""
+        raise NotImplementedError
+
+    def records(self) -> list[tuple[str, str]]:
+        """Return kind and text of all records, in the order of their creation. Raises Unreachable, Refused."""
+        raise NotImplementedError
+
+    def read(self, number: int, offset: int, count: int) -> bytes:
+        """Return the bytes of a file from `offset` on; none of a dropped table. Raises Unreachable, Refused."""
+        raise NotImplementedError
+
+
+class PostgreSQL(Database):
+    """The database with an address. Thread-safe: each session serves one call at a time.
+
+    name       application_name of its sessions
+    read_s     time limit of `read`
+    lost       called when a session is lost, from any thread
+    """
+
+    def __init__(self, address: Address, name: str) -> None:
+        self.address = address
+        self.name = name
+        self.read_s = LIMIT_S
+        self.schema = quoted(address.schema)
+        self._sessions: dict[str, Session] = {}
+        self._busy = {purpose: threading.Lock() for purpose in (COMMITS, READS, WATCH)}
+
+    def connect(self, purpose: str) -> None:
+        """Open the session if there is none. Raises Unreachable, Refused."""
+        from .session import Session
+
+        with self._busy[purpose]:
+            if purpose not in self._sessions:
+                self._sessions[purpose] = Session(self.address, self.name)
+
+    def has(self, purpose: str) -> bool:
+        return purpose in self._sessions
+
+    def run(
+        self, purpose: str, statements: Sequence[Statement], limit_s: float | None = LIMIT_S, binary: bool = False
+    ) -> list[list[Row]]:
+        """Execute statements as one transaction. The session is closed if it was lost. Raises Unreachable, Refused."""
+        with self._busy[purpose]:
+            session = self._sessions.get(purpose)
+            if session is None:
+                raise Unreachable("not connected to PostgreSQL")
+            try:
+                return session.run(statements, limit_s, binary)
+            except Unreachable:
+                session.close()
+                del self._sessions[purpose]
+                raise
+
+    def abandon(self, purpose: str) -> None:
+        """End the call that another thread makes on this session, with Unreachable."""
+        session = self._sessions.get(purpose)
+        if session is not None:
+            session.abandon()
+
+    def disconnect(self, purpose: str) -> None:
+        with self._busy[purpose]:
+            session = self._sessions.pop(purpose, None)
+            if session is not None:
+                session.close()
+
+    def close(self) -> None:
+        for purpose in (COMMITS, READS, WATCH):
+            self.disconnect(purpose)
+
+    def commit(self, epoch: int, number: int, operations: Sequence[Operation]) -> None:
+        statements = [statement for operation in operations for statement in operation.statements(self.schema)]
+        # The last statement, so that the row is locked only for the commit. It fails with NOT NULL for a former owner.
+        counted = "CASE WHEN epoch = $1 AND commits = $2::bigint - 1 THEN $2::bigint END"
+        statements.append((f"UPDATE {self.schema}.owner SET commits = {counted}", (epoch, number)))
+        self.connect(COMMITS)
+        try:
+            self.run(COMMITS, statements, None)
+        except Refused as error:
+            if error.sqlstate in (NOT_NULL, UNIQUE, DUPLICATE_TABLE):
+                raise Fenced(str(error)) from error
+            raise
+        session = self._sessions.get(COMMITS)
+        if session is not None and session.warned:
+            # The wait for a standby may have been cancelled, and the transaction be committed on one machine alone.
+            raise Unreachable("the server has warned of a commit that is not replicated")
+
+    def owner(self) -> tuple[int, int]:
+        self.disconnect(COMMITS)
+        self.connect(COMMITS)
+        (row,) = self.run(COMMITS, [(f"SELECT epoch, commits FROM {self.schema}.owner", ())])[0]
+        return int(row[0] or 0), int(row[1] or 0)
+
+    def files(self) -> list[StoredFile]:
+        self.connect(READS)
+        rows = self.run(READS, [(f"SELECT name, number FROM {self.schema}.files ORDER BY number", ())])[0]
+        found = [((name or b"").decode(), int(number or 0)) for name, number in rows]
+        return [StoredFile(name, number, self._size(number)) for name, number in found]
+
+    def _size(self, number: int) -> int:
+        last = f'SELECT "offset" + length(data) FROM {table_of(self.schema, number)} ORDER BY "offset" DESC LIMIT 1'
+        rows = self.run(READS, [(last, ())])[0]
+        return int(rows[0][0] or 0) if rows else 0
+
+    def tables(self) -> list[int]:
+        self.connect(READS)
+        text = (
+            "SELECT substring(relname FROM 6) FROM pg_class"
+            " WHERE relnamespace = $1::regnamespace AND relkind = 'r' AND relname ~ '^file_[0-9]+$'"
+        )
+        return [int(row[0] or 0) for row in self.run(READS, [(text, (self.schema,))])[0]]
+
+    def records(self) -> list[tuple[str, str]]:
+        self.connect(READS)
+        rows = self.run(READS, [(f"SELECT kind, record FROM {self.schema}.records ORDER BY position", ())])[0]
+        return [((kind or b"").decode(), (record or b"").decode()) for kind, record in rows]
+
+    def read(self, number: int, offset: int, count: int) -> bytes:
+        table = table_of(self.schema, number)
+        end = offset + count
+        text = (
+            f'SELECT substring(data FROM least(greatest($1::bigint - "offset", 0), {LONGEST_BYTES})::int + 1'
+            f' FOR least($2::bigint - greatest("offset", $1::bigint), {LONGEST_BYTES})::int)'
+            f' FROM {table} WHERE "offset" < $2::bigint AND "offset" >='
+            f' coalesce((SELECT max("offset") FROM {table} WHERE "offset" <= $1::bigint), 0) ORDER BY "offset"'
+        )
+        try:
+            rows = self.run(READS, [(text, (offset, end))], self.read_s, binary=True)[0]
+        except Refused as error:
+            if error.sqlstate == UNDEFINED_TABLE:
+                return b""
+            raise
+        return b"".join([row[0] or b"" for row in rows])

@@ -1,0 +1,74 @@
+"""The guarantee of a confirm on PostgreSQL: what has a committed transaction, by the settings of the server."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .database import WATCH, PostgreSQL
+
+LIMIT_S = 5.0
+# What a commit waits for, by synchronous_commit, where standbys are synchronous.
+STRONG = ("on", "remote_apply")
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """The places that have a confirmed message. `warning` is empty unless that is weaker than it may seem."""
+
+    text: str
+    warning: str = ""
+
+
+def read(database: PostgreSQL) -> Guarantee:
+    """Read the settings of the server that is in use, and return what they mean. Raises Unreachable, Refused."""
+    row, standbys = database.run(
+        WATCH,
+        [
+            (
+                "SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),"
+                " current_setting('fsync')",
+                (),
+            ),
+            ("SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'", ()),
+        ],
+        LIMIT_S,
+    )
+    commit, names, fsync = [(cell or b"").decode() for cell in row[0]]
+    states = [(state[0] or b"").decode() for state in standbys]
+    return guarantee(commit, names, fsync == "on", states)
+
+
+def guarantee(commit: str, names: str, fsync: bool, states: list[str]) -> Guarantee:
+    """Return what a commit waits for; `states` are the sync_states of the standbys, empty where they are hidden."""
+    if not fsync:
+        return Guarantee("the memory of one server", "fsync is off: a crash of the server may lose confirmed messages")
+    if commit == "off":
+        return Guarantee(
+            "the memory of one server", "synchronous_commit is off: a crash of the server may lose confirmed messages"
+        )
+    wanted = wanted_standbys(names)
+    if not wanted or commit == "local":
+        reason = "synchronous_commit is local" if wanted else "synchronous_standby_names is empty"
+        warning = f"{reason}: confirmed messages are lost with the disk of the server"
+        return Guarantee("the disk of one server", warning)
+    quorum = names.strip().lower().startswith("any")
+    text = (
+        f"the disks of the server and of {'any ' if quorum else ''}{wanted} {'standby' if wanted == 1 else 'standbys'}"
+    )
+    if commit not in STRONG:
+        return Guarantee(text, f"synchronous_commit is {commit}: a standby has the message in memory, not on its disk")
+    if states and sum(state in ("sync", "quorum") for state in states) < wanted:
+        return Guarantee(
+            text, f"fewer than {wanted} synchronous standbys are connected: nothing is confirmed until then"
+        )
+    return Guarantee(text)
+
+
+def wanted_standbys(names: str) -> int:
+    """Return how many standbys a commit waits for, with this value of synchronous_standby_names."""
+    names = names.strip()
+    if not names:
+        return 0
+    counted = re.match(r"(?:(?:first|any)\s+)?(\d+)\s*\(", names, re.IGNORECASE)
+    return int(counted[1]) if counted else 1

@@ -1,0 +1,170 @@
+"""The ownership of a store: one broker at a time writes it, and others wait to take over.
+
+The owner has an epoch, the number in the row `owner`, which its transactions verify (`Database.commit`): after another
+broker has raised it, the former owner can commit nothing, whatever it still believes. All else only decides when a
+standby raises the epoch:
+
+    the advisory lock   of this epoch, held by a session of the owner. The server releases it when the session ends, so
+                        a standby that gets it knows at once that the owner was killed or is cut off
+    the heartbeat       written every second. If it is older than the lease, the owner is stopped or cannot reach the
+                        server, and its session, with the lock, does not count any more
+
+A new owner takes the lock of its own epoch before it raises the epoch, so of several standbys one succeeds. It ends the
+sessions in which the former owner may be in the middle of a transaction. Its own first transaction waits for standby
+servers, like any other, and with it all that the former owner had committed.
+
+A standby that lost its own session does not trust a free lock until it has seen the lock held, or the lease has passed:
+after a restart of the server all locks are free, and the owner is about to return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from .database import WATCH, PostgreSQL
+from .errors import Refused, Unreachable
+from .operations import Statement
+
+LIMIT_S = 5.0  # of a query here; a server that takes longer cannot be reached
+LOCK_TIMEOUT = "55P03"
+EPOCHS = 2**31 - 1  # of which each has a lock of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The owner as a standby sees it: epoch, node, and age of the heartbeat, which is None if it has ended."""
+
+    epoch: int
+    node: str
+    age_s: float | None
+
+
+class Ownership:
+    """The part of one broker in the ownership of a store, over its session `watch`. Calls raise Unreachable, Refused.
+
+    epoch    of this owner, 0 while it is a standby
+    commits  number of the last transaction before it
+    """
+
+    def __init__(self, database: PostgreSQL, store_id: str, node: str, lease_s: float) -> None:
+        self.epoch = 0
+        self.commits = 0
+        self._database = database
+        self._store_id = store_id
+        self._node = node
+        self._lease_s = lease_s
+        self._trusting = True  # a free lock
+        self._locked = False
+        # Advisory locks have two numbers of 32 bits: of the store, and of the epoch.
+        self._key = int.from_bytes(sha256(store_id.encode()).digest()[:4], "big", signed=True)
+
+    def name(self, epoch: int) -> str:
+        """Return the application_name of the sessions of an owner."""
+        return f"warren {self._store_id} {epoch}"
+
+    def acquire(self) -> Standing | None:
+        """Take the store over and return None if its owner has ended; else return who owns it."""
+        standing, free = self._look()
+        expired = standing.age_s is None or standing.age_s > self._lease_s
+        self._trusting = self._trusting or not free or expired
+        if free and self._trusting or expired:
+            return None if self._take_over(standing.epoch) else standing
+        if free:
+            self._unlock()
+        return standing
+
+    def standing(self) -> Standing:
+        """Return who owns the store; its lock is left alone."""
+        schema = self._database.schema
+        text = (
+            "SELECT owner.epoch, node, extract(epoch FROM clock_timestamp() - beaten)"
+            f" FROM {schema}.owner CROSS JOIN {schema}.beat"
+        )
+        return standing_of(self._database.run(WATCH, [(text, ())], LIMIT_S)[0][0])
+
+    def _look(self) -> tuple[Standing, bool]:
+        """Return what there is, and whether the lock of the owner was free, and is now held by this session."""
+        database = self._database
+        if not database.has(WATCH):
+            database.connect(WATCH)
+        text = (
+            "SELECT owner.epoch, node, extract(epoch FROM clock_timestamp() - beaten),"
+            f" pg_try_advisory_lock($1, (owner.epoch % {EPOCHS})::int)"
+            f" FROM {database.schema}.owner CROSS JOIN {database.schema}.beat"
+        )
+        try:
+            (row,) = database.run(WATCH, [(text, (self._key,))], LIMIT_S)[0]
+        except Unreachable:
+            self._trusting = False
+            raise
+        return standing_of(row), row[3] == b"t"
+
+    def _take_over(self, epoch: int) -> bool:
+        """Raise the epoch, unless another broker does so or did."""
+        run, schema = self._database.run, self._database.schema
+        if run(WATCH, [("SELECT pg_try_advisory_lock($1, $2)", self._lock_of(epoch + 1))], LIMIT_S)[0] != [[b"t"]]:
+            self._unlock()
+            return False
+        ending = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = $1 AND datname = current_database() AND usename = current_user"
+        )
+        run(WATCH, [(ending, (self.name(epoch),))], LIMIT_S)
+        taking: list[Statement] = [
+            ("SELECT set_config('lock_timeout', '2s', true)", ()),
+            (f"UPDATE {schema}.owner SET epoch = epoch + 1 WHERE epoch = $1 RETURNING commits", (epoch,)),
+            (
+                f"UPDATE {schema}.beat SET epoch = $1::bigint + 1, node = $2, beaten = clock_timestamp()"
+                " WHERE epoch = $1::bigint",
+                (epoch, self._node),
+            ),
+        ]
+        try:
+            raised = run(WATCH, taking, None)[1]
+        except Refused as error:
+            self._unlock()
+            if error.sqlstate != LOCK_TIMEOUT:
+                raise
+            return False
+        if not raised:
+            self._unlock()
+            return False
+        self.epoch, self.commits, self._locked = epoch + 1, int(raised[0][0] or 0), True
+        return True
+
+    def beat(self) -> bool:
+        """Write the heartbeat of the owner; return False if another broker owns the store."""
+        database = self._database
+        if not database.has(WATCH):
+            self._locked = False
+            database.connect(WATCH)
+        statements: list[Statement] = [
+            ("SELECT set_config('synchronous_commit', 'off', true)", ()),  # also while no standby confirms anything
+            (
+                f"UPDATE {database.schema}.beat SET beaten = clock_timestamp() WHERE epoch = $1 RETURNING 1",
+                (self.epoch,),
+            ),
+        ]
+        if not self._locked:
+            statements.append(("SELECT pg_try_advisory_lock($1, $2)", self._lock_of(self.epoch)))
+        results = database.run(WATCH, statements, LIMIT_S)
+        self._locked = self._locked or results[2] == [[b"t"]]
+        return bool(results[1])
+
+    def release(self) -> None:
+        """End the ownership at once, after the last transaction."""
+        text = f"UPDATE {self._database.schema}.beat SET beaten = NULL WHERE epoch = $1"
+        self._database.run(WATCH, [(text, (self.epoch,))], LIMIT_S)
+
+    def _lock_of(self, epoch: int) -> tuple[int, int]:
+        return self._key, epoch % EPOCHS
+
+    def _unlock(self) -> None:
+        self._database.run(WATCH, [("SELECT pg_advisory_unlock_all()", ())], LIMIT_S)
+
+
+def standing_of(row: Sequence[bytes | None]) -> Standing:
+    epoch, node, age = row[:3]
+    return Standing(int(epoch or 0), (node or b"").decode(), float(age) if age is not None else None)

@@ -1,0 +1,116 @@
+"""A store on PostgreSQL: who owns it, and for its owner the disk and the metadata of a journal."""
+
+from __future__ import annotations
+
+from ..errors import StorageFault
+from ..folder_lock import InUse
+from . import guarantee, schema
+from .address import Address
+from .database import COMMITS, READS, WATCH, PostgreSQL
+from .disk import PostgreSQLDisk
+from .errors import Refused, Unreachable
+from .guarantee import Guarantee
+from .metadata import PostgreSQLMetadata
+from .ownership import Ownership, Standing
+from .session import Session
+from .transactions import NoTransactions, Transactions
+
+READ_S = 1.0  # that the loop waits for a part of a backlog
+
+
+class PostgreSQLStore:
+    """The store at an address, verified, for a broker with this node name.
+
+    id         of the store, wherever it is moved to
+    database   its sessions
+    ownership  of this broker
+    guarantee  of a confirm, as last read
+    """
+
+    def __init__(self, address: Address, node: str, lease_s: float = 10.0) -> None:
+        """Verify the schema. Raises StorageFault."""
+        self.address = address
+        session = connect(address, "warren check")
+        try:
+            self.id = schema.check(session, address.schema)
+        except StorageFault as fault:
+            raise StorageFault(f"{address.shown}: {fault}") from fault
+        finally:
+            session.close()
+        self.database = PostgreSQL(address, f"warren {self.id} standby")
+        self.guarantee = Guarantee("")
+        self.ownership = Ownership(self.database, self.id, node, lease_s)
+
+    def acquire(self) -> Standing | None:
+        """Take the store over, and return None; or return who owns it. Raises StorageFault."""
+        try:
+            standing = self.ownership.acquire()
+        except (Unreachable, Refused) as error:
+            raise StorageFault(f"{self.address.shown}: {error}") from error
+        if standing is None:
+            self.database.name = self.ownership.name(self.ownership.epoch)
+        return standing
+
+    def standing(self) -> Standing:
+        """Return who owns the store, and read the guarantee. Raises StorageFault."""
+        try:
+            self.database.connect(WATCH)
+            self.guarantee = guarantee.read(self.database)
+            return self.ownership.standing()
+        except (Unreachable, Refused) as error:
+            raise StorageFault(f"{self.address.shown}: {error}") from error
+
+    def acquire_now(self) -> None:
+        """Take the store over. Raises InUse if another broker owns it, StorageFault."""
+        standing = self.acquire()
+        if standing is not None:
+            raise InUse(f"{self.address.shown} is in use by another broker ({standing.node})")
+
+    def open(self, retry_s: float = 30.0, untouched: bool = False) -> tuple[PostgreSQLDisk, PostgreSQLMetadata]:
+        """Return disk and metadata of the owner, for a journal; `untouched` ones change nothing.
+
+        Raises StorageFault, OSError.
+        """
+        try:
+            self.database.connect(COMMITS)
+            self.database.connect(READS)
+            self.guarantee = guarantee.read(self.database)
+        except (Unreachable, Refused) as error:
+            raise StorageFault(f"{self.address.shown}: {error}") from error
+        kind = NoTransactions if untouched else Transactions
+        self.transactions = kind(self.database, self.ownership.epoch, self.ownership.commits, retry_s)
+        disk = PostgreSQLDisk(self.database, self.transactions)
+        return disk, PostgreSQLMetadata(self.database, self.transactions)
+
+    def opened(self) -> None:
+        """Shorten the time of reads after recovery, as the loop waits for them now."""
+        self.database.read_s = READ_S
+
+    def close(self) -> None:
+        """End the ownership, so that a standby takes over at once, and close the sessions."""
+        try:
+            if self.ownership.epoch:
+                self.ownership.release()
+        except (Unreachable, Refused):
+            pass  # the standby notices the end of the session
+        finally:
+            self.database.close()
+
+
+def connect(address: Address, name: str) -> Session:
+    """Open a session. Raises StorageFault."""
+    try:
+        return Session(address, name)
+    except (Unreachable, Refused) as error:
+        raise StorageFault(f"{address.shown}: {error}") from error
+
+
+def create(address: Address) -> bool:
+    """Create or update the schema; return False if it was complete. Raises StorageFault."""
+    session = connect(address, "warren init")
+    try:
+        return schema.create(session, address.schema)
+    except StorageFault as fault:
+        raise StorageFault(f"{address.shown}: {fault}") from fault
+    finally:
+        session.close()

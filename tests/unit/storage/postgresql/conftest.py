@@ -1,0 +1,39 @@
+"""One PostgreSQL server for the tests of this folder in a process, and a schema of its own for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from tests.support.postgresql import CARELESS, Cluster, cluster, missing
+from warren.broker.storage.postgresql.address import Address, parse
+from warren.broker.storage.postgresql.store import PostgreSQLStore, create
+
+NUMBERS = count(1)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Cluster]:
+    if reason := missing():
+        pytest.skip(reason)
+    with cluster(*CARELESS) as server:
+        yield server
+
+
+@pytest.fixture
+def address(postgresql: Cluster) -> Address:
+    """The address of an empty store."""
+    address = parse(postgresql.url(), schema=f"store {next(NUMBERS)}")
+    assert create(address)
+    return address
+
+
+@pytest.fixture
+def store(address: Address) -> Iterator[PostgreSQLStore]:
+    """A store that the test owns."""
+    store = PostgreSQLStore(address, "warren@test")
+    assert store.acquire() is None
+    yield store
+    store.close()

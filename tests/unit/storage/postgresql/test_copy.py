@@ -1,0 +1,129 @@
+"""`warren copy` and `warren doctor` on stores in folders and in databases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.postgresql import Cluster
+from tests.unit.storage.test_metadata_store import all_fields, everything, puts
+from warren.broker.amqp.framing import content_frames
+from warren.broker.core.messages.message import Address as MessageAddress
+from warren.broker.core.messages.message import Message
+from warren.broker.core.metadata.records import StoredQueue
+from warren.broker.storage.copy import copy_store, verify_file
+from warren.broker.storage.disk import Disk, FolderDisk
+from warren.broker.storage.doctor import examine, examine_url
+from warren.broker.storage.errors import StorageFault
+from warren.broker.storage.journal import Journal
+from warren.broker.storage.metadata import Metadata
+from warren.broker.storage.metadata_store import SQLiteMetadata
+from warren.broker.storage.postgresql.address import Address
+from warren.broker.storage.postgresql.store import PostgreSQLStore
+
+pytestmark = pytest.mark.sockets
+MESSAGES = 500
+
+
+def fill(disk: Disk, metadata: Metadata) -> None:
+    """Store definitions, a deleted queue, and messages in several segments, some of them settled."""
+    metadata.apply(puts([*everything("vhost", 1), StoredQueue("vhost", "other", 2, False, b"")]))
+    journal = Journal(disk, metadata, 10_000)
+    journal.recover({1, 2})
+    for number in range(MESSAGES):
+        frames = content_frames(1, b"\0\0", b"%d" % number * 20)
+        message = Message(MessageAddress("", "other"), frames, 1, len(frames), 0, True)
+        journal.append([2], [message])
+        if number % 3 == 0:
+            journal.settle(2, message.id, message.location)
+        if number % 20 == 0:
+            commit(journal)
+    commit(journal)
+    journal.close()
+    metadata.sync()
+
+
+def commit(journal: Journal) -> None:
+    batch = journal.seal()
+    assert batch is not None
+    batch.write()
+    batch.sync()
+    journal.committed(batch.number)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data folder with something in it."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    metadata = SQLiteMetadata(folder / "meta.sqlite", False)
+    fill(FolderDisk(folder / "log", False), metadata)
+    metadata.close()
+    return folder
+
+
+def doctor(capsys: pytest.CaptureFixture[str], place: Path | Address, url: str = "") -> list[str]:
+    if isinstance(place, Path):
+        assert examine(place) == 0
+    else:
+        assert examine_url(url, "", place.schema) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_store_moves_to_postgresql_and_back(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster
+) -> None:
+    url, back = postgresql.url(), tmp_path / "back"
+    before = doctor(capsys, folder)
+    assert any(line == f"queue other in vhost: {MESSAGES - MESSAGES // 3 - 1} messages" for line in before)
+    assert copy_store(str(folder), url, "", address.schema) == 0
+    assert "copied and verified: 11 definitions, " in capsys.readouterr().out
+    assert doctor(capsys, address, url) == before
+    assert copy_store(url, str(back), "", address.schema) == 0
+    capsys.readouterr()
+    assert doctor(capsys, back) == before
+    assert {path.name: path.read_bytes() for path in (back / "log").iterdir()} == {
+        path.name: path.read_bytes() for path in (folder / "log").iterdir()
+    }
+    metadata = [SQLiteMetadata(place / "meta.sqlite", False) for place in (folder, back)]
+    one, two = (each.load() for each in metadata)
+    assert all_fields(one) == all_fields(two) and one.next_queue == two.next_queue
+    for each in metadata:
+        each.close()
+
+
+def test_a_target_with_something_in_it_is_left_alone(
+    capsys: pytest.CaptureFixture[str], folder: Path, address: Address, postgresql: Cluster
+) -> None:
+    assert copy_store(str(folder), postgresql.url(), "", address.schema) == 0
+    assert copy_store(str(folder), postgresql.url(), "", address.schema) == 1
+    assert capsys.readouterr().err == "warren: PostgreSQL: not empty; nothing was copied\n"
+
+
+def test_a_store_in_use_is_not_copied_or_examined(
+    capsys: pytest.CaptureFixture[str], folder: Path, store: PostgreSQLStore, address: Address, postgresql: Cluster
+) -> None:
+    url = postgresql.url()
+    assert copy_store(str(folder), url, "", address.schema) == 73
+    assert examine_url(url, "", address.schema) == 73
+    assert capsys.readouterr().err.count("is in use by another broker (warren@test)\n") == 2
+
+
+def test_a_folder_without_a_store_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, address: Address, postgresql: Cluster
+) -> None:
+    assert copy_store(str(tmp_path), postgresql.url(), "", address.schema) == 1
+    assert capsys.readouterr().err == f"warren: {tmp_path}: no broker has stored anything there\n"
+
+
+def test_a_difference_is_found(folder: Path, tmp_path: Path) -> None:
+    original, copied = FolderDisk(folder / "log", False), FolderDisk(tmp_path / "copy", False)
+    name = original.names()[0]
+    data = bytearray((folder / "log" / name).read_bytes())
+    (tmp_path / "copy" / name).write_bytes(data)
+    assert verify_file(original, copied, name) > 20
+    data[100] ^= 1
+    (tmp_path / "copy" / name).write_bytes(data)
+    with pytest.raises(StorageFault, match="differs from the original at offset 100"):
+        verify_file(original, copied, name)

@@ -1,0 +1,119 @@
+"""The ownership of a store: a killed owner is replaced at once, a silent one after its lease; there are never two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.polling import until
+from tests.support.postgresql import Cluster
+from warren.broker.storage.errors import StorageFault
+from warren.broker.storage.folder_lock import InUse
+from warren.broker.storage.postgresql.address import Address
+from warren.broker.storage.postgresql.store import PostgreSQLStore
+
+pytestmark = pytest.mark.sockets
+
+
+@pytest.fixture
+def standby(store: PostgreSQLStore, address: Address) -> Iterator[PostgreSQLStore]:
+    """Another broker at the store that the test owns."""
+    standby = PostgreSQLStore(address, "warren@other")
+    yield standby
+    standby.close()
+
+
+def taken_over(store: PostgreSQLStore) -> bool:
+    try:
+        return store.acquire() is None
+    except StorageFault:  # its session was ended
+        return False
+
+
+def test_another_broker_waits_and_knows_for_whom(store: PostgreSQLStore, standby: PostgreSQLStore) -> None:
+    assert store.ownership.epoch == 1
+    standing = standby.acquire()
+    assert standing is not None and (standing.epoch, standing.node) == (1, "warren@test")
+    assert standing.age_s is not None and standing.age_s < 5
+    with pytest.raises(InUse, match="is in use by another broker \\(warren@test\\)"):
+        standby.acquire_now()
+
+
+def test_it_takes_over_when_the_owner_ends(store: PostgreSQLStore, standby: PostgreSQLStore) -> None:
+    assert standby.acquire() is not None
+    store.close()
+    assert standby.acquire() is None and standby.ownership.epoch == 2
+
+
+def test_it_takes_over_at_once_when_the_session_of_the_owner_ends(
+    store: PostgreSQLStore, standby: PostgreSQLStore
+) -> None:
+    assert standby.acquire() is not None
+    store.database.close()  # as when the process is killed: its heartbeat is new
+    until(lambda: taken_over(standby))
+    assert not store.ownership.beat()
+
+
+def test_a_silent_owner_is_replaced_after_its_lease(store: PostgreSQLStore, address: Address) -> None:
+    standby = PostgreSQLStore(address, "warren@other", lease_s=-1)
+    assert standby.acquire() is None and standby.ownership.epoch == 2
+    assert not store.ownership.beat()
+    third = PostgreSQLStore(address, "warren@third")
+    standing = third.acquire()
+    assert standing is not None and standing.node == "warren@other"
+    store.database.close()  # the lock of the former owner counts no more
+    assert third.acquire() is not None
+    standby.close()
+    third.close()
+
+
+def test_of_several_standbys_one_takes_over(store: PostgreSQLStore, address: Address) -> None:
+    standbys = [PostgreSQLStore(address, f"warren@{name}") for name in "abc"]
+    assert all(each.acquire() is not None for each in standbys)
+    store.close()
+    owners = [each for each in standbys if each.acquire() is None]
+    assert len(owners) == 1 and owners[0].ownership.epoch == 2
+    for each in standbys:
+        each.close()
+
+
+def test_a_free_lock_is_not_trusted_after_the_loss_of_the_own_session(
+    store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster
+) -> None:
+    assert standby.acquire() is not None
+    postgresql.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '{store.id}'")
+    with pytest.raises(StorageFault):
+        standby.acquire()
+    assert standby.acquire() is not None, "the owner is about to return"
+    until(lambda: returns(store))
+    assert standby.acquire() is not None
+    store.database.close()
+    until(lambda: taken_over(standby))
+
+
+def returns(store: PostgreSQLStore) -> bool:
+    from warren.broker.storage.postgresql.errors import Unreachable
+
+    try:
+        return store.ownership.beat()
+    except Unreachable:
+        return False
+
+
+def test_a_transaction_that_the_former_owner_left_open_is_ended(
+    store: PostgreSQLStore, address: Address, postgresql: Cluster
+) -> None:
+    import psycopg
+
+    disk, _ = store.open()
+    disk.open("a", True).write(b"data")
+    disk.commit()
+    name = store.ownership.name(1)
+    with psycopg.connect(f"{postgresql.conninfo()} application_name='{name}'") as stopped:
+        stopped.execute(f'UPDATE "{address.schema}".owner SET commits = commits'.encode())
+        standby = PostgreSQLStore(address, "warren@other", lease_s=-1)
+        until(lambda: taken_over(standby))
+        standby.close()
+        with pytest.raises(psycopg.Error):
+            stopped.commit()

@@ -1,0 +1,181 @@
+"""Transactions in order, whatever answers are lost: none twice, none left out, none after another owner."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.storage.postgresql.database import Database
+from warren.broker.storage.postgresql.errors import Fenced, Refused, Unreachable
+from warren.broker.storage.postgresql.operations import DropTable, Operation, RemoveFile
+from warren.broker.storage.postgresql.transactions import NOT_OWNER, UNREACHABLE, Transactions
+
+ONE, TWO, THREE = (RemoveFile(name) for name in ("one", "two", "three"))
+
+
+class FakeServer(Database):
+    """A server that commits to a list; `faults` are taken before or after each commit, one by one."""
+
+    def __init__(self) -> None:
+        self.epoch, self.commits = 1, 0
+        self.log: list[list[Operation]] = []
+        self.faults: list[str] = []
+        self.away = False
+        self.late: Callable[[], None] | None = None  # a commit of a lost session that is still under way
+
+    def commit(self, epoch: int, number: int, operations: Sequence[Operation]) -> None:
+        fault = self.faults.pop(0) if self.faults else ""
+        if self.away or fault == "lost":
+            raise Unreachable("lost")
+        if fault == "late":
+            self.late = lambda: self._apply(epoch, number, operations)
+            raise Unreachable("no answer yet")
+        if fault == "full":
+            raise Refused("no space", "53100")
+        if fault == "broken":
+            raise Refused("what is this", "42601")
+        if self.late is not None:
+            self.late, late = None, self.late
+            late()
+        self._apply(epoch, number, operations)
+        if fault == "no answer":
+            raise Unreachable("no answer")
+
+    def _apply(self, epoch: int, number: int, operations: Sequence[Operation]) -> None:
+        if (epoch, number) != (self.epoch, self.commits + 1):
+            raise Fenced("not null")
+        self.commits = number
+        self.log.append(list(operations))
+
+    def owner(self) -> tuple[int, int]:
+        if self.away:
+            raise Unreachable("away")
+        return self.epoch, self.commits
+
+
+@pytest.fixture
+def server() -> FakeServer:
+    return FakeServer()
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [0.0]
+
+
+@pytest.fixture
+def transactions(server: FakeServer, now: list[float]) -> Transactions:
+    return Transactions(server, 1, 0, 30.0, lambda: now[0])
+
+
+def test_what_gathered_is_one_transaction(server: FakeServer, transactions: Transactions) -> None:
+    transactions.gather(ONE)
+    transactions.gather(TWO)
+    transactions.commit()
+    transactions.commit()
+    assert server.log == [[ONE, TWO]]
+
+
+@pytest.mark.parametrize(
+    ("faults", "log"),
+    [
+        (["lost"], [[ONE]]),
+        (["no answer"], [[ONE], []]),
+        (["late"], [[ONE], []]),
+        (["lost", "late"], [[ONE], []]),
+    ],
+)
+def test_a_commit_without_an_answer_is_settled_at_once(
+    server: FakeServer, transactions: Transactions, faults: list[str], log: list[list[Operation]]
+) -> None:
+    server.faults = faults
+    transactions.gather(ONE)
+    try:
+        transactions.commit()
+    except OSError as error:
+        assert error.errno == UNREACHABLE
+        transactions.commit()
+    transactions.gather(TWO)
+    transactions.commit()
+    assert server.log == [*log, [TWO]]
+
+
+def test_a_server_that_is_away_is_tried_again_and_nothing_is_confirmed(
+    server: FakeServer, transactions: Transactions
+) -> None:
+    server.away = True
+    transactions.gather(ONE)
+    for _ in range(3):
+        with pytest.raises(OSError) as failed:
+            transactions.commit()
+        assert failed.value.errno in EXHAUSTED and transactions.failing
+        transactions.gather(TWO)
+    server.away = False
+    transactions.commit()
+    assert not transactions.failing and transactions.since_s is None
+    assert server.log == [[ONE], [TWO, TWO, TWO]]
+
+
+def test_it_gives_up_in_time(server: FakeServer, transactions: Transactions, now: list[float]) -> None:
+    server.away = True
+    transactions.gather(ONE)
+    numbers = []
+    for now[0] in (0.0, 29.0, 31.0):
+        with pytest.raises(OSError) as failed:
+            transactions.commit()
+        numbers.append(failed.value.errno)
+    assert numbers == [UNREACHABLE, UNREACHABLE, errno.EIO]
+    assert "could not be reached for 30 s" in str(failed.value)
+
+
+@pytest.mark.parametrize(("fault", "number"), [("full", errno.ENOSPC), ("broken", errno.EIO)])
+def test_a_rollback_is_the_error_of_a_disk(
+    server: FakeServer, transactions: Transactions, fault: str, number: int
+) -> None:
+    server.faults = [fault]
+    transactions.gather(ONE)
+    with pytest.raises(OSError) as failed:
+        transactions.commit()
+    assert failed.value.errno == number
+    transactions.commit()
+    assert server.log == [[ONE]]
+
+
+@pytest.mark.parametrize("fault", ["", "no answer", "late", "lost"])
+def test_after_another_owner_nothing_is_committed(server: FakeServer, transactions: Transactions, fault: str) -> None:
+    server.faults = [fault]
+    transactions.gather(ONE)
+    server.epoch = 2
+    for _ in range(2):
+        with pytest.raises(OSError) as failed:
+            transactions.commit()
+        assert failed.value.errno == NOT_OWNER
+    assert server.log == []
+
+
+def test_a_server_that_has_lost_transactions_is_noticed(server: FakeServer, transactions: Transactions) -> None:
+    transactions.gather(ONE)
+    transactions.commit()
+    server.commits, server.faults = 0, ["lost"]
+    transactions.gather(TWO)
+    with pytest.raises(OSError) as failed:
+        transactions.commit()
+    assert failed.value.errno == NOT_OWNER and "0 transactions" in str(failed.value)
+
+
+@pytest.mark.parametrize("fault", ["lost", "no answer", "late"])
+def test_tables_are_dropped_and_what_follows_is_committed(
+    server: FakeServer, transactions: Transactions, fault: str
+) -> None:
+    transactions.gather(ONE)
+    server.faults = ["", fault]
+    transactions.commit()
+    kept = transactions.drop([7])
+    transactions.gather(TWO)
+    transactions.commit()
+    assert kept == []
+    done = [each for each in server.log if each]
+    assert done[0] == [ONE] and done[-1] == [TWO] and set(map(repr, done[1:-1])) == {repr([DropTable(7)])}
