@@ -9,7 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from warren.plugins.throughput.analysis import job
+from warren.plugins.throughput.analysis.conservation.check import Checked
 from warren.plugins.throughput.analysis.conservation.evidence import evidence
+from warren.plugins.throughput.analysis.conservation.manifest import check_files, read_manifest
 from warren.plugins.throughput.analysis.fact_store import ALL, Facts
 from warren.plugins.throughput.analysis.hadoop_fs import Folders
 from warren.plugins.throughput.analysis.input_files import list_files, read
@@ -31,10 +33,17 @@ def batch_of(spark: SparkSession, folder: Path, output: Path, *names: str) -> di
 
 def checked(spark: SparkSession, folder: Path, output: Path) -> dict[str, Any]:
     """Return the section "conservation" of report.json."""
+    return check_whole(spark, folder, output).conservation
+
+
+def check_whole(spark: SparkSession, folder: Path, output: Path) -> Checked:
+    """Make the conservation check."""
+    manifest = read_manifest(Folders(spark), str(folder))
     inputs = {table: list_files(Folders(spark), str(folder), table) for table in schema.TABLES}
     tables = {table: read(spark, table, inputs[table].paths) for table in schema.TABLES}
     none = {fact.name: fact.make(read(spark, fact.table, [])) for fact in (BALANCES, STAGES)}
     facts = {fact.name: fact.make(tables[fact.table]) for fact in ALL if fact.name not in none}
     made = Facts(**facts, **none)
-    reporting = Reporting(spark, made, tables[schema.EVENTS], evidence(inputs), str(output), lambda what: None)
-    return reporting.conservation()[0]
+    faults = check_files(spark, str(folder), manifest, inputs, {})
+    known = evidence(inputs, manifest.boots, faults)
+    return Reporting(spark, made, tables[schema.EVENTS], known, str(output), lambda what: None).conservation()

@@ -65,6 +65,8 @@ class Log:
         self.counts: Counter[str] = Counter()
         self.tables: dict[str, list[Values]] = {name: [] for name in schema.TABLES}
         self.link: Values = {"retention_days": 14}
+        self.transient: set[str] = set()  # queues
+        self.recovered_before: dict[str, int] = {}  # by queue, if more than there are at the start
         self._messages = 0
         self._snapshots = 0
         self._published: Counter[str] = Counter()
@@ -176,6 +178,9 @@ class Log:
             "sample_rate": self.sample_rate,
         }
         rows = [{**common, **columns, **self._told(queue)} for queue in self.ready]
+        if kind == schema.START:
+            for row in rows:
+                row["recovered"] = self.recovered_before.get(row["queue"], row["ready"])
         link = self.link if kind == schema.START else {}
         self.tables[schema.QUEUE_STATS] += [*rows, {**common, "queues": len(rows), **link}]
         self._snapshots += 1
@@ -220,7 +225,7 @@ class Log:
             "vhost": self.vhost,
             "queue": queue,
             "queue_type": "classic",
-            "durable": True,
+            "durable": queue not in self.transient,
             "ready": len(self.ready[queue]),
             "unacked": len(self.unacked[queue]),
             "consumers": 1,

@@ -126,6 +126,7 @@ def test_a_row_that_is_removed_is_found_and_nothing_else_also_where_a_broker_was
         assert found.pop((imbalances.UNLOGGED_ACKS, node, queue))["records"] == 1
         missing = found.pop((imbalances.MISSING, node, None))
         assert (missing["first_row"], missing["last_row"]) == (row["row"], row["row"])
+        assert found.pop((imbalances.FILE_CHANGED, node, None))["file"].startswith("events/")
     assert found == {}
     (reason,) = check["reasons"]
     assert reason.startswith("a broker was killed: what it had not written yet is unknown (b@test ")

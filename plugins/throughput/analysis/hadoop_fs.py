@@ -58,6 +58,12 @@ class Folders:
             system, place = self._place(path)
             return bool(system.exists(place))
 
+    def absolute(self, path: str) -> str:
+        """Return the path as those of `files` begin: absolute, and with the scheme."""
+        with _raise_os_error(path):
+            system, place = self._place(path)
+            return str(system.makeQualified(place).toString())
+
     def files(self, path: str) -> list[FileInfo]:
         """Return all files below a folder, by path, without files and folders whose names begin with `_` or `.`."""
         files = []

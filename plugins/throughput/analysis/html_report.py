@@ -22,6 +22,7 @@ th { font-weight: 600 } .scroll { overflow-x: auto }
 """
 Values = dict[str, Any]
 TITLES = {
+    "durability": "Durability: persistent messages before and after restarts",
     "throughput": "Throughput",
     "latency": "Latency",
     "backlog": "Backlog",

@@ -51,11 +51,13 @@ class AcceptedFile(NamedTuple):
     records: int
     lost_records: int
     file_age_s: int | None = None  # how long its writer keeps a file open; None if it does not say
+    bytes: int = 0
 
 
 class SkippedFile(NamedTuple):
     path: str
     reason: str
+    bytes: int = 0
 
 
 class TableFiles(NamedTuple):
@@ -67,6 +69,11 @@ class TableFiles(NamedTuple):
     @property
     def paths(self) -> list[str]:
         return [file.path for file in self.accepted]
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of all files, the skipped ones too, by path."""
+        sizes = {file.path: file.bytes for file in self.accepted}
+        return sizes | {file.path: file.bytes for file in self.skipped}
 
     def reasons(self) -> dict[str, int]:
         return dict(sorted(Counter(file.reason for file in self.skipped).items()))
@@ -91,7 +98,7 @@ def list_files(folders: Folders, folder: str, table: str) -> TableFiles:
         if isinstance(result, SkippedFile):
             skipped.append(result)
         elif file.name in accepted:
-            skipped.append(SkippedFile(file.path, DUPLICATE))
+            skipped.append(SkippedFile(file.path, DUPLICATE, file.bytes))
         else:
             accepted[file.name] = result
     return TableFiles(list(accepted.values()), skipped)
@@ -113,15 +120,15 @@ def check_file(folders: Folders, file: FileInfo) -> AcceptedFile | SkippedFile:
     try:
         footer = folders.footer(file.path)
     except NotParquet:
-        return SkippedFile(file.path, TRUNCATED)
+        return SkippedFile(file.path, TRUNCATED, file.bytes)
     version = footer.metadata.get(schema.SCHEMA_KEY)
     if version is None or not NAME.fullmatch(file.name):
-        return SkippedFile(file.path, FOREIGN)
+        return SkippedFile(file.path, FOREIGN, file.bytes)
     if version not in map(str, schema.READABLE):
-        return SkippedFile(file.path, UNKNOWN_SCHEMA)
+        return SkippedFile(file.path, UNKNOWN_SCHEMA, file.bytes)
     age_s = footer.metadata.get(schema.FILE_AGE_KEY)
     lost = int(footer.metadata.get(schema.LOST_KEY, "0"))
-    return AcceptedFile(file.path, footer.records, lost, int(age_s) if age_s else None)
+    return AcceptedFile(file.path, footer.records, lost, int(age_s) if age_s else None, file.bytes)
 
 
 def boot_key(name: str) -> str:

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 from ..file_format import schema
 from . import html_report
-from .conservation.evidence import evidence
+from .conservation.evidence import Evidence, evidence
+from .conservation.manifest import check_files, read_manifest
 from .fact_store import ALL, Store
 from .hadoop_fs import Folders
 from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read
@@ -94,11 +95,13 @@ def reduce_all(spark: SparkSession, inputs: dict[str, TableFiles], store: Store,
             store.write(fact, 0, fact.make(read(spark, fact.table, inputs[fact.table].paths)))
 
 
-def report(store: Store, inputs: dict[str, TableFiles], folder: str, place: str, log: LogProgress) -> Values:
+def report(
+    store: Store, inputs: dict[str, TableFiles], evidence: Evidence, folder: str, place: str, log: LogProgress
+) -> Values:
     """Write the tables, report.json and index.html below `place`. Returns the content of report.json."""
     facts, spark = store.facts(), store.spark
     events = read(spark, schema.EVENTS, inputs[schema.EVENTS].paths)
-    made = Reporting(spark, facts, events, evidence(inputs), place, log).run(describe_input(folder, inputs))
+    made = Reporting(spark, facts, events, evidence, place, log).run(describe_input(folder, inputs))
     jumped = [boot for boot in made["conservation"]["boots"] if boot["clock_moved_us"] > JUMP_US]
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
     log("page")
@@ -165,12 +168,15 @@ def batch(spark: SparkSession, folder: str, output: str, log: LogProgress) -> Va
     folders = Folders(spark)
     if folders.exists(output):
         raise JobRefused(f"{output}: exists already", NO_OUTPUT)
+    manifest = read_manifest(folders, folder)
     inputs = find_input(folders, folder)
     fit_to(spark, inputs)
     with temporary_folder(folders, output) as place:
         store = Store(spark, f"{place}/_facts")
         reduce_all(spark, inputs, store, log)
-        made = report(store, inputs, folder, place, log)
+        log("check files")
+        faults = check_files(spark, folder, manifest, inputs, {})
+        made = report(store, inputs, evidence(inputs, manifest.boots, faults), folder, place, log)
         check_records(made, inputs)
         folders.remove(store.folder)
         publish(folders, place, output)

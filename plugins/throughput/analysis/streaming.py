@@ -19,6 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ..file_format import schema
 from .conservation import checked_range
+from .conservation.evidence import evidence
+from .conservation.manifest import check_files, read_manifest
 from .fact_store import ALL, Store
 from .facts import ROWS, STATS, merge_parts
 from .hadoop_fs import FileInfo, Folders
@@ -43,7 +45,10 @@ def follow(spark: SparkSession, folder: str, output: str, every_s: float | None,
     while True:
         store = process_new_files(spark, folder, state, log)
         with temporary_folder(folders, output) as place:
-            made = report(store, find_input(folders, folder), folder, place, log)
+            manifest = read_manifest(folders, folder)
+            inputs = find_input(folders, folder)
+            faults = check_files(spark, folder, manifest, inputs, {})
+            made = report(store, inputs, evidence(inputs, manifest.boots, faults), folder, place, log)
             publish(folders, place, output)
         if every_s is None:
             return made

@@ -1,9 +1,13 @@
-"""The boots of all nodes, with what became of each: stopped, killed, or silent. Plain Python: there are few boots."""
+"""The boots of all nodes: what became of each, and how each is linked to the one before it.
+
+Plain Python over rows that were collected, since there are few boots.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -15,8 +19,11 @@ Boot = dict[str, Any]
 ADDED = {
     "next_boot_id": t.StringType(),  # of the same node, in this input
     "killed": t.BooleanType(),  # did not stop, and the broker was started again
-    "silent": t.BooleanType(),  # did not stop, was not started again, and should have been heard of
+    "silent": t.BooleanType(),  # did not stop, was not started again, and is not heard of any more
+    "unfinished": t.LongType(),  # records that its writer had received, and not finished when it was killed too
+    "lacks_previous": t.BooleanType(),  # the boot before it should be in this input, and is not
 }
+DAY_US = 86_400_000_000
 
 
 def describe(spans: list[Row], evidence: Evidence) -> list[Boot]:
@@ -25,22 +32,61 @@ def describe(spans: list[Row], evidence: Evidence) -> list[Boot]:
     A boot that has not stopped is silent if its newest record is older than a running writer lets it become: older than
     the age at which files are finished and three snapshots, by the clock of this machine, or by the newest record of
     any boot if that is later.
+
+    `end_row` is raised to what is known from elsewhere: from the manifest, and from the link of the next boot. The
+    records in between are then missing from the log. Only if the boot was killed, and its manifest proves that its
+    writer had not finished them, they were lost with the writer.
     """
-    boots: list[Boot] = [row.asDict() for row in spans]
+    boots: list[Boot] = [{**row.asDict(), "next_boot_id": None, "unfinished": 0} for row in spans]
     boots.sort(key=lambda boot: (boot["node"], boot["first"] or datetime.min, boot["boot_id"]))
     now_us = max([evidence.now_us, *(micros(boot["last"]) for boot in boots)])
     for boot in boots:
-        boot["next_boot_id"] = None
-        boot["lost_records"] = max(boot["lost_records"], evidence.lost(boot["node"], boot["boot_id"]))
-    for boot, later in pairwise(boots):
-        if boot["node"] == later["node"]:
-            boot["next_boot_id"] = later["boot_id"]
+        name = boot["node"], boot["boot_id"]
+        boot["lost_records"] = max(boot["lost_records"], evidence.lost(*name))
+        boot["end_row"] = max(boot["end_row"], evidence.finished_row(*name) or 0)
+    for _, of_node in groupby(boots, lambda boot: boot["node"]):
+        link(list(of_node), evidence)
     for boot in boots:
-        last = boot["next_boot_id"] is None
-        boot["killed"] = not boot["stopped"] and not last
+        running = not boot["stopped"]
+        boot["killed"] = running and boot["next_boot_id"] is not None
         allowed_us = evidence.silence_us(boot["node"], boot["boot_id"])
-        boot["silent"] = not boot["stopped"] and last and now_us - micros(boot["last"]) > allowed_us
+        boot["silent"] = running and not boot["killed"] and now_us - micros(boot["last"]) > allowed_us
     return boots
+
+
+def link(boots: list[Boot], evidence: Evidence) -> None:
+    """Link the boots of one node, in order of time: by the names in their first snapshots, or else by their order."""
+    by_id = {boot["boot_id"]: boot for boot in boots}
+    for boot, later in pairwise(boots):
+        boot["next_boot_id"] = later["boot_id"]
+    newest_us = max(micros(boot["last"]) for boot in boots)
+    for boot in boots:
+        previous = by_id.get(boot["previous_boot"])
+        boot["lacks_previous"] = (
+            boot["previous_boot"] is not None and previous is None and not excused(boot, boots, newest_us, evidence)
+        )
+        if previous is not None and previous is not boot:
+            previous["next_boot_id"] = boot["boot_id"]
+            claim(previous, boot["previous_row"] or 0, evidence)
+
+
+def claim(boot: Boot, next_row: int, evidence: Evidence) -> None:
+    """Note that the log of a boot should reach up to `next_row` (exclusive)."""
+    lacking = next_row - boot["end_row"]
+    if lacking <= 0:
+        return
+    if boot["stopped"] or evidence.finished_row(boot["node"], boot["boot_id"]) is None:
+        boot["end_row"] = next_row
+    else:
+        boot["unfinished"] = lacking
+
+
+def excused(boot: Boot, boots: list[Boot], newest_us: int, evidence: Evidence) -> bool:
+    """Return whether the boot before this one is not here for a reason: removed by its age, or not asked for."""
+    ended_us = micros(boot["previous_at"]) if boot["previous_at"] is not None else micros(boot["first"])
+    days = [each["retention_days"] for each in boots if each["retention_days"] is not None]
+    too_old = bool(days) and ended_us // DAY_US < newest_us // DAY_US - min(days)
+    return too_old or evidence.since_us is not None and ended_us < evidence.since_us
 
 
 def table(spark: SparkSession, boots: list[Boot], spans: DataFrame) -> DataFrame:
@@ -48,6 +94,18 @@ def table(spark: SparkSession, boots: list[Boot], spans: DataFrame) -> DataFrame
     fields = [*spans.schema.fields, *(t.StructField(name, kind) for name, kind in ADDED.items())]
     whole = t.StructType([t.StructField(each.name, each.dataType) for each in fields])
     return spark.createDataFrame([tuple(boot[each.name] for each in fields) for boot in boots], whole)
+
+
+def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
+    """Return pairs of successive boots of which the second began with what the first had stored."""
+    boots = list(boots)
+    by_name = {(boot["node"], boot["boot_id"]): boot for boot in boots}
+    pairs = [(boot, by_name[boot["node"], boot["next_boot_id"]]) for boot in boots if boot["next_boot_id"] is not None]
+    return [
+        (boot, later)
+        for boot, later in pairs
+        if later["started"] and later["comparable"] is not False and later["previous_boot"] in (None, boot["boot_id"])
+    ]
 
 
 def micros(at: datetime | None) -> int:

@@ -1,9 +1,9 @@
-"""The whole conservation check: its tables, and the section "conservation" of report.json."""
+"""The whole conservation check: its tables, and its sections of report.json."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,18 +12,25 @@ from ..fact_store import Facts
 from ..facts import LINK
 from ..message_names import add_names
 from ..report_rows import first_rows
-from . import boots, checked_range, gaps, imbalances, queues, restarts, verdict
+from . import boots, checked_range, durability, gaps, imbalances, queues, restarts, verdict
 from .evidence import Evidence
 
 QUEUE = ("node", "vhost", "queue")
-ORDER = ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "first_row")
+ORDER = ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "file", "first_row")
 WriteTable = Callable[[str, DataFrame], DataFrame]  # writes a table, and returns it as read from its file
 
 
-def check(
-    spark: SparkSession, facts: Facts, events: DataFrame, evidence: Evidence, write: WriteTable
-) -> tuple[dict[str, Any], str]:
-    """Return the section "conservation" and the verdict in one sentence. `events` is the log, for details of faults."""
+class Checked(NamedTuple):
+    """The sections "conservation" and "durability", the number of rows of the latter, and the verdict in words."""
+
+    conservation: dict[str, Any]
+    durability: list[dict[str, Any]]
+    durability_rows: int
+    sentence: str
+
+
+def check(spark: SparkSession, facts: Facts, events: DataFrame, evidence: Evidence, write: WriteTable) -> Checked:
+    """Make the tables of the check. `events` is the log, for restarts and for details of faults."""
     spans = checked_range.spans(facts.queue_stats, facts.rows)
     all_boots = boots.describe(spans.collect(), evidence)
     spans = write("boots", boots.table(spark, all_boots, spans))
@@ -33,11 +40,18 @@ def check(
     odd = imbalances.unrouted(events if unrouted.head(1) else events.limit(0), unrouted)
     missing_rows = gaps.gaps(facts.rows, spans)
     impossible = queues.impossible(facts.journeys, balance, spans)
-    found = write("imbalances", imbalances.imbalances(impossible, missing_rows, balance, arrivals, odd))
+    kept = durability.durability(spark, facts, events, boots.restarts(all_boots))
+    if kept is not None:
+        kept = write("durability", kept)
+    files = imbalances.files(spark, evidence.faults, all_boots)
+    parts = imbalances.imbalances(impossible, missing_rows, balance, arrivals, odd, kept, files)
+    found = write("imbalances", parts)
     count = found.count()
     certain = verdict.certain_imbalances(found, spans).count() if count else 0
     named = write("imbalances_named", add_names(found, events)) if count else found
-    judged = verdict.verdict(all_boots, evidence, count, certain)
+    durable = durability.summary(kept) if kept is not None else durability.NONE
+    uncertain = verdict.not_kept(durable.uncertain_after_stops, durable.uncertain_after_kills)
+    judged = verdict.verdict(all_boots, evidence, count, certain, uncertain)
     missing = found.where(F.col("problem") == imbalances.MISSING).agg(F.sum("records")).collect()[0][0]
     crossed = arrivals.groupBy(*LINK).agg(
         *[F.sum(name).alias(name) for name in ("taken", "came", "discarded", "missing", "pending")]
@@ -53,5 +67,12 @@ def check(
         "links": first_rows(crossed, LINK),
         "boots": first_rows(spans, ("node", "first")),
         "restarts": first_rows(back, (*QUEUE, "boot_id")),
+        "files": {
+            "missing": len(evidence.faults.missing),
+            "changed": len(evidence.faults.changed),
+            "unlisted": len(evidence.faults.unlisted),
+        },
     }
-    return section, judged.sentence(count)
+    order = ("-lost", "-missing", *QUEUE, "boot_id")
+    rows = first_rows(kept, order) if kept is not None else []
+    return Checked(section, rows, durable.rows, judged.sentence(count))

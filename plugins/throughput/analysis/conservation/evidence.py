@@ -10,6 +10,7 @@ from warren.broker.config import Throughput
 
 from ...file_format import schema
 from ..input_files import TableFiles, boot_key
+from .manifest import FileFaults
 
 REASONS = {
     "not_parquet": "are damaged, or not Parquet",
@@ -26,21 +27,28 @@ class Evidence:
     skipped        number of skipped files by reason (`input_files`)
     lost_records   by boot (`boot_key`): the greatest count in the footers of its files
     file_age_s     likewise: the time for which the writer keeps a file open
+    finished       likewise, of boots with a manifest: the number of the row after the last one in a finished file
+    faults         of files, by the manifests
     now_us         the time of the analysis
+    since_us       the time before which nothing was asked for, or None
     """
 
     skipped: Mapping[str, int] = field(default_factory=dict)
     lost_records: Mapping[str, int] = field(default_factory=dict)
     file_age_s: Mapping[str, int] = field(default_factory=dict)
+    finished: Mapping[str, int] = field(default_factory=dict)
+    faults: FileFaults = field(default_factory=FileFaults)
     now_us: int = field(default_factory=lambda: time.time_ns() // 1000)
+    since_us: int | None = None
 
     def reasons(self) -> list[str]:
         """Return why the input is not complete."""
-        return [
-            f"{self.skipped[reason]:,} skipped files {text}"
-            for reason, text in REASONS.items()
-            if reason in self.skipped
-        ]
+        skipped = {text: self.skipped[reason] for reason, text in REASONS.items() if reason in self.skipped}
+        return [*(f"{number:,} skipped files {text}" for text, number in skipped.items()), *self.faults.reasons()]
+
+    def finished_row(self, node: str, boot_id: str) -> int | None:
+        """Return the number of the row after the last finished one, or None for a boot without a manifest."""
+        return self.finished.get(key_of(node, boot_id))
 
     def lost(self, node: str, boot_id: str) -> int:
         return self.lost_records.get(key_of(node, boot_id), 0)
@@ -58,8 +66,10 @@ def key_of(node: str, boot_id: str) -> str:
     return boot_key(schema.file_name(node, boot_id, 0))
 
 
-def evidence(inputs: Mapping[str, TableFiles]) -> Evidence:
-    """Return the evidence of the files of all tables."""
+def evidence(
+    inputs: Mapping[str, TableFiles], finished: Mapping[str, int] | None = None, faults: FileFaults | None = None
+) -> Evidence:
+    """Return the evidence of the files of all tables, and of their manifests."""
     skipped: dict[str, int] = {}
     lost: dict[str, int] = {}
     ages: dict[str, int] = {}
@@ -71,4 +81,4 @@ def evidence(inputs: Mapping[str, TableFiles]) -> Evidence:
             lost[key] = max(lost.get(key, 0), file.lost_records)
             if file.file_age_s is not None:
                 ages[key] = max(ages.get(key, 0), file.file_age_s)
-    return Evidence(skipped, lost, ages)
+    return Evidence(skipped, lost, ages, finished or {}, faults or FileFaults())

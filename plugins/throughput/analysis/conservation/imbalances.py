@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format.schema import ENQUEUE, FED_IN, PUBLISH
 from ..facts import LINK, by_link, count_if, is_event
+from ..input_files import boot_key
+from .boots import Boot
 from .checked_range import BOOT
+from .evidence import key_of
+from .manifest import FileFaults
 
 COLUMNS: dict[str, t.DataType] = {
-    **dict.fromkeys(("problem", "node", "boot_id", "vhost", "queue", "link"), t.StringType()),
+    **dict.fromkeys(("problem", "node", "boot_id", "vhost", "queue", "link", "file"), t.StringType()),
     "msg_seq": t.LongType(),
     "identity": t.StringType(),
     **dict.fromkeys(("first_row", "last_row", "records"), t.LongType()),
@@ -25,6 +29,10 @@ UNLOGGED_IN = "the queue counted more messages in than the log has"
 UNLOGGED_ACKS = "the queue counted more acknowledgements than the log has"
 UNROUTED = "published to more queues than it entered, or to fewer"
 NOT_ARRIVED = "taken by the link and not arrived"
+NOT_KEPT = "confirmed and persistent, and not there after the restart"
+FILE_MISSING = "a file of the export is missing"
+FILE_CHANGED = "a file of the export was changed"
+OF_FILES = (FILE_MISSING, FILE_CHANGED)
 
 
 def problem_rows(problem: str | Column, table: DataFrame, **columns: Column) -> DataFrame:
@@ -38,9 +46,18 @@ def problem_rows(problem: str | Column, table: DataFrame, **columns: Column) -> 
 
 
 def imbalances(
-    impossible: DataFrame, gaps: DataFrame, queues: DataFrame, arrivals: DataFrame, unrouted: DataFrame
+    impossible: DataFrame,
+    gaps: DataFrame,
+    queues: DataFrame,
+    arrivals: DataFrame,
+    unrouted: DataFrame,
+    durability: DataFrame | None = None,
+    files: DataFrame | None = None,
 ) -> DataFrame:
-    """Return all imbalances; the arguments come from the functions of these names, `queues` from `balance`."""
+    """Return all imbalances; the arguments come from the functions of these names, `queues` from `balance`.
+
+    `durability` and `files` are None if there are no restarts, and if no file is missing or changed.
+    """
     off = F.col("difference")
     more_in, more_acks = F.col("unlogged_in"), F.col("unlogged_acks")
     parts = [
@@ -52,7 +69,26 @@ def imbalances(
         problem_rows(NOT_ARRIVED, arrivals.where(F.col("missing") > 0), records=F.col("missing")),
         problem_rows(UNROUTED, unrouted, records=F.lit(1)),
     ]
+    if durability is not None:
+        parts.append(problem_rows(NOT_KEPT, durability.where(F.col("lost") > 0), records=F.col("lost")))
+    if files is not None:
+        parts.append(problem_rows(F.col("problem"), files))
     return reduce(DataFrame.unionByName, parts)
+
+
+def files(spark: SparkSession, faults: FileFaults, boots: list[Boot]) -> DataFrame | None:
+    """Return the missing and changed files as imbalances, or None if there are none."""
+    names = {key_of(boot["node"], boot["boot_id"]): (boot["node"], boot["boot_id"]) for boot in boots}
+    rows = [
+        (
+            *(problem, *names.get(boot_key(entry.path.rpartition("/")[2]), (None, None))),
+            *(entry.path, entry.first_row, entry.last_row, entry.rows),
+        )
+        for problem, entries in ((FILE_MISSING, faults.missing), (FILE_CHANGED, faults.changed))
+        for entry in entries
+    ]
+    columns = "problem string, node string, boot_id string, file string, first_row long, last_row long, records long"
+    return spark.createDataFrame(rows, columns) if rows else None
 
 
 def arrivals(crossings: DataFrame, spans: DataFrame) -> DataFrame:

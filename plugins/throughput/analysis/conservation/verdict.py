@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from .checked_range import BOOT
 from .evidence import Evidence
-from .imbalances import MISSING
+from .imbalances import MISSING, OF_FILES
 
 BALANCED, IMBALANCED, INCOMPLETE, SAMPLED = "balanced", "imbalanced", "incomplete", "sampled"
 NAMED = 3  # boots in one reason; more are counted
@@ -50,20 +50,28 @@ class Verdict(NamedTuple):
 def certain_imbalances(imbalances: DataFrame, boots: DataFrame) -> DataFrame:
     """Return the imbalances that lost records cannot explain.
 
-    They are those of boots that lost none, gaps of more records than the boot lost, and those of links if no boot lost
-    any.
+    They are those of files, those of boots that lost none, gaps of more records than the boot lost, and those of links
+    if no boot lost any.
     """
+    of_files = F.col("problem").isin(*OF_FILES)
     lossy = boots.where(F.col("lost_records") > 0).select(*BOOT, "lost_records")
     lacking = imbalances.where(F.col("problem") == MISSING).groupBy(*BOOT).agg(F.sum("records").alias("lacking"))
     explained = lossy.join(lacking, BOOT, "left").where(F.coalesce("lacking", F.lit(0)) <= F.col("lost_records"))
     anywhere = lossy.limit(1).select(F.lit(None).cast("string").alias("boot_id"))
-    of_boots = imbalances.join(F.broadcast(explained.select(*BOOT)), BOOT, "left_anti")
-    return of_boots.join(F.broadcast(anywhere), [F.equal_null(of_boots["boot_id"], anywhere["boot_id"])], "left_anti")
+    of_boots = imbalances.where(~of_files).join(F.broadcast(explained.select(*BOOT)), BOOT, "left_anti")
+    same = F.equal_null(of_boots["boot_id"], anywhere["boot_id"])
+    rest = of_boots.join(F.broadcast(anywhere), [same], "left_anti")
+    return imbalances.where(of_files).unionByName(rest)
 
 
-def verdict(boots: list[Boot], evidence: Evidence, imbalances: int, certain: int) -> Verdict:
-    """Return the verdict, from the boots of `boots.describe` and the numbers of imbalances."""
-    applying = [*reasons_of_boots(boots), *evidence.reasons()]
+def verdict(
+    boots: list[Boot], evidence: Evidence, imbalances: int, certain: int, uncertain_losses: Iterable[str] = ()
+) -> Verdict:
+    """Return the verdict, from the boots of `boots.describe` and the numbers of imbalances.
+
+    `uncertain_losses` are the reasons of `not_kept`.
+    """
+    applying = [*reasons_of_boots(boots), *uncertain_losses, *evidence.reasons()]
     sampled = any(is_sample(boot) for boot in boots)
     if certain:
         status = IMBALANCED
@@ -95,12 +103,25 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
         "a log ends without a stop and is not continued: its broker or the writer of its export is dead": [
             boot for boot in boots if boot["silent"]
         ],
+        "the log of the boot before is missing": [boot for boot in boots if boot["lacks_previous"]],
+        "records that a killed writer had not finished are lost": [boot for boot in boots if boot["unfinished"]],
+        "a snapshot counts more records than the log has": [boot for boot in boots if boot["ahead"]],
         "there is no snapshot to compare with": [
             boot for boot in boots if boot["to_snapshot"] is None and not is_sample(boot)
         ],
     }
     applying = [f"{reason} ({names(some)})" for reason, some in reasons.items() if some]
     return applying if boots else ["there is no log"]
+
+
+def not_kept(after_stops: int, after_kills: int) -> list[str]:
+    """Return the reasons for messages that are not there after a restart, and are not certainly lost."""
+    reasons = {
+        "a stop, and the log is too old or not complete enough to be certain": after_stops,
+        "a kill; they may have been settled in its last moment, which is not logged": after_kills,
+    }
+    noun = "confirmed persistent message"
+    return [f"{count(number, noun)} not there after {text}" for text, number in reasons.items() if number]
 
 
 def is_sample(boot: Boot) -> bool:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from .. import message_paths
-from ..conservation.check import check
+from ..conservation.check import Checked, check
 from ..conservation.evidence import Evidence
 from ..fact_store import Facts
 from ..facts import LINK
@@ -114,16 +114,17 @@ class Reporting:
 
     def run(self, read: Values) -> Values:
         """Make all reports. Returns the content of report.json; `read` is its section "input"."""
-        section, sentence = self.conservation()
+        checked = self.conservation()
         report: Values = {
             "schema": SCHEMA,
-            "verdict": sentence,
-            "reasons": section["reasons"],
+            "verdict": checked.sentence,
+            "reasons": checked.conservation["reasons"],
             "input": read,
             "totals": values(throughput.totals(self._facts.traffic).collect()[0]),
-            "conservation": section,
+            "conservation": checked.conservation,
+            "durability": checked.durability,
         }
-        counts: dict[str, int] = {}
+        counts = {"durability": checked.durability_rows}
         with ThreadPoolExecutor(AT_ONCE) as workers:
             for each, (count, rows) in zip(REPORTS, workers.map(self._report, REPORTS), strict=True):
                 if each.order:
@@ -145,8 +146,8 @@ class Reporting:
             rows = first_rows(add_names(first, self._events), each.order, each.listed)
         return count, rows
 
-    def conservation(self) -> tuple[Values, str]:
-        """Make the tables of the conservation check. Returns its section of report.json, and the verdict in words."""
+    def conservation(self) -> Checked:
+        """Make the conservation check."""
         return check(self._spark, self._facts, self._events, self._evidence, self._table)
 
     def _advice(self) -> list[Values]:
