@@ -103,6 +103,7 @@ def test_the_wheel_holds_every_module_and_no_test(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(source)], check=True, cwd=tmp_path)
     (wheel,) = tmp_path.glob("warrenmq-*.whl")
     with zipfile.ZipFile(wheel) as archive:
+        assert "warren/plugins/throughput/analysis/report.schema.json" in archive.namelist()
         packed = {name for name in archive.namelist() if name.endswith(".py")}
     assert packed == {"warren/__init__.py", *(f"warren/{path}" for path in modules())}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from pyspark.sql import SparkSession
 
 from warren.plugins.throughput.analysis import job
@@ -20,6 +22,7 @@ from warren.plugins.throughput.analysis.reports import run
 from warren.plugins.throughput.analysis.reports.run import Reporting
 from warren.plugins.throughput.file_format import schema
 
+REPORT_SCHEMA = Path(job.__file__).with_name("report.schema.json")
 ON_THE_PAGE = ("throughput_1s", "latency", "hot_exchanges", "hot_keys")  # reports that the page cannot do without
 
 
@@ -28,7 +31,13 @@ def batch_of(spark: SparkSession, folder: Path, output: Path, *names: str) -> di
     with pytest.MonkeyPatch.context() as patch:
         chosen = [report for report in run.REPORTS if report.name in {*names, *ON_THE_PAGE}]
         patch.setattr(run, "REPORTS", chosen)
-        return job.batch(spark, str(folder), str(output), lambda what: None)
+        return valid(job.batch(spark, str(folder), str(output), lambda what: None))
+
+
+def valid(report: dict[str, Any]) -> dict[str, Any]:
+    """Return a report that satisfies its JSON Schema. Raises ValidationError."""
+    Draft202012Validator(json.loads(REPORT_SCHEMA.read_text())).validate(report)
+    return report
 
 
 def checked(spark: SparkSession, folder: Path, output: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from warren.plugins.throughput.analysis.input_files import list_files, read
 from warren.plugins.throughput.file_format import schema
 
 from . import scenes
+from .checking import valid
 from .log import Log
 
 pytestmark = pytest.mark.timeout(600)
@@ -31,7 +32,7 @@ class Ran:
         self.input, self.output = folder / "input", folder / "output"
         self.logs = scenes.well(self.input)
         self.said: list[str] = []
-        self.report = job.batch(spark, str(self.input), str(self.output), self.said.append)
+        self.report = valid(job.batch(spark, str(self.input), str(self.output), self.said.append))
 
     def events(self, name: str) -> int:
         counts: Counter[str] = sum((log.counts for log in self.logs), Counter())

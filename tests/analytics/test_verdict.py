@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator, ValidationError
 from pyspark.sql import Row, SparkSession
 
 from warren.plugins.throughput.analysis.conservation import boots
@@ -15,7 +17,7 @@ from warren.plugins.throughput.analysis.conservation.verdict import Verdict, ver
 from warren.plugins.throughput.cli import exit_status, main
 from warren.plugins.throughput.file_format import schema
 
-from .checking import checked
+from .checking import REPORT_SCHEMA, checked, valid
 from .log import Log
 
 Values = dict[str, Any]
@@ -156,3 +158,56 @@ def test_a_writer_that_died_and_a_disk_that_was_full_are_found_in_a_log(spark: S
     assert dead == {"rabbit@silent": True, "rabbit@full": False, "rabbit@fresh": False}
     assert [reason.rpartition("(")[2] for reason in check["reasons"]] == ["rabbit@full b1)", "rabbit@silent b1)"]
     assert check["lost_records"] == check["missing_records"] == 5
+
+
+def report(**changed: Any) -> Values:
+    """Return the content of a report without a row."""
+    counts = ("checked_records", "unchecked_records", "lost_records", "duplicated_records", "missing_records")
+    conservation: Values = {
+        "balanced": True,
+        "status": "balanced",
+        "reasons": [],
+        **dict.fromkeys((*counts, "imbalance_count"), 0),
+        "files": {"missing": 0, "changed": 0, "unlisted": 0},
+        **{name: [] for name in ("imbalances", "queues", "links", "boots", "restarts")},
+    }
+    totals = json.loads(REPORT_SCHEMA.read_text())["properties"]["totals"]["required"]
+    source = {"folder": "x", "files": 1, "events": 1, "skipped": {}, "unprocessed_files": 0}
+    return {
+        "schema": 1,
+        "verdict": "Nothing is missing.",
+        "reasons": [],
+        "rows": {},
+        "durability": [],
+        "input": source | {name: [] for name in ("skipped_files", "missing_hours", "clock_jumps")},
+        "totals": dict.fromkeys(totals, 0),
+        "conservation": conservation | changed,
+    }
+
+
+def test_the_schema_of_reports_is_one() -> None:
+    Draft202012Validator.check_schema(json.loads(REPORT_SCHEMA.read_text()))
+    assert valid(report())
+    assert valid(report() | {"anomalies": [{"node": "a", "z": 1.5}]})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        report(status="fine"),
+        report(balanced=False),
+        report(reasons=["a broker was killed"]),
+        report(imbalance_count=1),
+        report(status="imbalanced", balanced=False),
+        report(status="sampled", balanced=False),
+        report(checked_records=-1),
+        report(boots=[{"node": "a"}]),
+        report() | {"schema": 2},
+        report() | {"verdict": ""},
+        report() | {"anomalies": {}},
+        {name: value for name, value in report().items() if name != "durability"},
+    ],
+)
+def test_a_report_that_contradicts_itself_is_not_valid(wrong: Values) -> None:
+    with pytest.raises(ValidationError):
+        valid(wrong)

@@ -14,7 +14,7 @@ from ..file_format import schema
 from . import facts
 from . import message_paths as journeys
 from .facts import Fact, merge_parts
-from .hadoop_fs import Folders
+from .hadoop_fs import FileInfo, Folders
 from .input_files import read
 
 ALL = (
@@ -54,6 +54,10 @@ class Store:
     def write(self, fact: Fact, batch: int, part: DataFrame) -> None:
         part.write.mode("overwrite").parquet(f"{self._place(fact)}/batch={batch}")
 
+    def part(self, fact: Fact, batch: int) -> DataFrame:
+        """Return the part of one batch."""
+        return self.spark.read.parquet(f"{self._place(fact)}/batch={batch}")
+
     def load(self, fact: Fact, before: int | None = None) -> DataFrame:
         """Return the parts of a fact, or those of batches before `before`, merged; of journeys only the last part."""
         names = self._parts(fact, before)
@@ -90,20 +94,23 @@ class Store:
         """Store the names of the files of a batch."""
         self.folders.write(f"{self.folder}/names/{table}/{batch}", "\n".join(names))
 
-    def names(self, table: str, before: int) -> list[str]:
-        """Return the names of the files of all batches before `before`."""
+    def names(self, table: str) -> list[str]:
+        """Return the names of the files of all batches."""
+        return [name for note in self._notes(table) for name in self.folders.text(note.path).split("\n")]
+
+    def next_batch(self, table: str) -> int:
+        """Return the number of the next batch, which is that of a batch that failed before its files were noted."""
+        return max([int(note.name) for note in self._notes(table)], default=-1) + 1
+
+    def _notes(self, table: str) -> list[FileInfo]:
         place = f"{self.folder}/names/{table}"
-        if not self.folders.exists(place):
-            return []
-        notes = [file for file in self.folders.files(place) if int(file.name) < before]
-        return [name for note in notes for name in self.folders.text(note.path).split("\n")]
+        return self.folders.files(place) if self.folders.exists(place) else []
 
     def _tidy_names(self, table: str) -> None:
-        place = f"{self.folder}/names/{table}"
-        notes = self.folders.files(place) if self.folders.exists(place) else []
+        notes = self._notes(table)
         if len(notes) > PARTS:
             last = max(int(note.name) for note in notes)
-            self.note(table, last, self.names(table, last + 1))
+            self.note(table, last, self.names(table))
             for note in notes:
                 if int(note.name) != last:
                     self.folders.remove(note.path)

@@ -58,7 +58,9 @@ def find_input(folders: Folders, folder: str) -> dict[str, TableFiles]:
     """Return the files of all three tables. Raises JobRefused if there is no log to read."""
     if not folders.exists(folder):
         raise JobRefused(f"{folder}: no such folder", NO_INPUT)
-    inputs = {table: list_files(folders, folder, table) for table in schema.TABLES}
+    # Snapshots first: the events before a snapshot are finished before it, and must not be missing from the listing.
+    listed = {table: list_files(folders, folder, table) for table in reversed(schema.TABLES)}
+    inputs = {table: listed[table] for table in schema.TABLES}
     if not inputs[schema.EVENTS].accepted and not inputs[schema.QUEUE_STATS].accepted:
         skipped = sum(len(files.skipped) for files in inputs.values())
         raise JobRefused(f"{folder}: no export of a broker ({skipped} files that are none, or damaged)", NO_INPUT)
@@ -103,6 +105,7 @@ def report(
     events = read(spark, schema.EVENTS, inputs[schema.EVENTS].paths)
     made = Reporting(spark, facts, events, evidence, place, log).run(describe_input(folder, inputs))
     jumped = [boot for boot in made["conservation"]["boots"] if boot["clock_moved_us"] > JUMP_US]
+    made["input"]["unprocessed_files"] = evidence.unprocessed
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
     log("page")
     store.folders.write(f"{place}/report.json", json.dumps(made, indent=1, allow_nan=False) + "\n")

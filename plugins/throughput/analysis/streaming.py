@@ -1,35 +1,34 @@
 """The streaming job: each run adds the new files to the facts and renews the reports.
 
-Structured Streaming divides the files into batches, and its checkpoint ensures that each file is processed once: the
-results of a batch are written under its number, replacing those of a failed attempt. The watermark is how long events
-of a message may still arrive after it has left its queue; then its journey is closed and only counted. Later events are
-not dropped, so a stream gives the same reports as a batch over the same files.
+New are all files that no earlier run has noted, however old they are: another broker's files may come days later. They
+are processed in batches. What a batch makes is written under its number, and its files are noted at its end; so a
+batch that failed is repeated with the same number, and replaces what it had made. The watermark is how long events of a
+message may still arrive after it has left its queue; then its journey is closed and only counted. Later events are not
+dropped, so a stream gives the same reports as a batch over the same files.
 """
 
 from __future__ import annotations
 
 import time
-from datetime import datetime
-from urllib.parse import unquote
+from collections.abc import Iterable, Iterator, Mapping
 
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
 
 from ..file_format import schema
 from .conservation import checked_range
 from .conservation.evidence import evidence
-from .conservation.manifest import check_files, read_manifest
+from .conservation.manifest import Manifest, check_files, read_manifest
 from .fact_store import ALL, Store
-from .facts import ROWS, STATS, merge_parts
-from .hadoop_fs import FileInfo, Folders
-from .input_files import AcceptedFile, DamagedFile, check_file, columns, read
+from .facts import BLOCK_BITS, METRICS, ROWS, STATS, merge_parts
+from .hadoop_fs import Folders
+from .input_files import AcceptedFile, DamagedFile, TableFiles, read
 from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, publish, report, temporary_folder
 from .message_paths import BALANCES, JOURNEYS, STAGES, balances, closed, stages
 from .report_rows import Values
 
-FILES_PER_BATCH = 20  # of 64 MB each at most
+BATCH_BYTES = 1 << 30  # files of a batch
+FILES_PER_BATCH = 1000
 WATERMARK = "10 minutes"
 ORDER = (schema.QUEUE_STATS, schema.METRICS, schema.EVENTS)  # snapshots first: they decide which journeys can be closed
 
@@ -43,12 +42,17 @@ def follow(spark: SparkSession, folder: str, output: str, every_s: float | None,
     state = f"{output.rstrip('/')}.state"
     check_output(folders, folder, output, state)
     while True:
-        store = process_new_files(spark, folder, state, log)
+        manifest = read_manifest(folders, folder)
+        inputs = find_input(folders, folder)
+        store = Store(spark, f"{state}/facts")
+        verified = Verified(folders, state, store)
+        faults = check_files(spark, folder, manifest, inputs, verified.checksums(manifest))
+        verified.note(entry.path for entry in faults.changed)
+        process(store, inputs, manifest, log)
         with temporary_folder(folders, output) as place:
-            manifest = read_manifest(folders, folder)
-            inputs = find_input(folders, folder)
-            faults = check_files(spark, folder, manifest, inputs, {})
-            made = report(store, inputs, evidence(inputs, manifest.boots, faults), folder, place, log)
+            unprocessed = [path for table in ORDER for path in unprocessed_files(store, table, inputs[table])]
+            known = evidence(inputs, manifest.boots, faults, len(unprocessed))
+            made = report(store, inputs, known, folder, place, log)
             publish(folders, place, output)
         if every_s is None:
             return made
@@ -58,14 +62,19 @@ def follow(spark: SparkSession, folder: str, output: str, every_s: float | None,
 
 def process_new_files(spark: SparkSession, folder: str, state: str, log: LogProgress) -> Store:
     """Add the new files to the facts."""
-    inputs = find_input(Folders(spark), folder)
-    fit_to(spark, inputs)
+    folders = Folders(spark)
     store = Store(spark, f"{state}/facts")
-    for table in ORDER:
-        if inputs[table].accepted:
-            TableStream(spark, store, table, log).run(f"{folder.rstrip('/')}/{table}", f"{state}/checkpoint/{table}")
-    store.tidy()
+    manifest = read_manifest(folders, folder)
+    process(store, find_input(folders, folder), manifest, log)
     return store
+
+
+def process(store: Store, inputs: dict[str, TableFiles], manifest: Manifest, log: LogProgress) -> None:
+    """Add those of the files that are new to the facts. Raises DamagedFile."""
+    fit_to(store.spark, inputs)
+    for table in ORDER:
+        TableStream(store, table, log).process(inputs[table].accepted, manifest)
+    store.tidy()
 
 
 def check_output(folders: Folders, folder: str, output: str, state: str) -> None:
@@ -79,70 +88,84 @@ def check_output(folders: Folders, folder: str, output: str, state: str) -> None
         raise JobRefused(f"{output}: was made of {folders.text(mark)}", NO_OUTPUT)
 
 
+def unprocessed_files(store: Store, table: str, files: TableFiles) -> list[str]:
+    """Return the accepted files of a table that are in no batch."""
+    names = set(store.names(table))
+    return [path for path in files.paths if file_name(path) not in names]
+
+
+def file_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+class Verified:
+    """The files whose checksums earlier runs have compared with the manifest: those that they have processed then."""
+
+    def __init__(self, folders: Folders, state: str, store: Store) -> None:
+        """To be made before new files are processed."""
+        self._folders = folders
+        self._place = f"{state}/changed"
+        self._names = {name for table in ORDER for name in store.names(table)}
+        self._changed = set(folders.text(self._place).split("\n")) if folders.exists(self._place) else set()
+
+    def checksums(self, manifest: Manifest) -> dict[str, str]:
+        """Return the checksums that need not be computed again, by path; an empty text for changed files."""
+        known = {path: entry for path, entry in manifest.files.items() if file_name(path) in self._names}
+        return {path: "" if path in self._changed else entry.sha256 for path, entry in known.items()}
+
+    def note(self, changed: Iterable[str]) -> None:
+        """Store which files are changed."""
+        if new := set(changed) - self._changed:
+            self._changed |= new
+            self._folders.write(self._place, "\n".join(sorted(self._changed)))
+
+
 class TableStream:
     """The stream of one table, processed batch by batch."""
 
-    def __init__(self, spark: SparkSession, store: Store, table: str, log: LogProgress) -> None:
-        self._spark = spark
+    def __init__(self, store: Store, table: str, log: LogProgress) -> None:
         self._store = store
         self._table = table
         self._log = log
-        self._query: StreamingQuery | None = None
-        self._fault: DamagedFile | OSError | None = None
 
-    def run(self, folder: str, checkpoint: str) -> None:
-        """Process all files that were not processed before."""
-        rows = (
-            self._spark.readStream.schema(columns(self._table))
-            .option("recursiveFileLookup", True)
-            .option("pathGlobFilter", "part-*.parquet")
-            .option("maxFilesPerTrigger", FILES_PER_BATCH)
-            .option("ignoreCorruptFiles", True)  # such files are skipped and counted by their footers
-            .parquet(folder)
-            .select("ts_us", F.col("_metadata.file_path").alias("path"))
-            .withWatermark("ts_us", WATERMARK)
-        )
-        writer = rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", checkpoint)
-        self._query = writer.trigger(availableNow=True).start()
-        try:
-            self._query.awaitTermination()
-        except StreamingQueryException:
-            if self._fault is not None:
-                raise self._fault from None
-            raise
+    def process(self, files: Iterable[AcceptedFile], manifest: Manifest) -> None:
+        """Process all files that were not processed before. Raises DamagedFile.
 
-    def _batch(self, rows: DataFrame, batch: int) -> None:
-        """Process one batch: the stream gives the names of its files, which are read as in the batch job."""
-        try:
-            files = self._files(rows, batch)
-        except (DamagedFile, OSError) as fault:
-            self._fault = fault
-            raise
-        if not files:
-            return
+        A file of a compaction is known if it replaces only files that were processed; if some were not, those of its
+        rows that were read before are left out.
+        """
+        names = set(self._store.names(self._table))
+        new = [file for file in files if file_name(file.path) not in names]
+        replaced = {file_name(by): {file_name(path) for path in paths} for by, paths in manifest.replaced.items()}
+        known: list[AcceptedFile] = []
+        partly: list[AcceptedFile] = []
+        others: list[AcceptedFile] = []
+        for file in sorted(new):
+            parts = originals(file_name(file.path), replaced)
+            (others if not parts & names else known if parts <= names else partly).append(file)
+        if known:
+            self._store.note(self._table, self._store.next_batch(self._table), [file_name(file.path) for file in known])
+        for some in in_batches(others):
+            self._batch(some, again=False)
+        for some in in_batches(partly):
+            self._batch(some, again=True)
+
+    def _batch(self, files: list[AcceptedFile], again: bool) -> None:
+        """Process one batch. With `again`, rows that are in the facts already are left out."""
+        store, batch = self._store, self._store.next_batch(self._table)
         self._log(f"batch {batch} of {self._table}: {len(files)} files")
-        table = read(self._spark, self._table, [file.path for file in files])
+        table = read(store.spark, self._table, [file.path for file in files])
+        if again:
+            table = unread(store, self._table, table).persist()
         for fact in ALL:
             if fact.table == self._table and fact not in (JOURNEYS, BALANCES, STAGES):
-                self._store.write(fact, batch, fact.make(table))
+                store.write(fact, batch, fact.make(table))
         if self._table == schema.EVENTS:
+            if not again:
+                check_records(store, batch, files)
             self._update_journeys(table, batch)
-
-    def _files(self, rows: DataFrame, batch: int) -> list[AcceptedFile]:
-        """Return the accepted files of a batch. Raises DamagedFile if the rows of one differ from its footer."""
-        accepted = []
-        names = set(self._store.names(self._table, batch))
-        for row in rows.groupBy("path").count().collect():
-            path = unquote(row["path"])
-            name = path.rpartition("/")[2]
-            result = check_file(self._store.folders, FileInfo(path, name, 0))
-            if isinstance(result, AcceptedFile) and name not in names:
-                if result.records != row["count"]:
-                    raise DamagedFile(f"{path}: has {row['count']} rows that can be read, and says {result.records}")
-                names.add(name)
-                accepted.append(result)
-        self._store.note(self._table, batch, [file.path.rpartition("/")[2] for file in accepted])
-        return sorted(accepted)
+        table.unpersist()
+        store.note(self._table, batch, [file_name(file.path) for file in files])
 
     def _update_journeys(self, events: DataFrame, batch: int) -> None:
         """Merge the open journeys with those of this batch, and reduce the closed ones to counts."""
@@ -153,19 +176,53 @@ class TableStream:
             *checked_range.BOOT,
             "from_row",
             F.when(F.col("to_snapshot").isNotNull() | (F.col("sample_rate") < 1), F.col("to_row")).alias("cut"),
+            (F.max("last").over(Window.partitionBy()) - F.expr(f"interval {WATERMARK}")).alias("watermark"),
         )
         held = both.join(F.broadcast(bounds), list(checked_range.BOOT), "left")
         known = F.coalesce(F.col("enter_row") >= F.col("from_row"), F.lit(False))
-        done = closed(F.col("cut"), F.lit(self._watermark())) & known
-        marked = held.withColumn("done", F.coalesce(done, F.lit(False))).drop("from_row", "cut").persist()
+        done = closed(F.col("cut"), F.col("watermark")) & known
+        marked = held.withColumn("done", F.coalesce(done, F.lit(False))).drop("from_row", "cut", "watermark").persist()
         over = marked.where("done").drop("done")
         store.write(BALANCES, batch, balances(over))
         store.write(STAGES, batch, stages(over))
         store.write(fact, batch, marked.where("not done").drop("done"))
         marked.unpersist()
 
-    def _watermark(self) -> datetime:
-        """Return Spark's watermark after the previous batch, or 1970 in the first batch of a run."""
-        progress = self._query.lastProgress if self._query is not None else None
-        watermark = progress.eventTime.get("watermark") if progress is not None else None
-        return datetime.fromisoformat((watermark or "1970-01-01T00:00:00.000Z").replace("Z", "+00:00"))
+
+def originals(name: str, replaced: Mapping[str, set[str]]) -> set[str]:
+    """Return the files of brokers that a file consists of: those that compactions have merged into it, or itself."""
+    if name not in replaced:
+        return {name}
+    return {original for part in replaced[name] if part != name for original in originals(part, replaced)}
+
+
+def in_batches(files: Iterable[AcceptedFile]) -> Iterator[list[AcceptedFile]]:
+    """Yield the files in batches of at most FILES_PER_BATCH files and about BATCH_BYTES."""
+    some: list[AcceptedFile] = []
+    for file in files:
+        some.append(file)
+        if len(some) >= FILES_PER_BATCH or sum(each.bytes for each in some) >= BATCH_BYTES:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def unread(store: Store, table: str, rows: DataFrame) -> DataFrame:
+    """Return those of the rows that are not in the facts."""
+    if table == schema.EVENTS:
+        number, place = F.shiftright("row", BLOCK_BITS), (F.col("row") % (1 << BLOCK_BITS)).cast("int")
+        seen = store.load(ROWS).select("node", "boot_id", "block", "bits")
+        joined = rows.withColumn("block", number).join(seen, ["node", "boot_id", "block"], "left")
+        there = F.coalesce(F.getbit("bits", place), F.lit(0)) == 1
+        return joined.where(~there).select(*rows.columns)
+    fact, key = (STATS, "snapshot") if table == schema.QUEUE_STATS else (METRICS, "mono_ns")
+    return rows.join(store.load(fact).select("node", "boot_id", key).distinct(), ["node", "boot_id", key], "left_anti")
+
+
+def check_records(store: Store, batch: int, files: Iterable[AcceptedFile]) -> None:
+    """Raise DamagedFile if the number of rows read differs from that in the files' footers."""
+    promised = sum(file.records for file in files)
+    got = store.part(ROWS, batch).agg(F.coalesce(F.sum("records"), F.lit(0))).collect()[0][0]
+    if promised != got:
+        raise DamagedFile(f"the files of batch {batch} have {promised} rows, and {got} were read")

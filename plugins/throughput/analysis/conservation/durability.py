@@ -98,7 +98,7 @@ def judge(queues: DataFrame) -> DataFrame:
 
 
 class Summary(NamedTuple):
-    """The number of rows, and of messages that are missing and not certainly lost, if no missing record explains them."""
+    """The number of rows, and of messages that are missing and not certainly lost, of boots with a whole log."""
 
     rows: int
     uncertain_after_stops: int

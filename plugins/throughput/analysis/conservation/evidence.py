@@ -29,6 +29,7 @@ class Evidence:
     file_age_s     likewise: the time for which the writer keeps a file open
     finished       likewise, of boots with a manifest: the number of the row after the last one in a finished file
     faults         of files, by the manifests
+    unprocessed    number of files that the stream has not processed
     now_us         the time of the analysis
     since_us       the time before which nothing was asked for, or None
     """
@@ -38,13 +39,17 @@ class Evidence:
     file_age_s: Mapping[str, int] = field(default_factory=dict)
     finished: Mapping[str, int] = field(default_factory=dict)
     faults: FileFaults = field(default_factory=FileFaults)
+    unprocessed: int = 0
     now_us: int = field(default_factory=lambda: time.time_ns() // 1000)
     since_us: int | None = None
 
     def reasons(self) -> list[str]:
         """Return why the input is not complete."""
         skipped = {text: self.skipped[reason] for reason, text in REASONS.items() if reason in self.skipped}
-        return [*(f"{number:,} skipped files {text}" for text, number in skipped.items()), *self.faults.reasons()]
+        reasons = [f"{number:,} skipped files {text}" for text, number in skipped.items()]
+        if self.unprocessed:
+            reasons.append(f"{self.unprocessed:,} files of the input were not processed")
+        return [*reasons, *self.faults.reasons()]
 
     def finished_row(self, node: str, boot_id: str) -> int | None:
         """Return the number of the row after the last finished one, or None for a boot without a manifest."""
@@ -67,7 +72,10 @@ def key_of(node: str, boot_id: str) -> str:
 
 
 def evidence(
-    inputs: Mapping[str, TableFiles], finished: Mapping[str, int] | None = None, faults: FileFaults | None = None
+    inputs: Mapping[str, TableFiles],
+    finished: Mapping[str, int] | None = None,
+    faults: FileFaults | None = None,
+    unprocessed: int = 0,
 ) -> Evidence:
     """Return the evidence of the files of all tables, and of their manifests."""
     skipped: dict[str, int] = {}
@@ -81,4 +89,4 @@ def evidence(
             lost[key] = max(lost.get(key, 0), file.lost_records)
             if file.file_age_s is not None:
                 ages[key] = max(ages.get(key, 0), file.file_age_s)
-    return Evidence(skipped, lost, ages, finished or {}, faults or FileFaults())
+    return Evidence(skipped, lost, ages, finished or {}, faults or FileFaults(), unprocessed)
