@@ -57,6 +57,7 @@ STARTS: dict[str, str] = {
     "plugins/http/asgi.py::compress_stream": "calls in a thread, awaited one by one",
     "plugins/prometheus/service.py::MetricsService.guarded_application": "a call in a thread, awaited",
     "plugins/throughput/analysis/input_files.py::list_files": "threads that end with the call",
+    "plugins/throughput/analysis/conservation/manifest.py::checksums": "threads that end with the call",
     "plugins/throughput/analysis/reports/run.py::Reporting.run": "threads that end with the call",
     "plugins/throughput/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
     "plugins/http/asgi.py::compress": "a call in a thread, awaited",

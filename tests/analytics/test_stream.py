@@ -47,7 +47,7 @@ class Brokers:
                 self.half()
 
     def half(self) -> None:
-        """What happens between two files: a part of the messages stays in the queue for hours."""
+        """The records between two files: a part of the messages stays in the queue for hours."""
         log = self.log
         for _ in range(3):
             log.round_trip("work")

@@ -102,7 +102,7 @@ class Verified:
     """The files whose checksums earlier runs have compared with the manifest: those that they have processed then."""
 
     def __init__(self, folders: Folders, state: str, store: Store) -> None:
-        """To be made before new files are processed."""
+        """Read the names of the processed files: it must be made before new ones are processed."""
         self._folders = folders
         self._place = f"{state}/changed"
         self._names = {name for table in ORDER for name in store.names(table)}

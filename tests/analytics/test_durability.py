@@ -1,0 +1,221 @@
+"""Durability over restarts of real brokers: what confirmed messages became, by their exports alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.polling import until
+from warren.plugins.throughput.analysis.conservation import imbalances
+from warren.plugins.throughput.analysis.conservation.check import Checked
+from warren.plugins.throughput.export.node_state import state_path
+from warren.plugins.throughput.file_format import schema
+
+from .checking import check_whole
+from .exporting import whole_files
+
+pytestmark = [pytest.mark.sockets, pytest.mark.timeout(600)]
+MESSAGES = 300
+PERSISTENT = {"delivery_mode": 2}
+TTL_MS = 60_000
+
+
+class Node(BrokerProcess):
+    """A broker that stores messages, and exports into a folder that several share."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder / name, node=f"{name}@test")
+        self.name = f"{name}@test"
+        self.export = folder / "export"
+        self.switch(True)
+
+    def switch(self, enabled: bool) -> None:
+        """Switch the export on or off from the next start on."""
+        self.configure(f"throughput.enabled = {str(enabled).lower()}", f"throughput.directory = {self.export}")
+
+    def publish(self, queue: str, count: int = MESSAGES, properties: Any = PERSISTENT, **declared: Any) -> None:
+        """Publish, and wait for all confirms: three records for each message."""
+        channel = self.connect().channel()
+        channel.declare(queue, **({"durable": True} | declared))
+        channel.confirm()
+        for _ in range(count):
+            channel.publish("", queue, b"body", properties)
+        assert channel.confirms(range(1, count + 1))[1] == set()
+        if not declared.get("exclusive"):
+            channel.client.close()
+
+    def kill_writing(self, records: int) -> None:
+        """Kill the broker once its writer has so many records, and wait until their files are finished."""
+        until(lambda: self.written() >= records)
+        before = len(whole_files(self.export, schema.EVENTS))
+        self.kill()
+        until(lambda: len(whole_files(self.export, schema.EVENTS)) > before)
+
+    def written(self) -> int:
+        """Return how many records the writer has received."""
+        state = state_path(self.export, self.name)
+        return int(json.loads(state.read_text())["boot"]["row"]) if state.exists() else 0
+
+
+def kept(folder: Path) -> None:
+    """Stopped under load, with queues whose messages survive and such whose do not; time passes."""
+    with Node(folder, "kept") as node:
+        node.publish("q")
+        node.publish("timed", arguments={"x-message-ttl": TTL_MS})
+        node.publish("late", 20, PERSISTENT | {"expiration": str(TTL_MS)})
+        node.publish("transient", properties=None)
+        node.publish("volatile", durable=False)
+        node.publish("exclusive", exclusive=True)
+        node.publish("purged")
+        channel = node.connect().channel()
+        channel.declare("auto", durable=True, auto_delete=True)
+        assert channel.get("purged", no_ack=True) and channel.get("q", no_ack=False)
+        node.publish("late", 20)
+        load = Load(node)
+        load.start()
+        until(lambda: load.confirmed > 50)
+        node.stop()
+        load.join()
+        node.clock_ahead_s = 2 * TTL_MS / 1000
+        node.start()
+        node.stop()
+        node.start()  # and with what was found, once more
+        node.stop()
+
+
+class Load(threading.Thread):
+    """A publisher and a consumer that go on until the broker closes their connections."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self.confirmed = 0
+        self._publisher, self._consumer = node.connect().channel(), node.connect().channel()
+        self._publisher.declare("busy", durable=True)
+        self._publisher.confirm()
+        self._consumer.consume("busy")
+
+    def run(self) -> None:
+        try:
+            while True:
+                self._publisher.publish("", "busy", b"body", PERSISTENT)
+                self._publisher.confirms([self.confirmed + 1])
+                self.confirmed += 1
+                if self.confirmed % 3 == 0:
+                    self._consumer.ack(self._consumer.deliveries(1)[0].tag)
+        except (AssertionError, OSError, EOFError):
+            return
+
+
+def deleted(folder: Path) -> None:
+    with Node(folder, "deleted") as node:
+        node.publish("q")
+        node.stop()
+        shutil.rmtree(node.data)
+        node.start()
+        node.stop()
+
+
+def killed(folder: Path) -> None:
+    with Node(folder, "killed") as node:
+        node.publish("q")
+        node.kill_writing(3 * MESSAGES)
+        node.start()
+        node.stop()
+
+
+def cut(folder: Path) -> None:
+    """The journal of a killed broker loses its second half."""
+    with Node(folder, "cut") as node:
+        node.publish("q")
+        node.kill_writing(3 * MESSAGES)
+        for segment in (node.data / "log").iterdir():
+            content = segment.read_bytes().rstrip(b"\0")
+            segment.write_bytes(content[: len(content) // 2])
+        node.start()
+        node.stop()
+
+
+def off(folder: Path) -> None:
+    """The broker ran without the export for a while, and messages were consumed."""
+    with Node(folder, "off") as node:
+        node.publish("q")
+        node.stop()
+        node.switch(False)
+        node.start()
+        node.connect().channel().drain("q")
+        node.stop()
+        node.switch(True)
+        node.start()
+        node.stop()
+
+
+@pytest.fixture(scope="module")
+def check(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checked]:
+    folder = tmp_path_factory.mktemp("durability")
+    for scene in (kept, deleted, killed, cut, off):
+        scene(folder)
+    yield check_whole(spark, folder / "export", folder / "report")
+
+
+def rows(check: Checked, node: str) -> dict[str, tuple[int, int, int]]:
+    """Return what each queue had, has and lacks after the first restart."""
+    found: dict[str, tuple[int, int, int]] = {}
+    boots = [boot["boot_id"] for boot in check.conservation["boots"] if boot["node"] == node]
+    for row in check.durability:
+        if (row["node"], row["boot_id"]) == (node, boots[0]):
+            found[row["queue"]] = (row["confirmed_before"], row["there_after"], row["missing"])
+    return found
+
+
+def losses(check: Checked, node: str) -> dict[str, int]:
+    found = check.conservation["imbalances"]
+    assert {row["problem"] for row in found} == {imbalances.NOT_KEPT}, found
+    return {row["queue"]: row["records"] for row in found if row["node"] == node}
+
+
+def test_after_a_stop_under_load_each_queue_has_what_it_must_have(check: Checked) -> None:
+    found = rows(check, "kept@test")
+    busy = found.pop("busy")
+    assert busy[0] > 0 and busy[1] >= busy[0] and busy[2] == 0
+    assert found == {
+        "q": (MESSAGES, MESSAGES, 0),
+        "timed": (MESSAGES, MESSAGES, 0),
+        "late": (40, 40, 0),
+        "purged": (MESSAGES - 1, MESSAGES - 1, 0),
+    }
+    assert losses(check, "kept@test") == {}
+
+
+def test_messages_that_have_expired_were_there(check: Checked) -> None:
+    first, second, _ = (boot["boot_id"] for boot in check.conservation["boots"] if boot["node"] == "kept@test")
+    at_start = [row for row in check.durability if row["boot_id"] == second and row["queue"] in ("timed", "late")]
+    assert first != second and [row["confirmed_before"] for row in at_start] == [20], "the rest expired in between"
+
+
+def test_a_deleted_data_folder_is_found(check: Checked) -> None:
+    assert rows(check, "deleted@test") == {"q": (MESSAGES, 0, MESSAGES)}
+    assert losses(check, "deleted@test") == {"q": MESSAGES}
+
+
+def test_a_broker_that_was_killed_has_kept_what_it_confirmed(check: Checked) -> None:
+    assert rows(check, "killed@test") == {"q": (MESSAGES, MESSAGES, 0)}
+    assert losses(check, "killed@test") == {}
+    assert any("a broker was killed" in reason and "killed@test" in reason for reason in check.conservation["reasons"])
+
+
+def test_a_journal_that_was_cut_is_found(check: Checked) -> None:
+    before, after, missing = rows(check, "cut@test")["q"]
+    assert before == MESSAGES and after < MESSAGES and missing == MESSAGES - after
+    assert losses(check, "cut@test")["q"] == missing
+
+
+def test_a_run_without_the_export_cannot_be_compared(check: Checked) -> None:
+    assert rows(check, "off@test") == {} == losses(check, "off@test")
