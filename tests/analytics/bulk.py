@@ -1,48 +1,72 @@
 """A long log, made of columns: so many events of messages that are published, enqueued, confirmed, delivered, acked.
 
-python -m tests.analytics.bulk 10000000 FOLDER
+    python -m tests.analytics.bulk 10000000 FOLDER [--queues 20] [--keys 1000]
+
+100 million events take a few minutes and 1 GB. There is a snapshot of all queues every 10 s.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from warren.plugins.throughput.file_format import schema
 
-from .log import START, Log, arrow_schema, listed
+from .log import START, arrow_schema, listed
 
 EVENTS = (schema.PUBLISH, schema.ENQUEUE, schema.CONFIRM, schema.DELIVER, schema.ACK)
 MESSAGES_PER_FILE = 200_000
 MESSAGES_PER_S = 2_000
-QUEUES, VHOSTS, EXCHANGES, KEYS, USERS = 20, 4, 5, 1000, 3
+MESSAGE_US, SNAPSHOT_US = 1_000_000 // MESSAGES_PER_S, schema.SNAPSHOT_S * 1_000_000
+SNAPSHOTS_PER_FILE = 30
+VHOSTS, EXCHANGES, USERS = 4, 5, 3
 NODE, BOOT = "rabbit@bulk", "b1"
 
 
-def write(folder: Path, events: int) -> int:
+class Names(NamedTuple):
+    """The numbers of queues and of routing keys."""
+
+    queues: int = 20
+    keys: int = 1000
+
+
+FEW = Names()
+
+
+def write(folder: Path, events: int, names: Names = FEW) -> int:
     """Write this many rows, rounded down to complete messages. Returns the number of messages."""
     messages = events // len(EVENTS)
     random = np.random.default_rng(7)
+    entered = np.zeros(names.queues, "i8")
     for number, first in enumerate(range(0, messages, MESSAGES_PER_FILE)):
         count = min(MESSAGES_PER_FILE, messages - first)
-        rows = columns(np.arange(first, first + count), random)
-        at = datetime.fromtimestamp(rows["ts_us"][0].as_py().timestamp(), UTC)
-        place = folder / schema.EVENTS / f"dt={at:%Y-%m-%d}" / f"hour={at:%H}"
-        place.mkdir(parents=True, exist_ok=True)
-        path = place / schema.file_name(NODE, BOOT, number)
-        pq.write_table(rows, path, compression="zstd")
-        listed(folder, path, NODE, BOOT)
-    snapshots(folder, messages)
+        queue = random.integers(0, names.queues, count)
+        entered += np.bincount(queue, minlength=names.queues)
+        put(folder, schema.EVENTS, columns(np.arange(first, first + count), queue, names, random), number)
+    for number, first in enumerate(range(0, last_snapshot(messages) + 1, SNAPSHOTS_PER_FILE)):
+        until = min(first + SNAPSHOTS_PER_FILE, last_snapshot(messages) + 1)
+        put(folder, schema.QUEUE_STATS, snapshots(np.arange(first, until), messages, entered), number)
     return messages
 
 
-def columns(messages: np.ndarray, random: np.random.Generator) -> pa.Table:
-    """Rows of these messages, message by message."""
+def put(folder: Path, table: str, rows: pa.Table, number: int) -> None:
+    at = datetime.fromtimestamp(rows["ts_us"][0].as_py().timestamp(), UTC)
+    place = folder / table / f"dt={at:%Y-%m-%d}" / f"hour={at:%H}"
+    place.mkdir(parents=True, exist_ok=True)
+    path = place / schema.file_name(NODE, BOOT, number)
+    pq.write_table(rows, path, compression="zstd")
+    listed(folder, path, NODE, BOOT)
+
+
+def columns(messages: np.ndarray, of: np.ndarray, names: Names, random: np.random.Generator) -> pa.Table:
+    """Rows of these messages, each in the queue with the number in `of`, message by message."""
     count, kinds = len(messages), len(EVENTS)
     rows = np.repeat(messages, kinds)
     kind = np.tile(np.arange(kinds), count)
@@ -56,9 +80,9 @@ def columns(messages: np.ndarray, random: np.random.Generator) -> pa.Table:
         ],
         axis=1,
     ).ravel()
-    born = rows * (1_000_000 // MESSAGES_PER_S)
-    queue = np.repeat(random.integers(0, QUEUES, count), kinds)
-    key = np.repeat((KEYS * random.random(count) ** 3).astype("i8"), kinds)
+    born = rows * MESSAGE_US
+    queue = np.repeat(of, kinds)
+    key = np.repeat((names.keys * random.random(count) ** 3).astype("i8"), kinds)
     published, queued, consumed = kind == 0, np.isin(kind, (1, 3, 4)), kind >= 3
     texts = {
         "node": named(rows * 0, [NODE]),
@@ -66,11 +90,11 @@ def columns(messages: np.ndarray, random: np.random.Generator) -> pa.Table:
         "vhost": named(queue % VHOSTS, [f"vhost-{n}" for n in range(VHOSTS)]),
         "event": named(kind, EVENTS),
         "exchange": named(queue % EXCHANGES, [f"exchange-{n}" for n in range(EXCHANGES)], kind <= 1),
-        "queue": named(queue, [f"queue-{n}" for n in range(QUEUES)], queued),
-        "routing_key": named(key, [f"key.{n}" for n in range(KEYS)], kind <= 1).cast(pa.string()),
-        "message_id": pa.array([f"message-{number}" for number in messages]).take(pa.array(rows - messages[0])),
+        "queue": named(queue, queue_names(names.queues), queued),
+        "routing_key": named(key, [f"key.{n}" for n in range(names.keys)], kind <= 1).cast(pa.string()),
+        "message_id": numbered("message-", messages).take(pa.array(rows - messages[0])),
         "user": named(queue % USERS, [f"user-{n}" for n in range(USERS)], ~(kind == 1)),
-        "consumer_tag": named(queue, [f"consumer-{n}" for n in range(QUEUES)], consumed),
+        "consumer_tag": named(queue, [f"consumer-{n}" for n in range(names.queues)], consumed),
     }
     start_us = int(START.timestamp() * 1_000_000)
     numbers = {
@@ -86,21 +110,69 @@ def columns(messages: np.ndarray, random: np.random.Generator) -> pa.Table:
         "lat_us": waits,
         "sample_rate": np.ones(len(rows)),
     }
-    numbers["routed"] = np.ones(len(rows), "i4")
-    return table(texts, numbers, published)
+    texts["routed"] = pa.array(np.ones(len(rows), "i4"), mask=~published)
+    return table(schema.EVENTS, texts, numbers)
 
 
-def table(texts: dict[str, pa.Array], numbers: dict[str, np.ndarray], published: np.ndarray) -> pa.Table:
+def snapshots(numbers: np.ndarray, messages: int, entered: np.ndarray) -> pa.Table:
+    """Rows of these snapshots of a broker that starts and ends empty; `entered` are messages by queue at the end."""
+    queues, last = len(entered), last_snapshot(messages)
+    number = np.repeat(numbers, queues + 1)
+    queue = np.tile(np.arange(queues + 1), len(numbers))
+    row = np.where(number == last, messages * len(EVENTS), number * SNAPSHOT_US // MESSAGE_US * len(EVENTS))
+    closing = queue == queues
+    kind = np.where(number == 0, 0, np.where(number == last, 2, 1))
+    so_far = np.append(entered, 0)[queue] * number // last
+    open_end = ~closing
+    texts = {
+        "node": named(number * 0, [NODE]),
+        "boot_id": named(number * 0, [BOOT]),
+        "kind": named(kind, [schema.START, schema.PERIODIC, schema.STOP]),
+        "queues": pa.array(np.full(len(number), queues, "i4"), mask=open_end),
+        "vhost": named(queue % VHOSTS, [f"vhost-{n}" for n in range(VHOSTS)], open_end),
+        "queue": named(queue, [*queue_names(queues), ""], open_end),
+        "queue_type": named(queue * 0, ["classic"], open_end),
+    }
+    figures = {
+        "schema": np.full(len(number), schema.SCHEMA),
+        "ts_us": int(START.timestamp() * 1_000_000) + number * SNAPSHOT_US + 20_000 * (number > 0),
+        "mono_ns": (number * SNAPSHOT_US + 20_000 * (number > 0)) * 1000,
+        "snapshot": number,
+        "row": row,
+        "lost_records": number * 0,
+        "durable": np.ones(len(number), bool),
+        **dict.fromkeys(("ready", "unacked", "ready_bytes", "unacked_bytes"), number * 0),
+        "consumers": number * 0 + 1,
+        **dict.fromkeys(("published", "delivered", "acked"), so_far),
+        "sample_rate": np.ones(len(number)),
+    }
+    return table(schema.QUEUE_STATS, texts, figures)
+
+
+def last_snapshot(messages: int) -> int:
+    """Return the number of the snapshot at the stop."""
+    return messages * MESSAGE_US // SNAPSHOT_US + 1
+
+
+def queue_names(queues: int) -> list[str]:
+    return [f"queue-{n}" for n in range(queues)]
+
+
+def numbered(prefix: str, numbers: np.ndarray) -> pa.Array:
+    return pc.binary_join_element_wise(prefix, pa.array(numbers).cast(pa.string()), "")
+
+
+def table(name: str, texts: dict[str, pa.Array], numbers: dict[str, np.ndarray]) -> pa.Table:
     """Return a table with all columns; missing ones are null."""
-    whole, arrays = arrow_schema(schema.EVENTS), []
+    whole, arrays = arrow_schema(name), []
+    rows = len(texts["node"])
     for field in whole:
         if field.name in texts:
             arrays.append(texts[field.name])
         elif field.name in numbers:
-            mask = ~published if field.name == "routed" else None
-            arrays.append(pa.array(numbers[field.name], mask=mask).cast(field.type))
+            arrays.append(pa.array(numbers[field.name]).cast(field.type))
         else:
-            arrays.append(pa.nulls(len(published), field.type))
+            arrays.append(pa.nulls(rows, field.type))
     return pa.Table.from_arrays(arrays, schema=whole)
 
 
@@ -111,15 +183,11 @@ def named(codes: np.ndarray, names: list[str] | tuple[str, ...], where: np.ndarr
     )
 
 
-def snapshots(folder: Path, messages: int) -> None:
-    """Write the snapshots of a broker that starts and ends empty."""
-    log = Log(folder, NODE, BOOT)
-    log.snapshot(schema.START)
-    log.now_us = messages * (1_000_000 // MESSAGES_PER_S) + 20_000
-    log.row = messages * len(EVENTS)
-    log.snapshot(schema.STOP)
-    log.write()
-
-
 if __name__ == "__main__":
-    print(f"{write(Path(sys.argv[2]), int(sys.argv[1])):,} messages")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("events", type=int)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--queues", type=int, default=FEW.queues)
+    parser.add_argument("--keys", type=int, default=FEW.keys)
+    options = parser.parse_args()
+    print(f"{write(options.folder, options.events, Names(options.queues, options.keys)):,} messages")
