@@ -58,6 +58,7 @@ STARTS: dict[str, str] = {
     "plugins/prometheus/service.py::MetricsService.guarded_application": "a call in a thread, awaited",
     "plugins/throughput/analysis/input_files.py::list_files": "threads that end with the call",
     "plugins/throughput/analysis/conservation/manifest.py::checksums": "threads that end with the call",
+    "plugins/throughput/analysis/job.py::reduce_all": "threads that end with the call",
     "plugins/throughput/analysis/reports/run.py::Reporting.run": "threads that end with the call",
     "plugins/throughput/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
     "plugins/http/asgi.py::compress": "a call in a thread, awaited",

@@ -20,10 +20,11 @@ from warren.plugins.throughput.analysis.input_files import list_files, read
 from warren.plugins.throughput.analysis.message_paths import BALANCES, STAGES
 from warren.plugins.throughput.analysis.reports import run
 from warren.plugins.throughput.analysis.reports.run import Reporting
+from warren.plugins.throughput.analysis.tables import Tables
 from warren.plugins.throughput.file_format import schema
 
 REPORT_SCHEMA = Path(job.__file__).with_name("report.schema.json")
-ON_THE_PAGE = ("throughput_1s", "latency", "hot_exchanges", "hot_keys")  # reports that the page cannot do without
+ON_THE_PAGE = ("latency", "hot_exchanges", "hot_keys")  # reports that the page cannot do without
 
 
 def batch_of(spark: SparkSession, folder: Path, output: Path, *names: str) -> dict[str, Any]:
@@ -55,4 +56,5 @@ def check_whole(spark: SparkSession, folder: Path, output: Path) -> Checked:
     made = Facts(**facts, **none)
     faults = check_files(spark, str(folder), manifest, inputs, {})
     known = evidence(inputs, manifest.boots, faults)
-    return Reporting(spark, made, tables[schema.EVENTS], known, str(output), lambda what: None).conservation()
+    written = Tables(spark, str(output), True, lambda what: None)
+    return Reporting(spark, made, tables[schema.EVENTS], known, written).conservation()

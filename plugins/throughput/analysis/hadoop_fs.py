@@ -102,11 +102,15 @@ class Folders:
 
     def write(self, path: str, text: str) -> None:
         """Write a text file, replacing any existing one."""
+        self.write_bytes(path, text.encode("utf-8"))
+
+    def write_bytes(self, path: str, content: bytes) -> None:
+        """Write a file, replacing any existing one."""
         with _raise_os_error(path):
             system, place = self._place(path)
             system.setWriteChecksum(False)  # otherwise it also writes a file `.name.crc`
             stream = system.create(place, True)
-            stream.write(bytearray(text.encode("utf-8")))
+            stream.write(bytearray(content))
             stream.close()
 
     def text(self, path: str) -> str:

@@ -7,24 +7,29 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..file_format import schema
 from . import html_report
 from .conservation.evidence import Evidence, evidence
 from .conservation.manifest import check_files, read_manifest
-from .fact_store import ALL, Store
+from .fact_store import ALL, Facts, Store
+from .facts import Fact
 from .hadoop_fs import Folders
 from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read
 from .message_paths import BALANCES, STAGES
 from .report_rows import Values, values
 from .reports import throughput
 from .reports.run import Reporting
-from .spark_session import fit
+from .spark_session import fit, is_small
+from .summaries import QUEUE
+from .tables import Tables
 
 POINTS = 1500  # of a line in a chart at most: the finest grain with no more is drawn
 LINES = 10  # queues in a chart
@@ -69,7 +74,11 @@ def find_input(folders: Folders, folder: str) -> dict[str, TableFiles]:
 
 def fit_to(spark: SparkSession, inputs: dict[str, TableFiles]) -> None:
     """Fit Spark's settings to the size of the input."""
-    fit(spark, sum(file.records for file in inputs[schema.EVENTS].accepted))
+    fit(spark, event_count(inputs))
+
+
+def event_count(inputs: dict[str, TableFiles]) -> int:
+    return sum(file.records for file in inputs[schema.EVENTS].accepted)
 
 
 def describe_input(folder: str, inputs: dict[str, TableFiles]) -> Values:
@@ -82,34 +91,66 @@ def describe_input(folder: str, inputs: dict[str, TableFiles]) -> Values:
     return {
         "folder": folder,
         "files": len(everything),
-        "events": sum(file.records for file in inputs[schema.EVENTS].accepted),
+        "events": event_count(inputs),
         "skipped": reasons,
         "skipped_files": sorted(file.path for files in inputs.values() for file in files.skipped)[:100],
         "missing_hours": missing_hours(everything),
     }
 
 
-def reduce_all(spark: SparkSession, inputs: dict[str, TableFiles], store: Store, log: LogProgress) -> None:
-    """Make all facts from all files, as one batch."""
+def reduce_all(spark: SparkSession, inputs: dict[str, TableFiles], store: Store, log: LogProgress) -> Facts:
+    """Make all facts from all files, as one batch. Those of a small log stay in memory."""
+    tables = {table: read(spark, table, inputs[table].paths) for table in schema.TABLES}
+    small = is_small(event_count(inputs))
+    if small:
+        tables[schema.EVENTS] = tables[schema.EVENTS].localCheckpoint(eager=False)
+    made: dict[str, DataFrame] = {}
+
+    def reduced(fact: Fact) -> DataFrame:
+        log(f"reduce {fact.name}")
+        part = fact.make(tables[fact.table])
+        if small:
+            return part.localCheckpoint()
+        store.write(fact, 0, part)
+        return store.load(fact)
+
+    with ThreadPoolExecutor(AT_ONCE) as workers:
+        some = [fact for fact in ALL if fact.table == schema.EVENTS and fact not in FOLDED]
+        made.update(zip((fact.name for fact in some), workers.map(reduced, some), strict=True))
     for fact in ALL:
-        if fact not in (BALANCES, STAGES) and inputs[fact.table].paths:  # of closed journeys, which only streams have
-            log(f"reduce {fact.name}")
-            store.write(fact, 0, fact.make(read(spark, fact.table, inputs[fact.table].paths)))
+        if fact.table != schema.EVENTS:
+            made[fact.name] = tables[fact.table]
+        elif fact in FOLDED:
+            made[fact.name] = store.load(fact)
+    return Facts(**made)
+
+
+FOLDED = (BALANCES, STAGES)  # of closed journeys
+AT_ONCE = 2  # facts that are reduced concurrently
 
 
 def report(
-    store: Store, inputs: dict[str, TableFiles], evidence: Evidence, folder: str, place: str, log: LogProgress
+    spark: SparkSession,
+    facts: Facts,
+    inputs: dict[str, TableFiles],
+    evidence: Evidence,
+    folder: str,
+    place: str,
+    log: LogProgress,
 ) -> Values:
     """Write the tables, report.json and index.html below `place`. Returns the content of report.json."""
-    facts, spark = store.facts(), store.spark
     events = read(spark, schema.EVENTS, inputs[schema.EVENTS].paths)
-    made = Reporting(spark, facts, events, evidence, place, log).run(describe_input(folder, inputs))
+    tables = Tables(spark, place, is_small(event_count(inputs)), log)
+    reporting = Reporting(spark, facts, events, evidence, tables)
+    made = reporting.run(describe_input(folder, inputs))
     jumped = [boot for boot in made["conservation"]["boots"] if boot["clock_moved_us"] > JUMP_US]
     made["input"]["unprocessed_files"] = evidence.unprocessed
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
     log("page")
-    store.folders.write(f"{place}/report.json", json.dumps(made, indent=1, allow_nan=False) + "\n")
-    store.folders.write(f"{place}/index.html", html_report.page(made, flows(spark, place), depths(facts.queue_stats)))
+    folders = Folders(spark)
+    folders.write(f"{place}/report.json", json.dumps(made, indent=1, allow_nan=False) + "\n")
+    charts = flows(reporting.series, reporting.summaries.kinds), depths(facts.queue_stats, reporting.summaries.queues)
+    folders.write(f"{place}/index.html", html_report.page(made, *charts))
     return made
 
 
@@ -117,30 +158,34 @@ CLOCK = ("node", "boot_id", "first", "last", "clock_moved_us")
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
 
 
-def flows(spark: SparkSession, folder: str) -> list[Values]:
+def flows(series: dict[str, DataFrame], kinds: list[Values]) -> list[Values]:
     """Return the messages per second of all virtual hosts, in the finest grain with no more than POINTS points."""
-    for grain, grain_s in throughput.GRAINS_S.items():
-        series = spark.read.parquet(f"{folder}/tables/throughput_{grain}").where(F.col("scope") == "vhost")
-        summed = series.groupBy("start", "flow").agg(F.round(F.sum("messages") / grain_s, 3).alias("per_s"))
-        if grain == "1h" or summed.select("start").distinct().count() <= POINTS:
-            break
-    return [values(row) for row in summed.orderBy("start", "flow").collect()]
+    span_s = max((kind["last"] for kind in kinds), default=0) - min((kind["first"] for kind in kinds), default=0) + 1
+    grain = next((name for name, grain_s in throughput.GRAINS_S.items() if span_s / grain_s <= POINTS), "1h")
+    rate = F.round(F.sum("messages") / throughput.GRAINS_S[grain], 3).alias("per_s")
+    summed = series[grain].where(F.col("scope") == "vhost").groupBy("start", "flow").agg(rate)
+    rows = [values(row) for row in summed.collect()]
+    return sorted(rows, key=lambda row: (row["start"], row["flow"]))
 
 
-def depths(queue_stats: DataFrame) -> list[Values]:
+def depths(queue_stats: DataFrame, queues: list[Values]) -> list[Values]:
     """Return the lengths over time of the LINES longest queues, in at most POINTS steps."""
-    rows = queue_stats.where(F.col("queue").isNotNull()).withColumn("messages", F.col("ready") + F.col("unacked"))
-    queues = rows.groupBy("node", "vhost", "queue").agg(F.max("messages").alias("peak"))
-    top = queues.orderBy(F.desc("peak"), "node", "vhost", "queue").limit(LINES)
-    at = F.unix_seconds("ts_us")
-    bounds = rows.agg(F.min(at).alias("first"), F.max(at).alias("last")).collect()[0]
-    step = max(schema.SNAPSHOT_S, ((bounds["last"] or 0) - (bounds["first"] or 0)) // POINTS + 1)
-    steps = (
-        rows.join(F.broadcast(top.drop("peak")), ["node", "vhost", "queue"])
-        .groupBy("node", "vhost", "queue", F.timestamp_seconds(at - at % step).alias("at"))
-        .agg(F.max("messages").alias("messages"))
+    if not queues:
+        return []
+    top = sorted(queues, key=lambda queue: (-queue["peak"], *[queue[name] for name in QUEUE]))[:LINES]
+    span = max(queue["last"] for queue in queues) - min(queue["first"] for queue in queues)
+    step = max(schema.SNAPSHOT_S, int(span.total_seconds()) // POINTS + 1)
+    wanted = reduce(
+        Column.__or__, [reduce(Column.__and__, [F.col(name) == queue[name] for name in QUEUE]) for queue in top]
     )
-    return [values(row) for row in steps.orderBy("at", "node", "vhost", "queue").collect()]
+    at = F.unix_seconds("ts_us")
+    steps = (
+        queue_stats.where(wanted)
+        .groupBy(*QUEUE, F.timestamp_seconds(at - at % step).alias("at"))
+        .agg(F.max(F.col("ready") + F.col("unacked")).alias("messages"))
+    )
+    rows = [values(row) for row in steps.collect()]
+    return sorted(rows, key=lambda row: (row["at"], *[row[name] for name in QUEUE]))
 
 
 @contextmanager
@@ -176,10 +221,10 @@ def batch(spark: SparkSession, folder: str, output: str, log: LogProgress) -> Va
     fit_to(spark, inputs)
     with temporary_folder(folders, output) as place:
         store = Store(spark, f"{place}/_facts")
-        reduce_all(spark, inputs, store, log)
+        facts = reduce_all(spark, inputs, store, log)
         log("check files")
         faults = check_files(spark, folder, manifest, inputs, {})
-        made = report(store, inputs, evidence(inputs, manifest.boots, faults), folder, place, log)
+        made = report(spark, facts, inputs, evidence(inputs, manifest.boots, faults), folder, place, log)
         check_records(made, inputs)
         folders.remove(store.folder)
         publish(folders, place, output)
@@ -188,7 +233,7 @@ def batch(spark: SparkSession, folder: str, output: str, log: LogProgress) -> Va
 
 def check_records(made: Values, inputs: dict[str, TableFiles]) -> None:
     """Raise DamagedFile if the number of rows read differs from that in the files' footers."""
-    promised, got = sum(file.records for file in inputs[schema.EVENTS].accepted), made["totals"]["records"]
+    promised, got = event_count(inputs), made["totals"]["records"]
     if promised != got:
         raise DamagedFile(f"the files of the log have {promised} records, and {got} were read")
 

@@ -49,16 +49,16 @@ ALL_LOGS: Settings = {
     "spark.sql.adaptive.skewJoin.enabled": True,
     "spark.sql.adaptive.coalescePartitions.enabled": True,
 }
-DIRECT = "-XX:MaxDirectMemorySize=512m -XX:ReservedCodeCacheSize=240m"
+JAVA = "-XX:MaxDirectMemorySize=512m -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
 SMALL_LOG: Settings = {
-    JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {DIRECT}",
+    JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn400m {JAVA}",
     "spark.sql.shuffle.partitions": 1,
     "spark.sql.adaptive.enabled": False,
     "spark.sql.codegen.wholeStage": False,
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 LARGE_LOG: Settings = {
-    JAVA_OPTIONS: f"-XX:+UseParallelGC {DIRECT}",
+    JAVA_OPTIONS: f"-XX:+UseParallelGC {JAVA}",
     "spark.sql.adaptive.enabled": True,
     "spark.sql.codegen.wholeStage": True,
     "spark.sql.codegen.factoryMode": "FALLBACK",

@@ -52,7 +52,7 @@ def follow(spark: SparkSession, folder: str, output: str, every_s: float | None,
         with temporary_folder(folders, output) as place:
             unprocessed = [path for table in ORDER for path in unprocessed_files(store, table, inputs[table])]
             known = evidence(inputs, manifest.boots, faults, len(unprocessed))
-            made = report(store, inputs, known, folder, place, log)
+            made = report(spark, store.facts(), inputs, known, folder, place, log)
             publish(folders, place, output)
         if every_s is None:
             return made

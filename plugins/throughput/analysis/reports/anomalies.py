@@ -7,9 +7,6 @@ median absolute deviations, on which a few extreme minutes have no effect.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from ...file_format import schema
-from ..facts import WEIGHT, is_event
-
 KEY = ("node", "vhost", "queue", "flow")
 DEVIATIONS = 8  # a minute is odd if it is farther than this from the median
 FACTOR = 3  # and differs from it by this factor
@@ -18,9 +15,9 @@ WEEKS = 3  # the minimum of weeks to compare the same hour of the week
 HOUR_OF_WEEK = 168
 
 
-def anomalies(traffic: DataFrame) -> DataFrame:
-    """Return the odd minutes. `kind` is silence (no messages), surge, slump or latency."""
-    minutes = fill_gaps(by_minute(traffic))
+def anomalies(series: DataFrame) -> DataFrame:
+    """Return the odd minutes of the table of minutes. `kind` is silence (no messages), surge, slump or latency."""
+    minutes = fill_gaps(by_minute(series))
     season = (F.floor(F.col("minute") / 60) % HOUR_OF_WEEK).alias("season")
     seasonal = minutes.select("*", season, F.floor(F.col("minute") / 60 / HOUR_OF_WEEK).alias("week"))
     judged = judge(seasonal, "messages").unionByName(judge(seasonal.where(F.col("timed") > 0), "latency_us"))
@@ -33,17 +30,18 @@ def anomalies(traffic: DataFrame) -> DataFrame:
     )
 
 
-def by_minute(traffic: DataFrame) -> DataFrame:
-    flow = F.when(is_event(schema.ENQUEUE), "enqueued").when(is_event(schema.DELIVER), "delivered")
-    return (
-        traffic.withColumn("flow", flow)
-        .where(F.col("flow").isNotNull())
-        .groupBy(*KEY, F.floor(F.col("second") / 60).alias("minute"))
-        .agg(
-            (F.sum("weight") / WEIGHT).alias("messages"),
-            F.sum("timed").alias("timed"),
-            (F.sum("latency_us") / F.sum("timed")).alias("latency_us"),
-        )
+def by_minute(series: DataFrame) -> DataFrame:
+    """Return the minutes of queues, from the table of minutes."""
+    wanted = series.where((F.col("scope") == "queue") & F.col("flow").isin("enqueued", "delivered"))
+    return wanted.select(
+        "node",
+        "vhost",
+        F.col("name").alias("queue"),
+        "flow",
+        F.floor(F.unix_seconds("start") / 60).alias("minute"),
+        F.col("messages").cast("double").alias("messages"),
+        "timed",
+        (F.col("latency_us") / F.col("timed")).alias("latency_us"),
     )
 
 

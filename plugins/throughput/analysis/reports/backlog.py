@@ -1,26 +1,37 @@
 """The backlog of queues: length, growth, and the time until it is drained or doubled."""
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from ..summaries import QUEUE, Summaries
+
+COLUMNS = {
+    **dict.fromkeys(QUEUE, pa.string()),
+    **dict.fromkeys(("snapshots", "ready", "unacked", "peak"), pa.int64()),
+    **dict.fromkeys(("mean", "slope_per_s"), pa.float64()),
+    "consumers": pa.int32(),
+    **dict.fromkeys(("drained_in_s", "doubled_in_s"), pa.float64()),
+}
 
 
-def backlog(queue_stats: DataFrame) -> DataFrame:
+def backlog(known: Summaries) -> list[dict[str, Any]]:
     """Return the backlog by queue. `slope_per_s` is a linear regression over all snapshots; times extrapolate it."""
-    depth, at = F.col("ready") + F.col("unacked"), F.unix_micros("ts_us") / 1e6
-    grouped = (
-        queue_stats.where(F.col("queue").isNotNull())
-        .groupBy("node", "vhost", "queue")
-        .agg(
-            F.count("*").alias("snapshots"),
-            F.max_by("ready", "ts_us").alias("ready"),
-            F.max_by("unacked", "ts_us").alias("unacked"),
-            F.max(depth).alias("peak"),
-            F.round(F.avg(depth), 3).alias("mean"),
-            F.round(F.regr_slope(depth, at), 3).alias("slope_per_s"),
-            F.max_by("consumers", "ts_us").alias("consumers"),
-        )
-    )
-    waiting, slope = F.col("ready") + F.col("unacked"), F.col("slope_per_s")
-    return grouped.withColumn("drained_in_s", F.when(slope < 0, F.round(waiting / -slope, 1))).withColumn(
-        "doubled_in_s", F.when((slope > 0) & (waiting > 0), F.round(waiting / slope, 1))
-    )
+    rows = []
+    for queue in known.queues:
+        row = {name: queue[name] for name in COLUMNS if name in queue}
+        slope = row["slope_per_s"] = rounded(queue["slope_per_s"], 3)
+        row["mean"] = rounded(queue["mean"], 3)
+        waiting = queue["ready"] + queue["unacked"]
+        if slope is not None and slope < 0:
+            row["drained_in_s"] = round(waiting / -slope, 1)
+        elif slope and waiting:
+            row["doubled_in_s"] = round(waiting / slope, 1)
+        rows.append(row)
+    return rows
+
+
+def rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)

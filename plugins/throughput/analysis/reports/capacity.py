@@ -2,28 +2,86 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from ...file_format import schema
 from ..facts import WEIGHT, is_event
+from ..summaries import Summaries, slope
+from ..tables import keyed
+from .backlog import rounded
 
+Values = dict[str, Any]
 ENDLESS = 2**62  # bytes: exported by a broker without such a limit
 HISTOGRAMS = (schema.LOOP_LAG_US, schema.SYNC_US, schema.BATCH_RECORDS)
+COST = ("peak_messages_per_s", "peak_cpu", "cpu_us_per_message", "messages_per_s_at_one_cpu")
+COLUMNS = {
+    "node": pa.string(),
+    **dict.fromkeys(COST, pa.float64()),
+    "disk_bytes": pa.int64(),
+    "disk_full_in_h": pa.float64(),
+    "memory_bytes": pa.int64(),
+    "memory_full_in_h": pa.float64(),
+    **{f"{name}_p99": pa.int64() for name in HISTOGRAMS},
+}
 
 
-def capacity(metrics: DataFrame, traffic: DataFrame) -> DataFrame:
-    """Return the capacity by node. `cpu_us_per_message` is the slope of processor time over messages in and out."""
-    return (
-        cpu_cost(metrics, traffic)
-        .join(hours_left(metrics, schema.DISK_FREE_BYTES, schema.DISK_LIMIT_BYTES, "disk", -1), "node", "full_outer")
-        .join(hours_left(metrics, schema.RESIDENT_BYTES, schema.MEMORY_LIMIT_BYTES, "memory", 1), "node", "full_outer")
-        .join(waits(metrics), "node", "full_outer")
-    )
+def capacity(known: Summaries, costs: list[Values]) -> list[Values]:
+    """Return the capacity by node; `costs` are rows of `cpu_cost`."""
+    nodes = keyed(known.metrics, "node")
+    by_node = {cost["node"]: cost for cost in costs}
+    rows = []
+    for (node,), metrics in nodes.items():
+        named = keyed(metrics, "name")
+        row = {"node": node, **by_node.get(node, {})}
+        for what, gauge, limit, sign in (
+            ("disk", schema.DISK_FREE_BYTES, schema.DISK_LIMIT_BYTES, -1),
+            ("memory", schema.RESIDENT_BYTES, schema.MEMORY_LIMIT_BYTES, 1),
+        ):
+            gauges, limits = named.get((gauge,), []), named.get((limit,), [])
+            if gauges:
+                now = max(gauges, key=lambda boot: boot["last_at"])["last"]
+                row[f"{what}_bytes"] = int(now) if now < ENDLESS else None
+                bound = max((boot["greatest"] for boot in limits), default=None)
+                row[f"{what}_full_in_h"] = hours_left(now, bound, slope(gauges), sign)
+        for name in HISTOGRAMS:
+            row[f"{name}_p99"] = p99([boot["buckets"] for boot in named.get((name,), []) if boot["buckets"]])
+        if len(row) > 1 and any(value is not None for name, value in row.items() if name != "node"):
+            rows.append(row)
+    return rows
+
+
+def hours_left(now: float, bound: float | None, per_hour: float | None, sign: int) -> float | None:
+    """Return the hours until a gauge reaches its limit from below (`sign` 1) or above (-1)."""
+    if bound is None or per_hour is None or per_hour * sign <= 0:
+        return None
+    hours = (bound - now) / per_hour
+    return rounded(hours, 1) if hours > 0 else None
+
+
+def p99(histograms: list[list[int]]) -> int | None:
+    """Return the 99th percentile of histograms together, as the upper bound of its bucket."""
+    counts: list[int] = []
+    for histogram in histograms:
+        counts += [0] * (len(histogram) - len(counts))
+        for bucket, count in enumerate(histogram):
+            counts[bucket] += count
+    upto, total = 0, sum(counts)
+    for bucket, count in enumerate(counts):
+        upto += count
+        if total and upto * 100 >= total * 99:
+            return 1 << bucket
+    return None
 
 
 def cpu_cost(metrics: DataFrame, traffic: DataFrame) -> DataFrame:
-    """Return processor time in relation to messages, from the intervals between two readings."""
+    """Return processor time in relation to messages by node, from the intervals between two readings.
+
+    `cpu_us_per_message` is the slope of processor time over messages in and out.
+    """
     readings = metrics.where(F.col("name") == schema.CPU_S).withColumn("at", F.unix_seconds("ts_us"))
     order = Window.partitionBy("node", "boot_id").orderBy("mono_ns")
     intervals = (
@@ -51,45 +109,3 @@ def cpu_cost(metrics: DataFrame, traffic: DataFrame) -> DataFrame:
         F.round(slope * 1e6, 3).alias("cpu_us_per_message"),
         F.when(slope > 0, F.round(1 / slope, 0)).alias("messages_per_s_at_one_cpu"),
     )
-
-
-def hours_left(metrics: DataFrame, name: str, limit: str, what: str, sign: int) -> DataFrame:
-    """Return a gauge and the hours until it reaches its limit from below (`sign` 1) or above (-1)."""
-    gauge, bound = F.when(F.col("name") == name, F.col("value")), F.when(F.col("name") == limit, F.col("value"))
-    grouped = (
-        metrics.where(F.col("name").isin(name, limit))
-        .groupBy("node")
-        .agg(
-            F.max_by(gauge, F.when(gauge.isNotNull(), F.col("ts_us"))).alias("now"),
-            F.max(bound).alias("bound"),
-            F.regr_slope(gauge, F.unix_micros("ts_us") / 3.6e9).alias("slope"),
-        )
-    )
-    nearing = F.col("slope") * sign > 0
-    hours = (F.col("bound") - F.col("now")) / F.col("slope")
-    return grouped.select(
-        "node",
-        F.when(F.col("now") < ENDLESS, F.col("now")).cast("long").alias(f"{what}_bytes"),
-        F.when(nearing & (hours > 0), F.round(hours, 1)).alias(f"{what}_full_in_h"),
-    )
-
-
-def waits(metrics: DataFrame) -> DataFrame:
-    """Return the 99th percentile of each histogram, as the upper bound of its bucket."""
-    last = (
-        metrics.where(F.col("name").isin(*HISTOGRAMS) & F.col("buckets").isNotNull())
-        .groupBy("node", "boot_id", "name")
-        .agg(F.max_by("buckets", "mono_ns").alias("buckets"))
-        .select("node", "name", F.posexplode("buckets").alias("bucket", "count"))
-        .groupBy("node", "name", "bucket")
-        .agg(F.sum("count").alias("count"))
-    )
-    by_name = Window.partitionBy("node", "name")
-    upto = F.sum("count").over(by_name.orderBy("bucket"))
-    stood = last.withColumn("upto", upto).withColumn("all", F.sum("count").over(by_name))
-    reached = F.when((F.col("all") > 0) & (F.col("upto") * 100 >= F.col("all") * 99), F.col("bucket"))
-    return stood.groupBy("node").agg(*[p99(name, reached).alias(f"{name}_p99") for name in HISTOGRAMS])
-
-
-def p99(name: str, reached: Column) -> Column:
-    return F.pow(F.lit(2.0), F.min(F.when(F.col("name") == name, reached))).cast("long")

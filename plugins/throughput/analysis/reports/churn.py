@@ -1,39 +1,43 @@
 """The churn of connections, channels and queues, and suspected leaks."""
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
 
 from ...file_format import schema
+from ..summaries import Summaries, slope
+from ..tables import keyed
 
 COUNTED = (
     *(schema.CONNECTIONS_CREATED, schema.CONNECTIONS_CLOSED, schema.CHANNELS_CREATED, schema.CHANNELS_CLOSED),
     *(schema.QUEUES_CREATED, schema.QUEUES_DELETED),
 )
 LEAK = 50  # the minimum increase of a suspected leak, which also has doubled and still grows
+COLUMNS = {
+    "node": pa.string(),
+    "name": pa.string(),
+    "count": pa.int64(),
+    "per_hour": pa.float64(),
+    "now": pa.int64(),
+    "leak_suspected": pa.bool_(),
+}
 
 
-def churn(metrics: DataFrame) -> DataFrame:
+def churn(known: Summaries) -> list[dict[str, Any]]:
     """Return by node how many were opened and closed, the rate, the present number, and whether a leak is suspected."""
-    hours = (F.unix_micros(F.max("ts_us")) - F.unix_micros(F.min("ts_us"))) / 3.6e9
-    counted = (
-        metrics.where(F.col("name").isin(*COUNTED))
-        .groupBy("node", "boot_id", "name")
-        .agg((F.max("value") - F.min("value")).alias("count"), hours.alias("hours"))
-        .groupBy("node", "name")
-        .agg(F.sum("count").cast("long").alias("count"), F.sum("hours").alias("hours"))
-        .withColumn("per_hour", F.when(F.col("hours") > 0, F.round(F.col("count") / F.col("hours"), 3)))
-    )
-    open_now = (
-        metrics.where(F.col("name").isin(schema.CONNECTIONS, schema.CHANNELS))
-        .groupBy("node", "name")
-        .agg(
-            F.max_by("value", "ts_us").cast("long").alias("now"),
-            F.min_by("value", "ts_us").cast("long").alias("at_start"),
-            F.regr_slope("value", F.unix_micros("ts_us") / 3.6e9).alias("slope"),
-        )
-    )
-    more = F.col("now") - F.col("at_start")
-    leaks = (F.col("slope") > 0) & (more >= LEAK) & (F.col("now") >= 2 * F.col("at_start"))
-    return counted.select("node", "name", "count", "per_hour").unionByName(
-        open_now.select("node", "name", "now", F.coalesce(leaks, F.lit(False)).alias("leak_suspected")), True
-    )
+    rows: list[dict[str, Any]] = []
+    for (node, name), boots in keyed(known.metrics, "node", "name").items():
+        if name in COUNTED:
+            count = int(sum(boot["greatest"] - boot["least"] for boot in boots))
+            hours = sum((boot["last_at"] - boot["first_at"]).total_seconds() for boot in boots) / 3600
+            per_hour = round(count / hours, 3) if hours else None
+            rows.append({"node": node, "name": name, "count": count, "per_hour": per_hour})
+        elif name in (schema.CONNECTIONS, schema.CHANNELS):
+            now = int(max(boots, key=lambda boot: boot["last_at"])["last"])
+            at_start = int(min(boots, key=lambda boot: boot["first_at"])["first"])
+            grows = (slope(boots) or 0) > 0
+            leak = grows and now - at_start >= LEAK and now >= 2 * at_start
+            rows.append({"node": node, "name": name, "now": now, "leak_suspected": leak})
+    return rows

@@ -1,56 +1,72 @@
 """The consumers of queues: whether they keep up, and which prefetch is advised."""
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
 
 from ...file_format import schema
-from ..facts import is_event
-from ..quantiles import quantiles
+from ..summaries import QUEUE, Summaries
+from ..tables import keyed
+from .backlog import rounded
 from .throughput import messages
 
-QUEUE = ["node", "vhost", "queue"]
 BUSY = 0.95  # the utilisation from which on consumers are not the bottleneck
 FULL = 0.8  # the share of the prefetch from which on it counts as used up
 QUICK_US = 5_000  # messages held for less wait for the network rather than for the consumer
 AHEAD_S = 0.1  # the work that a consumer should have prefetched
+MEANS = {"consumers": 3, "prefetch": 3, "utilisation": 4, "mean_unacked": 3, "mean_ready": 3}  # with their digits
+COLUMNS = {
+    **dict.fromkeys(QUEUE, pa.string()),
+    **dict.fromkeys(MEANS, pa.float64()),
+    **dict.fromkeys(("held_p50_us", "held_p99_us", "held_max_us"), pa.int64()),
+    "handled_per_s": pa.float64(),
+    "advised_prefetch": pa.int64(),
+    "advice": pa.string(),
+}
 
 
-def consumers(queue_stats: DataFrame, stages: DataFrame, traffic: DataFrame) -> DataFrame:
+def consumers(known: Summaries) -> list[dict[str, Any]]:
     """Return the queues that had consumers. `advised_prefetch` is what one consumer handles in AHEAD_S."""
-    held = quantiles(stages.where(F.col("stage") == "deliver_ack"), *QUEUE)
-    span = F.max("second") - F.min("second") + 1
-    acknowledged = (
-        traffic.where(is_event(schema.ACK, schema.FED_OUT) | (is_event(schema.DELIVER) & F.col("no_ack")))
-        .groupBy(*QUEUE)
-        .agg(F.round(messages(F.col("weight")) / span, 3).alias("handled_per_s"))
-    )
-    seen = (
-        queue_stats.where(F.col("queue").isNotNull() & (F.col("consumers") > 0))
-        .groupBy(*QUEUE)
-        .agg(
-            F.round(F.avg("consumers"), 3).alias("consumers"),
-            F.round(F.avg("prefetch"), 3).alias("prefetch"),
-            F.round(F.avg("utilisation"), 4).alias("utilisation"),
-            F.round(F.avg("unacked"), 3).alias("mean_unacked"),
-            F.round(F.avg("ready"), 3).alias("mean_ready"),
-        )
-    )
-    joined = (
-        seen.join(held.select(*QUEUE, "p50_us", "p99_us", "max_us"), QUEUE, "left")
-        .join(acknowledged, QUEUE, "left")
-        .withColumnsRenamed({"p50_us": "held_p50_us", "p99_us": "held_p99_us", "max_us": "held_max_us"})
-    )
-    prefetch = F.greatest(F.ceil(F.col("handled_per_s") / F.col("consumers") * AHEAD_S), F.lit(1)).cast("long")
-    return joined.withColumn("advised_prefetch", prefetch).withColumn("advice", advice())
+    held = keyed([row for row in known.latency if row["stage"] == "deliver_ack"], *QUEUE)
+    settled = [kind for kind in known.kinds if kind["event"] in (schema.ACK, schema.FED_OUT) or without_ack(kind)]
+    handled = keyed(settled, *QUEUE)
+    rows = []
+    for queue in known.queues:
+        if queue["consumed_consumers"] is None:
+            continue
+        key = tuple(queue[name] for name in QUEUE)
+        row = {name: queue[name] for name in QUEUE}
+        for name, digits in MEANS.items():
+            row[name] = rounded(queue[f"consumed_{name.removeprefix('mean_')}"], digits)
+        for quantile in held.get(key, []):
+            row |= {f"held_{name}": quantile[name] for name in ("p50_us", "p99_us", "max_us")}
+        kinds = handled.get(key, [])
+        if kinds:
+            span_s = max(kind["last"] for kind in kinds) - min(kind["first"] for kind in kinds) + 1
+            row["handled_per_s"] = round(messages(sum(kind["weight"] for kind in kinds)) / span_s, 3)
+            row["advised_prefetch"] = max(math.ceil(row["handled_per_s"] / row["consumers"] * AHEAD_S), 1)
+        row["advice"] = advice(row)
+        rows.append(row)
+    return rows
 
 
-def advice() -> Column:
-    full = F.col("mean_unacked") >= F.col("prefetch") * FULL
-    return (
-        F.when(F.col("mean_ready") < 1, "they keep up")
-        .when(F.col("prefetch").isNull(), "they take all there is: set a prefetch")
-        .when(F.col("utilisation") >= BUSY, "they always have room: the queue's backlog is not theirs")
-        .when(full & (F.col("held_p50_us") < QUICK_US), "they wait for the network: raise the prefetch")
-        .when(full, "they are the limit: more consumers, or quicker ones")
-        .otherwise("they keep up")
-    )
+def without_ack(kind: dict[str, Any]) -> bool:
+    return kind["event"] == schema.DELIVER and bool(kind["no_ack"])
+
+
+def advice(row: dict[str, Any]) -> str:
+    if row["mean_ready"] < 1:
+        return "they keep up"
+    if row["prefetch"] is None:
+        return "they take all there is: set a prefetch"
+    if row["utilisation"] is not None and row["utilisation"] >= BUSY:
+        return "they always have room: the queue's backlog is not theirs"
+    if row["mean_unacked"] >= row["prefetch"] * FULL:
+        held_us = row.get("held_p50_us")
+        if held_us is not None and held_us < QUICK_US:
+            return "they wait for the network: raise the prefetch"
+        return "they are the limit: more consumers, or quicker ones"
+    return "they keep up"

@@ -1,12 +1,26 @@
 """The failures of messages: unroutable, expired, dropped, dead-lettered, redelivered."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...file_format import schema
-from ..facts import WEIGHT, is_event
+from ..facts import WEIGHT
+from ..summaries import QUEUE, Summaries
+from ..tables import keyed
 from .hot_keys import EXCHANGE
 from .throughput import messages
+
+GIVEN_UP = {**dict.fromkeys((*QUEUE, "event", "reason"), pa.string()), "messages": pa.int64()}
+REDELIVERED = {
+    **dict.fromkeys(QUEUE, pa.string()),
+    **dict.fromkeys(("delivered", "redelivered", "requeued"), pa.int64()),
+    "share": pa.float64(),
+}
 
 
 def unroutable(routes: DataFrame) -> DataFrame:
@@ -19,25 +33,33 @@ def unroutable(routes: DataFrame) -> DataFrame:
     )
 
 
-def given_up(traffic: DataFrame) -> DataFrame:
+def given_up(known: Summaries) -> list[dict[str, Any]]:
     """Return messages that queues expired, dropped or dead-lettered, with the reason."""
-    return (
-        traffic.where(is_event(schema.EXPIRE, schema.DROP, schema.DEAD_LETTER))
-        .groupBy("node", "vhost", "queue", "event", "reason")
-        .agg(messages(F.col("weight")).alias("messages"))
-    )
+    names = (*QUEUE, "event", "reason")
+    out = [kind for kind in known.kinds if kind["event"] in (schema.EXPIRE, schema.DROP, schema.DEAD_LETTER)]
+    return [
+        {**dict(zip(names, key, strict=True)), "messages": messages(sum(kind["weight"] for kind in kinds))}
+        for key, kinds in keyed(out, *names).items()
+    ]
 
 
-def redelivered(traffic: DataFrame) -> DataFrame:
+def redelivered(known: Summaries) -> list[dict[str, Any]]:
     """Return the queues with redelivered or requeued messages."""
-    out = is_event(schema.DELIVER)
-    counts = traffic.groupBy("node", "vhost", "queue").agg(
-        messages(F.when(out, F.col("weight"))).alias("delivered"),
-        messages(F.when(out & F.col("redelivered"), F.col("weight"))).alias("redelivered"),
-        messages(F.when(is_event(schema.REQUEUE), F.col("weight"))).alias("requeued"),
-    )
-    again = counts.where(F.col("queue").isNotNull() & (F.col("redelivered") + F.col("requeued") > 0))
-    return again.withColumn("share", F.round(F.col("redelivered") / F.greatest("delivered", F.lit(1)), 6))
+    rows = []
+    for key, kinds in keyed(known.kinds, *QUEUE).items():
+        out = [kind for kind in kinds if kind["event"] == schema.DELIVER]
+        delivered, again, requeued = (
+            messages(sum(kind["weight"] for kind in some))
+            for some in (
+                out,
+                [kind for kind in out if kind["redelivered"]],
+                [kind for kind in kinds if kind["event"] == schema.REQUEUE],
+            )
+        )
+        if key[-1] is not None and again + requeued:
+            counts = {"delivered": delivered, "redelivered": again, "requeued": requeued}
+            rows.append({**dict(zip(QUEUE, key, strict=True)), **counts, "share": round(again / max(delivered, 1), 6)})
+    return rows
 
 
 def poison(attempts: DataFrame) -> DataFrame:

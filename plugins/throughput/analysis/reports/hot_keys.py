@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..facts import WEIGHT
 from ..simulated_exchange import HASH_TYPES, SimulatedExchange
 
+Values = dict[str, Any]
 EXCHANGE = ("node", "vhost", "exchange")
 KEYS = 1000  # of one exchange that are hashed; the rest is assumed to be spread evenly
 EXCHANGES = 20  # for which advice is given
+ADVISED = EXCHANGES * KEYS  # keys that it regards at most
 QUEUES = (2, 4, 8, 16, 32)
 FAIR = 1.25  # the most that the busiest queue may get, relative to an equal share
 
@@ -56,12 +59,12 @@ def hot_exchanges(routes: DataFrame) -> DataFrame:
     return sums.join(uneven, list(EXCHANGE))
 
 
-def hash_advice(keys: list[Row], exchanges: list[Row]) -> Iterator[dict[str, object]]:
+def hash_advice(keys: list[Values], exchanges: list[Values]) -> Iterator[dict[str, object]]:
     """Yield the share of the busiest queue behind each type of hash exchange, for several numbers of queues.
 
     `keys` are rows of `hot_keys`, `exchanges` of `hot_exchanges`.
     """
-    by_exchange: dict[tuple[object, ...], list[Row]] = {}
+    by_exchange: dict[tuple[object, ...], list[Values]] = {}
     for key in keys:
         by_exchange.setdefault(tuple(key[name] for name in EXCHANGE), []).append(key)
     for exchange in exchanges[:EXCHANGES]:
@@ -72,7 +75,7 @@ def hash_advice(keys: list[Row], exchanges: list[Row]) -> Iterator[dict[str, obj
             yield advice(place, type_name, known, rest, exchange["published"])
 
 
-def advice(place: tuple[object, ...], type_name: str, keys: list[Row], rest: int, total: int) -> dict[str, object]:
+def advice(place: tuple[object, ...], type_name: str, keys: list[Values], rest: int, total: int) -> dict[str, object]:
     busiest = {}
     for count in QUEUES:
         routes = SimulatedExchange(type_name, count).routes([(key["routing_key"] or "",) for key in keys])

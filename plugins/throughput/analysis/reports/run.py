@@ -6,16 +6,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from .. import message_paths
 from ..conservation.check import Checked, check
 from ..conservation.evidence import Evidence
 from ..fact_store import Facts
 from ..facts import LINK
 from ..message_names import add_names
-from ..report_rows import LISTED, Values, first_rows, sorting, values
+from ..report_rows import LISTED, Values, first_rows
+from ..summaries import Summaries, collect, summarise
+from ..tables import Columns, Tables, Written
 from . import (
     anomalies,
     backlog,
@@ -24,142 +25,181 @@ from . import (
     consumers,
     failures,
     hot_keys,
-    latency,
     links,
     throughput,
 )
 
 AT_ONCE = 3  # reports that are made concurrently: most are too small to keep all cores busy
 SCHEMA = 1  # of report.json
+QUEUE = ("node", "vhost", "queue")
+
+
+class Sources(NamedTuple):
+    """The sources of reports: facts, their summaries, and the series of messages by minute and by hour."""
+
+    facts: Facts
+    summaries: Summaries
+    minutes: DataFrame
+    hours: DataFrame
 
 
 class Report(NamedTuple):
     """A report: a table, and its first rows as a list in report.json.
 
-    `order` has the columns by which the list is sorted, with `-` for descending order; without it there is no list.
-    `messages`: the rows are messages, whose names are looked up for the list.
+    `make` returns a DataFrame, which costs a query of Spark, or rows with the columns `columns`. `order` has the names
+    by which the list is sorted, with `-` for descending order. `bounded`: the table's size is bounded by the numbers of
+    queues, users and nodes. `messages`: the rows are messages, whose names are looked up for the list.
     """
 
     name: str
-    make: Callable[[Facts], DataFrame]
-    order: tuple[str, ...] = ()
+    make: Callable[[Sources], DataFrame | list[Values]]
+    order: tuple[str, ...]
+    columns: Columns | None = None
     listed: int = LISTED
+    bounded: bool = True
     messages: bool = False
 
 
-def waits(facts: Facts) -> DataFrame:
-    """Return the stages within queues, of closed and of open journeys."""
-    return facts.stages.unionByName(message_paths.stages(facts.journeys))
+def capacity_report(sources: Sources) -> list[Values]:
+    costs = capacity.cpu_cost(sources.facts.metrics, sources.facts.traffic)
+    return capacity.capacity(sources.summaries, collect(costs) if sources.summaries.metrics else [])
 
 
-def consumer_report(facts: Facts) -> DataFrame:
-    return consumers.consumers(facts.queue_stats, waits(facts), facts.traffic)
+def link_report(sources: Sources) -> DataFrame:
+    return links.links(sources.facts.crossings, sources.facts.metrics)
 
 
-QUEUE = ("node", "vhost", "queue")
+LATENCY = {
+    **dict.fromkeys((*QUEUE, "stage"), pa.string()),
+    **dict.fromkeys(("messages", "p50_us", "p90_us", "p99_us", "p999_us", "max_us"), pa.int64()),
+}
 REPORTS = (
-    *[
-        Report(f"throughput_{grain}", lambda facts, grain_s=grain_s: throughput.series(facts.traffic, grain_s))  # type: ignore[misc]
-        for grain, grain_s in throughput.GRAINS_S.items()
-    ],
     Report(
         "throughput",
-        lambda facts: throughput.throughput(facts.traffic),
+        lambda sources: throughput.throughput(sources.hours),
         ("-messages", "scope", "node", "vhost", "name", "flow", "grain"),
-        3 * LISTED,
+        listed=3 * LISTED,
     ),
-    Report("latency", lambda facts: latency.latency(facts.latencies, waits(facts)), ("-p99_us", *QUEUE, "stage")),
-    Report("backlog", lambda facts: backlog.backlog(facts.queue_stats), ("-peak", *QUEUE)),
-    Report("hot_exchanges", lambda facts: hot_keys.hot_exchanges(facts.routes), ("-published", *hot_keys.EXCHANGE)),
-    Report("hot_keys", lambda facts: hot_keys.hot_keys(facts.routes), ("-published", *hot_keys.EXCHANGE, "place")),
+    Report("latency", lambda sources: sources.summaries.latency, ("-p99_us", *QUEUE, "stage"), LATENCY),
+    Report("backlog", lambda sources: backlog.backlog(sources.summaries), ("-peak", *QUEUE), backlog.COLUMNS),
+    Report(
+        "hot_exchanges",
+        lambda sources: hot_keys.hot_exchanges(sources.facts.routes),
+        ("-published", *hot_keys.EXCHANGE),
+    ),
+    Report(
+        "hot_keys",
+        lambda sources: hot_keys.hot_keys(sources.facts.routes),
+        ("-published", *hot_keys.EXCHANGE, "place"),
+        bounded=False,
+    ),
     Report(
         "unroutable",
-        lambda facts: failures.unroutable(facts.routes),
+        lambda sources: failures.unroutable(sources.facts.routes),
         ("-unroutable", *hot_keys.EXCHANGE, "routing_key"),
+        bounded=False,
     ),
-    Report("given_up", lambda facts: failures.given_up(facts.traffic), ("-messages", *QUEUE, "event", "reason")),
-    Report("redelivered", lambda facts: failures.redelivered(facts.traffic), ("-redelivered", *QUEUE)),
+    Report(
+        "given_up",
+        lambda sources: failures.given_up(sources.summaries),
+        ("-messages", *QUEUE, "event", "reason"),
+        failures.GIVEN_UP,
+    ),
+    Report(
+        "redelivered",
+        lambda sources: failures.redelivered(sources.summaries),
+        ("-redelivered", *QUEUE),
+        failures.REDELIVERED,
+    ),
     Report(
         "poison",
-        lambda facts: failures.poison(facts.attempts),
+        lambda sources: failures.poison(sources.facts.attempts),
         ("-redelivered", "-requeued", *QUEUE, "msg_seq"),
+        bounded=False,
         messages=True,
     ),
-    Report("links", lambda facts: links.links(facts.crossings, facts.metrics), LINK),
-    Report("consumers", consumer_report, ("-mean_ready", *QUEUE)),
-    Report("churn", lambda facts: churn.churn(facts.metrics), ("node", "name")),
-    Report("anomalies", lambda facts: anomalies.anomalies(facts.traffic), ("start", *QUEUE, "flow", "kind")),
-    Report("capacity", lambda facts: capacity.capacity(facts.metrics, facts.traffic), ("node",)),
+    Report("links", link_report, LINK),
+    Report(
+        "consumers", lambda sources: consumers.consumers(sources.summaries), ("-mean_ready", *QUEUE), consumers.COLUMNS
+    ),
+    Report("churn", lambda sources: churn.churn(sources.summaries), ("node", "name"), churn.COLUMNS),
+    Report(
+        "anomalies",
+        lambda sources: anomalies.anomalies(sources.minutes),
+        ("start", *QUEUE, "flow", "kind"),
+        bounded=False,
+    ),
+    Report("capacity", capacity_report, ("node",), capacity.COLUMNS),
 )
 
 
 class Reporting:
-    """A run of all reports, written below `folder`. `events` is the log, read again for details of faults."""
+    """A run of all reports. `events` is the log, read again for details of faults."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        facts: Facts,
-        events: DataFrame,
-        evidence: Evidence,
-        folder: str,
-        log: Callable[[str], None],
+        self, spark: SparkSession, facts: Facts, events: DataFrame, evidence: Evidence, tables: Tables
     ) -> None:
         self._spark = spark
         self._facts = facts
         self._events = events
         self._evidence = evidence
-        self._folder = folder
-        self._log = log
+        self._tables = tables
+        self.series: dict[str, DataFrame] = {}  # by grain
 
     def run(self, read: Values) -> Values:
         """Make all reports. Returns the content of report.json; `read` is its section "input"."""
-        checked = self.conservation()
+        with ThreadPoolExecutor(AT_ONCE) as workers:
+            checking = workers.submit(self.conservation)
+            series = workers.submit(self._series)
+            self.summaries = summarise(self._facts, workers)
+            sources = Sources(self._facts, self.summaries, *series.result())
+            made = list(workers.map(lambda each: self._report(each, sources), REPORTS))
+            checked = checking.result()
         report: Values = {
             "schema": SCHEMA,
             "verdict": checked.sentence,
             "reasons": checked.conservation["reasons"],
             "input": read,
-            "totals": values(throughput.totals(self._facts.traffic).collect()[0]),
+            "totals": throughput.totals(sources.summaries.kinds),
             "conservation": checked.conservation,
             "durability": checked.durability,
         }
         counts = {"durability": checked.durability_rows}
-        with ThreadPoolExecutor(AT_ONCE) as workers:
-            for each, (count, rows) in zip(REPORTS, workers.map(self._report, REPORTS), strict=True):
-                if each.order:
-                    counts[each.name] = count
-                    report[each.name] = rows
-        report["hash_advice"] = self._advice()
+        for each, written in zip(REPORTS, made, strict=True):
+            report[each.name] = self._listed(each, written)
+            counts[each.name] = written.count()
+        by_name = {each.name: written for each, written in zip(REPORTS, made, strict=True)}
+        report["hash_advice"] = advice(by_name["hot_keys"], by_name["hot_exchanges"])
         report["rows"] = counts
         return report
 
-    def _report(self, each: Report) -> tuple[int, list[Values]]:
-        """Make one report. Returns the number of its rows and the listed ones."""
-        table = self._table(each.name, each.make(self._facts))
-        if not each.order:
-            return 0, []
-        rows = first_rows(table, each.order, each.listed)
-        count = len(rows) if len(rows) < each.listed else table.count()
+    def _series(self) -> tuple[DataFrame, DataFrame]:
+        """Write the series of messages by second, minute and hour, each made of the finer one."""
+        seconds = self._tables.write_frame("throughput_1s", throughput.seconds(self._facts.traffic))
+        minutes = self._tables.write_frame("throughput_1m", throughput.minutes(seconds))
+        hours = self._tables.write_frame("throughput_1h", throughput.hours(minutes))
+        self.series = {"1s": seconds, "1m": minutes, "1h": hours}
+        return minutes, hours
+
+    def _report(self, each: Report, sources: Sources) -> Written:
+        made = each.make(sources)
+        if isinstance(made, DataFrame):
+            return self._tables.write(each.name, made, each.bounded)
+        assert each.columns is not None
+        return self._tables.write_rows(each.name, made, each.columns)
+
+    def _listed(self, each: Report, written: Written) -> list[Values]:
+        rows = written.first(each.order, each.listed)
         if each.messages and rows:
-            first = table.orderBy(*sorting(each.order)).limit(each.listed)
+            first = written.frame(self._spark, each.order, each.listed)
             rows = first_rows(add_names(first, self._events), each.order, each.listed)
-        return count, rows
+        return rows
 
     def conservation(self) -> Checked:
         """Make the conservation check."""
-        return check(self._spark, self._facts, self._events, self._evidence, self._table)
+        return check(self._spark, self._facts, self._events, self._evidence, self._tables.write_frame)
 
-    def _advice(self) -> list[Values]:
-        keys = self._spark.read.parquet(f"{self._folder}/tables/hot_keys")
-        exchanges = self._spark.read.parquet(f"{self._folder}/tables/hot_exchanges")
-        top = exchanges.orderBy(F.desc("published"), *hot_keys.EXCHANGE).limit(hot_keys.EXCHANGES)
-        joined = [F.equal_null(keys[name], top[name]) for name in hot_keys.EXCHANGE]
-        return list(hot_keys.hash_advice(keys.join(F.broadcast(top), joined, "left_semi").collect(), top.collect()))
 
-    def _table(self, name: str, table: DataFrame) -> DataFrame:
-        """Write a table, and return it as read from its file."""
-        self._log(name)
-        place = f"{self._folder}/tables/{name}"
-        table.write.parquet(place)
-        return self._spark.read.schema(table.schema).parquet(place)
+def advice(keys: Written, exchanges: Written) -> list[Values]:
+    top = exchanges.first(("-published", *hot_keys.EXCHANGE), hot_keys.EXCHANGES)
+    return list(hot_keys.hash_advice(keys.first(("-published", *hot_keys.EXCHANGE, "place"), hot_keys.ADVISED), top))

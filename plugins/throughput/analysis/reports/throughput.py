@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -10,8 +10,10 @@ from pyspark.sql import functions as F
 from ...file_format import schema
 from ..facts import UNROUTABLE, WEIGHT, is_event
 
+Values = dict[str, Any]
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
 SCOPED = ("scope", "node", "vhost", "name", "flow")  # the keys of throughput
+SCOPES = ("queue", "vhost", "user")
 FLOWS = {
     "published": (schema.PUBLISH, schema.FED_IN),
     "enqueued": (schema.ENQUEUE,),
@@ -20,37 +22,39 @@ FLOWS = {
 }
 
 
-def messages(weight: Column) -> Column:
-    """Return the number of messages, which is an estimate if the log is a sample."""
-    return F.coalesce(F.round(F.sum(weight) / WEIGHT), F.lit(0)).cast("long")
+def messages(weight: int) -> int:
+    """Return the number of messages of a weight, which is an estimate if the log is a sample."""
+    return (weight + WEIGHT // 2) // WEIGHT
 
 
-def totals(traffic: DataFrame) -> DataFrame:
-    """Return one row with the number of messages by event; deliveries to federation links are not in `delivered`."""
-    nack = F.col("reason") == "nack"
-    to_client = is_event(schema.DELIVER) & ~F.col("linked")
-    conditions = {
-        "published": is_event(schema.PUBLISH),
-        "unroutable": F.col("reason") == UNROUTABLE,
-        "returned": is_event(schema.RETURN),
-        "confirmed": is_event(schema.CONFIRM) & ~nack,
-        "refused": is_event(schema.CONFIRM) & nack,
-        "enqueued": is_event(schema.ENQUEUE),
-        "delivered": to_client,
-        "redelivered": to_client & F.col("redelivered"),
-        "acknowledged": is_event(schema.ACK),
-        "rejected": is_event(schema.NACK),
-        "requeued": is_event(schema.REQUEUE),
-        "expired": is_event(schema.EXPIRE),
-        "dropped": is_event(schema.DROP),
-        "dead_lettered": is_event(schema.DEAD_LETTER),
-        "federated_in": is_event(schema.FED_IN),
-        "federated_out": is_event(schema.FED_OUT),
+def totals(kinds: list[Values]) -> Values:
+    """Return the number of messages by event; deliveries to federation links are not in `delivered`."""
+
+    def count(*events: str, **columns: object) -> int:
+        of_these = [kind for kind in kinds if kind["event"] in events]
+        fitting = [kind for kind in of_these if all(kind[name] == value for name, value in columns.items())]
+        return messages(sum(kind["weight"] for kind in fitting))
+
+    refused = count(schema.CONFIRM, reason="nack")
+    return {
+        "published": count(schema.PUBLISH),
+        "unroutable": count(*schema.EVENT_NAMES, reason=UNROUTABLE),
+        "returned": count(schema.RETURN),
+        "confirmed": count(schema.CONFIRM) - refused,
+        "refused": refused,
+        "enqueued": count(schema.ENQUEUE),
+        "delivered": count(schema.DELIVER, linked=False),
+        "redelivered": count(schema.DELIVER, linked=False, redelivered=True),
+        "acknowledged": count(schema.ACK),
+        "rejected": count(schema.NACK),
+        "requeued": count(schema.REQUEUE),
+        "expired": count(schema.EXPIRE),
+        "dropped": count(schema.DROP),
+        "dead_lettered": count(schema.DEAD_LETTER),
+        "federated_in": count(schema.FED_IN),
+        "federated_out": count(schema.FED_OUT),
+        "records": sum(kind["records"] for kind in kinds),
     }
-    return traffic.agg(
-        *[messages(F.when(condition, F.col("weight"))).alias(name) for name, condition in conditions.items()],
-        F.coalesce(F.sum("records"), F.lit(0)).alias("records"),
-    )
 
 
 def flows(traffic: DataFrame) -> DataFrame:
@@ -59,50 +63,98 @@ def flows(traffic: DataFrame) -> DataFrame:
     for name, events in FLOWS.items():
         flow = F.when(is_event(*events), name).otherwise(flow)
     scopes = F.array(*[F.struct(F.lit(scope).alias("scope"), F.col(scope).alias("name")) for scope in SCOPES])
+    sums = ("weight", "bytes", "latency_us", "timed")
     return (
         traffic.withColumn("flow", flow)
         .where(F.col("flow").isNotNull())
-        .select("node", "vhost", "flow", "second", "weight", "bytes", F.explode(scopes).alias("of"))
-        .select("of.scope", "node", "vhost", "of.name", "flow", "second", "weight", "bytes")
+        .groupBy("node", "vhost", "queue", "user", "flow", "second")
+        .agg(*[F.sum(name).alias(name) for name in sums])
+        .select("node", "vhost", "flow", "second", *sums, F.explode(scopes).alias("of"))
+        .select("of.scope", "node", "vhost", "of.name", "flow", "second", *sums)
         .where(F.col("name").isNotNull())
         .where(F.col("flow") != F.when(F.col("scope") == "queue", "published").otherwise("enqueued"))
     )
 
 
-SCOPES = ("queue", "vhost", "user")
+def seconds(traffic: DataFrame) -> DataFrame:
+    """Return messages and bytes by second; a second without messages has no row.
 
-
-def series(traffic: DataFrame, grain_s: int) -> DataFrame:
-    """Return messages and bytes in windows of `grain_s` seconds; an empty window has no row."""
-    start = F.timestamp_seconds(F.col("second") - F.col("second") % grain_s).alias("start")
-    size = F.round(F.sum("bytes") / WEIGHT).cast("long")
-    return flows(traffic).groupBy(*SCOPED, start).agg(messages(F.col("weight")).alias("messages"), size.alias("bytes"))
-
-
-def throughput(traffic: DataFrame) -> DataFrame:
-    """Return rates by grain: the mean from the first second to the last, and the window with most messages."""
-    seconds = flows(traffic).groupBy(*SCOPED).agg((F.max("second") - F.min("second") + 1).alias("span_s"))
-    parts = []
-    for grain, grain_s in GRAINS_S.items():
-        part = series(traffic, grain_s).groupBy(*SCOPED)
-        parts.append(
-            part.agg(
-                F.lit(grain).alias("grain"),
-                F.lit(grain_s).alias("grain_s"),
-                F.sum("messages").alias("messages"),
-                F.sum("bytes").alias("bytes"),
-                F.max("messages").alias("peak_messages"),
-                F.min("start").alias("first"),
-                F.max("start").alias("last"),
-            )
+    `latency_us` is the sum of the time since the publish, of `timed` messages.
+    """
+    return (
+        flows(traffic)
+        .groupBy(*SCOPED, F.timestamp_seconds("second").alias("start"))
+        .agg(
+            F.round(F.sum("weight") / WEIGHT).cast("long").alias("messages"),
+            F.round(F.sum("bytes") / WEIGHT).cast("long").alias("bytes"),
+            F.sum("latency_us").alias("latency_us"),
+            F.sum("timed").alias("timed"),
         )
+    )
+
+
+def minutes(series: DataFrame) -> DataFrame:
+    """Return the table of seconds by minute, with the peak of a second, and the first and the last second."""
+    return coarser(series, "1m", F.max("messages").alias("peak_1s"), *ends("start", "start"))
+
+
+def hours(series: DataFrame) -> DataFrame:
+    """Return the table of minutes by hour, with the peaks of a second and a minute."""
+    peaks = F.max("peak_1s").alias("peak_1s"), F.max("messages").alias("peak_1m"), F.min("start").alias("first_1m")
+    return coarser(series, "1h", *peaks, F.max("start").alias("last_1m"), *ends("first", "last"))
+
+
+def coarser(series: DataFrame, grain: str, *further: Column) -> DataFrame:
+    second = F.unix_seconds("start")
+    start = F.timestamp_seconds(second - second % GRAINS_S[grain]).alias("start")
+    sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "latency_us", "timed")]
+    return series.groupBy(*SCOPED, start).agg(*sums, *further)
+
+
+def ends(first: str, last: str) -> list[Column]:
+    return [F.min(first).alias("first"), F.max(last).alias("last")]
+
+
+def throughput(series: DataFrame) -> DataFrame:
+    """Return rates by grain, from the table of hours: the mean from the first second to the last, and the peak."""
+    whole = series.groupBy(*SCOPED).agg(
+        F.sum("messages").alias("messages"),
+        F.sum("bytes").alias("bytes"),
+        F.max("peak_1s").alias("peak_1s"),
+        F.max("peak_1m").alias("peak_1m"),
+        F.max("messages").alias("peak_1h"),
+        *ends("first", "last"),
+        F.min("first_1m").alias("first_1m"),
+        F.max("last_1m").alias("last_1m"),
+        F.min("start").alias("first_1h"),
+        F.max("start").alias("last_1h"),
+    )
+    span_s = (F.unix_seconds("last") - F.unix_seconds("first") + 1).alias("span_s")
+    bounds = {"1s": ("first", "last"), "1m": ("first_1m", "last_1m"), "1h": ("first_1h", "last_1h")}
+    grains = [
+        F.struct(
+            F.lit(grain).alias("grain"),
+            F.lit(grain_s).alias("grain_s"),
+            F.col(f"peak_{grain}").alias("peak_messages"),
+            F.col(bounds[grain][0]).alias("first"),
+            F.col(bounds[grain][1]).alias("last"),
+        )
+        for grain, grain_s in GRAINS_S.items()
+    ]
+    each = whole.select(*SCOPED, "messages", "bytes", span_s, F.explode(F.array(*grains)).alias("of"))
     mean = F.col("messages") / F.col("span_s")
-    peak = F.col("peak_messages") / F.least("grain_s", "span_s")
-    both = reduce(DataFrame.unionByName, parts).join(seconds, list(SCOPED))
-    rates = {
-        "mean_per_s": F.round(mean, 3),
-        "peak_per_s": F.round(peak, 3),
-        "peak_to_mean": F.round(peak / mean, 3),
-        "mean_bytes_per_s": F.round(F.col("bytes") / F.col("span_s"), 3),
-    }
-    return both.withColumns(rates).drop("grain_s")
+    peak = F.col("of.peak_messages") / F.least("of.grain_s", "span_s")
+    return each.select(
+        *SCOPED,
+        "of.grain",
+        "messages",
+        "bytes",
+        "of.peak_messages",
+        "of.first",
+        "of.last",
+        "span_s",
+        F.round(mean, 3).alias("mean_per_s"),
+        F.round(peak, 3).alias("peak_per_s"),
+        F.round(peak / mean, 3).alias("peak_to_mean"),
+        F.round(F.col("bytes") / F.col("span_s"), 3).alias("mean_bytes_per_s"),
+    )

@@ -1,0 +1,107 @@
+"""The tables of one run, below a folder: those as large as the log are written by Spark, the others by this process."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from .hadoop_fs import Folders
+from .report_rows import Values, first_rows, plain, sorting
+
+Columns = dict[str, pa.DataType]
+TIME = pa.timestamp("us", "UTC")
+
+
+class Written:
+    """A table that was written: the number of its rows, and the first ones."""
+
+    def __init__(self, table: pa.Table | DataFrame) -> None:
+        self._table = table
+
+    def first(self, order: Sequence[str], limit: int) -> list[Values]:
+        """Return the first rows in this order, with values for JSON; a name with `-` is in descending order."""
+        if isinstance(self._table, DataFrame):
+            return first_rows(self._table, tuple(order), limit)
+        rows = self._first(order, limit).to_pylist()
+        return [{name: plain(value) for name, value in row.items()} for row in rows]
+
+    def frame(self, spark: SparkSession, order: Sequence[str], limit: int) -> DataFrame:
+        """Return the first rows in this order, for a query."""
+        if isinstance(self._table, DataFrame):
+            return self._table.orderBy(*sorting(tuple(order))).limit(limit)
+        return spark.createDataFrame(self._first(order, limit))
+
+    def _first(self, order: Sequence[str], limit: int) -> pa.Table:
+        table: pa.Table = self._table
+        places = list(range(table.num_rows))
+        for name in reversed(order):
+            column = table[name.removeprefix("-")].to_pylist()
+            places.sort(key=lambda place: (column[place] is not None, column[place]), reverse=name.startswith("-"))
+        return table.take(pa.array(places[:limit], pa.int64()))
+
+    def count(self) -> int:
+        return self._table.count() if isinstance(self._table, DataFrame) else self._table.num_rows
+
+
+class Tables:
+    """The writer of the tables below `folder`. With `small`, all tables fit into this process."""
+
+    def __init__(self, spark: SparkSession, folder: str, small: bool, log: Callable[[str], None]) -> None:
+        self._spark = spark
+        self._folders = Folders(spark)
+        self._folder = folder
+        self._small = small
+        self._log = log
+
+    def write(self, name: str, table: DataFrame, bounded: bool = False) -> Written:
+        """Write a table that is computed once; `bounded`: by the numbers of queues, users and nodes."""
+        if bounded or self._small:
+            self._log(name)
+            rows = table.toArrow()
+            self._put(name, rows)
+            return Written(rows)
+        return Written(self.write_long(name, table))
+
+    def write_rows(self, name: str, rows: list[Values], columns: Columns) -> Written:
+        """Write rows of this process."""
+        self._log(name)
+        table = pa.Table.from_pylist(rows, pa.schema(list(columns.items())))
+        self._put(name, table)
+        return Written(table)
+
+    def write_frame(self, name: str, table: DataFrame) -> DataFrame:
+        """Write a table, and return it for further queries, which do not compute it again."""
+        if not self._small:
+            return self.write_long(name, table)
+        self._log(name)
+        rows = table.toArrow()
+        self._put(name, rows)
+        return self._spark.createDataFrame(rows, table.schema)
+
+    def write_long(self, name: str, table: DataFrame) -> DataFrame:
+        """Write a table that may be as large as the log, and return it as read from its files."""
+        self._log(name)
+        place = self._place(name)
+        table.write.parquet(place)
+        return self._spark.read.schema(table.schema).parquet(place)
+
+    def _put(self, name: str, rows: pa.Table) -> None:
+        content = io.BytesIO()
+        pq.write_table(rows, content, compression="zstd")
+        self._folders.write_bytes(f"{self._place(name)}/part-00000.parquet", content.getvalue())
+
+    def _place(self, name: str) -> str:
+        return f"{self._folder}/tables/{name}"
+
+
+def keyed(rows: list[Values], *names: str) -> dict[tuple[Any, ...], list[Values]]:
+    """Return the rows by the values of these columns."""
+    groups: dict[tuple[Any, ...], list[Values]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
