@@ -12,7 +12,7 @@ import pytest
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.polling import until
 from warren.plugins.throughput.export.manifest import FinishedFile, Manifest
-from warren.plugins.throughput.export.node_state import NodeState
+from warren.plugins.throughput.export.node_state import NodeState, note_unlogged
 from warren.plugins.throughput.export.writer import Writer
 from warren.plugins.throughput.file_format import schema
 
@@ -187,3 +187,16 @@ def test_boots_of_a_broker_are_linked_also_where_it_was_killed(tmp_path: Path) -
     assert {line["path"] for line in lines(out)} == {
         path.relative_to(out).as_posix() for table in schema.TABLES for path in whole_files(out, table)
     }
+
+
+def test_a_start_says_whether_the_boot_before_can_be_compared(tmp_path: Path) -> None:
+    """Restarts after a run without the export, with other virtual hosts, or in the same process cannot be compared."""
+    boots: list[dict[str, Any]] = [{}, {}, {"vhosts": ("a",)}, {"vhosts": ("a",), "resumed": True}, {"vhosts": ("a",)}]
+    for number, changed in enumerate([*boots, *boots[-1:] * 2], 1):
+        if number == 6:
+            note_unlogged(tmp_path, NODE)
+            note_unlogged(tmp_path, "another")
+        writer = Writer(task(tmp_path, 0, boot_id=f"b{number}", **changed))
+        writer.take(ROWS, snapshot(0, 0, schema.START))
+        writer.end()
+    assert [row["comparable"] for row in starts(tmp_path)] == [None, True, False, False, True, False, True]

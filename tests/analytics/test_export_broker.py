@@ -60,6 +60,7 @@ def test_a_broker_that_stops_has_exported_all_that_happened(tmp_path: Path) -> N
     last = [row for row in stats if row["kind"] == schema.STOP]
     assert [row["row"] for row in first] == [0] and last[-1]["row"] == len(events)
     assert [row["ready"] for row in last[:-1]] == [MESSAGES // 2]
+    assert {row["durable"] for row in last[:-1]} == {False}, "it is a broker in memory"
     assert imbalance(events, first, last) == {}
     assert {row["boot_id"] for row in (*events, *stats)} == {events[0]["boot_id"]}
     metrics = {row["name"] for row in rows_of(tmp_path / "out", schema.METRICS)}

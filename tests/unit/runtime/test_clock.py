@@ -41,3 +41,13 @@ async def test_a_cancelled_timer_calls_nothing():
     clock.call_at(clock.now_ms(), lambda: pytest.fail("cancelled")).cancel()
     clock.call_at(clock.now_ms() + 1, called.set)
     await asyncio.wait_for(called.wait(), 5)
+
+
+async def test_a_stopped_clock_calls_nothing_any_more():
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    clock = LoopClock(loop, lambda: pytest.fail("nothing was called"))
+    clock.call_at(clock.now_ms(), lambda: pytest.fail("stopped"))
+    clock.stop()
+    loop.call_later(0.01, done.set)
+    await asyncio.wait_for(done.wait(), 5)

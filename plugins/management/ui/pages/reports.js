@@ -40,6 +40,7 @@ const text = (id, title) => ({ id, title, sort: id, cell: (row) => h("span.name"
 // The lists of a report that are shown: its key, title, columns, and which rows.
 const LISTS = [
   ["imbalances", "Imbalances", [text("problem", "Problem"), text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("records", "Records")], (report) => report.conservation?.imbalances],
+  ["durability", "Durability: confirmed persistent messages before and after restarts", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("confirmed_before", "Before"), count("there_after", "After"), count("missing", "Missing"), count("lost", "Lost")], (report) => report.durability],
   ["latency", "Lag: time from publish to delivery, and in the queue", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), text("stage", "Stage"), lag("p50_us", "p50"), lag("p99_us", "p99"), lag("max_us", "Max")], (report) => report.latency],
   ["talkers", "Top talkers: users", [text("node", "Node"), text("name", "User"), text("flow", "Flow"), count("messages", "Messages"), { id: "bytes", title: "Bytes", ...COUNT, sort: "bytes", cell: (row) => format.bytes(row.bytes) }],
     (report) => report.throughput?.filter((row) => row.scope === "user" && row.grain === report.throughput[0].grain)],
@@ -63,10 +64,8 @@ function createReport(context) {
       if (loaded) return; // a report does not change
       report = await api.get(path`warren/reports/${name}`, {}, signal);
       loaded = true;
-      const { status, reasons = [], imbalance_count: imbalances } = report.conservation;
-      fill(verdict, h("p", {}, state(status, KINDS[status]), " ", status === "balanced"
-        ? "Every message that entered a queue left it or is still there."
-        : [imbalances ? `${format.counted(imbalances, "imbalance")}. ` : "", reasons.join("; ")]));
+      const { status, reasons = [] } = report.conservation;
+      fill(verdict, h("p", {}, state(status, KINDS[status]), " ", report.verdict ?? ""), h("ul", {}, reasons.map((reason) => h("li", {}, reason))));
       fill(totals, facts(Object.entries(report.totals).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? format.count(value) : format.value(value)])));
       await Promise.all(lists.map(({ table }) => table.refresh(signal)));
     },

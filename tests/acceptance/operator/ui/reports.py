@@ -23,6 +23,7 @@ def write_report(folder: Path, name: str, queue: str) -> None:
         "reasons": [],
         "totals": {"published": 12345, "delivered": 12344},
         "conservation": conservation,
+        "durability": [{**about, "confirmed_before": 12, "there_after": 11, "missing": 1, "lost": 1}],
         "latency": [{**about, **lag}],
         "throughput": [{**throughput, "messages": 9876}],
         "backlog": [{**about, "peak": 77}],
