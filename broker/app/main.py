@@ -230,7 +230,8 @@ def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
             known += f" with the password {DEFAULT_PASS}"
         if known and config.default_user in config.loopback_users:
             known += ", from this machine only"
-        print(start_screen(version, config.node, bound, known, data, storage), file=sys.stderr, flush=True)
+        prefix = config.management.path_prefix
+        print(start_screen(version, config.node, bound, known, data, storage, prefix), file=sys.stderr, flush=True)
     if storage.kind in ("os", "memory"):
         log.warning("not_durable", storage=storage.kind, means=storage.warning)
 

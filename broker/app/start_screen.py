@@ -13,8 +13,8 @@ Bound = Mapping[str, Sequence[str]]
 SHOWN = {
     "amqp": ("AMQP", "amqp://{}"),
     "amqp/ssl": ("AMQP with TLS", "amqps://{}"),
-    "http": ("Browser", "http://{}/"),
-    "https": ("Browser", "https://{}/"),
+    "http": ("Browser", "http://{}{prefix}/"),
+    "https": ("Browser", "https://{}{prefix}/"),
     "http/prometheus": ("Metrics", "http://{}/metrics"),
     "https/prometheus": ("Metrics", "https://{}/metrics"),
 }
@@ -26,10 +26,15 @@ DURABILITY = {
 }
 
 
-def start_screen(version: str, node: str, bound: Bound, user: str, data: str, storage: StorageStatus) -> str:
-    """Return the start screen; `user` is the default user, empty if there is none."""
+def start_screen(
+    version: str, node: str, bound: Bound, user: str, data: str, storage: StorageStatus, path_prefix: str = ""
+) -> str:
+    """Return the start screen.
+
+    `user` is the default user, empty if there is none; `path_prefix` is that of the user interface.
+    """
     rows = [
-        (SHOWN[protocol][0], SHOWN[protocol][1].format(address))
+        (SHOWN[protocol][0], SHOWN[protocol][1].format(address, prefix=path_prefix.rstrip("/")))
         for protocol, addresses in bound.items()
         if protocol in SHOWN
         for address in addresses

@@ -1,18 +1,23 @@
-"""The user interface in the browser: an ASGI application that serves the files of the folder `ui`."""
+"""The user interface in the browser: an ASGI application that serves the files of the folder `ui` from memory."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import mimetypes
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
-from starlette.staticfiles import StaticFiles
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from ..http.asgi import GZIP_FROM, compress_now, headers_of, takes_gzip
 from .framework.context import State
 from .http_api import fixed_headers
 
 FOLDER = Path(__file__).with_name("ui")
+INDEX = "index.html"
 # Nothing but the files of this folder and the API of this node: no inline scripts or styles, no frames.
 CONTENT_SECURITY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -29,33 +34,78 @@ HEADERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of the folder. `compressed` is None where that gains nothing; `digest` names the content."""
+
+    media_type: str | None
+    content: bytes
+    compressed: bytes | None
+    digest: str
+
+
+def _stored(path: Path) -> StoredFile:
+    content = path.read_bytes()
+    compressed = compress_now([content]) if len(content) >= GZIP_FROM else None
+    return StoredFile(mimetypes.guess_type(path.name)[0], content, compressed, hashlib.sha256(content).hexdigest()[:32])
+
+
+def read_files(folder: Path = FOLDER) -> dict[str, StoredFile]:
+    """Return the files of a folder by their path in it, such as `core/api.js`; the path "" is the index."""
+    files = {path.relative_to(folder).as_posix(): _stored(path) for path in folder.rglob("*") if path.is_file()}
+    return {"": files[INDEX], **files}
+
+
+def _has(asked: Mapping[str, str], tag: str) -> bool:
+    """True if the client says that it has the body of this entity tag (RFC 9110, 13.1.2)."""
+    held = [one.strip().removeprefix("W/") for one in asked.get("if-none-match", "").split(",")]
+    return tag in held or "*" in held
+
+
 class UIFiles:
-    """Serves the files below `management.path_prefix`; the prefix without a slash at its end redirects to the page."""
+    """Serves the files below `management.path_prefix`; the prefix without a slash at its end redirects to the page.
+
+    All files are read at the first request, so a page is never mixed with scripts of another version.
+    """
 
     def __init__(self, state: State) -> None:
         self._prefix = state.config.path_prefix.rstrip("/")
-        self._files = StaticFiles(directory=FOLDER, html=True)
-        headers = fixed_headers(state) | HEADERS
-        headers["content-security-policy"] = state.config.csp_policy or CONTENT_SECURITY
-        self._headers = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in headers.items()]
+        self._compress = state.config.tcp.compress
+        self._files: dict[str, StoredFile] | None = None
+        self._headers = fixed_headers(state) | HEADERS
+        self._headers["content-security-policy"] = state.config.csp_policy or CONTENT_SECURITY
 
     def answers(self, raw_path: str) -> bool:
         """True for paths below the prefix that are not the API's."""
         return raw_path == self._prefix or raw_path.startswith(f"{self._prefix}/")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                own = {name for name, _ in self._headers}
-                kept = [(name, text) for name, text in message.get("headers", []) if name.lower() not in own]
-                message = {**message, "headers": [*kept, *self._headers]}
-            await send(message)
+        response = await self._response(scope)
+        response.headers.update(self._headers)
+        await response(scope, receive, send)
 
-        if self._prefix and scope["path"] == self._prefix:
-            await RedirectResponse(f"{self._prefix}/")(scope, receive, send_with_headers)
-            return
-        below = {**scope, "path": scope["path"].removeprefix(self._prefix), "root_path": ""}
-        try:
-            await self._files(below, receive, send_with_headers)
-        except HTTPException as error:
-            await Response(status_code=error.status_code)(scope, receive, send_with_headers)
+    async def _response(self, scope: Scope) -> Response:
+        path: str = scope["path"]
+        if scope["method"] not in ("GET", "HEAD"):
+            return Response(status_code=405, headers={"allow": "GET, HEAD"})
+        if self._prefix and path == self._prefix:
+            return RedirectResponse(f"{self._prefix}/")
+        if self._files is None:
+            self._files = await asyncio.to_thread(read_files)
+        file = self._files.get(path.removeprefix(f"{self._prefix}/"))
+        return Response(status_code=404) if file is None else self._file_response(file, headers_of(scope))
+
+    def _file_response(self, file: StoredFile, asked: Mapping[str, str]) -> Response:
+        """Return the file, compressed if the client accepts that, or 304 if the client has it.
+
+        The server leaves out the body of a response to HEAD.
+        """
+        headers = {"etag": f'"{file.digest}"'}
+        body = file.content
+        if file.compressed is not None and self._compress and takes_gzip(asked):
+            body = file.compressed
+            headers |= {"content-encoding": "gzip", "etag": f'"{file.digest}-gzip"'}
+        if _has(asked, headers["etag"]):
+            headers.pop("content-encoding", None)
+            return Response(status_code=304, headers=headers)
+        return Response(body, headers=headers, media_type=file.media_type)

@@ -40,6 +40,13 @@ def test_a_broker_in_memory_says_that_nothing_is_kept() -> None:
     assert "in memory: nothing survives the end of the process" in shown and "User" not in shown
 
 
+def test_the_address_for_a_browser_has_the_prefix_of_the_user_interface() -> None:
+    for prefix in ("/mq", "/mq/"):
+        bound = {"https": ["[::1]:15671"]}
+        shown = start_screen("1.2.3", "warren@here", bound, "", "", StorageStatus("memory", ""), prefix)
+        assert "  Browser       https://[::1]:15671/mq/" in shown.splitlines()
+
+
 @pytest.mark.sockets
 def test_a_terminal_gets_it_after_the_log_says_ready(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
