@@ -51,6 +51,7 @@ STARTS: dict[str, str] = {
     "plugins/management/api/definitions.py::document_of_request": "a call in a thread, awaited",
     "plugins/management/api/previews.py::preview_policy": "a call in a thread, awaited",
     "plugins/management/api/reports.py::get_report": "a call in a thread, awaited",
+    "plugins/management/ui_files.py::UIFiles._response": "a call in a thread, awaited",
     "plugins/management/api/reports.py::list_reports": "a call in a thread, awaited",
     "plugins/management/framework/openapi.py::Constant.answer": "awaited by its callers; started again after a failure",
     "plugins/http/asgi.py::run_until": "awaited in the same call",
