@@ -90,12 +90,18 @@ async function refresh(page, signal) {
   }
 }
 
+/** How an entry of the menu is current: it is the open page, or the list of the open object's page. */
+function currentIn(entry, page) {
+  if (entry === page) return "page";
+  return !page?.menu && entry.route === (page?.list ?? page?.route.split("/")[0]) ? "true" : null;
+}
+
 function drawSide(section, page) {
   const side = document.querySelector("nav.side");
   const pages = PAGES.filter((one) => one.section === section && one.menu && (one.may?.() ?? true));
   show(side, pages.length > 1);
   side.replaceChildren(...pages.map((one) =>
-    h("a", { href: router.address(one.route.split("/")), "aria-current": one === page ? "page" : null }, one.menu)));
+    h("a", { href: router.address(one.route.split("/")), "aria-current": currentIn(one, page) }, one.menu)));
 }
 
 /** Offer the virtual hosts there are now. Where the chosen one is gone, all are chosen. */
@@ -123,7 +129,7 @@ function header() {
     h("div.brand", {}, h("a", { href: "#/overview" }, h("b", {}, "Warren")), h("small", {}, ` ${overview.product_version}`),
       h("span.cluster", { title: "the name of this cluster" }, overview.cluster_name)),
     h("div.choices", {}, refreshed, interval, vhostChoice, theme.chooser(),
-      h("span.user", {}, session.user.name), h("button", { type: "button", onclick: signOut }, "Sign out")),
+      h("span.user", {}, session.user.name), h("button", { type: "button", onclick: signOut }, "Log out")),
     h("nav.sections", { "aria-label": "Sections" }, links));
 }
 
@@ -143,7 +149,8 @@ async function start(reason = "") {
     session.setUser(await api.get("whoami"));
     overview = await api.get("overview");
     await loadVhosts();
-    document.body.replaceChildren(header(), banner, h("div.frame", {}, h("nav.side", { "aria-label": "Pages" }), main), footer(), tasks.element);
+    const frame = h("div.frame", {}, h("nav.side", { "aria-label": "Pages" }), main);
+    document.body.replaceChildren(header(), banner, frame, footer(), tasks.element);
     open();
   } catch (error) {
     if (!(error instanceof api.APIError)) throw error;
@@ -160,7 +167,7 @@ async function start(reason = "") {
 api.refused.addEventListener("refused", () => {
   if (session.user === null) return;
   session.forget();
-  start("You were signed out: the broker does not accept the password any more.");
+  start("You were logged out: the broker does not accept the password any more.");
 });
 window.addEventListener("hashchange", () => {
   if (main.isConnected) open(); // until then the sign-in or the start shows, which opens the page at its end

@@ -11,6 +11,7 @@ export const RANGES = [
 const HEIGHT = 180;
 const LABEL_WIDTH = 56; // of a time
 const CHARACTER_WIDTH = 7; // of a label, at most on average
+const BINARY_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power); // of an axis of bytes
 const COLOURS = 11; // --series-0 to --series-10 in the style sheet
 
 /** Return the query of a range for samples of these families: "lengths", "msg_rates", "data_rates", "node_stats". */
@@ -55,7 +56,8 @@ function timesOfAxis(times) {
 }
 
 /** The width of the axis with these values, none of which is cut off. */
-const widthOfLabels = (_, labels) => Math.max(LABEL_WIDTH, 16 + CHARACTER_WIDTH * Math.max(0, ...(labels ?? []).map((label) => label.length)));
+const widthOfLabels = (_, labels) =>
+  Math.max(LABEL_WIDTH, 16 + CHARACTER_WIDTH * Math.max(0, ...(labels ?? []).map((label) => label.length)));
 
 const charts = new WeakMap(); // by element, so that those of pages that were left can be freed
 
@@ -69,23 +71,27 @@ export class Chart {
   #series;
   #format;
   #rates;
+  #binary;
 
   /**
    * @param {string} title
    * @param {Array<[string, string]>} series label and field of each; the samples of `field` are in `field_details`
-   * @param {{rates?: boolean, format: (value: number) => string}} options `rates`: the fields are counters
+   * @param {{rates?: boolean, binary?: boolean, format: (value: number) => string}} options `rates`: the fields are
+   *   counters; `binary`: they are bytes
    */
-  constructor(title, series, { rates = false, format }) {
+  constructor(title, series, { rates = false, binary = false, format }) {
     this.#series = series.map(([label, field], at) => ({ label, field, at, shown: preference(`chart.${title}.${field}`, true) }));
     this.#format = format;
     this.#rates = rates;
+    this.#binary = binary;
     this.title = title;
     this.drawing = h("div.drawing", { role: "img", "aria-label": title });
     this.legend = h("ul.legend");
     for (const one of this.#series) {
       one.value = h("b");
-      one.button = h("button", { type: "button", "aria-pressed": String(one.shown), title: "show or hide", onclick: () => this.#toggle(one) },
-        h(`i.key.series-${one.at % COLOURS}`), ` ${one.label} `, one.value);
+      one.button = h("button", {
+        type: "button", "aria-pressed": String(one.shown), title: "show or hide", onclick: () => this.#toggle(one),
+      }, h(`i.key.series-${one.at % COLOURS}`), ` ${one.label} `, one.value);
       one.entry = h("li", {}, one.button);
       this.legend.append(one.entry);
     }
@@ -149,6 +155,7 @@ export class Chart {
       scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, (high ?? 1) * 1.05)] } },
       axes: [{ ...axis, space: LABEL_WIDTH + 14, size: 32, values: (_, times) => timesOfAxis(times) }, {
         ...axis, size: widthOfLabels, values: (_, values) => values.map((value) => this.#format(value)),
+        ...(this.#binary ? { incrs: BINARY_STEPS } : {}),
       }],
       series: [{}, ...this.#series.map((one) => ({
         label: one.label, stroke: colour(`--series-${one.at % COLOURS}`), width: 2,

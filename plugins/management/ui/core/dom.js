@@ -47,7 +47,8 @@ export function append(element, children) {
 const hasFields = (element) => element.matches("input, select, textarea") || element.querySelector("input, select, textarea") !== null;
 
 /** True if two elements differ at most in their children. */
-const isLike = (one, other) => one instanceof Element && other instanceof Element && one.cloneNode(false).isEqualNode(other.cloneNode(false));
+const isLike = (one, other) =>
+  one instanceof Element && other instanceof Element && one.cloneNode(false).isEqualNode(other.cloneNode(false));
 
 /** Take over the listeners of another element. */
 function takeListeners(element, other) {

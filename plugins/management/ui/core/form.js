@@ -1,6 +1,6 @@
 /** Forms made from a list of fields, and tables of typed arguments. */
 
-import { h, append } from "./dom.js";
+import { h } from "./dom.js";
 
 let serial = 0;
 
@@ -23,7 +23,6 @@ export function fieldRow(field) {
   else if (type === "checkbox") input = h("input", { type, checked: value === true, ...common });
   else if (type === "list") {
     input = h("input", { type: "text", list: `${id}-list`, ...common, value });
-    append(input, []);
   } else input = h("input", { type, spellcheck: "false", ...common, ...(type === "file" ? {} : { value }) });
   const choices = type === "list" ? h("datalist", { id: `${id}-list` }, options.map((option) => h("option", { value: option }))) : null;
   return h("div.field", { data: { field: name } }, h("label", { for: id }, label), input, choices,
@@ -100,10 +99,11 @@ export function typed(type, text, name = "value") {
 export function argumentsTable({ label, known = [], value = {} }) {
   const rows = h("div.arguments");
   const add = (key = "", type = "string", text = "", help = "") => {
+    const types = TYPES.map(([given, shown]) => h("option", { value: given, selected: given === type }, shown));
     const row = h("div.argument", {},
       h("input", { type: "text", value: key, "aria-label": `${label}: key`, spellcheck: "false", placeholder: "key" }),
       h("input", { type: "text", value: text, "aria-label": `${label}: value`, spellcheck: "false", placeholder: help || "value" }),
-      h("select", { "aria-label": `${label}: type` }, TYPES.map(([given, shown]) => h("option", { value: given, selected: given === type }, shown))),
+      h("select", { "aria-label": `${label}: type` }, types),
       h("button", { type: "button", title: "Remove", "aria-label": `${label}: remove`, onclick: () => row.remove() }, "×"));
     rows.append(row);
     return row;

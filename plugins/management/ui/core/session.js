@@ -1,4 +1,4 @@
-/** Who is signed in. The credentials live in this tab, until it is closed or the user signs out. */
+/** Who is signed in. The credentials live in this tab, until it is closed or the user logs out. */
 
 const KEY = "warren.credentials";
 

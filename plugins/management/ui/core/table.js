@@ -99,7 +99,8 @@ export class Table {
       prefer("page_size", this.#state.page_size);
       this.#changed();
     } }, SIZES.map((one) => h("option", { value: one, selected: one === this.#state.page_size }, `${one} rows`)));
-    return h("div.tools", {}, this.filter, h("label", { title: "the filter is a regular expression" }, pattern, " Regex"), size, this.#columnChooser(), this.summary);
+    const regex = h("label", { title: "the filter is a regular expression" }, pattern, " Regex");
+    return h("div.tools", {}, this.filter, regex, size, this.#columnChooser(), this.summary);
   }
 
   #columnChooser() {
@@ -126,9 +127,9 @@ export class Table {
     const { sort, sort_reverse } = this.#state;
     const cells = this.#columns.map((column) => {
       const sorted = column.sort && column.sort === sort ? (sort_reverse ? "descending" : "ascending") : null;
+      const arrow = { ascending: " ▲", descending: " ▼" }[sorted] ?? "";
       const title = column.sort
-        ? h("button.sort", { type: "button", onclick: () => this.#sortBy(column) }, column.title, sorted ? (sort_reverse ? " ▼" : " ▲") : "")
-        : column.title;
+        ? h("button.sort", { type: "button", onclick: () => this.#sortBy(column) }, column.title, arrow) : column.title;
       return h(column.number ? "th.number" : "th", { scope: "col", title: column.help, "aria-sort": sorted }, title);
     });
     if (this.#selectable) {

@@ -7,7 +7,7 @@ import { h } from "../core/dom.js";
 import { argumentsTable, form } from "../core/form.js";
 import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { link, tableOf } from "./parts.js";
+import { link, short, tableOf } from "./parts.js";
 
 /** The path of a queue or an exchange with its bindings as destination: `to({vhost, kind: "queue", name})`. */
 const listTo = ({ vhost, kind, name }) =>
@@ -15,9 +15,11 @@ const listTo = ({ vhost, kind, name }) =>
 const listFrom = ({ vhost, name }) => path`exchanges/${vhost}/${name || DEFAULT_EXCHANGE}/bindings/source`;
 
 const between = (vhost, source, kind, destination) => (kind === "queue"
-  ? path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/q/${destination}` : path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/e/${destination}`);
+  ? path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/q/${destination}`
+  : path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/e/${destination}`);
 const identity = (binding) => [binding.source, binding.destination_type, binding.destination, binding.properties_key].join(" ");
-const described = (binding) => `${binding.source} to ${binding.destination_type} ${binding.destination}, routing key ${binding.routing_key}`;
+const described = (binding) =>
+  `${binding.source} to ${binding.destination_type} ${binding.destination}, routing key ${binding.routing_key}`;
 
 async function unbind(context, binding) {
   if (!await confirm("Remove this binding?", "Messages are not routed by it any more.", [described(binding)], "Unbind")) return;
@@ -34,8 +36,10 @@ const unbindButton = (context) => (binding) => (binding.source === "" ? h("small
   type: "button", "aria-label": `Unbind ${described(binding)}`, onclick: () => unbind(context, binding),
 }, "Unbind"));
 
-const KEY = { id: "key", title: "Routing key", sort: "routing_key", cell: (binding) => h("span.name", { title: binding.routing_key }, binding.routing_key) };
-const ARGUMENTS = { id: "arguments", title: "Arguments", cell: (binding) => (Object.keys(binding.arguments).length ? tableOf(binding.arguments) : "") };
+const KEY = { id: "key", title: "Routing key", sort: "routing_key", cell: (binding) => short(binding.routing_key) };
+const ARGUMENTS = {
+  id: "arguments", title: "Arguments", cell: ({ arguments: given }) => (Object.keys(given).length ? tableOf(given) : ""),
+};
 const FROM = { id: "from", title: "From", sort: "source", always: true, cell: (binding) => link.exchange(binding.vhost, binding.source) };
 const TO = {
   id: "to", title: "To", sort: "destination", always: true,
@@ -72,7 +76,10 @@ export function bindingsTo(context, object) {
     label: `Add binding to this ${kind}`, fields: [{ name: "source", label: "From exchange", required: true }],
     bind: ({ source }) => between(vhost, source, kind, name),
   });
-  return { element: h("div", {}, table.element, h("h3", {}, `Add binding to this ${kind}`), add), refresh: (signal) => table.refresh(signal) };
+  return {
+    element: h("div", {}, table.element, h("h3", {}, `Add binding to this ${kind}`), add),
+    refresh: (signal) => table.refresh(signal),
+  };
 }
 
 /** The bindings from an exchange: `{element, refresh}`. */
@@ -87,7 +94,10 @@ export function bindingsFrom(context, object) {
     ],
     bind: ({ kind, destination }) => between(vhost, name, kind, destination),
   });
-  return { element: h("div", {}, table.element, h("h3", {}, "Add binding from this exchange"), add), refresh: (signal) => table.refresh(signal) };
+  return {
+    element: h("div", {}, table.element, h("h3", {}, "Add binding from this exchange"), add),
+    refresh: (signal) => table.refresh(signal),
+  };
 }
 
 /** What the page of the default exchange says in place of its bindings, of which each queue has one. */

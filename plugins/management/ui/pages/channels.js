@@ -8,7 +8,7 @@ import * as format from "../core/format.js";
 import { Table, paged, whole } from "../core/table.js";
 import { consumerColumns, consumerKey } from "./consumers.js";
 import { facts, heading, link, mark, section, state } from "./parts.js";
-import { breakdown, rateColumn, ratesChart } from "./rates.js";
+import { breakdown, countColumn, rateColumn, ratesChart } from "./rates.js";
 
 function mode(one) {
   if (one.transactional) return mark("T", "transactional: tx.select");
@@ -26,11 +26,11 @@ const COLUMNS = [
   { id: "user", title: "User", sort: "user", cell: (one) => link.user(one.user) },
   { id: "mode", title: "Mode", cell: mode },
   { id: "state", title: "State", sort: "state", cell: (one) => state(one.idle_since ? "idle" : one.state) },
-  { id: "consumers", title: "Consumers", sort: "consumer_count", number: true, shown: false, cell: (one) => format.count(one.consumer_count) },
-  { id: "unconfirmed", title: "Unconfirmed", sort: "messages_unconfirmed", number: true, cell: (one) => format.count(one.messages_unconfirmed) },
-  { id: "uncommitted", title: "Uncommitted", sort: "messages_uncommitted", number: true, shown: false, cell: (one) => format.count(one.messages_uncommitted) },
+  countColumn("consumers", "Consumers", "consumer_count", { shown: false }),
+  countColumn("unconfirmed", "Unconfirmed", "messages_unconfirmed"),
+  countColumn("uncommitted", "Uncommitted", "messages_uncommitted", { shown: false }),
   { id: "prefetch", title: "Prefetch", sort: "prefetch_count", number: true, cell: prefetch },
-  { id: "unacked", title: "Unacked", sort: "messages_unacknowledged", number: true, cell: (one) => format.count(one.messages_unacknowledged) },
+  countColumn("unacked", "Unacked", "messages_unacknowledged"),
   rateColumn("publish", "Publish", "publish"),
   rateColumn("confirm", "Confirm", "confirm"),
   rateColumn("unroutable", "Unroutable (drop)", "drop_unroutable", { shown: false }),
@@ -71,10 +71,13 @@ function createChannel(context) {
       chart.draw(one.message_stats);
       parts.draw(one);
       fill(details, facts([
-        ["Connection", link.connection(one.connection_details.name)], ["Virtual host", link.vhost(one.vhost)], ["User", link.user(one.user)],
+        ["Connection", link.connection(one.connection_details.name)], ["Virtual host", link.vhost(one.vhost)],
+        ["User", link.user(one.user)],
         ["State", state(one.idle_since ? "idle" : one.state)], ["Mode", mode(one)], ["Prefetch", prefetch(one)],
-        ["Unacknowledged messages", format.count(one.messages_unacknowledged)], ["Unconfirmed messages", format.count(one.messages_unconfirmed)],
-        ["Uncommitted messages", format.count(one.messages_uncommitted)], ["Uncommitted acks", format.count(one.acks_uncommitted)],
+        ["Unacknowledged messages", format.count(one.messages_unacknowledged)],
+        ["Unconfirmed messages", format.count(one.messages_unconfirmed)],
+        ["Uncommitted messages", format.count(one.messages_uncommitted)],
+        ["Uncommitted acks", format.count(one.acks_uncommitted)],
         ["Idle since", format.time(one.idle_since)],
       ]));
       listed = one.consumer_details ?? [];

@@ -7,7 +7,7 @@ import { form, typed } from "../core/form.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { deleteObjects, folded, save, section, short } from "./parts.js";
+import { deleteObjects, folded, save, section, short, vhostField } from "./parts.js";
 
 function createCluster() {
   const name = h("div");
@@ -48,17 +48,15 @@ function createParameters(context) {
       { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) }, NAME, value,
     ],
   });
-  table.onchange = context.refresh;
   const globals = may.administer() ? new Table({
     name: "global-parameters", label: "Global parameters", small: true, key: (one) => one.name, empty: "none", actions,
     load: whole((signal) => api.get("global-parameters", {}, signal)), columns: [NAME, value],
   }) : null;
-  if (globals) globals.onchange = context.refresh;
   const add = form({
     label: "Set a parameter", submit: "Set parameter",
     fields: [
       { name: "component", label: "Component", required: true, help: "federation-upstream, federation-upstream-set; or global" },
-      { name: "vhost", label: "Virtual host", value: context.vhost || "/" }, { name: "name", label: "Name", required: true },
+      vhostField(context), { name: "name", label: "Name", required: true },
       { name: "value", label: "Value (JSON)", type: "area", value: "{}" },
     ],
     async run({ component, vhost, name, value: text }) {

@@ -11,26 +11,32 @@ import { go } from "../core/router.js";
 import { Table, paged, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { channelColumns } from "./channels.js";
-import { facts, folded, heading, link, section, state, tableOf } from "./parts.js";
-import { dataChart } from "./rates.js";
+import { facts, folded, heading, link, section, short, state, tableOf } from "./parts.js";
+import { countColumn, dataChart, dataColumn } from "./rates.js";
 
 const product = ({ client_properties: given = {} }) => [given.product, given.version].filter((one) => typeof one === "string").join(" ");
 const named = ({ client_properties: given = {} }) => (typeof given.connection_name === "string" ? given.connection_name : "");
+const stateOf = (one) => state(one.state, one.state === "running" ? "good" : "waiting");
+const cipherOf = (one) => `${one.ssl_protocol} ${one.ssl_cipher}`;
+const heartbeatOf = (one) => (one.timeout ? format.duration(one.timeout) : "none");
 
 const COLUMNS = [
-  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => [link.connection(one.name), named(one) && h("div", {}, h("small.name", {}, named(one)))] },
+  {
+    id: "name", title: "Name", sort: "name", always: true,
+    cell: (one) => [link.connection(one.name), named(one) && h("div", {}, h("small.name", {}, named(one)))],
+  },
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => link.vhost(one.vhost) },
   { id: "user", title: "User", sort: "user", cell: (one) => link.user(one.user) },
   { id: "node", title: "Node", sort: "node", shown: false, cell: (one) => one.node },
-  { id: "state", title: "State", sort: "state", cell: (one) => state(one.state, one.state === "running" ? "good" : "waiting") },
-  { id: "tls", title: "TLS", sort: "ssl", cell: (one) => (one.ssl ? h("span", { title: `${one.ssl_protocol} ${one.ssl_cipher}` }, "yes") : "no") },
+  { id: "state", title: "State", sort: "state", cell: stateOf },
+  { id: "tls", title: "TLS", sort: "ssl", cell: (one) => (one.ssl ? h("span", { title: cipherOf(one) }, "yes") : "no") },
   { id: "protocol", title: "Protocol", sort: "protocol", cell: (one) => one.protocol },
-  { id: "channels", title: "Channels", sort: "channels", number: true, cell: (one) => format.count(one.channels) },
-  { id: "from", title: "From client", sort: "recv_oct_details.rate", number: true, cell: (one) => format.byteRate(one.recv_oct_details?.rate) },
-  { id: "to", title: "To client", sort: "send_oct_details.rate", number: true, cell: (one) => format.byteRate(one.send_oct_details?.rate) },
-  { id: "heartbeat", title: "Heartbeat", sort: "timeout", number: true, shown: false, cell: (one) => (one.timeout ? format.duration(one.timeout) : "none") },
+  countColumn("channels", "Channels", "channels"),
+  dataColumn("from", "From client", "recv_oct"),
+  dataColumn("to", "To client", "send_oct"),
+  { id: "heartbeat", title: "Heartbeat", sort: "timeout", number: true, shown: false, cell: heartbeatOf },
   { id: "connected", title: "Connected", sort: "connected_at", shown: false, cell: (one) => format.time(one.connected_at) },
-  { id: "client", title: "Client", sort: "client_properties.product", cell: (one) => h("span.name", { title: product(one) }, product(one)) },
+  { id: "client", title: "Client", sort: "client_properties.product", cell: (one) => short(product(one)) },
 ];
 
 /** Ask, then close connections; return whether they were closed. */
@@ -60,8 +66,9 @@ function createConnection(context) {
   const client = h("div");
   let shown = { name, user: "" };
   const channels = new Table({
-    name: "channels-of-connection", label: "Channels of the connection", small: true, columns: channelColumns("name", "mode", "state", "unconfirmed", "prefetch", "unacked", "publish", "deliver", "ack"),
-    key: (one) => one.name, empty: "no channels", load: whole((signal) => api.get(`${here}/channels`, {}, signal)),
+    name: "channels-of-connection", label: "Channels of the connection", small: true, key: (one) => one.name, empty: "no channels",
+    columns: channelColumns("name", "mode", "state", "unconfirmed", "prefetch", "unacked", "publish", "deliver", "ack"),
+    load: whole((signal) => api.get(`${here}/channels`, {}, signal)),
   });
   const element = h("div.page", {}, heading("Connection", name),
     section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)),
@@ -77,11 +84,11 @@ function createConnection(context) {
       const one = shown = await api.get(here, rangeQuery(["data_rates"]), signal);
       chart.draw(one);
       fill(details, facts([
-        ["Virtual host", link.vhost(one.vhost)], ["User", link.user(one.user)], ["State", state(one.state, one.state === "running" ? "good" : "waiting")],
+        ["Virtual host", link.vhost(one.vhost)], ["User", link.user(one.user)], ["State", stateOf(one)],
         ["Given name", named(one)], ["Client", product(one)], ["Protocol", one.protocol], ["Authentication", one.auth_mechanism],
-        ["Connected", format.time(one.connected_at)], ["Heartbeat", one.timeout ? format.duration(one.timeout) : "none"],
+        ["Connected", format.time(one.connected_at)], ["Heartbeat", heartbeatOf(one)],
         ["Frame max", format.bytes(one.frame_max)], ["Channel limit", `${format.count(one.channels)} of ${format.count(one.channel_max)}`],
-        ["TLS", one.ssl ? `${one.ssl_protocol} ${one.ssl_cipher}` : "no"], ["Peer certificate", one.peer_cert_subject],
+        ["TLS", one.ssl ? cipherOf(one) : "no"], ["Peer certificate", one.peer_cert_subject],
         ["Received", format.bytes(one.recv_oct)], ["Sent", format.bytes(one.send_oct)], ["Waiting to be sent", format.bytes(one.send_pend)],
       ]));
       fill(client, tableOf(one.client_properties));

@@ -5,7 +5,7 @@ import { path } from "../core/api.js";
 import { h } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { Table, paged } from "../core/table.js";
-import { link, tableOf } from "./parts.js";
+import { link, short, tableOf } from "./parts.js";
 
 const yes = (value) => (value ? "●" : "○");
 
@@ -13,7 +13,7 @@ const COLUMNS = [
   { id: "queue", title: "Queue", sort: "queue.name", cell: ({ queue }) => link.queue(queue.vhost, queue.name) },
   { id: "vhost", title: "Virtual host", sort: "queue.vhost", cell: ({ queue }) => link.vhost(queue.vhost) },
   { id: "channel", title: "Channel", cell: ({ channel_details: channel }) => (channel.name ? link.channel(channel.name) : "federation") },
-  { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => h("span.name", { title: one.consumer_tag }, one.consumer_tag) },
+  { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => short(one.consumer_tag) },
   { id: "user", title: "User", sort: "channel_details.user", cell: ({ channel_details: { user } }) => (user ? link.user(user) : "") },
   { id: "ack", title: "Ack required", sort: "ack_required", cell: (one) => yes(one.ack_required) },
   { id: "exclusive", title: "Exclusive", sort: "exclusive", cell: (one) => yes(one.exclusive) },

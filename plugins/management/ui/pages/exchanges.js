@@ -3,15 +3,13 @@
 import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { rangeChooser, rangeQuery } from "../core/chart.js";
-import { confirm } from "../core/dialog.js";
 import { h, fill, show } from "../core/dom.js";
 import { argumentsTable, form } from "../core/form.js";
 import * as format from "../core/format.js";
-import { go } from "../core/router.js";
 import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
-import { deleteObjects, facts, features, folded, heading, link, section, tableOf, vhostField } from "./parts.js";
+import { deleteForm, deleteObjects, facts, features, folded, heading, link, section, tableOf, vhostField } from "./parts.js";
 import { publishForm } from "./publish_form.js";
 import { breakdown, exchangeChart, rateColumn, rateOf } from "./rates.js";
 
@@ -64,11 +62,14 @@ function addForm(context) {
       { name: "type", label: "Type", type: "select", options: types(context.overview) },
       { name: "durable", label: "Durability", type: "select", options: [["true", "Durable"], ["false", "Transient"]] },
       { name: "auto_delete", label: "Auto delete", type: "select", options: yesNo, help: "deleted when its last binding is removed" },
-      { name: "internal", label: "Internal", type: "select", options: yesNo, help: "clients cannot publish to it; other exchanges route to it" },
+      {
+        name: "internal", label: "Internal", type: "select", options: yesNo,
+        help: "clients cannot publish to it; other exchanges route to it",
+      },
     ],
     async run({ vhost, name, type, durable, auto_delete, internal }) {
-      const body = { type, durable: durable === "true", auto_delete: auto_delete === "true", internal: internal === "true", arguments: given.read() };
-      await api.put(target({ vhost, name }), body);
+      const flags = { durable: durable === "true", auto_delete: auto_delete === "true", internal: internal === "true" };
+      await api.put(target({ vhost, name }), { type, ...flags, arguments: given.read() });
       given.write({});
       tasks.say(`Exchange ${name} is declared.`);
       context.refresh();
@@ -88,19 +89,10 @@ function createList(context) {
   };
 }
 
-function deleteForm(exchange) {
-  if (isOwn(exchange)) return null;
-  return folded("Delete this exchange", form({
-    label: "Delete this exchange", submit: "Delete", danger: true, keep: true,
-    fields: [{ name: "unused", label: "Only if it has no bindings", type: "checkbox" }],
-    async run({ unused }) {
-      if (!await confirm(`Delete exchange ${exchange.name}?`, "Its bindings are deleted too.", [`${exchange.name} (${exchange.vhost})`])) return;
-      await api.remove(target(exchange), unused ? { "if-unused": "true" } : {});
-      tasks.say(`Exchange ${exchange.name} is deleted.`);
-      go(["exchanges"]);
-    },
-  }));
-}
+const deletion = (exchange) => (isOwn(exchange) ? null : folded("Delete this exchange", deleteForm(exchange, {
+  kind: "exchange", target: target(exchange), consequence: "Its bindings are deleted too.", list: "exchanges",
+  conditions: [["if-unused", "Only if it has no bindings"]],
+})));
 
 const NO_BINDINGS = { element: null, refresh: () => null };
 
@@ -118,7 +110,7 @@ function createExchange(context) {
     section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)), parts.element,
     section("Details", details),
     section("Bindings from this exchange", from.element), to.element && section("Bindings to this exchange", to.element),
-    publish, deleteForm(exchange));
+    publish, deletion(exchange));
   return {
     element,
     async refresh(signal) {

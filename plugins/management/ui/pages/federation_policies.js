@@ -7,7 +7,7 @@ import * as format from "../core/format.js";
 import { form } from "../core/form.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { deleteObjects, editColumn, folded, link, section, short } from "./parts.js";
+import { deleteObjects, editColumn, folded, link, section, short, vhostField } from "./parts.js";
 import { preview } from "./policies.js";
 
 const ONE = "federation-upstream";
@@ -87,7 +87,7 @@ function federateForm(context) {
     submit: "Federate",
     extra: [shown],
     fields: [
-      { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
+      vhostField(context),
       { name: "name", label: "Name of the policy", required: true },
       {
         name: "pattern",
@@ -168,7 +168,6 @@ export function policySection(context) {
     key: (one) => `${one.vhost}/${one.name}`,
     actions: [{ label: "Delete", run: removePolicies, danger: true }],
   });
-  table.onchange = context.refresh;
   const adding = federateForm(context);
   return {
     element: h("div", {}, section("Policies that federate", table.element), folded("Federate exchanges or queues", adding.element)),

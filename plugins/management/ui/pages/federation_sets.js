@@ -10,7 +10,9 @@ import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { namesOf, policiesOfSet } from "./federation_policies.js";
 import { GROUPS } from "./federation_settings.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short } from "./parts.js";
+import {
+  deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, vhostField,
+} from "./parts.js";
 
 const COMPONENT = "federation-upstream-set";
 const OVERRIDES = GROUPS.flatMap((group) => group.fields)
@@ -45,12 +47,23 @@ const removeSets = (sets) =>
     target,
   });
 
+/** The names of the upstreams that can be members, as the choices of an input; `load` asks for them anew. */
+function knownUpstreams() {
+  const element = h("datalist", { id: "known-upstreams" });
+  const load = async (vhost, signal) => {
+    const found = await api.get(vhost ? path`parameters/federation-upstream/${vhost}` : "parameters/federation-upstream", {}, signal);
+    const names = [...new Set(found.map((one) => one.name))].sort();
+    fill(element, names.map((name) => h("option", { value: name })));
+  };
+  return { element, load };
+}
+
 /** The members of a set as rows of a form: an upstream and its overrides. */
 function members(value) {
   const rows = h("div");
   const read = [];
   const add = ({ upstream = "", ...overrides } = {}) => {
-    const name = fieldRow({ label: "Upstream", required: true, value: upstream });
+    const name = fieldRow({ label: "Upstream", required: true, value: upstream, list: "known-upstreams" });
     const settings = argumentsTable({ label: "Settings that differ in this set", known: OVERRIDES, value: overrides });
     const reader = () => ({ upstream: name.querySelector("input").value, ...settings.read() });
     const row = h(
@@ -114,13 +127,13 @@ function createList(context) {
     key: (one) => `${one.vhost}/${one.name}`,
     actions: [{ label: "Delete", run: removeSets, danger: true }],
   });
-  table.onchange = context.refresh;
+  const known = knownUpstreams();
   const adding = setForm(context, {
     label: "Add a new upstream set",
     submit: "Add upstream set",
     value: [{}],
     fixed: [
-      { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
+      vhostField(context),
       {
         name: "name",
         label: "Name",
@@ -130,8 +143,14 @@ function createList(context) {
     ],
   });
   return {
-    element: h("div.page", {}, h("h1", {}, "Federation upstream sets"), table.element, folded("Add a new upstream set", adding)),
-    refresh: (signal) => table.refresh(signal),
+    element: h(
+      "div.page",
+      {},
+      h("h1", {}, "Federation upstream sets"),
+      table.element,
+      folded("Add a new upstream set", adding, known.element),
+    ),
+    refresh: (signal) => Promise.all([table.refresh(signal), known.load(context.vhost, signal)]),
   };
 }
 
@@ -139,6 +158,7 @@ function createSet(context) {
   const here = context.params;
   const shown = h("div");
   const used = h("div");
+  const known = knownUpstreams();
   const editing = editSection("Edit", context, (value) =>
     setForm(context, {
       label: `Edit upstream set ${here.name}`,
@@ -159,8 +179,10 @@ function createSet(context) {
       section("Policies that use it", used),
       editing.element,
       h("div.buttons", {}, remove),
+      known.element,
     ),
     async refresh(signal) {
+      await known.load(here.vhost, signal);
       const { value } = await api.get(target(here), {}, signal);
       const policies = await policiesOfSet(here.vhost, here.name, signal);
       fill(

@@ -10,7 +10,7 @@ import * as router from "../core/router.js";
 import * as session from "../core/session.js";
 import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { facts, heading, link, section, state } from "./parts.js";
+import { facts, heading, link, section, short, state } from "./parts.js";
 
 const UP = ["running", "starting"];
 const isDown = (one) => !UP.includes(one.status);
@@ -31,7 +31,7 @@ function upstreamObject(one) {
 function attempts(one) {
   if (!one.retries) return "";
   const next = one.next_attempt_at ? `, next ${format.time(one.next_attempt_at)}` : "";
-  return `${format.count(one.retries)} ${one.retries === 1 ? "attempt" : "attempts"} failed${next}`;
+  return `${format.counted(one.retries, "attempt")} failed${next}`;
 }
 
 /** The state of a link: whether it runs, whether messages flow and why not, and the error of one that is down. */
@@ -66,8 +66,8 @@ const COLUMNS = [
     always: true,
     cell: (one) => [upstreamPage(one), upstreamObject(one)],
   },
-  { id: "uri", title: "URI", sort: "uri", cell: (one) => h("span.name", { title: one.uri }, one.uri) },
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => h("span.name", { title: one.vhost }, one.vhost) },
+  { id: "uri", title: "URI", sort: "uri", cell: (one) => short(one.uri) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
   { id: "object", title: "Exchange / queue", sort: "name", always: true, cell: (one) => [object(one), h("small.detail", {}, one.type)] },
   { id: "node", title: "Node", sort: "node", shown: false, cell: (one) => one.node },
   { id: "state", title: "State", sort: "status", always: true, cell: stateOf },
@@ -135,7 +135,7 @@ const COLUMNS = [
     id: "tag",
     title: "Consumer tag",
     sort: "consumer_tag",
-    cell: (one) => h("span.name", { title: one.consumer_tag }, one.consumer_tag ?? ""),
+    cell: (one) => short(one.consumer_tag ?? ""),
     shown: false,
   },
 ];
@@ -192,7 +192,6 @@ function createStatus(context) {
     key: (one) => `${one.type} ${localName(one)} in ${one.vhost}, upstream ${one.upstream} (${one.id})`,
     actions: session.may.makePolicies() ? [{ label: "Restart", run: restart }] : [],
   });
-  table.onchange = context.refresh;
   onlyDown.addEventListener("change", () => {
     router.remember({ down: onlyDown.checked || "" });
     context.refresh();

@@ -208,7 +208,6 @@ function create(context) {
       (one) => `${one.from} ${one.to} ${one.name ?? ""}`,
     ),
   });
-  table.onchange = context.refresh;
 
   /** Draw the picture in the width that is there now; a focused link keeps the focus. */
   function redraw() {

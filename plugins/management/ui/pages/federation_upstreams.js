@@ -10,7 +10,9 @@ import * as session from "../core/session.js";
 import * as tasks from "../core/tasks.js";
 import { namesOf, policiesOf, policySection } from "./federation_policies.js";
 import { GROUPS, restored, upstreamForm } from "./federation_settings.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short } from "./parts.js";
+import {
+  deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, vhostField,
+} from "./parts.js";
 
 export const COMPONENT = "federation-upstream";
 const URIS = [
@@ -60,7 +62,7 @@ function addForm(context) {
     label: "Add a new upstream",
     submit: "Add upstream",
     fixed: [
-      { name: "vhost", label: "Virtual host", value: context.vhost || "/", required: true },
+      vhostField(context),
       { name: "name", label: "Name", required: true },
     ],
     async run(entered, value) {
@@ -89,7 +91,6 @@ function createList(context) {
     key: (one) => `${one.vhost}/${one.name}`,
     actions: [{ label: "Delete", run: removeUpstreams, danger: true }],
   });
-  table.onchange = context.refresh;
   const policies = policySection(context);
   return {
     element: h(

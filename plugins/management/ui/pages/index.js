@@ -2,9 +2,10 @@
  * All pages, by route, and the sections of the navigation.
  *
  * A page has `route` (segments, `:name` for a variable one), `section`, `title`, `menu` (its name in the menu of the
- * section), `may` (whether this user may see it), and `create(context)`, which returns `{element, refresh(signal), leave?}`:
- * the element is shown at once, `refresh` loads what it shows and is called again at the chosen interval, `leave` ends
- * what the page has started.
+ * section), `list` (of an object's page: the route of its list, where that is not its own first segment), `may` (whether
+ * this user may see it), and `create(context)`, which returns `{element, refresh(signal), leave?}`: the element is shown
+ * at once, `refresh` loads what it shows and is called again at the chosen interval, `leave` ends what the page has
+ * started.
  */
 
 import * as session from "../core/session.js";

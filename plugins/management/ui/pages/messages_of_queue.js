@@ -16,7 +16,8 @@ const MODES = [
     "The messages are put back at their places. They are marked as redelivered, and consumers do not get them while they are read."],
   ["reject_requeue_true", "Reject requeue true (puts them back)", "",
     "As peek, and it counts as a failed delivery: a queue with a delivery limit drops messages that exceed it."],
-  ["ack_requeue_false", "Automatic ack (removes them)", "Remove", "The messages are removed from the queue. What is shown here is the only copy."],
+  ["ack_requeue_false", "Automatic ack (removes them)", "Remove",
+    "The messages are removed from the queue. What is shown here is the only copy."],
   ["reject_requeue_false", "Reject requeue false (dead-letters or drops them)", "Remove",
     "The messages are removed from the queue and go to its dead letter exchange. Without one they are lost."],
 ];
@@ -49,14 +50,17 @@ function payloadView(message) {
   const text = textOf(bytes, cut);
   const shown = h("pre", { tabindex: 0, "aria-label": "Payload" });
   const views = [["Text", () => text], ["JSON formatted", () => jsonOf(text) ?? "This is not JSON."], ["Base64", () => message.payload]];
-  const buttons = views.map(([label, make]) => h("button.quick", { type: "button", disabled: text === null && label !== "Base64", onclick: () => choose(label, make) }, label));
+  const buttons = views.map(([label, make]) => h("button.quick", {
+    type: "button", disabled: text === null && label !== "Base64", onclick: () => choose(label, make),
+  }, label));
   const choose = (label, make) => {
     fill(shown, make());
     for (const button of buttons) button.setAttribute("aria-pressed", String(button.textContent === label));
   };
   choose(...(text === null ? views[2] : views[0]));
   const size = `Payload: ${format.counted(message.payload_bytes, "byte")}`;
-  return [h("div.tools", {}, h("b", {}, size, cut ? `, the first ${format.count(bytes.length)} shown` : ""), text === null ? " not text" : "", buttons), shown];
+  const title = h("b", {}, size, cut ? `, the first ${format.count(bytes.length)} shown` : "");
+  return [h("div.tools", {}, title, text === null ? " not text" : "", buttons), shown];
 }
 
 function messageCard(vhost, message, at) {
@@ -86,7 +90,8 @@ export function getMessages(context, { vhost, name, target }) {
       const messages = await api.post(`${target}/get`, { ackmode, count, encoding: "base64", truncate: SHOWN_BYTES });
       const left = messages.at(-1)?.message_count;
       if (messages.length) {
-        const summary = `${format.count(messages.length)} shown; ${format.counted(left, "ready message")} ${left === 1 ? "was" : "were"} behind them.`;
+        const behind = `${format.counted(left, "ready message")} ${left === 1 ? "was" : "were"} behind them.`;
+        const summary = `${format.count(messages.length)} shown; ${behind}`;
         found.replaceChildren(h("p", {}, summary), ...messages.map((one, at) => messageCard(vhost, one, at)));
       } else found.replaceChildren(h("p.empty", {}, "The queue has no ready messages."));
       context.refresh();

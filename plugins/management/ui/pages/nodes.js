@@ -13,7 +13,7 @@ import * as tasks from "../core/tasks.js";
 import { facts, heading, link, mark, section } from "./parts.js";
 
 const used = (amount, limit, show, alarm) =>
-  h(alarm ? "span.bad" : "span", {}, show(amount), limit ? h("small", {}, ` of ${show(limit)}`) : "");
+  h(alarm ? "span.bad" : "span", {}, show(amount), limit ? h("small.below", {}, `of ${show(limit)}`) : "");
 const hasFewFiles = (node) => node.fd_used > 0.9 * node.fd_total;
 
 const COLUMNS = [
@@ -26,7 +26,7 @@ const COLUMNS = [
   {
     id: "disk", title: "Disk space", number: true,
     cell: (node) => [
-      used(node.disk_free, 0, format.bytes, node.disk_free_alarm), h("small", {}, ` low at ${format.bytes(node.disk_free_limit)}`),
+      used(node.disk_free, 0, format.bytes, node.disk_free_alarm), h("small.below", {}, `low at ${format.bytes(node.disk_free_limit)}`),
     ],
   },
   {
@@ -108,8 +108,8 @@ export function healthOf(node) {
 
 function create(context) {
   const here = path`nodes/${context.params.node}`;
-  const memory = new Chart("Memory used", [["Memory", "mem_used"]], { format: format.bytes });
-  const disk = new Chart("Disk free", [["Disk", "disk_free"]], { format: format.bytes });
+  const memory = new Chart("Memory used", [["Memory", "mem_used"]], { binary: true, format: format.bytes });
+  const disk = new Chart("Disk free", [["Disk", "disk_free"]], { binary: true, format: format.bytes });
   const sockets = new Chart("Sockets and files", [["Sockets", "sockets_used"], ["File descriptors", "fd_used"]], { format: format.count });
   const details = h("div");
   const uses = h("div");

@@ -31,7 +31,8 @@ const LISTENERS = [
 ];
 
 function totalsOf({ object_totals: totals }) {
-  return TOTALS.map(([label, name]) => h("li", {}, h("a.total", { href: address([name]) }, label, " ", h("b", {}, format.count(totals[name])))));
+  return TOTALS.map(([label, name]) =>
+    h("li", {}, h("a.total", { href: address([name]) }, label, " ", h("b", {}, format.count(totals[name])))));
 }
 
 function create(context) {

@@ -4,6 +4,7 @@ import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { h } from "../core/dom.js";
+import { form } from "../core/form.js";
 import * as format from "../core/format.js";
 import { preference, prefer } from "../core/preferences.js";
 import { address, go } from "../core/router.js";
@@ -162,6 +163,25 @@ export function save(blob, name) {
   const url = URL.createObjectURL(blob);
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), SAVED_MS);
+}
+
+/**
+ * The form of an object's page that deletes the object, on conditions that the broker checks, and opens the list.
+ * @param {{vhost: string, name: string}} object
+ * @param {{kind: string, target: string, consequence: string, conditions: Array<[string, string]>, list: string}} options
+ *   `target` is its path in the API, `conditions` are parameters of the request and their labels
+ */
+export function deleteForm({ vhost, name }, { kind, target, consequence, conditions, list }) {
+  return form({
+    label: `Delete this ${kind}`, submit: `Delete ${kind}`, danger: true, keep: true,
+    fields: conditions.map(([condition, label]) => ({ name: condition, label, type: "checkbox" })),
+    async run(chosen) {
+      if (!await confirm(`Delete ${kind} ${name}?`, consequence, [`${name} (${vhost})`])) return;
+      await api.remove(target, Object.fromEntries(Object.entries(chosen).filter(([, isChosen]) => isChosen)));
+      tasks.say(`The ${kind} ${name} is deleted.`);
+      go([list]);
+    },
+  });
 }
 
 /** The button of an object's page that deletes the object and opens the list; `remove` returns whether it was deleted. */

@@ -1,12 +1,12 @@
 /** Permissions and topic permissions of a user or in a virtual host: tables and forms. */
 
 import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { h } from "../core/dom.js";
 import { form } from "../core/form.js";
 import { Table, whole } from "../core/table.js";
-import { attempt, link, short } from "./parts.js";
+import { attempt, link, short, vhostField } from "./parts.js";
 
 const pattern = (text) => (text === "" ? h("code", {}, "^$ (nothing)") : h("code.name", { title: text }, text));
 
@@ -38,21 +38,20 @@ export function permissionTables(given, context) {
   const permissions = make("Permissions", "permissions", [["configure", "Configure"], ["write", "Write"], ["read", "Read"]],
     clear("permissions", (one) => path`permissions/${one.vhost}/${one.user}`, "The user cannot connect to this virtual host any more."));
   const topics = make("Topic permissions", "topic-permissions", [["exchange", "Exchange"], ["write", "Write"], ["read", "Read"]],
-    clear("topic permission", (one) => path`topic-permissions/${one.vhost}/${one.user}/${one.exchange || "amq.default"}`,
+    clear("topic permission", (one) => path`topic-permissions/${one.vhost}/${one.user}/${one.exchange || DEFAULT_EXCHANGE}`,
       "Then only the permissions count for this exchange."));
   return { permissions, topics, refresh: (signal) => Promise.all([permissions.refresh(signal), topics.refresh(signal)]) };
 }
 
-const otherField = (given) => (given.user === undefined
-  ? { name: "user", label: "User", required: true }
-  : { name: "vhost", label: "Virtual host", value: "/", required: true });
+const otherField = (given, context) => (given.user === undefined
+  ? { name: "user", label: "User", required: true } : vhostField(context));
 
 /** The forms that set them. */
 export const permissionForms = {
   permission: (given, context) => form({
     label: "Set permission", submit: "Set permission", keep: true,
     fields: [
-      otherField(given), { name: "configure", label: "Configure regexp", value: ".*" },
+      otherField(given, context), { name: "configure", label: "Configure regexp", value: ".*" },
       { name: "write", label: "Write regexp", value: ".*" }, { name: "read", label: "Read regexp", value: ".*" },
     ],
     async run({ user = given.user, vhost = given.vhost, configure, write, read }) {
@@ -63,7 +62,7 @@ export const permissionForms = {
   topic: (given, context) => form({
     label: "Set topic permission", submit: "Set topic permission", keep: true,
     fields: [
-      otherField(given), { name: "exchange", label: "Exchange", value: "amq.topic", required: true },
+      otherField(given, context), { name: "exchange", label: "Exchange", value: "amq.topic", required: true },
       { name: "write", label: "Write regexp", value: ".*", help: "{username} and {vhost} stand for their values" },
       { name: "read", label: "Read regexp", value: ".*" },
     ],

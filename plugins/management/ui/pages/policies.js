@@ -8,7 +8,9 @@ import * as format from "../core/format.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, tableOf } from "./parts.js";
+import {
+  deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, tableOf, vhostField,
+} from "./parts.js";
 
 const APPLY_TO = [
   ["all", "exchanges and queues"], ["exchanges", "exchanges"], ["queues", "queues"], ["classic_queues", "classic queues"],
@@ -76,7 +78,7 @@ function policyForm(operator, context, existing) {
     submit: existing ? `Update ${kind}` : `Add ${kind}`,
     keep: Boolean(existing), extra: [definition.element, matches],
     fields: [
-      { name: "vhost", label: "Virtual host", value: existing?.vhost ?? (context.vhost || "/"), ...fixed },
+      { ...vhostField(context, existing?.vhost), ...fixed },
       { name: "name", label: "Name", value: existing?.name ?? "", ...fixed },
       {
         name: "pattern", label: "Pattern", value: existing?.pattern ?? "", required: true, placeholder: "^orders\\.",
@@ -126,7 +128,6 @@ function createList(context) {
       name: way, label, small: operator, columns: columnsOf(operator), key: (one) => `${one.vhost}/${one.name}`, load: whole(load),
       empty: "no policies", actions: mayWrite(operator) ? [{ label: "Clear", run: remove(operator), danger: true }] : [],
     });
-    table.onchange = context.refresh;
     const title = `Add or update ${operator ? "an operator policy" : "a policy"}`;
     return { table, parts: [section(label, table.element), mayWrite(operator) ? folded(title, policyForm(operator, context)) : null] };
   };
@@ -167,5 +168,6 @@ export const policyPage = {
   route: "policies/:vhost/:name", section: "admin", title: "Policy", may: may.makePolicies, create: createPolicy(false),
 };
 export const operatorPolicyPage = {
-  route: "operator-policies/:vhost/:name", section: "admin", title: "Operator policy", may: may.administer, create: createPolicy(true),
+  route: "operator-policies/:vhost/:name", section: "admin", list: "policies", title: "Operator policy", may: may.administer,
+  create: createPolicy(true),
 };

@@ -8,8 +8,9 @@ import * as tasks from "../core/tasks.js";
 
 const PROPERTIES = [
   ["content_type", "string", "application/json"], ["content_encoding", "string", "gzip"], ["priority", "number", "0 to 255"],
-  ["correlation_id", "string", ""], ["reply_to", "string", "the name of a queue"], ["expiration", "string", "milliseconds until it expires"],
-  ["message_id", "string", ""], ["timestamp", "number", "seconds since 1970"], ["type", "string", ""], ["user_id", "string", "must be your own name"],
+  ["correlation_id", "string", ""], ["reply_to", "string", "the name of a queue"],
+  ["expiration", "string", "milliseconds until it expires"], ["message_id", "string", ""],
+  ["timestamp", "number", "seconds since 1970"], ["type", "string", ""], ["user_id", "string", "must be your own name"],
   ["app_id", "string", ""], ["cluster_id", "string", ""],
 ].map(([key, type, help]) => ({ key, type, help }));
 

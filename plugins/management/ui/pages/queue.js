@@ -6,32 +6,37 @@ import { confirm } from "../core/dialog.js";
 import { h, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { form } from "../core/form.js";
-import { go } from "../core/router.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { bindingsTo } from "./bindings.js";
 import { consumerColumns, consumerKey } from "./consumers.js";
 import { getMessages } from "./messages_of_queue.js";
 import { moveForm } from "./move_messages.js";
-import { facts, features, folded, heading, link, section, state, tableOf } from "./parts.js";
+import { deleteForm, facts, features, folded, heading, link, section, state, tableOf } from "./parts.js";
 import { publishForm } from "./publish_form.js";
 import { target } from "./queues.js";
 import { breakdown, lengthsChart, ratesChart } from "./rates.js";
 import { unackedMessages } from "./unacked.js";
 
-// the columns of RabbitMQ's table of sizes, with the endings of the fields
-const CLASSES = [["Total", "", ""], ["Ready", "_ready", "_ready"], ["Unacked", "_unacknowledged", "_unacknowledged"], ["In memory", "_ram", "_ram"],
-  ["Persistent", "_persistent", "_persistent"], ["Paged out", "_paged_out", "_paged_out"]];
+// the columns of RabbitMQ's table of sizes, with the ending of the fields
+const CLASSES = [
+  ["Total", ""], ["Ready", "_ready"], ["Unacked", "_unacknowledged"], ["In memory", "_ram"], ["Persistent", "_persistent"],
+  ["Paged out", "_paged_out"],
+];
+
+const AGE_HELP = "its age, to the interval of the statistics";
 
 /** The counts and bytes of messages by class; made once, then only its texts change. */
 function sizesTable() {
   const cells = CLASSES.map(() => [h("td.number"), h("td.number")]);
-  const element = h("div.scroll", { tabindex: 0, role: "region", "aria-label": "Messages by class" }, h("table", { "aria-label": "Messages by class" },
+  const label = "Messages by class";
+  const rowOf = (title, row) => h("tr", {}, h("th", { scope: "row" }, title), cells.map((pair) => pair[row]));
+  const element = h("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, h("table", { "aria-label": label },
     h("thead", {}, h("tr", {}, h("td", {}), CLASSES.map(([title]) => h("th.number", { scope: "col" }, title)))),
-    h("tbody", {}, ["Messages", "Message body bytes"].map((title, row) => h("tr", {}, h("th", { scope: "row" }, title), cells.map((pair) => pair[row]))))));
-  const draw = (queue) => CLASSES.forEach(([, count, bytes], at) => {
-    fill(cells[at][0], format.count(queue[`messages${count}`]));
-    fill(cells[at][1], format.bytes(queue[`message_bytes${bytes}`]));
+    h("tbody", {}, ["Messages", "Message body bytes"].map(rowOf))));
+  const draw = (queue) => CLASSES.forEach(([, ending], at) => {
+    fill(cells[at][0], format.count(queue[`messages${ending}`]));
+    fill(cells[at][1], format.bytes(queue[`message_bytes${ending}`]));
   });
   return { element, draw };
 }
@@ -48,32 +53,22 @@ function leftFacts(queue) {
 }
 
 function rightFacts(queue) {
+  const { oldest_ready_message_age: oldest } = queue;
   return [
     ["State", state(queue.idle_since ? "idle" : queue.state)], ["Idle since", format.time(queue.idle_since)],
     ["Consumers", format.count(queue.consumers)], ["Consumer capacity", queue.consumers ? format.percent(queue.consumer_capacity) : ""],
     ["Single active consumer", queue.single_active_consumer_tag], ["Exclusive consumer", queue.exclusive_consumer_tag],
     ["Delivery limit", queue.delivery_limit < 0 ? "none" : format.count(queue.delivery_limit)],
-    ["Oldest ready message", queue.oldest_ready_message_age === undefined ? "" : h("span", { title: "its age, to the interval of the statistics" }, format.age(queue.oldest_ready_message_age))],
+    ["Oldest ready message", oldest === undefined ? "" : h("span", { title: AGE_HELP }, format.age(oldest))],
     ["Average message size", queue.messages ? format.bytes(Math.round(queue.message_bytes / queue.messages)) : ""],
     ["Memory", format.bytes(queue.memory)],
   ];
 }
 
-function deleteForm(here, { vhost, name }) {
-  return form({
-    label: "Delete", submit: "Delete queue", danger: true, keep: true,
-    fields: [
-      { name: "unused", label: "Only if it has no consumers", type: "checkbox" },
-      { name: "empty", label: "Only if it is empty", type: "checkbox" },
-    ],
-    async run({ unused, empty }) {
-      if (!await confirm(`Delete queue ${name}?`, "Its messages and bindings are deleted too.", [`${name} (${vhost})`])) return;
-      await api.remove(here, { "if-unused": unused ? "true" : "", "if-empty": empty ? "true" : "" });
-      tasks.say(`Queue ${name} is deleted.`);
-      go(["queues"]);
-    },
-  });
-}
+const deletion = (queue) => deleteForm(queue, {
+  kind: "queue", target: target(queue), consequence: "Its messages and bindings are deleted too.", list: "queues",
+  conditions: [["if-unused", "Only if it has no consumers"], ["if-empty", "Only if it is empty"]],
+});
 
 function purgeForm(context, here, { vhost, name }) {
   return form({
@@ -100,8 +95,8 @@ function create(context) {
   const parts = breakdown([["Incoming", "incoming"], ["Deliveries", "deliveries"]]);
   let consumers = [];
   const consumersTable = new Table({
-    name: "consumers_of_queue", label: "Consumers", columns: consumerColumns("queue", "vhost"), local: true, filtered: "consumer tag", empty: "no consumers",
-    key: consumerKey, load: whole(() => consumers, (one) => one.consumer_tag),
+    name: "consumers_of_queue", label: "Consumers", columns: consumerColumns("queue", "vhost"), local: true,
+    filtered: "consumer tag", empty: "no consumers", key: consumerKey, load: whole(() => consumers, (one) => one.consumer_tag),
   });
   const bindings = bindingsTo(context, queue);
   const unacked = unackedMessages(`warren/${here}`);
@@ -113,7 +108,7 @@ function create(context) {
     folded("Publish message", publishForm(context, { vhost, exchange: "", queue: name })),
     folded("Get messages", getMessages(context, { vhost, name, target: here })),
     folded("Move messages", moveForm(context, queue, `warren/${here}`)),
-    folded("Delete", deleteForm(here, queue)), folded("Purge", purgeForm(context, here, queue)));
+    folded("Delete", deletion(queue)), folded("Purge", purgeForm(context, here, queue)));
   return {
     element,
     async refresh(signal) {

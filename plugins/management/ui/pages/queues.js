@@ -9,7 +9,7 @@ import { argumentsTable, form } from "../core/form.js";
 import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { deleteObjects, features, folded, link, state, vhostField } from "./parts.js";
-import { rateColumn } from "./rates.js";
+import { countColumn, rateColumn } from "./rates.js";
 
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (queue) => queue.vhost },
@@ -17,19 +17,22 @@ const COLUMNS = [
   { id: "type", title: "Type", sort: "type", cell: (queue) => queue.type },
   { id: "features", title: "Features", cell: features },
   { id: "state", title: "State", sort: "state", cell: (queue) => state(queue.idle_since ? "idle" : queue.state) },
-  { id: "ready", title: "Ready", sort: "messages_ready", number: true, cell: (queue) => format.count(queue.messages_ready) },
-  { id: "unacked", title: "Unacked", sort: "messages_unacknowledged", number: true, cell: (queue) => format.count(queue.messages_unacknowledged) },
-  { id: "total", title: "Total", sort: "messages", number: true, cell: (queue) => format.count(queue.messages) },
+  countColumn("ready", "Ready", "messages_ready"),
+  countColumn("unacked", "Unacked", "messages_unacknowledged"),
+  countColumn("total", "Total", "messages"),
   rateColumn("incoming", "Incoming", "publish"),
   rateColumn("deliver", "Deliver / get", "deliver_get"),
   rateColumn("ack", "Ack", "ack"),
   rateColumn("redeliver", "Redelivered", "redeliver", { shown: false }),
-  { id: "consumers", title: "Consumers", sort: "consumers", number: true, shown: false, cell: (queue) => format.count(queue.consumers) },
+  countColumn("consumers", "Consumers", "consumers", { shown: false }),
   {
     id: "capacity", title: "Consumer capacity", sort: "consumer_capacity", number: true, shown: false,
     cell: (queue) => (queue.consumers ? format.percent(queue.consumer_capacity) : ""),
   },
-  { id: "bytes", title: "Message bytes", sort: "message_bytes", number: true, shown: false, cell: (queue) => format.bytes(queue.message_bytes) },
+  {
+    id: "bytes", title: "Message bytes", sort: "message_bytes", number: true, shown: false,
+    cell: (queue) => format.bytes(queue.message_bytes),
+  },
   {
     id: "average", title: "Average size", number: true, shown: false, help: "bytes of a message's payload",
     cell: (queue) => (queue.messages ? format.bytes(Math.round(queue.message_bytes / queue.messages)) : ""),
@@ -41,7 +44,8 @@ const COLUMNS = [
 ];
 const FIELDS = [
   ...["name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "policy", "operator_policy", "state", "idle_since"],
-  ...["messages_ready", "messages_unacknowledged", "messages", "consumers", "consumer_capacity", "message_bytes", "oldest_ready_message_age"],
+  ...["messages_ready", "messages_unacknowledged", "messages", "message_bytes", "oldest_ready_message_age"],
+  ...["consumers", "consumer_capacity"],
   ...["publish", "deliver_get", "ack", "redeliver"].map((name) => `message_stats.${name}_details.rate`),
 ].join(",");
 const KNOWN_ARGUMENTS = [
@@ -85,9 +89,12 @@ function addForm(context) {
     fields: [
       vhostField(context),
       { name: "name", label: "Name", required: true },
-      { name: "type", label: "Type", type: "select", options: [["", "default of the virtual host"], ["classic", "classic"], ["quorum", "quorum"]] },
+      { name: "type", label: "Type", type: "select", options: [["", "default of the virtual host"], "classic", "quorum"] },
       { name: "durable", label: "Durability", type: "select", options: [["true", "durable"], ["false", "transient"]] },
-      { name: "auto_delete", label: "Auto delete", type: "select", options: [["false", "No"], ["true", "Yes"]], help: "deleted when its last consumer is gone" },
+      {
+        name: "auto_delete", label: "Auto delete", type: "select", options: [["false", "No"], ["true", "Yes"]],
+        help: "deleted when its last consumer is gone",
+      },
     ],
     async run({ vhost, name, type, durable, auto_delete }) {
       const args = { ...given.read(), ...(type ? { "x-queue-type": type } : {}) };

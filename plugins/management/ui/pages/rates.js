@@ -1,4 +1,4 @@
-/** Rates: the column of a list, and the charts of queues, exchanges, channels and the node. */
+/** Rates: columns of lists, and the charts of queues, exchanges, channels and the node. */
 
 import { Chart } from "../core/chart.js";
 import { h, fill, show } from "../core/dom.js";
@@ -14,6 +14,16 @@ const MOST = 100; // others of a breakdown
  */
 export const rateColumn = (id, title, name, more = {}) => ({
   id, title, number: true, sort: `message_stats.${name}_details.rate`, ...more, cell: (one) => format.rate(rateOf(one, name)),
+});
+
+/** The column of a number in a list; `more` as for `rateColumn`. */
+export const countColumn = (id, title, field, more = {}) => ({
+  id, title, number: true, sort: field, ...more, cell: (one) => format.count(one[field]),
+});
+
+/** The column of a rate of bytes in a list. */
+export const dataColumn = (id, title, name) => ({
+  id, title, number: true, sort: `${name}_details.rate`, cell: (one) => format.byteRate(one[`${name}_details`]?.rate),
 });
 
 /** The rate of a counter of an object, undefined if it is unknown. */
@@ -39,10 +49,13 @@ export const lengthsChart = () => new Chart("Queued messages", LENGTHS, { format
 export const ratesChart = () => ratesOf("Message rates", RATES);
 export const exchangeChart = () => ratesOf("Message rates", EXCHANGE_RATES);
 export const dataChart = () => new Chart(
-  "Data rates", [["From client", "recv_oct"], ["To client", "send_oct"]], { rates: true, format: format.byteRate });
+  "Data rates", [["From client", "recv_oct"], ["To client", "send_oct"]], { rates: true, binary: true, format: format.byteRate });
 export const churnChart = (kind) => ratesOf(`${kind[0].toUpperCase()}${kind.slice(1)} opened and closed`, CHURN[kind]);
 
-const BREAKDOWN = ["publish", "confirm", "deliver", "deliver_no_ack", "get", "get_no_ack", "ack", "redeliver", "return_unroutable", "drop_unroutable"];
+const BREAKDOWN = [
+  ...["publish", "confirm", "deliver", "deliver_no_ack", "get", "get_no_ack", "ack", "redeliver"],
+  ...["return_unroutable", "drop_unroutable"],
+];
 const RATE_NAMES = new Map(RATES.map(([label, name]) => [name, label]));
 
 function partnerOf({ exchange, queue, channel_details: channel }) {
@@ -52,8 +65,9 @@ function partnerOf({ exchange, queue, channel_details: channel }) {
 
 function breakdownTable(label, rows) {
   const names = BREAKDOWN.filter((name) => rows.some(({ stats }) => stats[name]));
+  const titles = names.map((name) => h("th.number", { scope: "col" }, RATE_NAMES.get(name)));
   return h("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, h("table", { "aria-label": label },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, label), names.map((name) => h("th.number", { scope: "col" }, RATE_NAMES.get(name))))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, label), titles)),
     h("tbody", {}, rows.map((row) => h("tr", {}, h("td", {}, partnerOf(row)),
       names.map((name) => h("td.number", {}, format.rate(row.stats[`${name}_details`]?.rate))))))));
 }

@@ -1,7 +1,7 @@
 /** The live trace: messages that pass an exchange or a queue, as they go by. */
 
 import * as api from "../core/api.js";
-import { path } from "../core/api.js";
+import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { h, fill, show } from "../core/dom.js";
 import { form } from "../core/form.js";
 import * as format from "../core/format.js";
@@ -26,10 +26,17 @@ function rowOf(vhost, message) {
 
 const HEADS = ["Time", "What", "Exchange", "Routing key", "Queues", "User", "Connection", "Message"];
 
+/** Why the stream of a trace has ended. */
+function endOf(error) {
+  if (error.name === "AbortError") return "The trace is stopped.";
+  return error.status === 404 ? "There is no such exchange or queue." : error.message;
+}
+
 function create(context) {
   const { query } = context;
   const body = h("tbody");
-  const table = h("table", { "aria-label": "Messages" }, h("thead", {}, h("tr", {}, HEADS.map((title) => h("th", { scope: "col" }, title)))), body);
+  const head = h("thead", {}, h("tr", {}, HEADS.map((title) => h("th", { scope: "col" }, title))));
+  const table = h("table", { "aria-label": "Messages" }, head, body);
   const note = h("p", { role: "status" }, "Choose an exchange or a queue, or leave both empty for all messages of the virtual host.");
   const pause = h("button", { type: "button", onclick: () => {
     paused = !paused;
@@ -43,7 +50,10 @@ function create(context) {
   const take = (vhost) => (line) => {
     if (!line) return;
     const message = JSON.parse(line);
-    if (message.seen !== undefined) fill(note, `At least ${format.count(message.seen)} messages in the last second; ${format.count(message.shown)} of them are shown.`);
+    if (message.seen !== undefined) {
+      const shown = format.count(message.shown);
+      fill(note, `At least ${format.count(message.seen)} messages in the last second; ${shown} of them are shown.`);
+    }
     if (message.event === undefined || paused) return;
     body.prepend(rowOf(vhost, message));
     while (body.childElementCount > KEPT) body.lastChild.remove();
@@ -58,15 +68,18 @@ function create(context) {
     // The stream has no end: what it refuses at its start is an error of the form, what ends it later a note.
     api.lines(path`warren/trace/${vhost}`, { exchange, queue }, own.signal, take(vhost)).then(
       () => fill(note, "The trace has ended."),
-      (error) => fill(note, error.name === "AbortError" ? "The trace is stopped." : error.status === 404 ? "There is no such exchange or queue." : error.message),
+      (error) => fill(note, endOf(error)),
     ).finally(() => { if (stop === own) show(buttons, false); });
   }
 
   return {
     element: h("div.page", {}, h("h1", {}, "Live trace"), section("Trace", form({
       label: "Trace messages", submit: "Start", keep: true, run,
-      fields: [vhostField(context, query.vhost),
-        { name: "exchange", label: "Exchange", value: query.exchange ?? "", help: "amq.default: the default exchange" }, { name: "queue", label: "Queue", value: query.queue ?? "" }],
+      fields: [
+        vhostField(context, query.vhost),
+        { name: "exchange", label: "Exchange", value: query.exchange ?? "", help: `${DEFAULT_EXCHANGE}: the default exchange` },
+        { name: "queue", label: "Queue", value: query.queue ?? "" },
+      ],
     }), note, buttons), h("div.list", {}, h("div.scroll", { tabindex: 0, role: "region", "aria-label": "Messages" }, table))),
     leave: () => stop?.abort(),
   };

@@ -4,18 +4,23 @@ import * as api from "../core/api.js";
 import { h } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { Table, whole } from "../core/table.js";
-import { link } from "./parts.js";
+import { link, short } from "./parts.js";
 
 const MOST = 500;
 
-const short = (text) => h("span.name", { title: text }, text);
 const COLUMNS = [
   { id: "tag", title: "Delivery tag", sort: "delivery_tag", number: true, always: true, cell: (one) => format.count(one.delivery_tag) },
-  { id: "consumer", title: "Consumer tag", sort: "consumer_tag", cell: (one) => (one.consumer_tag ? short(one.consumer_tag) : "basic.get") },
+  {
+    id: "consumer", title: "Consumer tag", sort: "consumer_tag",
+    cell: (one) => (one.consumer_tag ? short(one.consumer_tag) : "basic.get"),
+  },
   { id: "channel", title: "Channel", cell: ({ channel_details: channel }) => link.channel(channel.name) },
   { id: "connection", title: "Connection", shown: false, cell: ({ channel_details: channel }) => link.connection(channel.connection_name) },
   { id: "user", title: "User", cell: ({ channel_details: channel }) => link.user(channel.user) },
-  { id: "age", title: "Age", sort: "age", number: true, help: "since the delivery, to the interval of the statistics", cell: (one) => format.age(one.age) },
+  {
+    id: "age", title: "Age", sort: "age", number: true, help: "since the delivery, to the interval of the statistics",
+    cell: (one) => format.age(one.age),
+  },
   { id: "exchange", title: "Exchange", shown: false, cell: (one) => one.exchange },
   { id: "key", title: "Routing key", cell: (one) => short(one.routing_key) },
   { id: "size", title: "Payload", sort: "payload_bytes", number: true, cell: (one) => format.bytes(one.payload_bytes) },
@@ -25,8 +30,9 @@ const COLUMNS = [
 export function unackedMessages(here) {
   let unacked = [];
   const table = new Table({
-    name: "unacked", label: "Unacknowledged messages", columns: COLUMNS, local: true, filtered: "consumer tag", empty: "no unacknowledged messages",
-    key: (one) => `${one.channel_details.name} ${one.delivery_tag}`, load: whole(() => unacked, (one) => one.consumer_tag),
+    name: "unacked", label: "Unacknowledged messages", columns: COLUMNS, local: true, filtered: "consumer tag",
+    empty: "no unacknowledged messages", key: (one) => `${one.channel_details.name} ${one.delivery_tag}`,
+    load: whole(() => unacked, (one) => one.consumer_tag),
   });
   const note = h("small", {}, `The oldest are shown, ${format.count(MOST)} at most.`);
   return {

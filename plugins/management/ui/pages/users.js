@@ -91,7 +91,6 @@ function createList(context) {
     name: "users", label: "Users", columns: COLUMNS, key: (user) => user.name, load: whole(load), empty: "no users", sort: "name",
     actions: [{ label: "Delete", run: remove, danger: true }],
   });
-  table.onchange = context.refresh;
   return {
     element: h("div.page", {}, h("h1", {}, "Users"), table.element, folded("Add a user", userForm(undefined, context.refresh))),
     refresh: (signal) => table.refresh(signal),

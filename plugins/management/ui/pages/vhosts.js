@@ -14,7 +14,7 @@ import {
   attempt, deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, state,
 } from "./parts.js";
 import { permissionForms, permissionTables } from "./permissions.js";
-import { dataChart, lengthsChart, ratesChart } from "./rates.js";
+import { countColumn, dataChart, dataColumn, lengthsChart, rateColumn, ratesChart } from "./rates.js";
 
 const target = (vhost) => path`vhosts/${vhost.name}`;
 const stateOf = (vhost) => Object.values(vhost.cluster_state ?? {})[0];
@@ -25,26 +25,17 @@ const remove = (vhosts) => deleteObjects(vhosts, {
 });
 
 const usersOf = ({ users }) => users && (users.length ? short(users.join(", ")) : h("span.waiting", {}, "no users"));
-const dataOf = (name) => ({
-  number: true, sort: `${name}_details.rate`, cell: (one) => format.byteRate(one[`${name}_details`]?.rate),
-});
-const rateOf = (name) => ({
-  number: true, sort: `message_stats.${name}_details.rate`, cell: (one) => format.rate(one.message_stats?.[`${name}_details`]?.rate),
-});
 const COLUMNS = [
   { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.vhost(one.name) },
   { id: "users", title: "Users", cell: usersOf },
   { id: "state", title: "State", cell: (one) => state(stateOf(one)) },
-  { id: "ready", title: "Ready", sort: "messages_ready", number: true, cell: (one) => format.count(one.messages_ready) },
-  {
-    id: "unacked", title: "Unacked", sort: "messages_unacknowledged", number: true,
-    cell: (one) => format.count(one.messages_unacknowledged),
-  },
-  { id: "total", title: "Total", sort: "messages", number: true, cell: (one) => format.count(one.messages) },
-  { id: "from", title: "From clients", ...dataOf("recv_oct") },
-  { id: "to", title: "To clients", ...dataOf("send_oct") },
-  { id: "publish", title: "Publish", ...rateOf("publish") },
-  { id: "deliver", title: "Deliver / get", ...rateOf("deliver_get") },
+  countColumn("ready", "Ready", "messages_ready"),
+  countColumn("unacked", "Unacked", "messages_unacknowledged"),
+  countColumn("total", "Total", "messages"),
+  dataColumn("from", "From clients", "recv_oct"),
+  dataColumn("to", "To clients", "send_oct"),
+  rateColumn("publish", "Publish", "publish"),
+  rateColumn("deliver", "Deliver / get", "deliver_get"),
   { id: "description", title: "Description", sort: "description", shown: false, cell: (one) => short(one.description) },
   { id: "tags", title: "Tags", shown: false, cell: (one) => short(one.tags.join(", ")) },
   { id: "type", title: "Default queue type", shown: false, cell: (one) => one.default_queue_type },
@@ -72,7 +63,6 @@ function createList(context) {
     columns: may.administer() ? [...COLUMNS, editColumn((one) => ["vhosts", one.name])] : COLUMNS,
     actions: may.administer() ? [{ label: "Delete", run: remove, danger: true }] : [],
   });
-  table.onchange = context.refresh;
   const add = form({
     label: "Add a virtual host", submit: "Add virtual host", fields: [{ name: "name", label: "Name", required: true }, ...fieldsOf()],
     async run({ name, ...more }) {

@@ -28,7 +28,7 @@ def test_the_session_lives_in_its_tab_and_ends_with_sign_out(new_ui: Callable[..
     other = ui.page.context.new_page()
     other.goto(ui.url)
     expect(other.get_by_role("button", name="Sign in")).to_be_visible()
-    ui.page.get_by_role("button", name="Sign out").click()
+    ui.page.get_by_role("button", name="Log out").click()
     expect(ui.page.get_by_role("button", name="Sign in")).to_be_visible()
     ui.page.reload()
     expect(ui.page.get_by_role("button", name="Sign in")).to_be_visible()

@@ -61,7 +61,7 @@ def test_every_page_shows_them_as_text_and_within_its_width(new_ui: Callable[...
     wide = {"sign-in": overflows(ui.page)}
     ui.sign_in(objects.login, objects.name)
     wide["frame"] = overflows(ui.page)
-    ui.page.get_by_text("Sign out").click()
+    ui.page.get_by_text("Log out").click()
     ui.sign_in()
     unnamed = []
     for address in objects.addresses(ui):
