@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -12,8 +13,12 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
+from tests.support.polling import until
 
 from .traffic import Traffic
+
+LIVE_WITHIN_MS = 10_000  # demanded of the charts after the page was opened
+RANGES = (("last 10 minutes", 600, 5), ("last minute", 60, 5))  # label, age and step in seconds
 
 
 def publish(running: BrokerProcess, key: str, payload: str) -> None:
@@ -66,6 +71,32 @@ def test_the_page_shows_rates_consumers_and_sizes_of_live_traffic(ui: UI, runnin
         expect(details).to_contain_text("x-max-length")
         expect(details).to_contain_text("Effective policy definition")
         expect(details.get_by_role("table", name="Messages by class")).to_contain_text("Message body bytes")
+
+
+def test_both_charts_have_live_data_ten_seconds_after_loading_and_follow_the_range(
+    ui: UI, running: BrokerProcess
+) -> None:
+    http = running.http()
+    http.put("/queues/%2F/charted", {})
+    with Traffic(("127.0.0.1", running.port), "", "charted", "charted"):
+        until(
+            lambda: "ack_details" in http.get("/queues/%2F/charted?columns=message_stats").json.get("message_stats", {})
+        )
+        page = ui.open("queues/%2F/charted").page
+        lengths = page.get_by_role("img", name=re.compile(r"^Queued messages: Ready \d+, Unacked \d+, Total \d+"))
+        rates = page.get_by_role("img", name=re.compile(r"^Message rates: Publish [1-9].*Consumer ack [1-9]"))
+        for chart in (lengths, rates):
+            expect(chart.locator("canvas")).to_be_visible(timeout=LIVE_WITHIN_MS)
+        for label, age_s, step_s in RANGES:
+            queries = [f"{family}_age={age_s}&{family}_incr={step_s}" for family in ("lengths", "msg_rates")]
+            with page.expect_response(f"**/queues/%2F/charted?{'&'.join(queries)}") as answered:
+                page.get_by_label("Time range of the charts").select_option(label=label)
+            stats = answered.value.json()
+            for samples in (stats["messages_details"]["samples"], stats["message_stats"]["publish_details"]["samples"]):
+                times = [sample["timestamp"] for sample in samples]
+                assert {later - earlier for later, earlier in itertools.pairwise(times)} <= {step_s * 1000}
+            for chart in (lengths, rates):
+                expect(chart.locator("canvas")).to_be_visible()
 
 
 def test_bindings_are_added_with_arguments_and_removed(ui: UI, running: BrokerProcess) -> None:

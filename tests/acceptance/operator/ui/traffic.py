@@ -45,6 +45,7 @@ class Traffic:
                 channel.basic_consume(self._queue, acknowledge, consumer_tag="reader")
                 while not self._end.is_set():
                     channel.basic_publish(self._exchange, self._routing_key, b"live")
-                    connection.process_data_events(PAUSE_S)
+                    connection.process_data_events()
+                    self._end.wait(PAUSE_S)  # events of the connection would end a wait for them at once
         except Exception as error:
             self._failed = error
