@@ -25,6 +25,7 @@ from .core.queues.queue import Queue
 from .core.vhost.vhost import VHost
 from .hosting.host import Command, Host, Service
 from .hosting.stable_hash import stable_hash
+from .hosting.standby_host import StandbyHost
 from .net.connection_limits import Pool
 from .net.listener import Listener
 from .runtime.supervisor import Child
@@ -68,6 +69,7 @@ __all__ = [
     "Registry",
     "Service",
     "Sink",
+    "StandbyHost",
     "Table",
     "Timer",
     "Unknown",

@@ -39,6 +39,8 @@ TASK_ROOTS: dict[str, str] = {
 STARTS: dict[str, str] = {
     "broker/runtime/committer.py::Committer.__init__": "the journal's threads; their failure ends the node",
     "broker/storage/postgresql/watch.py::Watch.__init__": "the thread of the heartbeat; its failure ends the node",
+    "broker/app/standby.py::Standby.wait": "a call in a thread, awaited",
+    "broker/app/standby.py::Standby._look": "a call in a thread, awaited",
     "broker/runtime/password_hashing.py::ThreadHashing.__init__": "a thread of short calls; the loop reads the results",
     "broker/runtime/password_hashing.py::ThreadHashing._run": "a call in that thread; its end is told to who asked",
     "broker/runtime/supervisor.py::Child._start": "the supervisor itself",

@@ -78,27 +78,38 @@ def reload(sources: Sources, control: NodeControl, server: Server) -> None:
     server.reload_certificates()
 
 
-def open_store(config: Config) -> tuple[Registry, dict[str, Service], Store] | int:
-    """Load exchange types and services, and open the store. On failure log it and return the exit status."""
+def load_parts() -> tuple[Registry, dict[str, Service]] | int:
+    """Load exchange types and services. On failure log it and return the exit status."""
     registry = Registry()
     try:
         load_exchange_types(registry)
-        found = load_services()
+        return registry, load_services()
     except PluginError as error:
         log.error("cannot_load_plugin", reason=str(error))
         return BROKEN_PLUGIN
+
+
+async def open_store(config: Config, found: dict[str, Service], ending: Ending) -> Store | int:
+    """Open the store; on PostgreSQL wait until no other broker owns it. On failure log it and return the exit status.
+
+    A broker that was asked to end while it waited returns 0.
+    """
     try:
         remote = None
         if config.storage.url:
             from .remote import open_remote  # here: psycopg is an extra
+            from .standby import Standby
 
             remote = open_remote(config)
-            remote.acquire_now()
-        return registry, found, Store(config, remote)
+            if not await Standby(remote, config, found, ending.begun).wait():
+                remote.close()
+                log.info("stopped")
+                return ending.status
+        return Store(config, remote)
     except InUse as error:
         log.error("data_in_use", reason=str(error))
         return IN_USE_STATUS
-    except (StorageFault, OSError) as error:
+    except (StorageFault, OSError, ValueError) as error:
         log.error("cannot_open_data", data="" if config.storage.url else config.data_dir, reason=str(error))
         return UNAVAILABLE
 
@@ -128,10 +139,15 @@ async def run(config: Config, sources: Sources) -> int:
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
     ending = Ending(loop)
-    opened = open_store(config)
-    if isinstance(opened, int):
-        return opened
-    registry, found, store = opened
+    parts = load_parts()
+    if isinstance(parts, int):
+        return parts
+    registry, found = parts
+    store = await open_store(config, found, ending)
+    if isinstance(store, int):
+        return store
+    if store.remote is not None:
+        found = load_services()  # those of the standby have ended
     hashing = ThreadHashing(loop, lambda: committer.commit_soon(), report)
     clock = LoopClock(loop, lambda: committer.commit_soon())
     node = build_node(config, clock, store, hashing, registry)
@@ -198,7 +214,10 @@ async def restart_services(host: Host) -> bool:
 async def close(committer: Committer, store: Store, local: LocalSocket) -> int:
     """Store the rest after all connections are closed, and return the exit status."""
     if not await committer.stop():
-        log.error("not_stored", reason="the disk is full: all that was not yet confirmed is lost")
+        log.error(
+            "not_stored",
+            reason="the disk is full, or the store cannot be reached: all that was not yet confirmed is lost",
+        )
         return FAILED
     local.unlink()
     store.close()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from .local_socket import LocalServer
+    from .standby_host import StandbyHost
 
 INSIDE = "inside"  # in the name of a connection, in place of an address
 
@@ -98,6 +99,13 @@ class Service:
         """Stop the service, while AMQP is still served. Also called after a `start` that failed."""
         raise NotImplementedError
 
+    async def start_standby(self, host: StandbyHost, listener: Listener | None) -> bool:
+        """Serve a standby, and the unix socket if there is a listener for it, until `stop`; return whether it does so.
+
+        The service is constructed anew for the node once the standby has taken over. Raises OSError, ValueError.
+        """
+        return False
+
     def serve_local(self, host: Host, listener: Listener) -> LocalServer | None:
         """Serve the unix socket until the returned server is closed, even while services are stopped.
 
@@ -154,6 +162,10 @@ class Host:
         self._bound: list[Listening] = []
         self._internal_connections = 0  # connections from within, since the start
         self._storing: tuple[int, asyncio.Event] | None = None  # the last batch that was waited for
+
+    def now_ms(self) -> int:
+        """Return the time of the node."""
+        return self.node.clock.now_ms()
 
     def configuration(self) -> str:
         """Return the configuration in the format of rabbitmq.conf, without secrets."""

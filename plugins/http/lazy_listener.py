@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from warren.broker.config import HTTPListener, SSLOptions
 from warren.broker.net.tls import TLS
-from warren.broker.plugin import Child, Host, Listener, Pool
+from warren.broker.plugin import Child, Host, Listener, Pool, StandbyHost
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -42,7 +42,7 @@ class HTTPApp:
 class HTTPListeners:
     """All listeners of a service."""
 
-    def __init__(self, host: Host, app: HTTPApp) -> None:
+    def __init__(self, host: Host | StandbyHost, app: HTTPApp) -> None:
         self._host = host
         self._app = app
         self._listeners: list[LazyListener] = []
@@ -85,7 +85,7 @@ class HTTPListeners:
 class LazyListener:
     """A bound listener that imports and starts its HTTP server at the first connection."""
 
-    def __init__(self, host: Host, app: HTTPApp, at: HTTPListener, listener: Listener) -> None:
+    def __init__(self, host: Host | StandbyHost, app: HTTPApp, at: HTTPListener, listener: Listener) -> None:
         self._host = host
         self._app = app
         self._at = at

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from warren.broker.config import HTTPListener
 from warren.broker.net.connection_limits import Slot
-from warren.broker.plugin import Host, Listener
+from warren.broker.plugin import Host, Listener, StandbyHost
 
 from .connection import Protocol, protocol
 
@@ -57,14 +57,14 @@ class UvicornLogHandler(logging.Handler):
     The limit is there because each invalid request can cause a message.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host | StandbyHost) -> None:
         super().__init__(logging.WARNING)
         self._host = host
         self._due_ms: dict[str, int] = {}  # by the unformatted text, so there are few
         self._left_out: dict[str, int] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        now_ms = self._host.node.clock.now_ms()
+        now_ms = self._host.now_ms()
         text = str(record.msg)
         if now_ms < self._due_ms.get(text, 0):
             self._left_out[text] = self._left_out.get(text, 0) + 1
@@ -83,7 +83,7 @@ class UvicornLogHandler(logging.Handler):
 
 
 async def serve(
-    host: Host,
+    host: Host | StandbyHost,
     application: ASGIApp,
     at: HTTPListener,
     listener: Listener,

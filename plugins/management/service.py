@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from warren.broker.config import HTTPListener, Management
 from warren.broker.hosting.local_socket import LocalServer
-from warren.broker.plugin import Child, Host, Listener, Service
+from warren.broker.plugin import Child, Host, Listener, Service, StandbyHost
 
 from ..http.lazy_listener import HTTPApp, HTTPListeners, LazyListener
 from .access_log import AccessLog
@@ -30,6 +30,7 @@ class ManagementService(Service):
         self._listeners: HTTPListeners | None = None
         self._sampling: Child | None = None
         self._state: State | None = None
+        self._local: LazyListener | None = None  # of a standby
 
     async def start(self, host: Host) -> None:
         """Raises OSError, ValueError if a configured address cannot be bound."""
@@ -56,6 +57,26 @@ class ManagementService(Service):
             )
             self._sampling = host.supervisor.keep("management_sampler", sampler.run)
 
+    async def start_standby(self, host: StandbyHost, listener: Listener | None) -> bool:
+        """Raises OSError, ValueError if a configured address cannot be bound."""
+
+        def application() -> ASGIApp:
+            from .standby import StandbyAPI
+
+            return StandbyAPI(host)
+
+        def local_application() -> ASGIApp:
+            from .standby import StandbyAPI
+
+            return StandbyAPI(host, local=True)
+
+        config, module = host.config.management, f"{__package__}.standby"
+        if listener is not None:
+            self._local = LazyListener(host, HTTPApp("management", "http", module, local_application), LOCAL, listener)
+        self._listeners = HTTPListeners(host, HTTPApp("management", "http", module, application))
+        await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
+        return True
+
     @property
     def state(self) -> State | None:
         """The state since the start of the service, or None."""
@@ -74,6 +95,8 @@ class ManagementService(Service):
             self._sampling.cancel()
         if self._listeners is not None:
             await self._listeners.close()
+        if self._local is not None:
+            await self._local.close()
 
 
 class LocalHTTP:

@@ -114,6 +114,7 @@ class Transactions:
         except Fenced as error:
             raise OSError(NOT_OWNER, "another broker has taken the store over", str(error)) from error
         except Refused as error:
+            self._lost_s = self.since_s = None
             number = SHORTAGES.get(error.sqlstate, errno.EIO)
             raise OSError(number, f"PostgreSQL: {error}") from error
         except Unreachable as error:

@@ -1,0 +1,104 @@
+"""A standby: waits until the owner of a store on PostgreSQL has ended, and serves no clients until then."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from ..config import Config
+from ..hosting.host import Service
+from ..hosting.local_socket import NAME, bind
+from ..hosting.standby_host import StandbyHost
+from ..runtime.supervisor import Supervisor
+from ..storage.errors import StorageFault
+from ..storage.postgresql.ownership import Standing
+from ..storage.postgresql.store import PostgreSQLStore
+from .build import report
+from .listeners import socket_options, tls
+
+LOOK_S = 0.1  # between two attempts to take over
+RETRY_S = 1.0  # while the server cannot be reached
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class Standby:
+    """The wait of one broker for a store. `ending` is set when the process is to stop."""
+
+    def __init__(
+        self, store: PostgreSQLStore, config: Config, found: dict[str, Service], ending: asyncio.Event
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._services = found
+        self._serving: list[Service] = []
+        self._ending = ending
+        self._supervisor = Supervisor(report, ending.set)
+        self._host = StandbyHost(
+            config, report, self._supervisor, socket_options(config), partial(tls, config, report), ending.set
+        )
+        self._socket = Path(config.data_dir, NAME)
+        self._fault = ""  # why the server cannot be reached
+
+    async def wait(self) -> bool:
+        """Return True once this broker owns the store, and False if it is to stop before. Raises StorageFault, OSError.
+
+        The first look is not forgiven: a store that cannot be used ends the process with one line.
+        """
+        standing = await asyncio.to_thread(self._store.acquire)
+        if standing is None:
+            return True
+        await self._serve()
+        try:
+            while standing is not None:
+                self._log(standing)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ending.wait(), RETRY_S if self._fault else LOOK_S)
+                if self._ending.is_set():
+                    return False
+                standing = await self._look(standing)
+            log.info("taking_over", epoch=self._store.ownership.epoch, owner=self._host.owner)
+            return True
+        finally:
+            await self._close()
+
+    async def _look(self, before: Standing) -> Standing | None:
+        """Try to take over. While the server cannot be reached, the standing is that of before."""
+        try:
+            standing = await asyncio.to_thread(self._store.acquire)
+        except StorageFault as fault:
+            if not self._fault:
+                log.error("store_unavailable", reason=str(fault))
+            self._fault = str(fault)
+            return before
+        if self._fault:
+            log.info("store_available")
+        self._fault = ""
+        return standing
+
+    def _log(self, standing: Standing) -> None:
+        """Log the owner of the store, when it is another one."""
+        if standing.node != self._host.owner:
+            self._host.owner = standing.node
+            log.info("standby", store=self._store.address.shown, owner=standing.node, epoch=standing.epoch)
+
+    async def _serve(self) -> None:
+        """Serve health checks and the unix socket. Raises OSError, ValueError."""
+        try:
+            listener = self._host.local(bind(Path(self._config.data_dir)))
+        except OSError as error:
+            log.warning("no_control_socket", reason=error.strerror or str(error))
+            listener = None
+        for service in self._services.values():
+            if await service.start_standby(self._host, listener):
+                self._serving.append(service)
+
+    async def _close(self) -> None:
+        self._socket.unlink(missing_ok=True)
+        for service in self._serving:
+            await service.stop()
+        await self._supervisor.stop()

@@ -1,0 +1,50 @@
+"""The HTTP API of a standby, which has no node: nearly each request is answered with 503, health checks with a reason.
+
+Callers at the unix socket learn the name of the node, and can stop the process.
+"""
+
+from __future__ import annotations
+
+from starlette.types import Receive, Scope, Send
+
+from warren.broker.hosting.standby_host import StandbyHost
+
+from ..http.asgi import raw_path_of, response_start
+from ..http.responses import Response, ok
+
+CHECKS = "/api/health/checks/"
+NODE = "/api/warren/node"
+STOP = "/api/warren/shutdown"
+STANDBY = "standby"
+
+
+class StandbyAPI:
+    """The ASGI application of a standby; `local` callers are the process's own user or root."""
+
+    def __init__(self, host: StandbyHost, local: bool = False) -> None:
+        self._host = host
+        self._prefix = "" if local else host.config.management.path_prefix
+        self._local = local
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = self.respond(scope["method"], raw_path_of(scope).removeprefix(self._prefix))
+        body = response.encode()
+        headers = {"content-type": response.media_type, "cache-control": "no-store", **response.headers}
+        await send(response_start(response.status, headers, len(body)))
+        await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})
+
+    def respond(self, method: str, path: str) -> Response:
+        """Return the response to a request."""
+        path = path.partition("?")[0]
+        if path.startswith(CHECKS):
+            return Response(503, {"status": "failed", "reason": STANDBY})
+        if self._local and (method, path) == ("POST", STOP):
+            self._host.stop()
+            return Response(202)
+        if self._local and (method, path) == ("GET", NODE):
+            config, nothing = self._host.config, list[str]()
+            lists = {"known_plugins": nothing, "hashing_algorithms": nothing}
+            return ok({"node": config.node, "default_vhost": config.default_vhost, **lists})
+        owner = f" of {self._host.owner}" if self._local else ""
+        reason = f"this node is a standby, and waits to take over the store{owner}"
+        return Response(503, {"error": STANDBY, "reason": reason})
