@@ -6,6 +6,7 @@ import http.client
 import json
 import signal
 import socket
+from contextlib import suppress
 
 import pytest
 
@@ -118,15 +119,18 @@ def test_a_stopped_owner_is_replaced_and_ends_when_it_goes_on(store: str, sites:
     client = active.connect()
     client.channel().declare("q", durable=True)
     confirmed(client, "q", [b"before"])
+    channel = client.channel()
+    channel.confirm()
     waiting(standby)
     active.process.send_signal(signal.SIGSTOP)
+    channel.publish("", "q", b"late", PERSISTENT)
     standby.wait_ready()
     confirmed(standby.connect(), "q", [b"after"])
     active.process.send_signal(signal.SIGCONT)
-    channel = client.channel()
-    channel.confirm()
-    channel.publish("", "q", b"late", PERSISTENT)
     assert active.wait() == 75
+    with suppress(OSError):  # it was reset
+        client.read_to_end()
+    assert client.ended and not client.inbox(channel.number), "a former owner has confirmed a message"
     (line,) = active.events("not_owner")
     assert line["reason"] == "another broker has taken the store over"
     assert standby.connect().channel().drain("q") == [b"before", b"after"]

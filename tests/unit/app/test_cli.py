@@ -30,7 +30,7 @@ def only_line(text: str) -> str:
 )
 def test_a_wrong_command_line_ends_warren_with_one_line(arguments: list[str], says: str) -> None:
     done = warren(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (64, "")
     assert only_line(done.stderr).startswith("warren") and says in done.stderr
 
 
