@@ -56,6 +56,7 @@ class Log:
         self.user = "guest"
         self.sample_rate = 1.0
         self.lost = 0
+        self.version = schema.SCHEMA
         self.now_us = 0
         self.wall_jump_us = 0  # by how much the wall clock is off since it jumped
         self.row = 0
@@ -206,14 +207,16 @@ class Log:
         folder = self.folder / table / f"dt={first:%Y-%m-%d}" / f"hour={first:%H}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / schema.file_name(self.node, self.boot_id, self.sequence)
-        pq.write_table(pa.Table.from_pylist(rows, arrow_schema(table, self.lost)), path, compression="zstd")
-        listed(self.folder, path, self.node, self.boot_id)
+        columns = arrow_schema(table, self.lost, self.version)
+        pq.write_table(pa.Table.from_pylist(rows, columns), path, compression="zstd")
+        if self.version > 1:
+            listed(self.folder, path, self.node, self.boot_id)
         return path
 
     def _stamp(self) -> Values:
         wall_us = int(self.start.timestamp() * 1_000_000) + self.now_us + self.wall_jump_us
         return {
-            "schema": schema.SCHEMA,
+            "schema": self.version,
             "ts_us": datetime.fromtimestamp(wall_us / 1e6, UTC),
             "mono_ns": self.now_us * 1000,
             "node": self.node,

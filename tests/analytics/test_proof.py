@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis.conservation import imbalances
+from warren.plugins.throughput.analysis.conservation import imbalances, manifest
 from warren.plugins.throughput.analysis.conservation.check import Checked
+from warren.plugins.throughput.analysis.conservation.verdict import certain_imbalances
 from warren.plugins.throughput.file_format import schema
 
 from .checking import check_whole
@@ -88,9 +90,9 @@ def newest_file_deleted(log: Log) -> None:
 def newest_file_deleted_and_unlisted(log: Log) -> None:
     path = in_two_files(log)
     path.unlink()
-    (manifest,) = (log.folder / schema.MANIFEST).glob(f"*{log.node}-*")
-    lines = manifest.read_text().splitlines(keepends=True)
-    manifest.write_text("".join(line for line in lines if path.name not in line or "events" not in line))
+    (listing,) = (log.folder / schema.MANIFEST).glob(f"*{log.node}-*")
+    lines = listing.read_text().splitlines(keepends=True)
+    listing.write_text("".join(line for line in lines if path.name not in line or "events" not in line))
 
 
 @scene
@@ -106,9 +108,9 @@ def file_added(log: Log) -> None:
     metrics.metric(schema.CPU_S, 1.0)
     metrics.sequence = 7
     (added,) = metrics.write()
-    (manifest,) = (log.folder / schema.MANIFEST).glob(f"*{log.node}-*")
-    lines = manifest.read_text().splitlines(keepends=True)
-    manifest.write_text("".join(line for line in lines if added.name not in line))
+    (listing,) = (log.folder / schema.MANIFEST).glob(f"*{log.node}-*")
+    lines = listing.read_text().splitlines(keepends=True)
+    listing.write_text("".join(line for line in lines if added.name not in line))
 
 
 @scene
@@ -116,8 +118,8 @@ def file_removed_by_its_age(log: Log) -> None:
     log.metric(schema.CPU_S, 1.0, schema.COUNTER)
     (path,) = [path for path in log.write() if "metrics" in path.parts]
     path.unlink()
-    with next((log.folder / schema.MANIFEST).glob(f"*{log.node}-*")).open("a") as manifest:
-        manifest.write(f'{{"removed":"{path.relative_to(log.folder)}","reason":"retention"}}\n')
+    with next((log.folder / schema.MANIFEST).glob(f"*{log.node}-*")).open("a") as listing:
+        listing.write(f'{{"removed":"{path.relative_to(log.folder)}","reason":"retention"}}\n')
     in_two_files(log)
 
 
@@ -288,6 +290,25 @@ def not_comparable(log: Log) -> None:
 
 
 @scene
+def old_version(log: Log) -> None:
+    """Version 1 has no manifest, no link, and its snapshots may be ahead of the log; connected clients saw the stop."""
+    log.link, log.version = {}, 1
+    log.tables[schema.QUEUE_STATS].clear()
+    log.snapshot(schema.START)
+    published(log, 10)
+    later = Log(log.folder, log.node, log.boot_id + "+", log.start + LATER)
+    later.link, later.version = {}, 1
+    stopped(log)
+    later.recovered("work", 4)
+    later.snapshot(schema.START)
+    published(later, 10)
+    later.write()
+    published(later, 10)
+    later.snapshot()
+    next(path for path in later.write() if "events" in path.parts).unlink()
+
+
+@scene
 def queue_never_seen(log: Log) -> None:
     """Nobody knows whether it was durable."""
     published(log, 10)
@@ -333,6 +354,7 @@ WELL = [
 UNCERTAIN = {
     "boot_missing": "the log of the boot before is missing",
     "writer_killed_too": "records that a killed writer had not finished are lost",
+    "old_version": "a snapshot counts more records than the log has",
 }
 FOUND: dict[str, dict[str, int]] = {
     "newest_file_deleted": {imbalances.FILE_MISSING: 30, imbalances.MISSING: 30},
@@ -366,7 +388,11 @@ def test_what_is_legal_or_unknown_is_no_loss(check: Checked, name: str) -> None:
 
 def reasons_of(check: Checked, name: str) -> list[str]:
     boots = {boot["boot_id"]: boot for boot in check.conservation["boots"] if boot["node"] == name}
-    named = {"lacks_previous": UNCERTAIN["boot_missing"], "unfinished": UNCERTAIN["writer_killed_too"]}
+    named = {
+        "lacks_previous": UNCERTAIN["boot_missing"],
+        "unfinished": UNCERTAIN["writer_killed_too"],
+        "ahead": UNCERTAIN["old_version"],
+    }
     return [text for field, text in named.items() if any(boot[field] for boot in boots.values())]
 
 
@@ -391,6 +417,7 @@ def test_a_log_that_lacks_its_end_or_its_predecessor_is_incomplete(check: Checke
         ("expired_between", 10, 0, 10, 0, 0),
         ("refused", 10, 0, 10, 0, 0),
         ("queue_never_seen", 10, 0, 0, 10, 0),
+        ("old_version", 10, 0, 4, 6, 0),
     ],
 )
 def test_the_section_durability_has_what_each_queue_kept(
@@ -411,6 +438,7 @@ def test_queues_that_need_keep_nothing_are_not_in_it(check: Checked, name: str) 
 
 def test_losses_that_are_not_certain_are_reasons(check: Checked) -> None:
     reasons = check.conservation["reasons"]
+    assert any(reason.startswith("6 confirmed persistent messages not there after a stop") for reason in reasons)
     missing = 13 + 13 + 10  # settled in the last moment, also where the journal was cut; a queue that was never seen
     assert any(
         reason.startswith(f"{missing} confirmed persistent messages not there after a kill") for reason in reasons
@@ -422,3 +450,24 @@ def test_the_files_are_counted(check: Checked) -> None:
     assert {name: files[name] for name in ("missing", "changed", "unlisted")} == {
         "missing": 1, "changed": 1, "unlisted": 1
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("lost", "certain"), [(0, 2), (4, 1), (5, 0), (9, 0)])
+def test_more_missing_records_than_were_lost_are_a_loss(spark: SparkSession, lost: int, certain: int) -> None:
+    """A link is not checked while any broker has lost records."""
+    rows = [(imbalances.MISSING, "a", "b1", 5), (imbalances.NOT_ARRIVED, "z", None, 1)]
+    found = spark.createDataFrame(rows, "problem string, node string, boot_id string, records long")
+    boots = spark.createDataFrame([("a", "b1", lost)], "node string, boot_id string, lost_records long")
+    assert certain_imbalances(found, boots).count() == certain
+
+
+def test_checksums_are_computed_by_executors_where_files_are_elsewhere(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "part a.parquet").write_bytes(b"content")
+    paths = ["events/part a.parquet"]
+    here = manifest.checksums(spark, f"file:{tmp_path}", paths)
+    monkeypatch.setattr(manifest, "LOCAL", "nowhere:")
+    assert manifest.checksums(spark, f"file:{tmp_path}", paths) == here
+    assert here == {paths[0]: hashlib.sha256(b"content").hexdigest()}
