@@ -1,6 +1,6 @@
 /** Numbers, sizes, rates, durations and times as people read them. Unknown values are empty texts. */
 
-const whole = new Intl.NumberFormat();
+const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const fine = new Intl.NumberFormat(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });

@@ -7,7 +7,9 @@ import { form } from "../core/form.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short } from "./parts.js";
+import {
+  deleteAndReturn, deleteObjects, editColumn, editSection, facts, folded, heading, link, section, short, vhostField,
+} from "./parts.js";
 import { limitsSection } from "./limits.js";
 import { permissionForms, permissionTables } from "./permissions.js";
 
@@ -102,12 +104,12 @@ const OPERATIONS = [
   ["configure", "declare or delete (configure)"],
 ];
 
-function questionBox(user) {
+function questionBox(user, context) {
   const answer = h("p", { role: "status" });
   const element = form({
     label: "What may this user do?", submit: "Ask", keep: true, extra: [answer],
     fields: [
-      { name: "vhost", label: "Virtual host", value: "/", required: true },
+      vhostField(context),
       { name: "operation", label: `May ${user}`, type: "select", options: OPERATIONS },
       { name: "name", label: "Exchange or queue", help: "empty: the default exchange" },
       { name: "key", label: "Routing key", help: "counts for topic exchanges with topic permissions" },
@@ -130,7 +132,7 @@ function createUser(context) {
   const element = h("div.page", {}, heading("User", name), section("Details", details),
     section("Permissions", tables.permissions.element, permissionForms.permission({ user: name }, context)),
     section("Topic permissions", tables.topics.element, permissionForms.topic({ user: name }, context)),
-    section("What may this user do?", questionBox(name)), section("Limits", limits.element),
+    section("What may this user do?", questionBox(name, context)), section("Limits", limits.element),
     update.element,
     folded("Delete this user", deleteAndReturn("Delete user", () => remove([{ name }]), "users")));
   return {

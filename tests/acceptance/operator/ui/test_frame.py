@@ -34,6 +34,17 @@ def test_the_session_lives_in_its_tab_and_ends_with_sign_out(new_ui: Callable[..
     expect(ui.page.get_by_role("button", name="Sign in")).to_be_visible()
 
 
+def test_the_menu_marks_the_list_of_an_object_whose_page_is_open(ui: UI, running: BrokerProcess) -> None:
+    policy = {"pattern": "^none$", "definition": {"max-length": 1}}
+    assert running.http().put("/operator-policies/%2F/marked", policy).status == 201
+    menu = ui.page.get_by_role("navigation", name="Pages")
+    for address, entry in (("users/guest", "Users"), ("operator-policies/%2F/marked", "Policies"), ("vhosts", None)):
+        ui.open(address)
+        expect(menu.locator("[aria-current=page]")).to_have_count(0 if entry else 1)
+        expect(menu.locator("[aria-current=true]")).to_have_text([entry] if entry else [])
+    running.http().delete("/operator-policies/%2F/marked")
+
+
 def test_keys_go_to_sections_and_to_the_filter(ui: UI) -> None:
     ui.page.keyboard.press("g")
     ui.page.keyboard.press("q")
