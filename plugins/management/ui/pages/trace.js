@@ -8,6 +8,7 @@ import * as format from "../core/format.js";
 import { may } from "../core/session.js";
 import { facts, link, section, tableOf, vhostField } from "./parts.js";
 
+const BOUNDS = "The trace shows at most 20 messages of each second, and ends when you leave this page.";
 const KEPT = 200; // messages on the page
 
 function rowOf(vhost, message) {
@@ -55,6 +56,7 @@ function create(context) {
       fill(note, `At least ${format.count(message.seen)} messages in the last second; ${shown} of them are shown.`);
     }
     if (message.event === undefined || paused) return;
+    if (body.childElementCount === 0) fill(note, BOUNDS);
     body.prepend(rowOf(vhost, message));
     while (body.childElementCount > KEPT) body.lastChild.remove();
   };
@@ -63,7 +65,7 @@ function create(context) {
     stop?.abort();
     const own = stop = new AbortController();
     body.replaceChildren();
-    fill(note, "Waiting for messages. The trace shows at most 20 of each second, and ends when you leave this page.");
+    fill(note, `Waiting for messages. ${BOUNDS}`);
     show(buttons, true);
     // The stream has no end: what it refuses at its start is an error of the form, what ends it later a note.
     api.lines(path`warren/trace/${vhost}`, { exchange, queue }, own.signal, take(vhost)).then(
