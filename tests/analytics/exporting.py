@@ -1,17 +1,24 @@
 """The export as tests see it: a broker in this process whose log goes to a writer in this process too."""
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.support.in_process import InProcessPeer
 from warren.broker.core.queues.message_log import Origin
 from warren.plugins.throughput.export.message_recorder import MessageRecorder
-from warren.plugins.throughput.export.pipe_format import BATCH, ROWS
+from warren.plugins.throughput.export.pipe_format import (
+    BATCH,
+    SNAPSHOT_HEAD,
+    SNAPSHOT_KINDS,
+)
 from warren.plugins.throughput.export.record_buffer import RecordBuffer
-from warren.plugins.throughput.export.snapshots import Changed, Snapshots
+from warren.plugins.throughput.export.snapshot_columns import Frame, Link, columns
+from warren.plugins.throughput.export.snapshots import Changed, Snapshot, Snapshots
 from warren.plugins.throughput.export.writer import Task, Writer
 from warren.plugins.throughput.file_format import schema
 
@@ -91,10 +98,24 @@ class Exporting:
     def snapshot(self, kind: str = schema.PERIODIC) -> list[Row]:
         for _ in self.snapshots.prepare():
             pass
-        return [row for rows in self.snapshots.take(kind).slices() for row in rows]
+        return snapshot_rows(self.snapshots.take(kind))
 
     def close(self) -> None:
         self.peer.close()
+
+
+def snapshot_rows(snapshot: Snapshot) -> list[Row]:
+    """Return the rows of a snapshot as the writer makes them, the closing row last."""
+    frames = [Frame(b"".join(pieces)) for pieces in snapshot.frames()]
+    made = columns(frames, (NODE, BOOT_ID), 0, Link(None, None, None, None))
+    rows: list[Row] = pa.Table.from_pydict(made).to_pylist()
+    return rows
+
+
+def empty_snapshot(number: int, row: int, kind: str = schema.PERIODIC, at_us: int = 0, lost: int = 0) -> bytes:
+    """Return a snapshot without queues, as the broker sends it."""
+    head = (at_us or time.time_ns() // 1000, 5, number, row, lost, 1.0, SNAPSHOT_KINDS.index(kind), 0, 2)
+    return SNAPSHOT_HEAD.pack(*head) + b"[]"
 
 
 def imbalance(events: list[Row], before: list[Row], after: list[Row]) -> dict[str, int]:
@@ -115,4 +136,4 @@ def origin(name: str = "publisher") -> Origin:
     return Origin(name, 1, "/", "guest")
 
 
-__all__ = ["BATCH", "ROWS", "Exporting", "Row", "imbalance", "origin", "rows_of", "task", "whole_files"]
+__all__ = ["BATCH", "Exporting", "Row", "imbalance", "origin", "rows_of", "snapshot_rows", "task", "whole_files"]

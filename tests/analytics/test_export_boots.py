@@ -13,10 +13,11 @@ from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.polling import until
 from warren.plugins.throughput.export.manifest import FinishedFile, Manifest
 from warren.plugins.throughput.export.node_state import NodeState, note_unlogged
+from warren.plugins.throughput.export.pipe_format import SNAPSHOT
 from warren.plugins.throughput.export.writer import Writer
 from warren.plugins.throughput.file_format import schema
 
-from .exporting import NODE, ROWS, Row, rows_of, task, whole_files
+from .exporting import NODE, Row, empty_snapshot, rows_of, task, whole_files
 
 NOW_S = int(time.time())
 LINK = ("previous_boot", "previous_row", "previous_at", "retention_days")
@@ -35,16 +36,15 @@ def starts(folder: Path) -> list[Row]:
 
 
 def snapshot(number: int, row: int, kind: str = schema.PERIODIC) -> bytes:
-    """Return a snapshot of no queues, as the broker sends it."""
-    closing = {"ts_us": NOW_S * 1_000_000 + row, "mono_ns": 5, "snapshot": number, "kind": kind, "row": row}
-    return msgspec.json.encode((schema.QUEUE_STATS, [closing | {"lost_records": 0, "queues": 0, "sample_rate": 1.0}]))
+    """Return a snapshot whose time is its row."""
+    return empty_snapshot(number, row, kind, NOW_S * 1_000_000 + row)
 
 
 def test_a_start_names_the_boot_before_and_how_far_it_came(tmp_path: Path) -> None:
     for boot_id, row in (("b1", 70), ("b2", 5), ("b3", 9)):
         writer = Writer(task(tmp_path, 0, boot_id=boot_id, retention_days=14))
-        writer.take(ROWS, snapshot(0, 0, schema.START))
-        writer.take(ROWS, snapshot(1, row))
+        writer.take(SNAPSHOT, snapshot(0, 0, schema.START))
+        writer.take(SNAPSHOT, snapshot(1, row))
         writer.end()
     links = [[row[name] for name in LINK] for row in starts(tmp_path)]
     assert [link[:2] + link[3:] for link in links] == [[None, None, 14], ["b1", 70, 14], ["b2", 5, 14]]
@@ -55,18 +55,18 @@ def test_a_start_names_the_boot_before_and_how_far_it_came(tmp_path: Path) -> No
 
 def test_a_start_is_written_at_once(tmp_path: Path) -> None:
     writer = Writer(task(tmp_path, 0))
-    writer.take(ROWS, snapshot(0, 0, schema.START))
+    writer.take(SNAPSHOT, snapshot(0, 0, schema.START))
     assert len(starts(tmp_path)) == 1
 
 
 def test_a_start_waits_for_the_writer_of_the_boot_before_to_finish(tmp_path: Path) -> None:
     before = Writer(task(tmp_path, 0, boot_id="b1"))
-    before.take(ROWS, snapshot(0, 0, schema.START))
+    before.take(SNAPSHOT, snapshot(0, 0, schema.START))
     after = Writer(task(tmp_path, 0, boot_id="b2"))
-    after.take(ROWS, snapshot(0, 0, schema.START))
+    after.take(SNAPSHOT, snapshot(0, 0, schema.START))
     after.finish()
     assert [row["boot_id"] for row in starts(tmp_path)] == ["b1"]
-    before.take(ROWS, snapshot(1, 70))
+    before.take(SNAPSHOT, snapshot(1, 70))
     before.end()
     after.look()
     (link,) = [row for row in starts(tmp_path) if row["boot_id"] == "b2"]
@@ -78,12 +78,12 @@ def test_a_writer_that_never_ends_delays_the_next_one_for_some_time_only(
 ) -> None:
     monkeypatch.setattr("warren.plugins.throughput.export.writer.LOCK_WAIT_S", 0.0)
     before = Writer(task(tmp_path, 0, boot_id="b1"))
-    before.take(ROWS, snapshot(0, 0, schema.START))
-    before.take(ROWS, snapshot(1, 70))
+    before.take(SNAPSHOT, snapshot(0, 0, schema.START))
+    before.take(SNAPSHOT, snapshot(1, 70))
     before.look()
     after = Writer(task(tmp_path, 0, boot_id="b2"))
-    after.take(ROWS, snapshot(0, 0, schema.START))
-    after.take(ROWS, snapshot(1, 3))
+    after.take(SNAPSHOT, snapshot(0, 0, schema.START))
+    after.take(SNAPSHOT, snapshot(1, 3))
     after.end()
     (link,) = [row for row in starts(tmp_path) if row["boot_id"] == "b2"]
     assert (link["previous_boot"], link["previous_row"]) == ("b1", 70)
@@ -98,7 +98,7 @@ def test_a_boot_without_a_single_record_is_no_link(tmp_path: Path) -> None:
     for boot_id in ("b1", "b2"):
         writer = Writer(task(tmp_path, 0, boot_id=boot_id))
         if boot_id == "b1":
-            writer.take(ROWS, snapshot(0, 0, schema.START))
+            writer.take(SNAPSHOT, snapshot(0, 0, schema.START))
         writer.end()
     state = NodeState(tmp_path, NODE, "b3")
     assert state.lock() and state.previous is not None and state.previous.boot_id == "b1"
@@ -116,8 +116,8 @@ def test_states_of_nodes_with_similar_names_are_apart(tmp_path: Path) -> None:
 
 def test_the_manifest_lists_each_finished_file_with_its_checksum(tmp_path: Path) -> None:
     writer = Writer(task(tmp_path, 0))
-    writer.take(ROWS, snapshot(0, 0, schema.START))
-    writer.take(ROWS, snapshot(1, 7, schema.STOP))
+    writer.take(SNAPSHOT, snapshot(0, 0, schema.START))
+    writer.take(SNAPSHOT, snapshot(1, 7, schema.STOP))
     writer.end()
     files = {path.relative_to(tmp_path).as_posix(): path for path in whole_files(tmp_path, schema.QUEUE_STATS)}
     assert [line["path"] for line in lines(tmp_path)] == sorted(files)

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.broker_process import ANY_PORT, BrokerProcess
@@ -97,19 +98,51 @@ def test_of_a_broker_that_is_killed_what_it_had_told_is_in_whole_files(tmp_path:
     assert {row["kind"] for row in stats} == {schema.START}
 
 
+def snapshots(folder: Path) -> list[dict[str, Any]]:
+    """Return the closing rows of all snapshots, in their order."""
+    rows = [row for row in rows_of(folder, schema.QUEUE_STATS) if row["queue"] is None]
+    return sorted(rows, key=lambda row: row["snapshot"])
+
+
 @pytest.mark.sockets
-def test_a_writer_that_dies_is_started_again_and_what_happens_from_then_on_is_exported(tmp_path: Path) -> None:
-    with Broker(tmp_path) as broker:
-        first = broker.writer()
-        os.kill(first, signal.SIGKILL)
-        assert "status -9" in broker.wait_for_event("throughput_ended")["reason"]
-        broker.wait_for_event("throughput_restarted")
-        assert broker.writer() != first
+def test_a_writer_that_is_killed_is_started_again_and_what_it_had_is_counted_as_lost(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with Broker(tmp_path, "throughput.file.age = 1") as broker:
+        for number in range(3):
+            writer = broker.writer()
+            traffic(broker)
+            os.kill(writer, signal.SIGKILL)
+            until(lambda number=number: len(broker.events("throughput_restarted")) > number)  # type: ignore[misc]
+            assert "status -9" in broker.wait_for_event("throughput_ended")["reason"]
+            assert broker.writer() != writer
         traffic(broker)
         broker.stop()
-    events = rows_of(tmp_path / "out")
-    assert Counter(row["event"] for row in events)["publish"] == MESSAGES
-    assert len({row["boot_id"] for row in events}) == 1
+    events, rows = rows_of(out), snapshots(out)
+    assert len({row["boot_id"] for row in (*events, *rows)}) == 1
+    numbers = [row["row"] for row in events]
+    assert len(set(numbers)) == len(numbers)
+    last = rows[-1]
+    assert (last["kind"], rows[0]["kind"], last["row"]) == (schema.STOP, schema.START, 4 * 7 * MESSAGES // 2)
+    assert len(events) + last["lost_records"] == last["row"] and last["lost_records"] > 0
+    assert all(event["queue"] == "q" for event in events if event["event"] in ("enqueue", "deliver"))
+    assert [row["snapshot"] for row in rows if row["kind"] == schema.START] == [0]
+    footers = [pq.read_metadata(path).metadata for path in whole_files(out)]
+    assert max(int(footer[schema.LOST_KEY.encode()]) for footer in footers) == last["lost_records"]
+    assert list(out.rglob("*.tmp")) == []
+
+
+@pytest.mark.sockets
+def test_a_broker_that_stops_right_after_its_writer_was_killed_still_exports_the_rest(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        traffic(broker)
+        os.kill(broker.writer(), signal.SIGKILL)
+        broker.wait_for_event("throughput_ended")
+        traffic(broker)
+        broker.stop()
+    events, rows = rows_of(tmp_path / "out"), snapshots(tmp_path / "out")
+    assert (rows[-1]["kind"], rows[-1]["row"]) == (schema.STOP, 2 * 7 * MESSAGES // 2)
+    assert len(events) + rows[-1]["lost_records"] == rows[-1]["row"]
+    assert len(events) >= 7 * MESSAGES // 2, "what happened while there was no writer is kept"
 
 
 @pytest.mark.sockets

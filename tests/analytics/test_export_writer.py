@@ -1,5 +1,6 @@
 """The writer: which files there are when, and what becomes of records that cannot be written."""
 
+import errno
 import os
 import stat
 import time
@@ -17,14 +18,16 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address
 from warren.broker.core.messages.message import Message as CoreMessage
 from warren.plugins.throughput.export.arrow_columns import arrow_schema
+from warren.plugins.throughput.export.manifest import Manifest
 from warren.plugins.throughput.export.message_recorder import MessageRecorder
-from warren.plugins.throughput.export.pipe_format import HEAD
+from warren.plugins.throughput.export.parquet_file import HashedFile
+from warren.plugins.throughput.export.pipe_format import HEAD, METRICS, SNAPSHOT
 from warren.plugins.throughput.export.record_buffer import RecordBuffer
 from warren.plugins.throughput.export.snapshots import Changed
 from warren.plugins.throughput.export.writer import Task, Writer, frames
 from warren.plugins.throughput.file_format import schema
 
-from .exporting import BATCH, NODE, ROWS, origin, rows_of, task, whole_files
+from .exporting import BATCH, NODE, empty_snapshot, origin, rows_of, task, whole_files
 
 
 class Telling:
@@ -69,12 +72,12 @@ def test_a_writer_that_dies_leaves_nothing_that_a_reader_takes_for_a_file(tmp_pa
     aside.parent.mkdir(parents=True)
     aside.write_bytes(b"PAR1 and then no more")
     assert whole_files(tmp_path) == []
-    Writer(telling.task(tmp_path))
+    Writer(telling.task(tmp_path)).end()
     assert aside.exists(), "it may be one that is being written"
     os.utime(aside, (time.time() - 100_000,) * 2)
-    Writer(telling.task(tmp_path, node="other@host"))
+    Writer(telling.task(tmp_path, node="other@host")).end()
     assert aside.exists(), "it is another node's"
-    Writer(telling.task(tmp_path))
+    Writer(telling.task(tmp_path)).end()
     assert not aside.exists()
 
 
@@ -82,10 +85,9 @@ def test_files_are_as_the_schema_says(tmp_path: Path, telling: Telling) -> None:
     writer = Writer(telling.task(tmp_path))
     writer.take(BATCH, telling.batch(1, message_id="m", headers=None))
     moment = {"ts_us": 1_790_000_000_000_000, "mono_ns": 5}
-    stats = moment | {"snapshot": 0, "kind": "start", "row": 0, "lost_records": 0, "queues": 0, "sample_rate": 1.0}
     metric = moment | {"name": "lag", "labels": [("a", "b")], "kind": "histogram", "value": 1.5, "buckets": [0, 2]}
-    for table, row in ((schema.QUEUE_STATS, stats), (schema.METRICS, metric)):
-        writer.take(ROWS, msgspec.json.encode((table, [row])))
+    writer.take(METRICS, msgspec.json.encode([metric]))
+    writer.take(SNAPSHOT, empty_snapshot(0, 0))
     writer.finish()
     for table in schema.TABLES:
         (path,) = whole_files(tmp_path, table)
@@ -143,29 +145,6 @@ def test_a_column_that_was_missing_from_a_file_begins_another(tmp_path: Path, te
     assert [row["message_id"] for row in rows_of(tmp_path)] == [None, None, "m", "m", None, None]
 
 
-def test_days_beyond_those_that_are_kept_go(tmp_path: Path, telling: Telling) -> None:
-    for table in schema.TABLES:
-        for day in ("dt=2026-11-01", "dt=2026-11-19", "dt=2026-11-20", "dt=strange", "other"):
-            (tmp_path / table / day / "hour=05").mkdir(parents=True)
-    now = datetime(2026, 11, 22, 5, tzinfo=UTC).timestamp()
-    Writer(telling.task(tmp_path, retention_days=2), now_s=lambda: now)
-    kept = {path.name for table in schema.TABLES for path in (tmp_path / table).iterdir()}
-    assert kept == {"dt=2026-11-20", "dt=strange", "other"}
-
-
-def test_files_of_other_nodes_in_the_same_folder_are_theirs_to_delete(tmp_path: Path, telling: Telling) -> None:
-    ours, theirs = (
-        tmp_path / "events/dt=2026-11-01/hour=05" / schema.file_name(node, "b1", 0) for node in ("a@b", "other@b")
-    )
-    unfinished = ours.with_name(f".{schema.file_name('a@b', 'b0', 1)}.tmp")
-    ours.parent.mkdir(parents=True)
-    for path in (ours, theirs, unfinished):
-        path.touch()
-    now = datetime(2026, 11, 22, 5, tzinfo=UTC).timestamp()
-    Writer(telling.task(tmp_path, node="a@b", retention_days=2), now_s=lambda: now)
-    assert list(ours.parent.iterdir()) == [theirs]
-
-
 def test_files_are_for_the_owner_and_the_group_alone(tmp_path: Path, telling: Telling) -> None:
     writer = Writer(telling.task(tmp_path))
     writer.take(BATCH, telling.batch(1))
@@ -180,6 +159,7 @@ def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
     monkeypatch.setattr(
         "warren.plugins.throughput.export.writer.report", lambda event, **fields: said.append({"event": event} | fields)
     )
+    monkeypatch.setattr("warren.plugins.throughput.export.writer.RETRY_S", 0.0)
     writer = Writer(telling.task(tmp_path))
     (tmp_path / "events").write_text("no folder")
     writer.take(BATCH, telling.batch(5))
@@ -191,6 +171,106 @@ def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
     assert [row["row"] for row in rows_of(tmp_path)] == [5, 6]
     (path,) = whole_files(tmp_path)
     assert pq.ParquetFile(path).metadata.metadata[schema.LOST_KEY.encode()] == b"5"
+
+
+class Disk:
+    """A disk on which `free_bytes` more can be written, by replacing what writes to it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free_bytes = 1 << 40
+        write, pwrite = HashedFile.write, os.pwrite
+        monkeypatch.setattr(HashedFile, "write", lambda file, data: write(file, self._taken(data)))
+        monkeypatch.setattr(os, "pwrite", lambda file, data, at: pwrite(file, self._taken(data), at))
+
+    def _taken(self, data: Any) -> Any:
+        if self.free_bytes < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.free_bytes -= len(data)
+        return data
+
+
+@pytest.mark.parametrize("free_bytes", [0, 1000, 6000])
+def test_a_full_disk_loses_records_and_says_so_once_there_is_space(
+    tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch, free_bytes: int
+) -> None:
+    disk = Disk(monkeypatch)
+    monkeypatch.setattr("warren.plugins.throughput.export.writer.RETRY_S", 0.0)
+    writer = Writer(telling.task(tmp_path))
+    writer.take(SNAPSHOT, empty_snapshot(0, 0, schema.START))
+    disk.free_bytes = free_bytes
+    for number in range(3):
+        for _ in range(50):
+            writer.take(BATCH, telling.batch(10, message_id=str(number)))
+            writer._write()
+        writer.take(SNAPSHOT, empty_snapshot(1 + number, 500 * (number + 1)))
+        writer.finish()
+        writer.look()
+    assert writer.lost_rows > 0
+    disk.free_bytes = 1 << 40
+    writer.look()
+    writer.take(BATCH, telling.batch(10))
+    writer.take(SNAPSHOT, empty_snapshot(4, 1510, schema.STOP))
+    writer.end()
+    rows, stats = rows_of(tmp_path), sorted(rows_of(tmp_path, schema.QUEUE_STATS), key=lambda row: row["snapshot"])
+    assert len(rows) + writer.lost_rows == 1510 and len({row["row"] for row in rows}) == len(rows)
+    assert [row["snapshot"] for row in stats] == list(range(5)), "snapshots wait until they can be written"
+    assert (stats[0]["lost_records"], stats[-1]["lost_records"]) == (0, writer.lost_rows)
+    last = max(whole_files(tmp_path))
+    assert pq.ParquetFile(last).metadata.metadata[schema.LOST_KEY.encode()] == b"%d" % writer.lost_rows
+    listed = {line.path for line in Manifest(tmp_path, schema.manifest_name(NODE, "b00f")).finished_files()}
+    there = {path.relative_to(tmp_path).as_posix() for table in schema.TABLES for path in whole_files(tmp_path, table)}
+    assert listed == there and list(tmp_path.rglob(".*.tmp")) == []
+
+
+def test_snapshots_that_cannot_be_written_for_long_take_bounded_memory(
+    tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    disk.free_bytes = 0
+    monkeypatch.setattr("warren.plugins.throughput.export.writer.KEPT_BYTES", 10_000)
+    writer = Writer(telling.task(tmp_path))
+    writer.take(SNAPSHOT, empty_snapshot(0, 0, schema.START))
+    for number in range(1, 1000):
+        writer.take(SNAPSHOT, empty_snapshot(number, 0))
+        writer.take(METRICS, msgspec.json.encode([{"ts_us": 1, "labels": []}]))
+        assert writer._pending.memory_bytes <= 10_000
+    assert writer._pending.frames[0].head.kind == schema.START
+    assert writer._pending.frames[-1].head.number == 999
+
+
+def test_a_writer_that_continues_a_boot_finds_what_is_in_files(tmp_path: Path, telling: Telling) -> None:
+    first = Writer(telling.task(tmp_path))
+    first.take(SNAPSHOT, empty_snapshot(0, 0, schema.START))
+    for _ in range(2):
+        first.take(BATCH, telling.batch(10))
+        first.finish()
+    first.take(BATCH, telling.batch(10))
+    first._write()
+    assert first._part is not None
+    first._state.close()  # it is killed
+    first._part._file.abandoned = True
+    first._part._file.close()
+    (manifest,) = (tmp_path / schema.MANIFEST).iterdir()
+    lines = manifest.read_bytes().splitlines(keepends=True)
+    manifest.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])  # before it had added its last file
+    second = Writer(telling.task(tmp_path, continued=True))
+    assert second.resume() == (20, True)
+    assert manifest.read_bytes().splitlines(keepends=True)[-1] == lines[-1]
+    assert list(tmp_path.rglob(".*.tmp")) == []
+    telling.buffer.resume(20)
+    second.take(BATCH, telling.batch(10))
+    second.end()
+    assert sorted(row["row"] for row in rows_of(tmp_path)) == [*range(20), *range(30, 40)]
+    assert telling.buffer.lost == 10
+    last = max(whole_files(tmp_path))
+    assert last.name == schema.file_name(NODE, "b00f", 2)
+    assert pq.ParquetFile(last).metadata.metadata[schema.LOST_KEY.encode()] == b"10"
+
+
+def test_a_boot_is_continued_after_all_its_files_are_gone_too(tmp_path: Path, telling: Telling) -> None:
+    second = Writer(telling.task(tmp_path, continued=True))
+    assert second.resume() == (0, False)
+    second.end()
 
 
 def test_a_pipe_that_is_cut_gives_the_frames_that_are_whole() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from typing import Any
 
@@ -90,7 +91,8 @@ class Boot(msgspec.Struct, frozen=True):
 class Batches:
     """The batches that were received and are not written yet. `lost` is the broker's latest count of lost records.
 
-    `next_row` and `last_us` are the number after the last row that was received, and the time of that row.
+    `next_row` and `last_us` are the number after the last row that was received, and the time of that row; `since_s` is
+    when the first of the batches was received, on the monotonic clock.
     """
 
     def __init__(self, boot: Boot) -> None:
@@ -98,6 +100,7 @@ class Batches:
         self.rows = 0
         self.next_row = 0
         self.last_us: int | None = None
+        self.since_s = 0.0
         self._boot = boot
         self._tables = Tables()
         self._clear()
@@ -122,6 +125,8 @@ class Batches:
             runs.append(payload[at : at + length])
             at += length
         self._tables.add(msgspec.json.decode(runs[0]))
+        if not self._segments:
+            self.since_s = time.monotonic()
         segments = np.frombuffer(runs[1], SEGMENT)
         self._segments.append(segments)
         self._anchors.append(anchor_ns)

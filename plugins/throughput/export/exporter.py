@@ -18,17 +18,21 @@ from warren.broker.plugin import Child, Host
 from ..file_format import schema
 from . import broker_metrics
 from .message_recorder import MessageRecorder
-from .pipe_format import BATCH, BOOT, ROWS
+from .pipe_format import BATCH, BOOT, METRICS, SNAPSHOT
 from .record_buffer import RecordBuffer
 from .snapshots import SLICE, Changed, ChangeLog, Snapshot, Snapshots
-from .writer_process import Outlet
+from .writer_process import Outlet, WriterEnded
 
 FLUSH_S = 0.1  # the longest time before records are sent to the writer
 LOOK_S = 1.0  # between two samples of the queues' utilisation
 
 
 class Export(Observer):
-    """The export of one run: `begin` attaches the log to the virtual hosts, `end` detaches it and awaits the writer."""
+    """The export of one run: `begin` attaches the log to the virtual hosts, `end` detaches it and awaits the writer.
+
+    A writer that ends by itself is started again, and continues the same boot. Records wait in the buffer meanwhile;
+    what the writer had received and not finished is lost, and counted.
+    """
 
     def __init__(self, host: Host, config: Throughput, resumed: bool = False) -> None:
         """`resumed`: this process has exported before."""
@@ -43,11 +47,14 @@ class Export(Observer):
         self._log: MessageLog = ChangeLog(changed)  # the log of each exported virtual host
         stored = not host.config.memory
         self._snapshots = Snapshots(host.node, self._buffer, self._sample_rate, changed, stored)
-        self._outlet = Outlet(host.report, host.supervisor, self._ended)
+        self._outlet = Outlet(host.report, host.supervisor)
+        self._connected = False  # a writer takes records
+        self._restarts = 0
+        self._first_frames: list[list[bytes | bytearray]] = []  # the first snapshot, until it is in a file
+        self._looks = 0
         self._tasks: list[Child] = []
         self._flushing: asyncio.Handle | None = None
         self._running = False
-        self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property
     def _sample_rate(self) -> float:
@@ -59,8 +66,9 @@ class Export(Observer):
             "boot_id": self.boot_id,
             "directory": str(self._directory),
             "records": self._buffer.row,
-            "lost_records": self._buffer.lost,
+            "lost_records": self._buffer.lost + self._outlet.lost_records,
             "waiting_bytes": self._outlet.waiting_bytes,
+            "writer_restarts": self._restarts,
         }
 
     def prepare(self) -> None:
@@ -73,17 +81,30 @@ class Export(Observer):
 
     async def begin(self) -> None:
         """Start the writer and attach the log. Raises OSError."""
-        config, node = self._config, self._host.node
         await self._outlet.start()
-        self._running = True
+        self._connected = self._running = True
         self._attach_all()
-        node.observers.add(self, self._snapshots)
+        self._host.node.observers.add(self, self._snapshots)
         await self._prepare_snapshot()
         # Nothing else runs between attaching the recorder and the first snapshot, so they agree exactly.
         self._log = self._recorder
         self._attach_all()
+        self._send_boot(False)
+        snapshot = self._snapshots.take(schema.START)
+        self._send_metrics()
+        await self._send_snapshot(snapshot, self._first_frames)
+        keep = self._host.supervisor.keep
+        self._tasks = [
+            keep("throughput_flush", self._flush_often),
+            keep("throughput_snapshots", self._look_often),
+            keep("throughput_export", self._keep_writer),
+        ]
+
+    def _send_boot(self, continued: bool) -> None:
+        """Send the first frame of a writer."""
+        config = self._config
         task = {
-            "node": node.name,
+            "node": self._host.node.name,
             "boot_id": self.boot_id,
             "begun_ns": self._recorder.begun_ns,
             "sample_rate": self._sample_rate,
@@ -93,17 +114,36 @@ class Export(Observer):
             "file_age_s": config.file_age_s,
             "retention_days": config.retention_days,
             "resumed": self._resumed,
-            "vhosts": config.vhosts,
+            "vhosts": self._config.vhosts,
+            "continued": continued,
         }
         self._outlet.send(BOOT, [msgspec.json.encode(task)])
-        snapshot = self._snapshots.take(schema.START)
-        self._send_metrics()
-        await self._send_snapshot(snapshot)
-        keep = self._host.supervisor.keep
-        self._tasks = [
-            keep("throughput_flush", self._flush_often),
-            keep("throughput_snapshots", self._look_often),
-        ]
+
+    async def _keep_writer(self) -> None:
+        """Start another writer if the last one has ended, and wait for its end.
+
+        Raises WriterEnded, or OSError if none can be started; the supervisor then calls again, with growing delays.
+        """
+        if not self._connected:
+            await self._resume()
+        await self._outlet.ended()
+        self._connected = False
+        raise WriterEnded("the records that it had not finished are lost")
+
+    async def _resume(self) -> None:
+        """Start a writer that continues this boot. Raises OSError, WriterEnded."""
+        await self._outlet.start()
+        self._send_boot(True)
+        ready = await self._outlet.ready()
+        self._buffer.resume(ready.written)
+        self._connected = True
+        self._restarts += 1
+        if not ready.started:
+            for frame in self._first_frames:
+                self._outlet.send(SNAPSHOT, frame)
+        self._looks = -1  # the next look takes a snapshot
+        fields = {"boot_id": self.boot_id, "lost_records": self._buffer.lost}
+        self._host.report("throughput_restarted", "warning", fields)
 
     def configured(self, change: Change) -> None:
         if change.put and isinstance(change.record, StoredVHost):
@@ -125,6 +165,10 @@ class Export(Observer):
 
     def _flush(self) -> None:
         self._flushing = None
+        if not self._outlet.connected:
+            self._connected = False
+        if not self._connected:
+            return  # they wait in the buffer
         pieces = self._buffer.take()
         if pieces:
             self._outlet.send(BATCH, pieces)
@@ -136,7 +180,6 @@ class Export(Observer):
             self._flush()
 
     async def _look_often(self) -> None:
-        looks = 0
         while True:
             await asyncio.sleep(LOOK_S)
             queues = self._snapshots.queues()
@@ -144,9 +187,11 @@ class Export(Observer):
                 self._snapshots.utilisation.look(queues[-SLICE:])
                 del queues[-SLICE:]
                 await asyncio.sleep(0)
-            looks += 1
+            self._looks += 1
+            if self._outlet.started:
+                self._first_frames = []
             behind = self._outlet.waiting_bytes > self._config.buffer_bytes
-            if looks % schema.SNAPSHOT_S == 0 and not behind:  # a writer that is behind gets no snapshots
+            if self._connected and self._looks % schema.SNAPSHOT_S == 0 and not behind:
                 await self._prepare_snapshot()
                 snapshot = self._snapshots.take(schema.PERIODIC)
                 self._flush()  # the records that it counts are sent before it
@@ -157,17 +202,16 @@ class Export(Observer):
         for _ in self._snapshots.prepare():
             await asyncio.sleep(0)
 
-    async def _send_snapshot(self, snapshot: Snapshot) -> None:
-        for rows in snapshot.slices():
-            self._send(schema.QUEUE_STATS, rows)
+    async def _send_snapshot(self, snapshot: Snapshot, kept: list[list[bytes | bytearray]] | None = None) -> None:
+        for frame in snapshot.frames():
+            self._outlet.send(SNAPSHOT, frame)
+            if kept is not None:
+                kept.append(frame)
             await asyncio.sleep(0)
 
     def _send_metrics(self) -> None:
-        self._send(schema.METRICS, broker_metrics.rows(self._host, self._buffer.names.links()))
-
-    def _send(self, table: str, rows: list[dict[str, object]]) -> None:
-        if rows:
-            self._outlet.send(ROWS, [msgspec.json.encode((table, rows))])
+        rows = broker_metrics.rows(self._host, self._buffer.names.links())
+        self._outlet.send(METRICS, [msgspec.json.encode(rows)])
 
     # The end
 
@@ -183,28 +227,19 @@ class Export(Observer):
         if self._flushing is not None:
             self._flushing.cancel()
 
-    def _ended(self, status: int) -> None:
-        """Stop recording, since the writer has ended by itself and records would only fill the memory."""
-        self._detach()
-        reason = f"the writer ended with status {status}"
-        self._host.report("throughput_ended", "error", {"reason": reason})
-        if not self._failure.done():
-            self._failure.set_result(reason)
-
-    @property
-    def over(self) -> bool:
-        """Whether the writer has ended by itself."""
-        return self._failure.done()
-
-    async def failed(self) -> str:
-        """Wait until the writer ends by itself. Returns the reason."""
-        return await asyncio.shield(self._failure)
-
     async def end(self) -> None:
         """End the export, and wait until all records are written."""
         if self._running:
             for task in self._tasks:
                 task.cancel()  # none may prepare another snapshot
+            for task in self._tasks:
+                await task.ended()
+            if not (self._connected and self._outlet.connected):
+                try:
+                    await self._outlet.kill()  # one that was not ready yet
+                    await self._resume()
+                except (OSError, WriterEnded) as error:
+                    self._host.report("throughput_not_written", "error", {"reason": str(error)})
             await self._prepare_snapshot()
         if self._running:
             self._flush()

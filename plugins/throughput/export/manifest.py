@@ -79,14 +79,21 @@ class Manifest:
             sync_folder(self._path.parent)
         self._waiting.clear()
 
+    def all_files(self) -> list[FinishedFile]:
+        """Return the finished files, also those whose lines wait. Raises OSError."""
+        return self.finished_files() + [entry for entry in self._waiting if isinstance(entry, FinishedFile)]
+
     def finished_files(self) -> list[FinishedFile]:
-        """Return the finished files that the manifest lists. Raises OSError, msgspec.DecodeError."""
+        """Return the finished files that the manifest lists. Raises OSError, also for a damaged one."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
             return []
         lines = content[: content.rfind(b"\n") + 1].splitlines()
-        return [msgspec.json.decode(line, type=FinishedFile) for line in lines if b'"sha256"' in line]
+        try:
+            return [msgspec.json.decode(line, type=FinishedFile) for line in lines if b'"sha256"' in line]
+        except msgspec.DecodeError as error:
+            raise OSError(errno.EILSEQ, f"{self._path} is damaged: {error}") from None
 
 
 def end_of_lines(file: int) -> int:

@@ -30,6 +30,13 @@ class Names:
         tables = (self._origins, self._queues, self._addresses, self._words)
         return any(len(table) > LIMIT for table in tables)
 
+    def renew(self) -> None:
+        """Make all entries news, for a writer that has none of them."""
+        self.news = [(ORIGINS, entry_of(origin)) for origin in self._origins]
+        self.news += [(QUEUES, name) for name in self._queues]
+        self.news += [(ADDRESSES, decode_address(encoded)) for encoded in self._addresses]
+        self.news += [(WORDS, (word,)) for word in self._words if word]
+
     def links(self) -> dict[str, str]:
         """Return the upstream queue of each link that forwarded something, by its local connection name."""
         return {origin.connection: origin.link for origin in self._origins if origin.link}
@@ -39,8 +46,7 @@ class Names:
         code = self._origins.get(origin)
         if code is None:
             code = self._origins[origin] = len(self._origins) + 1
-            entry = (origin.connection, origin.channel, origin.vhost, origin.user, origin.upstream, origin.link)
-            self.news.append((ORIGINS, entry))
+            self.news.append((ORIGINS, entry_of(origin)))
         return code
 
     def queue(self, vhost: str, name: str) -> int:
@@ -66,3 +72,13 @@ class Names:
             code = self._words[word] = len(self._words)
             self.news.append((WORDS, (word,)))
         return code
+
+
+def entry_of(origin: Origin) -> Entry:
+    return (origin.connection, origin.channel, origin.vhost, origin.user, origin.upstream, origin.link)
+
+
+def decode_address(encoded: bytes) -> Entry:
+    """Return the exchange and the routing key of two short strings."""
+    end = 1 + encoded[0]
+    return (encoded[1:end].decode("utf-8", "surrogateescape"), encoded[end + 1 :].decode("utf-8", "surrogateescape"))

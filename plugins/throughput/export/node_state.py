@@ -16,6 +16,8 @@ import msgspec
 from ..file_format import schema
 from .manifest import MODE, sync_folder
 
+SAVED_S = 60  # the steps in which the time is stored for which writers have run
+
 
 class Reached(msgspec.Struct):
     """The end of a boot, as far as it is known: the number of its next row, and the time of its last record.
@@ -36,14 +38,27 @@ class Content(msgspec.Struct):
     node: str
     boot: Reached
     previous: Reached | None = None
+    boots: list[str] = []
+    exported_s: int = 0
+    days: dict[str, float] = {}
 
 
 class NodeState:
-    """The state of one node, from which `boot` is kept up to date, and `previous` is the boot before it or None."""
+    """The state of one node.
+
+    boot        this boot, which the writer keeps up to date
+    previous    the boot before it, or None
+    boots       the boots that may have files, in their order
+    exported_s  for how long writers of the node have run, and for how long they had at the last file of each of `days`
+                (`retention`)
+    """
 
     def __init__(self, folder: Path, node: str, boot_id: str, vhosts: tuple[str, ...] = ()) -> None:
         self.boot = Reached(boot_id, vhosts=vhosts)
         self.previous: Reached | None = None
+        self.boots = [boot_id]
+        self.exported_s = 0.0
+        self.days: dict[str, float] = {}
         self._node = node
         self._path = state_path(folder, node)
         self._lock = -1
@@ -78,6 +93,9 @@ class NodeState:
             content = msgspec.json.decode(self._path.read_bytes(), type=Content)
         except (OSError, msgspec.DecodeError):
             return
+        self.exported_s = max(self.exported_s, content.exported_s)
+        self.days = content.days | self.days
+        self.boots = [*content.boots, *[boot_id for boot_id in self.boots if boot_id not in content.boots]]
         if content.boot.boot_id == self.boot.boot_id:
             self.previous = content.previous
             self.reached(content.boot.row, content.boot.at_us)
@@ -101,7 +119,10 @@ class NodeState:
 
         It is not synced to the disk each time: a writer that is killed leaves it to the next one all the same.
         """
-        content = msgspec.json.encode(Content(self._node, self.boot, self.previous))
+        exported_s = int(self.exported_s) // SAVED_S * SAVED_S  # otherwise it would change each time
+        content = msgspec.json.encode(
+            Content(self._node, self.boot, self.previous, self.boots, exported_s, self.days), order="deterministic"
+        )
         if not self.locked or content == self._saved and not durable:
             return
         temporary = self._path.with_suffix(".tmp")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import io
 import os
@@ -30,17 +32,23 @@ SEARCHED = ("ts_us", "row", "msg_seq", "source_seq", "message_id", "identity")
 class HashedFile(io.FileIO):
     """A file that is written from its beginning to its end, and the checksum of what was written.
 
-    It is not buffered, so that closing it writes nothing and cannot fail because the disk is full.
+    It is not buffered, so that closing it writes nothing and cannot fail because the disk is full. It is locked while
+    it is open: an unfinished file without a lock is one whose writer was killed, whatever the clock says.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb")
         self.sha256 = hashlib.sha256()
+        self.abandoned = False
+        with contextlib.suppress(OSError):  # of a file system without locks
+            fcntl.flock(self.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, data: Any) -> int:
-        """Write all of the data. Raises OSError."""
+        """Write all of the data; after `abandoned` nothing. Raises OSError."""
         rest = memoryview(data).cast("B")
         length = len(rest)
+        if self.abandoned:
+            return length
         while rest:
             written = super().write(rest)
             assert written is not None  # only of a file that does not block
@@ -50,7 +58,11 @@ class HashedFile(io.FileIO):
 
 
 class Part:
-    """An open file of a table. `folder` is that of the export, `first_us` the time of its first row. Raises OSError."""
+    """An open file of a table.
+
+    `folder` is that of the export, `name` the file's, `target` has its columns, and `first_us` is the time of its first
+    row. Raises OSError.
+    """
 
     def __init__(
         self, folder: Path, table: str, name: str, target: pa.Schema, first_us: int, place: Path | None = None
@@ -72,16 +84,21 @@ class Part:
         self.names = frozenset(target.names)
         self._target = target
         self._file = HashedFile(self._temporary)
-        self._writer = pq.ParquetWriter(
-            self._file,
-            target,
-            compression="zstd",
-            compression_level=LEVEL,
-            use_dictionary=[name for name in target.names if name not in plain],
-            column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
-            write_statistics=[name for name in target.names if name in SEARCHED],
-            write_batch_size=WRITE_ROWS,
-        )
+        try:
+            self._writer = pq.ParquetWriter(
+                self._file,
+                target,
+                compression="zstd",
+                compression_level=LEVEL,
+                use_dictionary=[name for name in target.names if name not in plain],
+                column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
+                write_statistics=[name for name in target.names if name in SEARCHED],
+                write_batch_size=WRITE_ROWS,
+            )
+        except OSError:  # it begins with a write
+            self._file.close()
+            self._temporary.unlink(missing_ok=True)
+            raise
 
     @property
     def written_bytes(self) -> int:
@@ -122,5 +139,9 @@ class Part:
 
     def abandon(self) -> None:
         """Delete the file, which could not be written."""
-        self._file.close()
-        self._temporary.unlink(missing_ok=True)
+        self._file.abandoned = True
+        with contextlib.suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
+            self._temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The format of the pipe from the broker to the writer: batches of records, and rows of the small tables.
+"""The format of the pipe from the broker to the writer: batches of records, snapshots of queues, and metrics.
 
 The pipe carries frames of a head and a payload. A batch of records is a few runs of bytes instead of an object for each
 record, so the cost depends on the number of batches more than on that of messages.
@@ -9,6 +9,9 @@ record, so the cost depends on the number of batches more than on that of messag
     sizes     four bytes each, for segments whose messages differ in size
     routed    four bytes each, for segments whose messages went to different numbers of queues
     details   DETAIL each, and as many bytes: values that only some messages have
+
+A snapshot is one or more frames, each with some of its queues: SNAPSHOT_HEAD, the names of the queues as JSON (a list
+of virtual host, queue, type and durability for each), and a READING each.
 """
 
 from struct import Struct
@@ -16,7 +19,13 @@ from struct import Struct
 from ..file_format import schema
 
 HEAD = Struct("<BI")  # type, length of the payload
-BOOT, BATCH, ROWS = range(3)  # a JSON map, sent first; records; a JSON list of a table's name and its rows
+BOOT, BATCH, METRICS, SNAPSHOT = range(4)  # a JSON map, sent first; records; a JSON list of rows; queues
+
+# Reports of the writer, which prints JSON. Ready: `written` events of this boot are in finished files, and so is its
+# first snapshot if it has `started`. Started: the first snapshot now is. Not written: `records` of events are lost, for
+# a `reason`; `of` names the tables.
+READY, STARTED = "throughput_writer_ready", "throughput_started"
+NOT_WRITTEN = "throughput_not_written"
 
 # Nanoseconds from the monotonic clock to the wall clock, records lost so far in this boot, whether all codes are
 # assigned anew, and the lengths of the six runs.
@@ -31,6 +40,16 @@ PERSISTENT, REDELIVERED, NO_ACK, SEQS, SIZES, ROUTED, ENQUEUED, LINKED = (1 << b
 
 DETAIL = Struct("<qIBI")  # first row, number of rows, what it is, length
 PROPERTIES, IDENTITY, HOPS, SOURCE = range(4)  # property bytes as on the wire; text; one byte; eight bytes
+
+# Wall clock in microseconds, monotonic clock in nanoseconds, number of the snapshot, next row, records lost so far in
+# this boot, sample rate, kind (an index into SNAPSHOT_KINDS), number of queues of the snapshot in its last frame and
+# else -1, length of the names.
+SNAPSHOT_HEAD = Struct("<5qdBiI")
+SNAPSHOT_KINDS = (schema.START, schema.PERIODIC, schema.STOP)
+# ready, unacked, ready_bytes, unacked_bytes, published, delivered, redelivered, acked, recovered (only at the start)
+COUNTS = Struct("<9q")
+DETAILS = Struct("<qif")  # prefetch (-1: none), consumers, utilisation (not a number: unknown)
+READING = Struct("<9qqif")  # both
 
 ORIGINS, QUEUES, ADDRESSES, WORDS = range(4)  # tables of names
 ORIGIN = ("conn_id", "chan", "vhost", "user", "upstream", "link")

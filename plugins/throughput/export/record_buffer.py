@@ -17,14 +17,16 @@ SOON_BYTES = 1 << 20  # a larger batch is sent at once, not after FLUSH_S
 class RecordBuffer:
     """The records of the next batch.
 
-    `row` is the number of the next record; `lost` counts records that did not fit; `waiting_bytes`, which the owner
-    sets, is the size of batches that were taken and are not written yet. `soon` is called once a batch exceeds
-    SOON_BYTES.
+    `row` is the number of the next record; `dropped` counts records that did not fit, `unwritten` those that a writer
+    received and never wrote; `waiting_bytes`, which the owner sets, is the size of batches that were taken and are not
+    written yet. `soon` is called once a batch exceeds SOON_BYTES.
     """
 
     __slots__ = (
         "row",
-        "lost",
+        "dropped",
+        "unwritten",
+        "_taken",
         "waiting_bytes",
         "names",
         "_limit_bytes",
@@ -42,7 +44,9 @@ class RecordBuffer:
 
     def __init__(self, limit_bytes: int, soon: Callable[[], None]) -> None:
         self.row = 0
-        self.lost = 0
+        self.dropped = 0
+        self.unwritten = 0
+        self._taken = 0  # the number of records that were taken so far
         self.waiting_bytes = 0
         self.names = Names()
         self._limit_bytes = limit_bytes
@@ -50,6 +54,17 @@ class RecordBuffer:
         self._soon = soon
         self._new_names = True
         self._clear()
+
+    @property
+    def lost(self) -> int:
+        """The number of records that will be in no file."""
+        return self.dropped + self.unwritten
+
+    def resume(self, written: int) -> None:
+        """Continue with another writer; of the records that were taken, `written` are in files, and the others lost."""
+        self.unwritten = self._taken - written
+        self.waiting_bytes = 0
+        self.names.renew()
 
     def _clear(self) -> None:
         self._segments = bytearray()
@@ -72,6 +87,7 @@ class RecordBuffer:
         runs += [self._segments, self._seqs, self._sizes, self._routed, self._details]
         anchor_ns = time.time_ns() - time.monotonic_ns()
         head = BATCH_HEAD.pack(anchor_ns, self.lost, self._new_names, *map(len, runs))
+        self._taken = self.row - self.dropped
         self.names.news.clear()
         self._new_names = self.names.full
         if self._new_names:
@@ -113,7 +129,7 @@ class RecordBuffer:
         tag and reason are codes of `names`. Returns whether there was room. HOT: the export, load A.
         """
         if self._held_bytes >= self._soon_at and not self._room():
-            self.lost += count << (flags & ENQUEUED > 0)
+            self.dropped += count << (flags & ENQUEUED > 0)
             return False
         self._held_bytes += SEGMENT.size
         if seqs:

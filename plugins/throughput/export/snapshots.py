@@ -1,39 +1,75 @@
 """Snapshots: the lengths of all queues at one moment, in exact agreement with the records.
 
 Queues are read in slices before that moment; in the snapshot's own turn of the loop, only those that have changed
-since are read again.
+since are read again. The readings are packed as they are sent to the writer: a few bytes for each queue instead of
+objects, which the garbage collector would visit.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from warren.broker.core.queues.message_log import MessageLog, Origin
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.plugin import Message, Node, Queue
 
-from ..file_format import schema
+from .pipe_format import COUNTS, DETAILS, READING, SNAPSHOT_HEAD, SNAPSHOT_KINDS
 from .record_buffer import RecordBuffer, escape_text
 
-SLICE = 500  # queues that are read or made into rows in one turn of the loop: some milliseconds
+SLICE = 250  # queues, or consumers, that are read in one turn of the loop: about a millisecond
 PASSES = 5  # over queues that have changed since they were read, each much shorter than the previous one
+SEEN = 1 << 32  # one sample of a queue's utilisation; the lower half counts those in which it could deliver
 
 
-class Reading(NamedTuple):
-    """The counts of one queue."""
+class Readings:
+    """The packed counts of queues, each at a slot."""
 
-    queue: Queue
-    ready: int
-    unacked: int
-    ready_bytes: int
-    unacked_bytes: int
-    published: int
-    delivered: int
-    redelivered: int
-    acked: int
-    recovered: int  # if no client has been served yet
+    __slots__ = ("queues", "_slots", "_packed")
+
+    def __init__(self) -> None:
+        self.queues: list[Queue | None] = []  # None: deleted
+        self._slots: dict[Queue, int] = {}
+        self._packed = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, queue: Queue) -> bool:
+        return queue in self._slots
+
+    def read(self, queue: Queue) -> None:
+        """Read a queue, whether it was read before or not."""
+        slot = self._slots.get(queue)
+        if slot is None:
+            slot = self._slots[queue] = len(self.queues)
+            self.queues.append(queue)
+            self._packed += bytes(READING.size)
+        counted, ready, unacked, entered = queue.delivering, queue.ready, queue.unacked, queue.published
+        COUNTS.pack_into(
+            self._packed, slot * READING.size, ready, unacked, queue.ready_bytes, queue.unacked_bytes,
+            entered, counted.deliver_get, counted.redeliver, counted.ack,
+            ready + unacked + queue.expired + queue.dropped - entered,
+        )  # fmt: skip
+
+    def remove(self, queue: Queue) -> None:
+        slot = self._slots.pop(queue, None)
+        if slot is not None:
+            self.queues[slot] = None
+
+    def add_unacked(self, queue: Queue, deleted: Queue) -> None:
+        """Add the unacknowledged messages of a deleted queue to the reading of another one of the same name."""
+        at = self._slots[queue] * READING.size
+        ready, unacked, ready_bytes, unacked_bytes, *counters = COUNTS.unpack_from(self._packed, at)
+        unacked, unacked_bytes = unacked + deleted.unacked, unacked_bytes + deleted.unacked_bytes
+        COUNTS.pack_into(self._packed, at, ready, unacked, ready_bytes, unacked_bytes, *counters)
+
+    def packed(self, slot: int) -> memoryview:
+        """Return one reading, whose fields after COUNTS are 0."""
+        return memoryview(self._packed)[slot * READING.size : (slot + 1) * READING.size]
 
 
 class Changed:
@@ -100,18 +136,18 @@ class Utilisation:
     """The consumer utilisation of queues: the share of samples in which a queue could deliver at once."""
 
     def __init__(self) -> None:
-        self._looks: dict[Queue, tuple[int, int]] = {}  # all samples, and those in which it could deliver
+        self._samples: dict[Queue, int] = {}
 
     def look(self, queues: Iterable[Queue]) -> None:
+        samples = self._samples
         for queue in queues:
             if len(queue.consumers):
-                looks, ready = self._looks.get(queue, (0, 0))
-                self._looks[queue] = (looks + 1, ready + queue.consumers.any_ready())
+                samples[queue] = samples.get(queue, 0) + SEEN + queue.consumers.any_ready()
 
-    def take(self) -> dict[Queue, tuple[int, int]]:
-        """Take the counts of samples, and of those in which the queue could deliver, of queues with consumers."""
-        looks, self._looks = self._looks, {}
-        return looks
+    def take(self) -> dict[Queue, int]:
+        """Take the samples of queues with consumers: multiples of SEEN, plus the number in which they could deliver."""
+        samples, self._samples = self._samples, {}
+        return samples
 
 
 class Snapshots(Observer):
@@ -130,7 +166,7 @@ class Snapshots(Observer):
         self._buffer = buffer
         self._sample_rate = sample_rate
         self._changed = changed
-        self._readings: dict[Queue, Reading] = {}
+        self._readings = Readings()
         self._deleted: list[Queue] = []
         self._number = 0
 
@@ -155,9 +191,9 @@ class Snapshots(Observer):
     def prepare(self) -> Iterator[None]:
         """Read all queues in slices, then those that changed meanwhile, fewer each time."""
         changed: set[Queue] = set()
-        self._readings = {}
-        self._changed.queues = changed
         queues = self.queues()
+        self._changed.queues = changed
+        self._readings = Readings()
         while queues:
             for queue in queues[-SLICE:]:
                 self._read(queue)
@@ -177,97 +213,75 @@ class Snapshots(Observer):
         for queue in self._changed.queues or ():
             self._read(queue)
         self._changed.queues = None
-        readings, self._readings = self._readings, {}
+        readings, self._readings = self._readings, Readings()
         self._deleted = [queue for queue in self._deleted if queue.unacked]
         first: dict[tuple[str, str], Queue] = {}  # the first of deleted queues with equal names
         for queue in self._deleted:
-            name = queue.vhost, queue.name
             vhost = self._node.vhosts.get(queue.vhost)
             namesake = vhost.queues.get(queue.name) if vhost is not None else None
-            other = readings.get(namesake or first.setdefault(name, queue))
-            if other is None:
-                readings[queue] = reading(queue)
-            else:  # another queue has its name now
-                readings[other.queue] = with_unacked(other, queue)
-        head: dict[str, object] = {
-            "ts_us": time.time_ns() // 1000,
-            "mono_ns": time.monotonic_ns(),
-            "snapshot": number,
-            "kind": kind,
-            "row": self._buffer.row,
-            "lost_records": self._buffer.lost,
-            "sample_rate": self._sample_rate,
-        }
+            other = namesake or first.setdefault((queue.vhost, queue.name), queue)
+            if other in readings:  # another queue has its name now
+                readings.add_unacked(other, queue)
+            else:
+                readings.read(queue)
+        head = (
+            time.time_ns() // 1000,
+            time.monotonic_ns(),
+            number,
+            self._buffer.row,
+            self._buffer.lost,
+            self._sample_rate,
+            SNAPSHOT_KINDS.index(kind),
+        )
         return Snapshot(head, readings, self.utilisation.take(), self._stored)
 
     def _read(self, queue: Queue) -> None:
         if queue.deleted:
-            self._readings.pop(queue, None)
+            self._readings.remove(queue)
         else:
-            self._readings[queue] = reading(queue)
+            self._readings.read(queue)
 
 
 class Snapshot:
-    """The readings of one moment by queue, from which the rows of `schema.QUEUE_STATS` are made later."""
+    """The readings of one moment, of which frames for the writer are made later."""
 
-    def __init__(
-        self,
-        head: dict[str, object],
-        readings: dict[Queue, Reading],
-        looks: dict[Queue, tuple[int, int]],
-        stored: bool,
-    ) -> None:
-        self._stored = stored
+    def __init__(self, head: tuple[float, ...], readings: Readings, samples: dict[Queue, int], stored: bool) -> None:
         self._head = head
+        self._stored = stored
         self._readings = readings
-        self._looks = looks
-        self._count = len(readings)
+        self._samples = samples
 
-    def slices(self) -> Iterator[list[dict[str, object]]]:
-        """Yield all rows in slices, and finally the closing row. The readings are used up."""
-        while self._readings:
-            some = min(SLICE, len(self._readings))
-            yield [self._row(self._readings.popitem()[1]) for _ in range(some)]
-        yield [self._head | {"queues": self._count}]
+    def frames(self) -> Iterator[list[bytes | bytearray]]:
+        """Yield the frames (`pipe_format`), each in pieces, with some queues each."""
+        readings, slot = self._readings, 0
+        while slot < len(readings.queues):
+            names: list[tuple[str, str, str, bool]] = []
+            rows = bytearray()
+            work = 0
+            while slot < len(readings.queues) and work < SLICE:
+                queue = readings.queues[slot]
+                work += 1
+                if queue is not None:
+                    work += len(queue.consumers)
+                    durable = queue.durable and self._stored and not queue.deleted
+                    names.append((escape_text(queue.vhost), escape_text(queue.name), queue.settings.type, durable))
+                    rows += readings.packed(slot)
+                    details = (prefetch(queue), len(queue.consumers), self._utilisation(queue))
+                    DETAILS.pack_into(rows, len(rows) - DETAILS.size, *details)
+                slot += 1
+            yield self._frame(-1, names, rows)
+        yield self._frame(len(readings), [], bytearray())
 
-    def _row(self, one: Reading) -> dict[str, object]:
-        queue = one.queue
-        looks, could = self._looks.get(queue, (0, 0))
-        return self._head | {
-            "vhost": escape_text(queue.vhost),
-            "queue": escape_text(queue.name),
-            "queue_type": queue.settings.type,
-            "durable": queue.durable and self._stored and not queue.deleted,
-            "ready": one.ready,
-            "unacked": one.unacked,
-            "ready_bytes": one.ready_bytes,
-            "unacked_bytes": one.unacked_bytes,
-            "consumers": len(queue.consumers),
-            "prefetch": prefetch(queue),
-            "utilisation": could / looks if looks else None,
-            "published": one.published,
-            "delivered": one.delivered,
-            "redelivered": one.redelivered,
-            "acked": one.acked,
-            "recovered": one.recovered if self._head["kind"] == schema.START else None,
-        }
+    def _frame(self, queues: int, names: list[tuple[str, str, str, bool]], rows: bytearray) -> list[bytes | bytearray]:
+        encoded = msgspec.json.encode(names)
+        return [SNAPSHOT_HEAD.pack(*self._head, queues, len(encoded)), encoded, rows]
 
-
-def reading(queue: Queue) -> Reading:
-    counted, entered = queue.delivering, queue.published
-    return Reading(
-        queue, queue.ready, queue.unacked, queue.ready_bytes, queue.unacked_bytes, entered,
-        counted.deliver_get, counted.redeliver, counted.ack,
-        queue.ready + queue.unacked + queue.expired + queue.dropped - entered,
-    )  # fmt: skip
+    def _utilisation(self, queue: Queue) -> float:
+        seen, ready = divmod(self._samples.get(queue, 0), SEEN)
+        return ready / seen if seen else math.nan
 
 
-def with_unacked(one: Reading, deleted: Queue) -> Reading:
-    """Add the unacknowledged messages of a deleted queue of the same name to a reading."""
-    return one._replace(unacked=one.unacked + deleted.unacked, unacked_bytes=one.unacked_bytes + deleted.unacked_bytes)
-
-
-def prefetch(queue: Queue) -> int | None:
-    """Return the sum of its consumers' prefetches; None if one has no limit, or there is no consumer."""
+def prefetch(queue: Queue) -> int:
+    """Return the sum of its consumers' prefetches; -1 if one has no limit, or there is no consumer."""
     limits = [getattr(consumer, "prefetch", 0) for consumer in queue.consumers.all() if not consumer.no_ack]
-    return sum(limits) if limits and all(limits) else None
+    return sum(limits) if limits and all(limits) else -1

@@ -6,14 +6,13 @@ a killed broker still end in complete files. It reports to the broker's log on i
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,139 +22,251 @@ import pyarrow.compute as pc
 
 from ..file_format import schema
 from .arrow_columns import Batches, Boot, arrow_schema
-from .manifest import FinishedFile, Manifest, RemovedFile
+from .boot_files import next_sequences, remove_unfinished, unlisted_files
+from .manifest import FinishedFile, Manifest
 from .node_state import NodeState
 from .parquet_file import Part
-from .pipe_format import BOOT, HEAD, ROWS
+from .pipe_format import BATCH, BOOT, HEAD, METRICS, NOT_WRITTEN, READY, SNAPSHOT, STARTED
+from .retention import Retention
+from .snapshot_columns import Frame, Link, columns
 
 GROUP_ROWS = 1 << 18  # rows that are sorted and written together, which takes some 50 MB of memory
 READ_BYTES = 1 << 20
 NICE = 10  # if processors are busy, the broker and its clients come first; its buffer holds the records meanwhile
 LOOK_S = 1.0  # between two checks of the files' age
-STALE_S = 86_400  # the age from which on an unfinished file is abandoned
+SWEEP_S = 3600.0  # between two looks for files beyond the retention
+RETRY_S = 10.0  # between two attempts to write snapshots and metrics, and two reports, if the disk is full
 LOCK_LOOK_S = 0.1  # between two looks at the lock of the node's state at the end
 LOCK_WAIT_S = 10.0  # for the writer of a killed broker to finish its files, before its state is read all the same
-SMALL_TABLES = (schema.QUEUE_STATS, schema.METRICS)
+# Snapshots and metrics in memory, from which on they are written, and from which on the oldest are dropped.
+PENDING_BYTES, KEPT_BYTES = 8 << 20, 32 << 20
+METRIC_BYTES = 500  # of memory for a row of metrics, about
 
 
 class Task(Boot, frozen=True):
-    """The first frame: the node, the folder of its files, and their limits."""
+    """The first frame: the node, the folder of its files, and their limits.
+
+    `resumed`: the process has exported before, as another boot; `continued`: an earlier writer of this boot has ended;
+    `vhosts`: those that are exported, if not all.
+    """
 
     directory: str
     file_bytes: int
     file_age_s: int
     retention_days: int | None
-    resumed: bool = False  # the process has exported before
+    resumed: bool = False
+    continued: bool = False
     vhosts: tuple[str, ...] = ()
 
 
-class Writer:
-    """The writer of tables to files. It raises no OSError: rows that cannot be written are counted and reported."""
+class Pending:
+    """Snapshots and metrics that are not written yet. `since_s` is the time of the oldest on the monotonic clock."""
 
-    def __init__(self, task: Task, now_s: Any = time.time) -> None:
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.metrics: list[dict[str, Any]] = []
+        self.since_s = 0.0
+        self.dropped = 0
+        self._frames_bytes = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._frames_bytes + METRIC_BYTES * len(self.metrics)
+
+    def add_frame(self, frame: Frame) -> None:
+        self._begin()
+        self.frames.append(frame)
+        self._frames_bytes += frame.memory_bytes
+        self._limit()
+
+    def add_metrics(self, rows: list[dict[str, Any]]) -> None:
+        self._begin()
+        self.metrics += rows
+        self._limit()
+
+    def clear_frames(self) -> None:
+        self.frames, self._frames_bytes = [], 0
+
+    def clear_metrics(self) -> None:
+        self.metrics = []
+
+    def _begin(self) -> None:
+        if not self.frames and not self.metrics:
+            self.since_s = time.monotonic()
+
+    def _limit(self) -> None:
+        """Drop the oldest, except for the first snapshot, if they cannot be written for long."""
+        if self.memory_bytes <= KEPT_BYTES:
+            return
+        self.dropped += 1
+        del self.metrics[: len(self.metrics) // 2]
+        starting = [frame for frame in self.frames if frame.head.kind == schema.START]
+        others = [frame for frame in self.frames if frame.head.kind != schema.START]
+        self.frames = starting + others[len(others) // 2 :]
+        self._frames_bytes = sum(frame.memory_bytes for frame in self.frames)
+
+
+class Writer:
+    """The writer of tables to files. It raises no OSError: rows that cannot be written are counted and reported.
+
+    `exported_s` is a clock that runs on however the wall clock jumps.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        now_s: Callable[[], float] = time.time,
+        clock_s: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+    ) -> None:
         self.lost_rows = 0
         self._task = task
         self._now_s = now_s
+        self._clock_s = clock_s
         self._folder = Path(task.directory)
         self._batches = Batches(task)
         self._part: Part | None = None
         self._used: set[str] = set()  # columns of events that had a value since the start
-        self._rows: dict[str, list[dict[str, Any]]] = {table: [] for table in SMALL_TABLES}
-        self._rows_since_s = self._begun_s = time.monotonic()
+        self._pending = Pending()
+        self._retry_s = 0.0
+        self._begun_s = time.monotonic()
         self._sequences = dict.fromkeys(schema.TABLES, 0)
-        self._swept: date | None = None
         self._manifest = Manifest(self._folder, schema.manifest_name(task.node, task.boot_id))
         self._state = NodeState(self._folder, task.node, task.boot_id, task.vhosts)
-        self._state_fault = ""  # the last one that was reported
+        self._retention = Retention(self._folder, task.node, task.retention_days, self._state, self._manifest)
+        self._sweep_s = self._sweep_unfinished_s = 0.0
+        self._clock_at_lock_s = self._exported_at_lock_s = 0.0
+        self._faults = Faults()
         self._starting = False  # the first snapshot waits to be written
         self._linked = False  # the boot before this one is known, or that there is none
         self.look()
 
+    def resume(self) -> tuple[int, bool]:
+        """Continue a boot whose writer has ended. Returns how many events are in files, and whether its start is.
+
+        Raises OSError.
+        """
+        node, boot_id = self._task.node, self._task.boot_id
+        remove_unfinished(self._folder, node, boot_id)
+        self._add_to_manifest(*unlisted_files(self._folder, node, boot_id, self._manifest))
+        files = self._manifest.all_files()
+        self._sequences = next_sequences(files)
+        started = any(file.table == schema.QUEUE_STATS for file in files)
+        return sum(file.rows for file in files if file.table == schema.EVENTS), started
+
     def take(self, what: int, payload: bytes) -> None:
         """Handle a frame."""
-        if what == ROWS:
-            table, rows = msgspec.json.decode(payload)
-            self._rows[table] += rows
-            if table == schema.QUEUE_STATS:
-                self._state.reached(rows[-1]["row"], rows[-1]["ts_us"])
-                if rows[-1]["kind"] == schema.START and "queues" in rows[-1]:
-                    self._starting = True
-                    self.look()  # the link to the boot before does not wait for the age of a file
-            return
-        if Batches.begins_anew(payload):
-            self._write()
-        self._batches.add(payload)
-        self._state.reached(self._batches.next_row, self._batches.last_us)
-        if self._batches.rows >= GROUP_ROWS:
-            self._write()
+        if what == BATCH:
+            if Batches.begins_anew(payload):
+                self._write()
+            self._batches.add(payload)
+            self._state.reached(self._batches.next_row, self._batches.last_us)
+            if self._batches.rows >= GROUP_ROWS:
+                self._write()
+        elif what == METRICS:
+            self._pending.add_metrics(msgspec.json.decode(payload))
+        else:
+            assert what == SNAPSHOT
+            self._take_snapshot(Frame(payload))
+        if self._pending.memory_bytes >= PENDING_BYTES and self._linked and time.monotonic() >= self._retry_s:
+            self.finish()
+
+    def _take_snapshot(self, frame: Frame) -> None:
+        self._pending.add_frame(frame)
+        self._state.reached(frame.head.row, frame.head.ts_us)
+        if frame.closing and frame.head.kind == schema.START:
+            self._starting = True
+            self.look()  # the link to the boot before does not wait for the age of a file
 
     def look(self) -> None:
-        """Finish files that are old enough, store the state, and delete days beyond the retention."""
+        """Finish files that are old enough, store the state, and delete what is beyond the retention."""
         self._save()
         if self._starting and self._linked:
-            self._starting = False
-            self._finish_rows(schema.QUEUE_STATS)
-        part, age_s = self._part, self._task.file_age_s
-        now = datetime.fromtimestamp(self._now_s(), UTC)
-        oldest_s = part.begun_s if part is not None else self._rows_since_s
-        if time.monotonic() - oldest_s >= age_s or part is not None and part.hour != (now.date(), now.hour):
             self.finish()
-        if self._swept != now.date():
-            self._swept = now.date()
-            self._sweep(now.date())
+        part, pending, age_s, now_s = self._part, self._pending, self._task.file_age_s, time.monotonic()
+        now = datetime.fromtimestamp(self._now_s(), UTC)
+        over = part is not None and (now_s - part.begun_s >= age_s or part.hour != (now.date(), now.hour))
+        if over or self._batches.rows and now_s - self._batches.since_s >= age_s:
+            self.finish()
+        elif pending.memory_bytes and now_s >= self._retry_s and (self._retry_s or now_s - pending.since_s >= age_s):
+            self.finish()
+        if self._state.locked and now_s >= self._sweep_s:
+            self._sweep(now, now_s)
+        self._faults.look()
 
     def finish(self) -> None:
-        """Write all that was received, and finish the files."""
+        """Write all that was received, and finish the files: the events that a snapshot counts before the snapshot."""
         self._write()
         self._close()
-        for table in self._rows:
-            self._finish_rows(table)
-        self._rows_since_s = time.monotonic()
+        self._finish_pending()
 
     def end(self) -> None:
         """Finish all files, after the last frame."""
         while not self._lock() and time.monotonic() - self._begun_s < LOCK_WAIT_S:
             time.sleep(LOCK_LOOK_S)
+        self._retry_s = 0.0
         self.finish()
         self._save()
+        self._faults.report()
         self._state.close()
 
     # The state of the node
 
     def _lock(self) -> bool:
         """Lock the node's state, which links this boot to the one before. Returns whether no more is to be expected."""
+        if self._state.locked:
+            return True
         try:
-            self._linked = self._state.lock() or self._linked
+            if self._state.lock():
+                self._linked = True
+                self._clock_at_lock_s, self._exported_at_lock_s = self._clock_s(), self._state.exported_s
+                self._list_previous()
         except OSError as error:
-            self._report_state(error)
+            self._faults.of_state(error)
         if not self._linked and time.monotonic() - self._begun_s >= LOCK_WAIT_S:
             self._state.read()
             self._linked = True
         return self._linked
+
+    def _list_previous(self) -> None:
+        """Add to the manifest of the boot before what its killed writer could not add any more. Raises OSError."""
+        previous, node = self._state.previous, self._task.node
+        if previous is not None:
+            manifest = Manifest(self._folder, schema.manifest_name(node, previous.boot_id))
+            unlisted = unlisted_files(self._folder, node, previous.boot_id, manifest)
+            if len(unlisted) <= len(schema.TABLES):  # more cannot be explained by that
+                manifest.add(*unlisted)
+
+    def _exported_s(self) -> float:
+        """Return for how long writers of this node have run."""
+        return self._exported_at_lock_s + self._clock_s() - self._clock_at_lock_s
 
     def _save(self, durable: bool = False) -> None:
         """Store what is known of this boot, and lines of the manifest that could not be written before."""
         self._lock()
         try:
             self._manifest.flush()
-            self._state.save(durable)
+            if self._state.locked:
+                self._state.exported_s = self._exported_s()
+                self._state.save(durable)
         except OSError as error:
-            self._report_state(error)
+            self._faults.of_state(error)
 
-    def _report_state(self, error: OSError) -> None:
-        reason = error.strerror or str(error)
-        if reason != self._state_fault:
-            self._state_fault = reason
-            report("throughput_state_not_written", reason=reason)
-
-    def _add_to_manifest(self, *entries: FinishedFile | RemovedFile) -> bool:
-        """Add lines to the manifest. Returns whether they are written, and not to be written later."""
+    def _add_to_manifest(self, *entries: FinishedFile) -> None:
         try:
             self._manifest.add(*entries)
+        except OSError as error:  # it is written later
+            self._faults.of_state(error)
+
+    def _sweep(self, now: datetime, now_s: float) -> None:
+        try:
+            if now_s >= self._sweep_unfinished_s:
+                self._sweep_unfinished_s = now_s + SWEEP_S
+                self._retention.sweep_unfinished(now.timestamp())
+            again = self._retention.sweep(now.date(), self._exported_s())
         except OSError as error:
-            self._report_state(error)
-            return False
-        return True
+            again = False
+            self._faults.of_state(error)
+        self._sweep_s = now_s if again else now_s + SWEEP_S  # one day at a time
 
     # Files
 
@@ -184,13 +295,10 @@ class Writer:
         if part is None:
             return
         try:
-            entry = part.finish(self._batches.lost + self.lost_rows, self._task.file_age_s)
+            self._finish(part)
         except OSError as error:
             self._part = part
             self._failed(error, 0)
-            return
-        self._add_to_manifest(entry)
-        self._save(durable=True)
 
     def _failed(self, error: OSError, rows: int) -> None:
         """Abandon a file that cannot be written, for example because the disk is full; the next one may succeed."""
@@ -199,94 +307,102 @@ class Writer:
             rows += part.rows
             part.abandon()
         self.lost_rows += rows
-        report("throughput_not_written", reason=error.strerror or str(error), records=rows)
+        self._faults.of_events(error, rows)
 
     def _open(self, table: str, target: pa.Schema, first_us: int) -> Part:
         name = schema.file_name(self._task.node, self._task.boot_id, self._sequences[table])
+        part = Part(self._folder, table, name, self._described(target), first_us)
         self._sequences[table] += 1
-        return Part(self._folder, table, name, target, first_us)
+        return part
 
-    def _finish_rows(self, table: str) -> None:
-        """Write the rows of a small table as a file, unless the boot before this one is still to be known."""
-        rows = self._rows[table]
-        if rows and (table != schema.QUEUE_STATS or self._lock()):
-            self._rows[table] = []
-            self._write_rows(table, rows)
+    def _described(self, target: pa.Schema) -> pa.Schema:
+        return target.with_metadata({**(target.metadata or {}), schema.NODE_KEY: self._task.node})
 
-    def _link(self) -> dict[str, object]:
-        """Return the columns of the closing row of a start that name the boot before."""
-        link: dict[str, object] = {"retention_days": self._task.retention_days}
-        previous = self._state.previous
-        if previous is not None:
-            same = previous.vhosts == self._task.vhosts
-            link |= {
-                "comparable": same and not previous.unlogged and not self._task.resumed,
-                "previous_boot": previous.boot_id,
-                "previous_row": previous.row,
-                "previous_at": previous.at_us,
-            }
-        return link
-
-    def _write_rows(self, table: str, rows: list[dict[str, Any]]) -> None:
-        target = arrow_schema(table)
-        node = {"schema": schema.SCHEMA, "node": self._task.node, "boot_id": self._task.boot_id}
-        part: Part | None = None
-        try:
-            part = self._open(table, target, rows[0]["ts_us"])
-            for row in rows:
-                if "labels" in row:
-                    row["labels"] = [tuple(pair) for pair in row["labels"]]  # JSON has only lists
-                if "queues" in row and row["kind"] == schema.START:
-                    row |= self._link()
-            filled = pa.Table.from_pylist([node | row for row in rows], schema=target)
-            part.write({name: filled[name] for name in target.names})
-            entry = part.finish(self._batches.lost + self.lost_rows, self._task.file_age_s)
-        except OSError as error:
-            if part is not None:
-                part.abandon()
-            report("throughput_not_written", reason=error.strerror or str(error), table=table, rows=len(rows))
-            return
+    def _finish(self, part: Part) -> None:
+        """Finish a file. Raises OSError."""
+        entry = part.finish(self._batches.lost + self.lost_rows, self._task.file_age_s)
+        if self._state.locked:
+            self._state.days[part.hour[0].isoformat()] = self._exported_s()
         self._add_to_manifest(entry)
         self._save(durable=True)
 
-    def _sweep(self, today: date) -> None:
-        """Delete this node's files of days beyond the retention, and files that an earlier writer did not finish.
+    def _finish_pending(self) -> None:
+        """Write snapshots and metrics as a file each. What cannot be written is kept for later."""
+        pending = self._pending
+        if time.monotonic() < self._retry_s:
+            return
+        # Whether there was a boot before this one must be known before the first snapshot is written.
+        if pending.frames and self._lock():
+            self._starting = False
+            if self._write_small(schema.QUEUE_STATS, pending.frames[0].head.ts_us, self._snapshots):
+                if pending.frames[0].head.kind == schema.START:
+                    report(STARTED)
+                pending.clear_frames()
+        if pending.metrics and self._write_small(schema.METRICS, pending.metrics[0]["ts_us"], self._metrics):
+            pending.clear_metrics()
 
-        Files of other nodes, which may share the folder, have their own retention.
-        """
-        name = schema.file_name(self._task.node, "*", 0).removesuffix("000000.parquet")
-        days = self._task.retention_days
-        oldest = today - timedelta(days) if days is not None else date.min
-        for table in schema.TABLES:
-            for folder in self._folder.glob(f"{table}/dt=*"):
-                if (day := day_of(folder.name)) is not None and day < oldest:
-                    self._remove_day(folder, name)
-            for aside in self._folder.glob(f"{table}/dt=*/hour=*/.{name}*.tmp"):
-                try:
-                    if self._now_s() - aside.stat().st_mtime > STALE_S:
-                        aside.unlink()
-                except FileNotFoundError:
-                    pass
+    def _write_small(self, table: str, first_us: int, make: Callable[[], dict[str, pa.Array]]) -> bool:
+        part: Part | None = None
+        try:
+            part = self._open(table, arrow_schema(table), first_us)
+            part.write(make())
+            self._finish(part)
+            self._retry_s = 0.0
+        except OSError as error:
+            if part is not None:
+                part.abandon()
+            self._retry_s = time.monotonic() + RETRY_S
+            self._faults.of_small(error, table)
+            return False
+        return True
 
-    def _remove_day(self, folder: Path, prefix: str) -> None:
-        """Delete the files of a day with this prefix, finished or not, and the folders that are then empty."""
-        finished = list(folder.glob(f"hour=*/{prefix}*.parquet"))
-        entries = [RemovedFile(path.relative_to(self._folder).as_posix(), schema.RETENTION) for path in finished]
-        if entries and not self._add_to_manifest(*entries):
-            return  # what is missing without a line counts as lost
-        for path in (*finished, *folder.glob(f"hour=*/.{prefix}*.tmp")):
-            path.unlink(missing_ok=True)
-        for emptied in (*folder.glob("hour=*"), folder):
-            with contextlib.suppress(OSError):  # it has files of other nodes
-                emptied.rmdir()
+    def _snapshots(self) -> dict[str, pa.Array]:
+        task, previous = self._task, self._state.previous
+        link = Link(None, None, None, task.retention_days)
+        if previous is not None:
+            comparable = previous.vhosts == task.vhosts and not previous.unlogged and not task.resumed
+            link = Link(previous.boot_id, previous.row, previous.at_us, task.retention_days, comparable)
+        return columns(self._pending.frames, (task.node, task.boot_id), self.lost_rows, link)
+
+    def _metrics(self) -> dict[str, pa.Array]:
+        common = {"schema": schema.SCHEMA, "node": self._task.node, "boot_id": self._task.boot_id}
+        rows = [common | row | {"labels": [tuple(pair) for pair in row["labels"]]} for row in self._pending.metrics]
+        filled = pa.Table.from_pylist(rows, schema=arrow_schema(schema.METRICS))  # JSON has only lists
+        return {name: filled[name] for name in filled.column_names}
 
 
-def day_of(name: str) -> date | None:
-    """Return the day of a folder such as dt=2026-11-22."""
-    try:
-        return date.fromisoformat(name.removeprefix("dt="))
-    except ValueError:
-        return None
+class Faults:
+    """What could not be written, reported when it begins and then every RETRY_S, not for each group of rows."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}  # by what was not written
+        self._records = 0
+        self._next_s = 0.0
+
+    def of_events(self, error: OSError, records: int) -> None:
+        self._records += records
+        self._add(schema.EVENTS, error)
+
+    def of_small(self, error: OSError, table: str) -> None:
+        self._add(table, error)
+
+    def of_state(self, error: OSError) -> None:
+        self._add("state", error)
+
+    def _add(self, what: str, error: OSError) -> None:
+        self._reasons[what] = error.strerror or str(error)
+        self.look()
+
+    def look(self) -> None:
+        if self._reasons and time.monotonic() >= self._next_s:
+            self.report()
+
+    def report(self) -> None:
+        if not self._reasons:
+            return
+        reasons = sorted(set(self._reasons.values()))
+        report(NOT_WRITTEN, reason=", ".join(reasons), of=sorted(self._reasons), records=self._records)
+        self._reasons, self._records, self._next_s = {}, 0, time.monotonic() + RETRY_S
 
 
 def report(event: str, **fields: object) -> None:
@@ -328,8 +444,10 @@ def main() -> None:
     if first is None:
         return
     assert first[0] == BOOT
-    writer = Writer(msgspec.json.decode(first[1], type=Task))
-    report("ready")
+    task = msgspec.json.decode(first[1], type=Task)
+    writer = Writer(task)
+    written, started = writer.resume() if task.continued else (0, False)
+    report(READY, written=written, started=started)
     looked_s = time.monotonic()
     for frame in incoming:
         if frame is not None:

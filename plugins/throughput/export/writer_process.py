@@ -13,10 +13,11 @@ import msgspec
 
 from warren.broker.runtime.supervisor import Supervisor
 
-from .pipe_format import HEAD
+from .pipe_format import HEAD, NOT_WRITTEN, READY, STARTED
 
 MODULE = "warren.plugins.throughput.export.writer"
 STOP_WAIT_S = 30.0  # for the writer to finish its files when the node stops
+READY_WAIT_S = 60.0  # for a writer that continues a boot to find out what is in files
 
 PRINTED = "throughput_writer_printed"  # the event of a line that is not a report of the writer
 SHOWN_BYTES = 1000  # of such a line that are logged
@@ -24,13 +25,28 @@ SHOWN_BYTES = 1000  # of such a line that are logged
 Report = Callable[[str, str, dict[str, object]], None]
 
 
-class Outlet:
-    """The writer process and its pipe. `ended` is called with the exit status if it ends by itself."""
+class WriterEnded(Exception):
+    """An error: the process that writes the files has ended by itself."""
 
-    def __init__(self, report: Report, supervisor: Supervisor, ended: Callable[[int], None]) -> None:
+
+class Ready(msgspec.Struct):
+    """The first report of a writer: the events of this boot in finished files, and whether its start is in one."""
+
+    written: int
+    started: bool
+
+
+class Outlet:
+    """The writer process and its pipe.
+
+    `lost_records` is what this process has reported as not written; `started` whether the first snapshot is in a file.
+    """
+
+    def __init__(self, report: Report, supervisor: Supervisor) -> None:
+        self.lost_records = 0
+        self.started = False
         self._report = report
         self._supervisor = supervisor
-        self._ended = ended
         self._process: Process | None = None
         self._pipe: asyncio.StreamWriter | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -38,6 +54,9 @@ class Outlet:
 
     async def start(self) -> None:
         """Start the process; frames that are sent meanwhile wait. Raises OSError."""
+        self._ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
+        self._over = asyncio.Event()
+        self.lost_records = 0
         # The process imports the same modules as this one, whatever is in the current folder.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         arguments = ("-P", "-m", MODULE)
@@ -60,8 +79,37 @@ class Outlet:
                 break
             self._log(line)
         status = await process.wait()
-        if not self._stopping:
-            self._ended(status)
+        self._pipe = None
+        if not self._ready.done():
+            self._ready.set_exception(WriterEnded("it ended before it was ready"))
+            self._ready.exception()  # it may be that nobody waits for it
+        if status or not self._stopping:
+            self._report("throughput_ended", "error", {"reason": f"the writer ended with status {status}"})
+        self._over.set()
+
+    async def ready(self) -> Ready:
+        """Wait for the writer's first report. Raises WriterEnded if the process ends before, or takes too long."""
+        try:
+            async with asyncio.timeout(READY_WAIT_S):
+                return await asyncio.shield(self._ready)
+        except TimeoutError:
+            await self.kill()
+            raise WriterEnded("it was not ready in time") from None
+
+    async def kill(self) -> None:
+        """End the process, if it runs."""
+        if self._process is not None and self._pipe is not None:
+            self._process.kill()
+            await self.ended()
+
+    async def ended(self) -> None:
+        """Wait until the process has ended."""
+        await self._over.wait()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the process runs."""
+        return self._pipe is not None
 
     def _log(self, line: bytes) -> None:
         try:
@@ -71,7 +119,14 @@ class Outlet:
             text = line[:SHOWN_BYTES].decode("utf-8", "backslashreplace").rstrip("\n")
             self._report(PRINTED, "warning", {"line": text})
             return
-        self._report(event, "warning" if fields else "debug", fields)
+        if event == READY and not self._ready.done():
+            self._ready.set_result(msgspec.convert(fields, Ready))
+            self.started = self._ready.result().started
+        elif event == STARTED:
+            self.started = True
+        elif event == NOT_WRITTEN:
+            self.lost_records += fields["records"]
+        self._report(event, "debug" if event in (READY, STARTED) else "warning", fields)
 
     @property
     def waiting_bytes(self) -> int:

@@ -89,6 +89,7 @@ from typing import NamedTuple
 SCHEMA = 2
 READABLE = (SCHEMA - 1, SCHEMA)  # versions that the analysis reads
 SCHEMA_KEY = "warren.schema"  # of the key-value metadata of a file; its value is the number as text
+NODE_KEY = "warren.node"  # likewise: the name of the node, of which a file's name has only the safe characters
 LOST_KEY = "warren.lost_records"  # likewise: records that the boot had lost when the file was finished, as text
 FILE_AGE_KEY = "warren.file_age_s"  # likewise: the age at which the writer finishes a file
 

@@ -1,0 +1,87 @@
+"""The finished files of one boot, as a writer finds them that continues it after the one before was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ..file_format import schema
+from .manifest import FinishedFile, Manifest
+
+READ_BYTES = 1 << 20
+SEQUENCE = re.compile(r"-(\d{6,})\.parquet$")
+
+
+def unlisted_files(folder: Path, node: str, boot_id: str, manifest: Manifest) -> list[FinishedFile]:
+    """Return the files that the manifest lacks because their writer was killed before it added them. Raises OSError."""
+    listed = {entry.path for entry in manifest.finished_files()}
+    prefix = file_prefix(node, boot_id)
+    unlisted = []
+    for table in schema.TABLES:
+        for path in sorted(folder.glob(f"{table}/dt=*/hour=*/{prefix}*.parquet")):
+            # Those of a compaction have two numbers in their names, and are listed in its manifest.
+            if SEQUENCE.search(path.name) and path.relative_to(folder).as_posix() not in listed:
+                unlisted += describe_file(folder, table, path)
+    return unlisted
+
+
+def describe_file(folder: Path, table: str, path: Path) -> list[FinishedFile]:
+    """Return the entry of the manifest for a file, or none if the file is damaged. Raises OSError."""
+    sha256 = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while piece := file.read(READ_BYTES):
+            sha256.update(piece)
+            size += len(piece)
+    try:
+        with pq.ParquetFile(path) as content:
+            rows = content.metadata.num_rows
+            ends = pc.min_max(content.read(["row"])["row"]) if table == schema.EVENTS else None
+    except pa.ArrowInvalid:
+        return []
+    least, greatest = (ends["min"].as_py(), ends["max"].as_py()) if ends is not None else (None, None)
+    name = path.relative_to(folder).as_posix()
+    return [FinishedFile(name, table, size, rows, least, greatest, sha256.hexdigest())]
+
+
+def next_sequences(files: list[FinishedFile]) -> dict[str, int]:
+    """Return the sequence number of the next file of each table."""
+    sequences = dict.fromkeys(schema.TABLES, 0)
+    for file in files:
+        number = SEQUENCE.search(file.path)
+        if number is not None and file.table in sequences:
+            sequences[file.table] = max(sequences[file.table], int(number[1]) + 1)
+    return sequences
+
+
+def remove_unfinished(folder: Path, node: str, boot_id: str) -> None:
+    """Delete the files that the killed writer of this boot did not finish. Raises OSError."""
+    for path in folder.glob(f"*/dt=*/hour=*/.{file_prefix(node, boot_id)}*.tmp"):
+        with contextlib.suppress(FileNotFoundError):
+            if not is_locked(path):  # a compaction may be writing one
+                path.unlink()
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process has locked the file. Raises OSError."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def file_prefix(node: str, boot_id: str = "") -> str:
+    """Return how the names of the files of a boot begin; without a boot, those of the node."""
+    return f"part-{schema.safe_name(node)}-" + (f"{boot_id}-" if boot_id else "")
