@@ -78,14 +78,29 @@ def test_a_sampled_message_is_found_whatever_way_it_leaves_its_queue_or_comes_ba
     assert sum(row["event"] == "publish" for row in rows) == pytest.approx(60, abs=TOGETHER)
 
 
-@given(st.lists(st.integers(1, 40), max_size=40), st.integers(2, 7))
+@given(st.lists(st.integers(1, 400), max_size=40), st.integers(2, 7))
 @examples(50)
-def test_messages_one_by_one_are_sampled_as_many_at_once(sizes: list[int], one_in: int) -> None:
-    sampling, taken, begun = Sampling(one_in), [], 0
+def test_a_sample_has_runs_of_each_batch_in_order(sizes: list[int], one_in: int) -> None:
+    sampling = Sampling(one_in)
     for size in sizes:
+        end = 0
+        for place, length in sampling.runs(size):
+            assert end <= place < place + length <= size and 1 <= length <= TOGETHER
+            end = place + length
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100, 5000])
+@pytest.mark.parametrize("one_in", [2, 10, 100])
+def test_a_sample_is_one_in_so_many_of_batches_of_any_size_and_of_clients_that_take_turns(
+    size: int, one_in: int
+) -> None:
+    sampling, taken, begun = Sampling(one_in), [], 0
+    while begun < 4_000_000 and len(taken) < 30_000:
         taken += [begun + place + index for place, length in sampling.runs(size) for index in range(length)]
         begun += size
-    assert taken == [number for number in range(begun) if number % (TOGETHER * one_in) < TOGETHER]
+    assert len(taken) == pytest.approx(begun / one_in, rel=0.2)
+    turns = Counter(number // size % 2 for number in taken)
+    assert turns[0] == pytest.approx(turns[1], rel=0.35)
 
 
 def test_what_there_is_no_room_for_is_dropped_and_counted_and_leaves_a_gap(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class Manifest:
         if not self._waiting:
             return
         lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in self._waiting)
-        self._path.parent.mkdir(exist_ok=True)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         new = not self._path.exists()
         file = os.open(self._path, os.O_RDWR | os.O_CREAT, MODE)
         try:

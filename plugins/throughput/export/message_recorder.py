@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from warren.broker.core.queues.message_log import MessageLog, Origin
+from warren.broker.core.queues.message_log import CHANNEL, RECOVER, MessageLog, Origin
 from warren.broker.core.queues.route_target import RouteTarget
 from warren.broker.plugin import Message, Queue, Sink
 
@@ -33,6 +33,7 @@ from .pipe_format import (
     SOURCE,
     UNTIMED,
 )
+from .queue_runs import QueueRun, QueueRuns
 from .record_buffer import RecordBuffer
 from .sampling import Run, Sampling
 from .snapshots import Changed
@@ -63,7 +64,7 @@ class MessageRecorder(MessageLog):
     __slots__ = (
         *("buffer", "begun_ns", "_one_in", "_decoded_properties", "_now_ns", "_next", "_next_untimed", "_sampling"),
         *("_messages", "_logged", "_runs", "_alike", "_first", "_row", "_mono_ns", "_origin", "_queues", "_routes_of"),
-        *("_changed", "_sources"),
+        *("_changed", "_sources", "_queue_runs", "_unacked"),
     )
 
     def __init__(
@@ -87,7 +88,9 @@ class MessageRecorder(MessageLog):
         # `_first` and rows from `_row`. `_queues` accepted all of them, `_routes_of` counts other routes by number.
         self._messages: list[Message] | None = None
         self._logged: list[Message] = []
-        self._runs: list[Run] = []  # the places of `_logged` in `_messages`, if messages are sampled
+        self._runs: list[Run] = []  # the places of `_logged` in `_messages`
+        self._queue_runs = QueueRuns(one_in > 1)
+        self._unacked: dict[Queue, int] = {}  # at most so many recorded messages are unacknowledged, if sampled
         self._alike = False
         self._first = self._row = self._mono_ns = 0
         self._origin: Origin | None = None
@@ -105,6 +108,8 @@ class MessageRecorder(MessageLog):
             if not runs:
                 return
             logged = [message for place, length in runs for message in messages[place : place + length]]
+        else:
+            self._runs = [(0, len(messages))]
         count = len(logged)
         self._mono_ns = mono_ns = self._now_ns()
         first = (mono_ns - self.begun_ns) // 1000 << SEQ_SHIFT
@@ -123,7 +128,7 @@ class MessageRecorder(MessageLog):
         if number:
             if origin.unconfirmed is None:
                 origin.unconfirmed = deque()
-            for place, length in self._runs if self._one_in > 1 else [(0, count)]:
+            for place, length in self._runs:
                 origin.unconfirmed.append((number + place, first, length))
                 first += length
 
@@ -262,18 +267,21 @@ class MessageRecorder(MessageLog):
         if published and messages is self._messages:
             self._queues = queues
             self.buffer.row += len(queues) * len(self._logged)
-            if self._one_in > 1:
+            seq, size = self._first, messages[0].body_bytes if self._alike else -1
+            for place, length in self._runs:
                 for queue in queues:
-                    self._sampling.mark(queue, self._runs)
+                    self._queue_runs.add(queue, place, length, seq, size)
+                seq += length
             return
         if not queues or published and self._messages is None:
             return  # none of the messages being published is recorded
         if source:
             self._number(messages)
         if self._one_in > 1:
-            runs = [(place, 1) for place, message in enumerate(messages) if message.seq]
-            for queue in queues:
-                self._sampling.mark(queue, runs)
+            for place, message in enumerate(messages):
+                if message.seq:
+                    for queue in queues:
+                        self._queue_runs.add(queue, place, 1, message.seq, message.body_bytes)
         seqs, sizes = self._numbers_and_sizes(messages)
         if not seqs:
             return
@@ -324,24 +332,39 @@ class MessageRecorder(MessageLog):
         changed = self._changed.queues
         if changed is not None:
             changed.add(queue)
-        if self._one_in > 1 and step == 1 and len(messages) > 1:
-            messages = self._sampling.marked(queue, messages, position)
-            if not messages:
-                return
-        seqs, sizes = self._numbers_and_sizes(messages)
         names = self.buffer.names
         flags = (REDELIVERED if redelivered else 0) | (NO_ACK if no_ack else 0)
+        runs = self._queue_runs.take(queue, position, len(messages)) if step == 1 and len(messages) > 1 else None
+        if runs is not None and self._one_in > 1 and not runs:
+            return
         if is_link(tag, queue):
             flags |= LINKED
-        reason = "" if tag else GET
-        self._add(DELIVER, queue, seqs, sizes, flags, names.origin(origin), 0, names.word(tag), reason)
+        if runs is not None and (self._one_in > 1 or covers(runs, len(messages))) and numbered(runs, messages):
+            buffer, now_ns = self.buffer, self._now_ns()
+            codes = names.origin(origin), names.queue(queue.vhost, queue.name), 0, names.word(tag), 0
+            count = 0
+            for place, length, seq, size in runs:
+                row, buffer.row = buffer.row, buffer.row + length
+                sizes = () if size >= 0 else [message.body_bytes for message in messages[place : place + length]]
+                buffer.add(DELIVER, flags, length, now_ns, row, seq, max(size, 0), 0, *codes, (), sizes)
+                count += length
+        else:
+            seqs, sizes = self._numbers_and_sizes(messages)
+            count = len(seqs)
+            reason = "" if tag else GET
+            self._add(DELIVER, queue, seqs, sizes, flags, names.origin(origin), 0, names.word(tag), reason)
+        if self._one_in > 1 and count and not no_ack:
+            self._unacked[queue] = self._unacked.get(queue, 0) + count
 
     def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
         """Record the event. HOT: the export, load D."""
         changed = self._changed.queues
         if changed is not None:
             changed.add(queue)
+        if self._one_in > 1 and queue not in self._unacked:
+            return
         seqs, sizes = self._numbers_and_sizes(messages)
+        self._settled(queue, len(seqs))
         names, row = self.buffer.names, self.buffer.row
         linked = is_link(tag, queue)
         kind = FED_OUT if linked else ACK
@@ -349,15 +372,25 @@ class MessageRecorder(MessageLog):
         if linked and added:
             self._identify([message for message in messages if message.seq], row)
 
+    def _settled(self, queue: Queue, count: int) -> None:
+        """Count recorded messages of a sample that are not unacknowledged any more."""
+        if self._one_in > 1 and count and queue in self._unacked:
+            self._unacked[queue] -= count
+            if self._unacked[queue] <= 0:
+                del self._unacked[queue]
+
     def refused(self, origin: Origin, tag: str, queue: Queue, message: Message) -> None:
         self._changed.add(queue)
         seqs, sizes = self._numbers_and_sizes([message])
+        self._settled(queue, len(seqs))
         names = self.buffer.names
         self._add(NACK, queue, seqs, sizes, origin=names.origin(origin), tag=names.word(tag))
 
     def requeued(self, queue: Queue, message: Message, reason: str) -> None:
         self._changed.add(queue)
         seqs, sizes = self._numbers_and_sizes([message])
+        if reason in (CHANNEL, RECOVER):  # otherwise `refused` was called
+            self._settled(queue, len(seqs))
         self._add(REQUEUE, queue, seqs, sizes, reason=reason)
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
@@ -377,8 +410,7 @@ class MessageRecorder(MessageLog):
 
     def cleared(self, queue: Queue) -> None:
         self._changed.add(queue)
-        if self._one_in > 1:
-            self._sampling.forget(queue)
+        self._queue_runs.forget(queue)
 
     # Records
 
@@ -439,6 +471,19 @@ class MessageRecorder(MessageLog):
     def _count_hops(self, messages: list[Message], row: int) -> None:
         for index, message in enumerate(messages):
             self.buffer.add_detail(row + index, 1, HOPS, bytes((min(hops(message), HOPS_MAX),)))
+
+
+def covers(runs: Sequence[QueueRun], count: int) -> bool:
+    """Whether the runs have all of so many messages."""
+    return sum([length for _, length, _, _ in runs]) == count
+
+
+def numbered(runs: Sequence[QueueRun], messages: list[Message]) -> bool:
+    """Whether messages have the numbers of the runs, by the ends of each: the others came and stayed between them."""
+    for place, length, seq, _ in runs:
+        if messages[place].seq != seq or messages[place + length - 1].seq != seq + length - 1:
+            return False
+    return True
 
 
 def is_link(tag: str, queue: Queue) -> bool:

@@ -73,7 +73,7 @@ class NodeState:
         """Take the lock and read the state; returns whether that succeeded. Raises OSError."""
         if self.locked:
             return True
-        self._path.parent.mkdir(exist_ok=True)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, MODE)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

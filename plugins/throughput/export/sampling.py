@@ -1,18 +1,15 @@
 """Sampling: the choice of messages to record if not all are.
 
-TOGETHER consecutive messages are chosen at a time, so that most batches have none and cost nothing. Their positions in
-queues are remembered, so that deliveries need not be searched for them.
+Up to TOGETHER consecutive messages of a batch are chosen at a time, so that most batches have none and cost nothing.
+What is skipped between two choices is a random number of messages around its mean: clients that take turns would
+otherwise be chosen always or never.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from random import Random
 
-from warren.broker.plugin import Message, Queue
-
-TOGETHER = 8  # consecutive messages that are recorded
-
-SEARCHED: deque[int] = deque()
+TOGETHER = 128  # consecutive messages that are recorded at most
 
 Run = tuple[int, int]
 """Consecutive messages of a batch: the index of the first, and their number."""
@@ -21,57 +18,27 @@ Run = tuple[int, int]
 class Sampling:
     """The choice of one in `one_in` messages."""
 
-    __slots__ = ("one_in", "_cycle", "_phase", "_marks")
+    __slots__ = ("one_in", "_skip", "_random")
 
     def __init__(self, one_in: int) -> None:
         self.one_in = one_in
-        self._cycle = TOGETHER * one_in
-        self._phase = 0  # of the next message; phases below TOGETHER are recorded
-        self._marks: dict[Queue, deque[int]] = {}  # ascending positions; SEARCHED if they are not known
+        self._random = Random(one_in)  # each boot chooses in the same way
+        self._skip = self._skipped(1) if one_in > 1 else 0
+
+    def _skipped(self, recorded: int) -> int:
+        """Return how many messages are skipped after some were recorded: `one_in` - 1 for each, on average."""
+        return round(2 * self._random.random() * recorded * (self.one_in - 1))
 
     def runs(self, count: int) -> list[Run]:
         """Return which of the next `count` messages are recorded. HOT: the export, load A."""
-        runs = []
-        phase = self._phase
-        place = 0 if phase < TOGETHER else self._cycle - phase
-        while place < count:
-            length = min(TOGETHER - (phase + place) % self._cycle, count - place)
-            runs.append((place, length))
-            place += length + self._cycle - TOGETHER
-        self._phase = (phase + count) % self._cycle
-        return runs
-
-    # Positions
-
-    def mark(self, queue: Queue, runs: list[Run]) -> None:
-        """Remember which of the messages that the queue is about to get are recorded."""
-        if queue.settings.max_priority:
-            self._marks[queue] = SEARCHED  # each priority has positions of its own
-            return
-        tail = queue.ready_messages.default.tail
-        marks = self._marks.setdefault(queue, deque())
-        while marks and marks[-1] >= tail:
-            marks.pop()  # positions of messages that the queue did not accept
-        for place, length in runs:
-            marks.extend(range(tail + place, tail + place + length))
-
-    def marked(self, queue: Queue, messages: list[Message], position: int) -> list[Message]:
-        """Return those of consecutive messages in the queue that may be recorded; it omits none that is.
-
-        HOT: the export, load A.
-        """
-        marks = self._marks.get(queue)
-        if not marks:
-            return messages if marks is SEARCHED else []
-        if marks[0] >= position + len(messages):
+        skip = self._skip
+        if skip >= count:
+            self._skip = skip - count
             return []
-        recorded = []
-        while marks and marks[0] < position + len(messages):
-            place = marks.popleft() - position
-            if place >= 0:  # otherwise it left the queue in another way
-                recorded.append(messages[place])
-        return recorded
-
-    def forget(self, queue: Queue) -> None:
-        """Forget a queue."""
-        self._marks.pop(queue, None)
+        runs = []
+        while skip < count:
+            length = min(TOGETHER, count - skip)
+            runs.append((skip, length))
+            skip += length + self._skipped(length)
+        self._skip = skip - count
+        return runs
