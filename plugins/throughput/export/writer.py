@@ -184,10 +184,10 @@ class Writer:
             self.finish()
         part, pending, age_s, now_s = self._part, self._pending, self._task.file_age_s, time.monotonic()
         now = datetime.fromtimestamp(self._now_s(), UTC)
-        over = part is not None and (now_s - part.begun_s >= age_s or part.hour != (now.date(), now.hour))
-        if over or self._batches.rows and now_s - self._batches.since_s >= age_s:
-            self.finish()
-        elif pending.memory_bytes and now_s >= self._retry_s and (self._retry_s or now_s - pending.since_s >= age_s):
+        events_due = part is not None and (now_s - part.begun_s >= age_s or part.hour != (now.date(), now.hour))
+        events_due = events_due or bool(self._batches.rows) and now_s - self._batches.since_s >= age_s
+        others_due = now_s >= self._retry_s > 0 or now_s - pending.since_s >= age_s
+        if events_due or pending.memory_bytes and others_due and now_s >= self._retry_s:
             self.finish()
         if self._state.locked and now_s >= self._sweep_s:
             self._sweep(now, now_s)
