@@ -197,6 +197,6 @@ def test_a_start_says_whether_the_boot_before_can_be_compared(tmp_path: Path) ->
             note_unlogged(tmp_path, NODE)
             note_unlogged(tmp_path, "another")
         writer = Writer(task(tmp_path, 0, boot_id=f"b{number}", **changed))
-        writer.take(ROWS, snapshot(0, 0, schema.START))
+        writer.take(SNAPSHOT, snapshot(0, 0, schema.START))
         writer.end()
     assert [row["comparable"] for row in starts(tmp_path)] == [None, True, False, False, True, False, True]
