@@ -372,7 +372,7 @@ class Writer:
 
 
 class Faults:
-    """What could not be written, reported when it begins and then every RETRY_S, not for each group of rows."""
+    """The faults of writing, reported when they begin and then every RETRY_S, not for each group of rows."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}  # by what was not written
