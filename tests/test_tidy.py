@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 
-PACKAGES = ("broker", "federation", "plugins")
+PACKAGES = ("broker", "federation", "plugins", "testing")
 
 # path::name -> why this function may catch every Exception
 TASK_ROOTS: dict[str, str] = {
@@ -66,6 +66,7 @@ STARTS: dict[str, str] = {
     "plugins/throughput/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
     "plugins/http/asgi.py::compress": "a call in a thread, awaited",
     "plugins/http/lazy_listener.py::LazyListener._serve": "a call in a thread, awaited",
+    "testing/broker.py::Broker.start": "the broker, in the process of the tests, which notice its end",
 }
 STARTING = {
     *("create_task", "ensure_future", "run_coroutine_threadsafe", "run_in_executor", "to_thread", "start_new_thread"),
@@ -263,6 +264,7 @@ PARTS_MAY_IMPORT: dict[str, set[str]] = {
     },
     "plugins/prometheus": {"plugin", "product", "core", "session", "runtime", "config"},
     "plugins/throughput": {"plugin", "amqp", "core", "runtime", "config"},
+    "testing": {"plugin", "app", "core", "session", "net", "runtime", "config", "logs"},
 }
 
 
@@ -462,6 +464,12 @@ CLOCK_READERS: dict[str, str] = {
     "test_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
     "tests/faults/federation/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
     "tests/faults/federation/faults.py": "a program that says how long each fault took",
+    "tests/acceptance/testing/test_broker.py::"
+    "test_replies_are_delayed_in_order_until_the_fault_is_undone": "a lower bound: a slower machine allows more",
+    "tests/acceptance/testing/test_broker.py::"
+    "test_timestamps_are_those_of_the_machine_again_after_a_reset.died_s": "a time of day, to some hours",
+    "tests/unit/testing/test_clock.py::"
+    "test_timestamps_follow_the_clock_until_they_are_reset.use": "a time of day, to the hour",
     "tests/acceptance/federation/ring.py": "a program that watches real brokers, and waits for what must not come",
     "tests/unit/runtime/test_clock.py::test_the_clock_counts_milliseconds_since_1970": "the clock is what is tested",
     "tests/unit/runtime/test_committer.py::"

@@ -27,7 +27,6 @@ from ..hosting.local_socket import LocalSocket
 from ..hosting.node_control import NodeControl
 from ..net.server import Server
 from ..product import distribution_version
-from ..runtime.clock import LoopClock
 from ..runtime.committer import Committer
 from ..runtime.garbage_collection import FullCollections, freeze_heap
 from ..runtime.password_hashing import ThreadHashing
@@ -38,6 +37,7 @@ from ..storage.folder_lock import IN_USE_STATUS, InUse
 from .build import build_node, build_settings, load_definitions, report
 from .heap import free_memory, keep_heap
 from .listeners import listen, socket_options, tls
+from .parts import Parts
 from .start_screen import start_screen
 from .store import Store
 
@@ -78,7 +78,7 @@ def reload(sources: Sources, control: NodeControl, server: Server) -> None:
     server.reload_certificates()
 
 
-def load_parts() -> tuple[Registry, dict[str, Service]] | int:
+def load_plugins() -> tuple[Registry, dict[str, Service]] | int:
     """Load exchange types and services. On failure log it and return the exit status."""
     registry = Registry()
     try:
@@ -134,22 +134,23 @@ class Ending:
         self.begun.set()
 
 
-async def run(config: Config, sources: Sources) -> int:
+async def run(config: Config, sources: Sources, parts: Parts) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit status."""
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
     ending = Ending(loop)
-    parts = load_parts()
-    if isinstance(parts, int):
-        return parts
-    registry, found = parts
+    plugins = load_plugins()
+    if isinstance(plugins, int):
+        return plugins
+    registry, found = plugins
     store = await open_store(config, found, ending)
     if isinstance(store, int):
         return store
     if store.remote is not None:
         found = load_services()  # those of the standby have ended
+    found |= parts.services
     hashing = ThreadHashing(loop, lambda: committer.commit_soon(), report)
-    clock = LoopClock(loop, lambda: committer.commit_soon())
+    clock = parts.clock(loop, lambda: committer.commit_soon())
     node = build_node(config, clock, store, hashing, registry)
     if config.load_definitions and not load_definitions(node, config):
         return BAD_CONFIGURATION
@@ -163,7 +164,8 @@ async def run(config: Config, sources: Sources) -> int:
     committer = Committer(store.journal, *watch)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
     supervisor = Supervisor(report, ending.fail)
-    server = Server(node, settings, timeout_s, report, committer.commit_soon, socket_options(config), supervisor)
+    options = socket_options(config)
+    server = Server(node, settings, timeout_s, report, committer.commit_soon, options, supervisor, parts.transport)
     if config.log.exchange:
         logs.publish_to(LogExchange(node.system_exchange(LOG), loop.call_soon_threadsafe, committer.commit_soon).put)
     set_watermarks(resources, config)
@@ -283,8 +285,9 @@ def delayed(remote: RemoteStorage | None, error: OSError) -> None:
         remote.delayed()
 
 
-def serve(config: Config, sources: Sources) -> int:
-    """Run the daemon in the foreground and return the exit status."""
+def serve(config: Config, sources: Sources, parts: Parts | None = None) -> int:
+    """Run the daemon in the foreground, of these parts or its usual ones, and return the exit status."""
+    parts = parts or Parts()
     if sys.platform != "win32":
         keep_heap()
         try:
@@ -293,5 +296,5 @@ def serve(config: Config, sources: Sources) -> int:
             log.warning("uvloop is not installed: the broker is slower on asyncio's own loop")
         else:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(run(config, sources))
-    return asyncio.run(run(config, sources))
+                return runner.run(run(config, sources, parts))
+    return asyncio.run(run(config, sources, parts))

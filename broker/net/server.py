@@ -38,6 +38,7 @@ class Server:
 
     report       logs an event: name, level, fields
     commit_soon  makes the committer check the journal at the end of the turn
+    transport    the class of the transports of accepted connections
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class Server:
         commit_soon: Callable[[], None] = lambda: None,
         socket_options: SocketOptions | None = None,
         supervisor: Supervisor | None = None,
+        transport: type[Transport] = Transport,
     ) -> None:
         self.commit_soon = commit_soon
+        self._transport = transport
         self.loop = asyncio.get_running_loop()
         self.handshake_timeout_s = handshake_timeout_s
         self.report = report
@@ -85,7 +88,7 @@ class Server:
         """
         listener = Listener(self.socket_options, self.report, self.supervisor, self.limits, tls)
         await listener.bind(host, port)
-        listener.accept(lambda slot: Transport(self, tls, slot=slot))
+        listener.accept(lambda slot: self._transport(self, tls, slot=slot))
         for address in listener.addresses:
             self.report("listener_started", "info", {"address": address, "tls": tls is not None})
         self.listeners.append(listener)

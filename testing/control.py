@@ -1,0 +1,217 @@
+"""The controls of a broker for tests: lines of JSON on its standard input, each answered by one on standard output.
+
+`{"do": "delay", "ms": 100}` is answered by `{"result": null}` or `{"error": "..."}`. `Broker` describes the controls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from typing import Any, cast
+
+from warren.broker.core.queues.queue_settings import NONE
+from warren.broker.core.queues.x_death import EXPIRED
+from warren.broker.core.telemetry.event_exchange import INTERNAL
+from warren.broker.plugin import AMQPError, Host, OperatorError, Queue, Service
+from warren.broker.session.connection import Connection
+
+from .clock import MovableClock
+from .slow_network import SlowSocket, SlowTransport
+
+LINE_BYTES = 1 << 16
+NO_SPACE_BYTES = 1 << 63  # a limit of free space that no disk has
+TURNS = 1000  # of the loop, in which dead letters are routed at the latest
+EVERYTHING = ".*"
+
+
+class ControlService(Service):
+    """The service that reports the addresses, and then serves the controls until the input ends."""
+
+    def __init__(self, parent: int | None) -> None:
+        """`parent` is a process; the broker ends with it."""
+        self._parent = parent
+        self._watched: int | None = None  # its descriptor
+        self._memory_bytes = self._disk_bytes = 0  # the limits without an alarm
+        self._controls: dict[str, Callable[..., Any]] = {
+            control.__name__: control
+            for control in (
+                *(self.add_vhost, self.delete_vhost, self.drop_connections, self.delay, self.refuse, self.accept),
+                *(self.block, self.unblock, self.fill_disk, self.free_disk, self.expire_now, self.advance),
+                *(self.reset, self.stop_broker),
+            )
+        }
+        self._controls["stop"] = self._controls.pop("stop_broker")
+
+    async def start(self, host: Host) -> None:
+        """Raises OSError, ValueError if the input is neither a pipe nor a terminal."""
+        if not (sys.stdin.isatty() or is_pipe(os.fstat(sys.stdin.fileno()).st_mode)):
+            raise ValueError("standard input is neither a pipe nor a terminal; the broker would end with it")
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        self._memory_bytes = host.resources.memory_limit_bytes
+        self._disk_bytes = host.resources.disk_free_limit_bytes
+        if self._parent is not None and hasattr(os, "pidfd_open"):
+            self._watch(self._parent)
+        reader = asyncio.StreamReader(LINE_BYTES)
+        await self._loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        write_line(self._facts())
+        host.supervisor.run("control", self._serve(reader))
+
+    async def stop(self) -> None:
+        if self._watched is not None:
+            self._loop.remove_reader(self._watched)
+            os.close(self._watched)
+            self._watched = None
+
+    def _watch(self, parent: int) -> None:
+        """End the broker with this process: its other children may keep the pipe open."""
+        try:
+            self._watched = os.pidfd_open(parent)
+        except ProcessLookupError:
+            self._loop.call_soon(self.stop_broker)
+        except OSError:
+            return  # of a system that cannot; the end of the pipe remains
+        else:
+            self._loop.add_reader(self._watched, self.stop_broker)
+
+    def _facts(self) -> dict[str, object]:
+        """Return the addresses, as `Broker` has them."""
+        config = self._host.config
+        amqp, http = self._address("amqp"), self._address("http")
+        user, password = config.default_user, config.initial_password or ""
+        facts: dict[str, object] = {"host": "", "port": 0, "http_url": "", "url": ""}
+        if amqp is not None:
+            facts |= {"host": amqp[0], "port": amqp[1], "url": f"amqp://{user}:{password}@{amqp[0]}:{amqp[1]}/"}
+        if http is not None:
+            facts["http_url"] = f"http://{http[0]}:{http[1]}"
+        return {**facts, "user": user, "password": password, "pid": os.getpid()}
+
+    def _address(self, protocol: str) -> tuple[str, int] | None:
+        return next(((one.host, one.port) for one in self._host.listening() if one.protocol == protocol), None)
+
+    async def _serve(self, reader: asyncio.StreamReader) -> None:
+        """Serve one control after the other. The end of the input ends the broker."""
+        while line := await reader.readline():
+            write_line(await self._answer(line))
+        self.stop_broker()
+
+    async def _answer(self, line: bytes) -> dict[str, object]:
+        try:
+            arguments = json.loads(line)
+            control = self._controls[arguments.pop("do")]
+            result = control(**arguments)
+            return {"result": await result if inspect.isawaitable(result) else result}
+        except (OperatorError, AMQPError) as error:
+            return {"error": str(error)}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return {"error": f"not a control: {line.decode(errors='replace').strip()} ({error})"}
+
+    # Virtual hosts
+
+    def add_vhost(self, name: str) -> None:
+        with self._host.acting(INTERNAL):
+            self._host.node.add_vhost(name)
+            self._host.node.users.set_permission(self._host.config.default_user, name, *[EVERYTHING] * 3)
+
+    def delete_vhost(self, name: str) -> None:
+        with self._host.acting(INTERNAL):
+            self._host.node.delete_vhost(name)
+
+    # Faults
+
+    def drop_connections(self, pattern: str = "*", reason: str = "") -> int:
+        chosen = [one for one in self._host.connections() if is_open(one) and matches(one, pattern)]
+        if reason:
+            return self._host.close_connections(chosen.__contains__, reason)
+        cut(chosen)
+        return len(chosen)
+
+    def delay(self, ms: float) -> None:
+        SlowSocket.set_latency(max(ms, 0) / 1000)
+
+    def refuse(self) -> None:
+        self._host.control.suspend_listeners()
+
+    async def accept(self) -> None:
+        if not await self._host.control.resume_listeners():
+            raise OperatorError("the broker cannot listen again; its log has the reason")
+
+    def block(self) -> None:
+        self._host.resources.set_vm_memory_high_watermark(0)
+
+    def unblock(self) -> None:
+        self._host.resources.set_vm_memory_high_watermark(self._memory_bytes)
+
+    def fill_disk(self) -> None:
+        self._host.resources.set_disk_free_limit(NO_SPACE_BYTES)
+
+    def free_disk(self) -> None:
+        self._host.resources.set_disk_free_limit(self._disk_bytes)
+
+    async def expire_now(self, queue: str, vhost: str = "/") -> int:
+        with self._host.acting(INTERNAL):
+            found = self._queue(vhost, queue)
+            messages = found.ready_messages.drop_excess(0, NONE, sys.maxsize)
+            found.expired += len(messages)
+            found.dead_letter_or_drop(messages, EXPIRED)
+        for _ in range(TURNS):
+            if not len(found.outbox):
+                break
+            await asyncio.sleep(0)
+        return len(messages)
+
+    async def advance(self, ms: float) -> None:
+        await cast(MovableClock, self._host.node.clock).advance(ms)
+
+    async def reset(self) -> None:
+        self.delay(0)
+        self.unblock()
+        self.free_disk()
+        await self.accept()
+        cast(MovableClock, self._host.node.clock).reset_timestamps()
+
+    def stop_broker(self) -> None:
+        """End the broker at once, without waiting for clients."""
+        if self._watched is not None:
+            self._loop.remove_reader(self._watched)
+        cut(self._host.connections())
+        self._host.control.stop()
+
+    def _queue(self, vhost: str, queue: str) -> Queue:
+        there = self._host.node.vhosts.get(vhost)
+        if there is None or queue not in there.queues:
+            raise OperatorError(f"there is no queue '{queue}' in virtual host '{vhost}'")
+        return there.queues[queue]
+
+
+def is_open(connection: Connection) -> bool:
+    """Whether a client from outside has opened a connection, and it is not being closed."""
+    return connection.vhost is not None and connection.peer.internal_user is None
+
+
+def cut(connections: Iterable[Connection]) -> None:
+    """Close the sockets of connections without a close method."""
+    for connection in connections:
+        cast(SlowTransport, connection.transport).abort()
+
+
+def matches(connection: Connection, pattern: str) -> bool:
+    """Whether the user, the name or the client-provided name of a connection matches a pattern of the shell."""
+    given = connection.client_properties.text("connection_name")
+    names = (connection.login_name, connection.name, given)
+    return any(name is not None and fnmatchcase(name, pattern) for name in names)
+
+
+def is_pipe(mode: int) -> bool:
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def write_line(value: object) -> None:
+    """Write a value to standard output, as one line."""
+    os.write(sys.__stdout__.fileno(), json.dumps(value).encode() + b"\n")  # type: ignore[union-attr]

@@ -1,0 +1,128 @@
+"""The transport of a broker for tests, which can send later, as a slow network does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, ClassVar, cast
+
+from warren.broker.net.transport import WRITE_HIGH, Transport
+
+LATE_BYTES = 1 << 24  # that may wait on one connection; above that deliveries stop
+
+
+class SlowTransport(Transport):
+    """A transport whose socket sends `SlowSocket.latency_s` later."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(SlowSocket(cast(asyncio.Transport, transport), self))
+
+
+class SlowSocket(asyncio.Transport):
+    """A socket of the event loop. What is written is sent `latency_s` later, in order, and then a close."""
+
+    latency_s: ClassVar[float] = 0.0
+    waiting: ClassVar[set[SlowSocket]] = set()  # sockets with output that waits
+
+    def __init__(self, socket: asyncio.Transport, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self._socket = socket
+        self._protocol = protocol
+        self._loop = asyncio.get_running_loop()
+        self._late: deque[tuple[float, bytes]] = deque()  # with the time of the loop when it is sent
+        self._late_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing = False
+
+    @classmethod
+    def set_latency(cls, seconds: float) -> None:
+        """Send later by this from now on; with 0 also send at once what waits."""
+        cls.latency_s = seconds
+        if not seconds:
+            for socket in list(cls.waiting):
+                socket._send_all()
+
+    # Output
+
+    def write(self, data: Any) -> None:
+        if not self.latency_s and not self._late:
+            self._socket.write(data)
+            return
+        when_s = self._loop.time() + self.latency_s
+        self._late.append((max(when_s, self._late[-1][0]) if self._late else when_s, bytes(data)))
+        self._late_bytes += len(data)
+        if self._late_bytes > LATE_BYTES:
+            self._protocol.pause_writing()
+        self.waiting.add(self)
+        self._expect()
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        self._closing = True
+        if not self._late:
+            self._socket.close()
+
+    def abort(self) -> None:
+        self._forget()
+        self._socket.abort()
+
+    def is_closing(self) -> bool:
+        return self._closing or self._socket.is_closing()
+
+    def _expect(self) -> None:
+        if self._timer is None and self._late:
+            self._timer = self._loop.call_at(self._late[0][0], self._send)
+
+    def _send(self) -> None:
+        """Send what is due."""
+        self._timer = None
+        now_s = self._loop.time()
+        while self._late and self._late[0][0] <= now_s:
+            self._pop()
+        self._sent()
+
+    def _send_all(self) -> None:
+        while self._late:
+            self._pop()
+        self._sent()
+
+    def _pop(self) -> None:
+        _, data = self._late.popleft()
+        self._late_bytes -= len(data)
+        self._socket.write(data)
+
+    def _sent(self) -> None:
+        if self._late:
+            self._expect()
+            return
+        self._forget()
+        if self._closing:
+            self._socket.close()
+        elif self._socket.get_write_buffer_size() <= WRITE_HIGH:  # else it resumes by itself
+            self._protocol.resume_writing()
+
+    def _forget(self) -> None:
+        """Drop what waits."""
+        self._late.clear()
+        self._late_bytes = 0
+        self.waiting.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # The rest is that of the socket
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._socket.get_extra_info(name, default)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._socket.set_write_buffer_limits(high, low)
+
+    def pause_reading(self) -> None:
+        self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._socket.resume_reading()

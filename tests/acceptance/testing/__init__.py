@@ -1,0 +1,1 @@
+"""The broker for tests of other projects, as these use it."""

@@ -1,0 +1,94 @@
+"""A broker for tests ends with the process that has started it, however that ends, and leaves nothing behind."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.foreign_project import ForeignProject
+from tests.support.polling import until
+
+PRINTS_PID = "import warren.testing; broker = warren.testing.Broker().start(); print(broker.pid, flush=True);"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> ForeignProject:
+    return ForeignProject(tmp_path / "project", tmp_path / "installed")
+
+
+def start(project: ForeignProject, *words: str, **options: object) -> subprocess.Popen[str]:
+    environment = {**project.environment, "TMPDIR": str(project.folder)}
+    return subprocess.Popen(
+        [sys.executable, *words], cwd=project.folder, env=environment,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def wait_for_end(pid: int) -> None:
+    """Wait until a process that is no child of this one has ended."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([watched], [], [], 30)[0], f"process {pid} is still running"
+    finally:
+        os.close(watched)
+
+
+@pytest.mark.parametrize("end", ["exit", "kill", "fork"])
+def test_it_ends_with_its_parent(project: ForeignProject, end: str) -> None:
+    """The ends: an exit without `close`, a kill -9, and a kill -9 while a forked child has the pipe open."""
+    after = {"exit": "", "kill": "input()", "fork": "import os; os.fork() or input(); input()"}[end]
+    with start(project, "-c", PRINTS_PID + after) as parent:
+        assert parent.stdout is not None and parent.stdin is not None
+        broker = int(parent.stdout.readline())
+        if end != "exit":
+            parent.kill()
+        wait_for_end(broker)
+        until(lambda: list(project.folder.iterdir()) == [])
+        parent.kill()
+
+
+def test_it_outlives_the_thread_that_has_started_it(project: ForeignProject) -> None:
+    text = (
+        "import threading, warren.testing; broker = warren.testing.Broker()\n"
+        "thread = threading.Thread(target=broker.start); thread.start(); thread.join()\n"
+        "broker.vhost(); broker.close(); print('served')"
+    )
+    assert project.run("-c", text).stdout == "served\n"
+
+
+@pytest.mark.parametrize("way", ["input", "signal"])
+def test_the_program_ends_with_its_input_or_by_sigterm(project: ForeignProject, way: str) -> None:
+    with start(project, "-m", "warren.testing") as program:
+        assert program.stdout is not None and program.stdin is not None and program.stderr is not None
+        facts = json.loads(program.stdout.readline())
+        assert facts["pid"] == program.pid
+        if way == "input":
+            program.stdin.close()
+        else:
+            program.send_signal(signal.SIGTERM)
+        assert program.wait(30) == 0
+        assert program.stdout.read() == ""
+    assert list(project.folder.iterdir()) == []
+
+
+def test_the_program_says_that_it_needs_an_input_that_stays_open(project: ForeignProject) -> None:
+    ran = project.run("-m", "warren.testing")  # its input is /dev/null
+    assert ran.returncode == 69 and "standard input is neither a pipe nor a terminal" in ran.stderr
+
+
+def test_warren_serve_has_no_controls(project: ForeignProject) -> None:
+    """The broker of `warren serve` imports nothing of the controls, whatever is installed."""
+    text = (
+        "import sys\nfrom warren.broker.app import main\nfrom warren.broker.hosting.loading import load_services\n"
+        "names = [*load_services(), *sys.modules]\n"
+        "print([name for name in names if name == 'testing' or name.startswith('warren.testing')])"
+    )
+    assert project.run("-c", text).stdout == "[]\n"
