@@ -12,7 +12,7 @@ import pytest
 from plotly.offline import get_plotlyjs
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis import fact_store, job, streaming
+from warren.plugins.throughput.analysis import fact_store, job, spark_session, streaming
 from warren.plugins.throughput.analysis.hadoop_fs import Folders
 from warren.plugins.throughput.analysis.input_files import list_files, read
 from warren.plugins.throughput.file_format import schema
@@ -195,6 +195,16 @@ def test_a_stream_says_the_same_whatever_came_when(
     assert streamed == batch
     with pytest.raises(job.JobRefused, match="was made of"):
         streaming.follow(spark, str(ran.input), str(output), None, ran.said.append)
+
+
+def test_a_log_that_is_analysed_as_a_large_one_gives_the_same_report(
+    ran: Ran, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_session, "SMALL", -1)
+    report = job.batch(spark, str(ran.input), str(tmp_path / "output"), ran.said.append)
+    monkeypatch.undo()
+    spark_session.fit(spark, 0)
+    assert report == ran.report
 
 
 def copied(path: Path, to: Path) -> None:

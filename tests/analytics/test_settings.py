@@ -12,7 +12,11 @@ from warren.plugins.throughput.analysis.class_archive import class_archive
 from warren.plugins.throughput.analysis.input_files import local_records
 from warren.plugins.throughput.analysis.spark_session import (
     CHOSEN,
+    JAVA_OPTIONS,
     MEMORY,
+    PARTITIONS,
+    QUICK,
+    SHORT,
     SMALL,
     builder,
     fit,
@@ -24,13 +28,14 @@ from warren.plugins.throughput.cli import setting
 
 from .log import Log
 
-PARTITIONS = "spark.sql.shuffle.partitions"
-
 
 def test_a_small_log_has_one_partition_and_a_large_one_many() -> None:
     assert settings(0)[PARTITIONS] == settings(SMALL)[PARTITIONS] == 1
     assert settings(None)[PARTITIONS] == settings(SMALL + 1)[PARTITIONS] == 8
     assert settings(100_000_000)[PARTITIONS] == 200
+    assert [QUICK in str(settings(records)[JAVA_OPTIONS]) for records in (1, SHORT, SHORT + 1, None)] == [
+        *(True, True, False, False)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,26 @@ class Store:
     def write(self, fact: Fact, batch: int, part: DataFrame) -> None:
         part.write.mode("overwrite").parquet(f"{self._place(fact)}/batch={batch}")
 
+    def write_folded(self, marked: DataFrame) -> DataFrame:
+        """Write journeys with the column `closed` (`mark_closed`) as the only batch.
+
+        The closed ones are reduced to counts. Returns the others.
+        """
+        place = f"{self.folder}/marked"
+        marked.write.partitionBy("closed").parquet(place)
+        read_again = self.spark.read.schema(marked.schema).parquet(place)
+        over = read_again.where("closed").drop("closed")
+        self.write(journeys.BALANCES, 0, journeys.balances(over))
+        self.write(journeys.STAGES, 0, journeys.stages(over))
+        self.folders.remove(f"{place}/closed=true")
+        return read_again.where("not closed").drop("closed")
+
+    def bytes(self) -> int:
+        """Return the size of all facts."""
+        if not self.folders.exists(self.folder):
+            return 0
+        return sum(file.bytes for file in self.folders.files(self.folder))
+
     def part(self, fact: Fact, batch: int) -> DataFrame:
         """Return the part of one batch."""
         return self.spark.read.parquet(f"{self._place(fact)}/batch={batch}")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
@@ -17,13 +18,14 @@ from pyspark.sql import functions as F
 
 from ..file_format import schema
 from . import html_report
+from .conservation import checked_range
 from .conservation.evidence import Evidence, evidence
 from .conservation.manifest import check_files, read_manifest
 from .fact_store import ALL, Facts, Store
-from .facts import Fact
+from .facts import METRICS, ROWS, STATS, Fact
 from .hadoop_fs import Folders
 from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read
-from .message_paths import BALANCES, STAGES
+from .message_paths import BALANCES, JOURNEYS, STAGES, mark_closed
 from .report_rows import Values, values
 from .reports import throughput
 from .reports.run import Reporting
@@ -101,37 +103,42 @@ def describe_input(folder: str, inputs: dict[str, TableFiles]) -> Values:
 def reduce_all(spark: SparkSession, inputs: dict[str, TableFiles], store: Store, log: LogProgress) -> Facts:
     """Make all facts from all files, as one batch. Those of a small log stay in memory."""
     tables = {table: read(spark, table, inputs[table].paths) for table in schema.TABLES}
+    events = tables[schema.EVENTS]
     small = is_small(event_count(inputs))
     if small:
-        tables[schema.EVENTS] = tables[schema.EVENTS].localCheckpoint(eager=False)
-    made: dict[str, DataFrame] = {}
+        events = events.localCheckpoint(eager=False)
 
     def reduced(fact: Fact) -> DataFrame:
         log(f"reduce {fact.name}")
-        part = fact.make(tables[fact.table])
         if small:
-            return part.localCheckpoint()
-        store.write(fact, 0, part)
+            return fact.make(events).localCheckpoint()
+        store.write(fact, 0, fact.make(events))
         return store.load(fact)
 
+    facts = [fact for fact in ALL if fact.table == schema.EVENTS and fact not in (JOURNEYS, BALANCES, STAGES)]
     with ThreadPoolExecutor(AT_ONCE) as workers:
-        some = [fact for fact in ALL if fact.table == schema.EVENTS and fact not in FOLDED]
-        made.update(zip((fact.name for fact in some), workers.map(reduced, some), strict=True))
-    for fact in ALL:
-        if fact.table != schema.EVENTS:
-            made[fact.name] = tables[fact.table]
-        elif fact in FOLDED:
-            made[fact.name] = store.load(fact)
+        made = dict(zip((fact.name for fact in facts), workers.map(reduced, facts), strict=True))
+    made |= {STATS.name: tables[schema.QUEUE_STATS], METRICS.name: tables[schema.METRICS]}
+    if small:
+        made[JOURNEYS.name] = reduced(JOURNEYS)
+    else:
+        log(f"reduce {JOURNEYS.name}")
+        spans = checked_range.spans(made[STATS.name], made[ROWS.name])
+        marked = mark_closed(JOURNEYS.make(events), spans, F.lit(NEVER))
+        made[JOURNEYS.name] = store.write_folded(marked)
+    for fact in (BALANCES, STAGES):
+        made[fact.name] = store.load(fact)
     return Facts(**made)
 
 
-FOLDED = (BALANCES, STAGES)  # of closed journeys
+NEVER = datetime(9999, 1, 1, tzinfo=UTC)  # no later file follows
 AT_ONCE = 2  # facts that are reduced concurrently
 
 
 def report(
     spark: SparkSession,
     facts: Facts,
+    facts_bytes: int,
     inputs: dict[str, TableFiles],
     evidence: Evidence,
     folder: str,
@@ -140,6 +147,7 @@ def report(
 ) -> Values:
     """Write the tables, report.json and index.html below `place`. Returns the content of report.json."""
     events = read(spark, schema.EVENTS, inputs[schema.EVENTS].paths)
+    fit(spark, facts_bytes // FACT_BYTES)
     tables = Tables(spark, place, is_small(event_count(inputs)), log)
     reporting = Reporting(spark, facts, events, evidence, tables)
     made = reporting.run(describe_input(folder, inputs))
@@ -155,6 +163,7 @@ def report(
 
 
 CLOCK = ("node", "boot_id", "first", "last", "clock_moved_us")
+FACT_BYTES = 10  # of a row of a fact in a file, about
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
 
 
@@ -224,7 +233,7 @@ def batch(spark: SparkSession, folder: str, output: str, log: LogProgress) -> Va
         facts = reduce_all(spark, inputs, store, log)
         log("check files")
         faults = check_files(spark, folder, manifest, inputs, {})
-        made = report(spark, facts, inputs, evidence(inputs, manifest.boots, faults), folder, place, log)
+        made = report(spark, facts, store.bytes(), inputs, evidence(inputs, manifest.boots, faults), folder, place, log)
         check_records(made, inputs)
         folders.remove(store.folder)
         publish(folders, place, output)

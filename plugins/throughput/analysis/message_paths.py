@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, ENQUEUE, EVENTS, EXPIRE, FED_OUT, LEAVING
 from .facts import Fact, bucket, count_if, is_event
 
-QUEUE = ("node", "boot_id", "vhost", "queue")
+BOOT = ("node", "boot_id")
+QUEUE = (*BOOT, "vhost", "queue")
 WAYS_OUT = {
     "acknowledged": ACK,
     "federated": FED_OUT,
@@ -62,6 +63,20 @@ def closed(journey_cut: Column, before: Column) -> Column:
     once = (F.col("entered") == 1) & (F.col("left") == 1)
     shown = (F.col("acknowledged") + F.col("federated") == 0) | (F.col("delivered") > 0)
     return F.coalesce(once & shown & (F.col("leave_row") < journey_cut) & (F.col("last") < before), F.lit(False))
+
+
+def mark_closed(some_journeys: DataFrame, spans: DataFrame, before: Column) -> DataFrame:
+    """Add the column `closed`. `spans` has the checked range of each boot, and what the column `before` needs."""
+    bounds = spans.select(
+        *BOOT,
+        "from_row",
+        F.when(F.col("to_snapshot").isNotNull() | (F.col("sample_rate") < 1), F.col("to_row")).alias("cut"),
+        before.alias("before"),
+    )
+    known = F.coalesce(F.col("enter_row") >= F.col("from_row"), F.lit(False))
+    over = F.coalesce(closed(F.col("cut"), F.col("before")) & known, F.lit(False))
+    held = some_journeys.join(F.broadcast(bounds), list(BOOT), "left")
+    return held.withColumn("closed", over).drop("from_row", "cut", "before")
 
 
 def balances(closed_journeys: DataFrame) -> DataFrame:

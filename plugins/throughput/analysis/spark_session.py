@@ -23,14 +23,16 @@ LOCAL = "local[*]"
 ALLOCATOR = ("MALLOC_ARENA_MAX", "2")  # otherwise glibc has a heap for each of Spark's many threads
 LAUNCHER = ("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # a Java that prints a command line
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which sets master and memory itself
+PARTITIONS = "spark.sql.shuffle.partitions"
 MEMORY, JAVA_OPTIONS = "spark.driver.memory", "spark.driver.extraJavaOptions"
 CHOSEN_BY_SUBMIT = (MEMORY, JAVA_OPTIONS, "spark.ui.enabled")
 CHOSEN = "spark.warren.chosen"  # the names of settings that the caller chose
 CHANGEABLE = "spark.sql."
 
 SMALL = 300_000  # events up to which a log is small
+SHORT = 5_000_000  # events up to which Java's second compiler costs more than it gains
 PARTITION_RECORDS = 500_000  # events for each partition of a shuffle: a task can hold them
-PARTITIONS = 8  # of a shuffle at least; adaptive execution coalesces small ones
+LEAST_PARTITIONS = 8  # of a shuffle of a large log; adaptive execution coalesces small ones
 
 MIB = 1 << 20
 HEAP_SHARE = 4  # a quarter of the memory: Java and Python use as much again outside the heap
@@ -46,13 +48,15 @@ ALL_LOGS: Settings = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.ignoreCorruptFiles": False,
+    "spark.sql.maxConcurrentOutputFileWriters": 2,  # tables divided in two are written without a sort
     "spark.sql.adaptive.skewJoin.enabled": True,
     "spark.sql.adaptive.coalescePartitions.enabled": True,
 }
 JAVA = "-XX:MaxDirectMemorySize=512m -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
+QUICK = "-XX:TieredStopAtLevel=1"
 SMALL_LOG: Settings = {
-    JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn400m {JAVA}",
-    "spark.sql.shuffle.partitions": 1,
+    JAVA_OPTIONS: f"{QUICK} -XX:+UseSerialGC -Xmn400m {JAVA}",
+    PARTITIONS: 1,
     "spark.sql.adaptive.enabled": False,
     "spark.sql.codegen.wholeStage": False,
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -73,11 +77,10 @@ def settings(records: int | None) -> Settings:
     """Return Spark's settings for a log of so many events; None: unknown, so that it may be large."""
     if is_small(records):
         return {**ALL_LOGS, **SMALL_LOG}
-    return {
-        **ALL_LOGS,
-        **LARGE_LOG,
-        "spark.sql.shuffle.partitions": max(PARTITIONS, (records or 0) // PARTITION_RECORDS),
-    }
+    chosen = {**ALL_LOGS, **LARGE_LOG, PARTITIONS: max(LEAST_PARTITIONS, (records or 0) // PARTITION_RECORDS)}
+    if records is not None and records <= SHORT:
+        chosen[JAVA_OPTIONS] = f"{QUICK} {chosen[JAVA_OPTIONS]}"
+    return chosen
 
 
 @contextmanager

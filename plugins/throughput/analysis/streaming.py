@@ -24,7 +24,7 @@ from .facts import BLOCK_BITS, METRICS, ROWS, STATS, merge_parts
 from .hadoop_fs import Folders
 from .input_files import AcceptedFile, DamagedFile, TableFiles, read
 from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, publish, report, temporary_folder
-from .message_paths import BALANCES, JOURNEYS, STAGES, balances, closed, stages
+from .message_paths import BALANCES, JOURNEYS, STAGES, balances, mark_closed, stages
 from .report_rows import Values
 
 BATCH_BYTES = 1 << 30  # files of a batch
@@ -52,7 +52,7 @@ def follow(spark: SparkSession, folder: str, output: str, every_s: float | None,
         with temporary_folder(folders, output) as place:
             unprocessed = [path for table in ORDER for path in unprocessed_files(store, table, inputs[table])]
             known = evidence(inputs, manifest.boots, faults, len(unprocessed))
-            made = report(spark, store.facts(), inputs, known, folder, place, log)
+            made = report(spark, store.facts(), store.bytes(), inputs, known, folder, place, log)
             publish(folders, place, output)
         if every_s is None:
             return made
@@ -172,20 +172,12 @@ class TableStream:
         store, fact = self._store, JOURNEYS
         both = merge_parts(fact, store.load(fact, batch).unionByName(fact.make(events)))
         spans = checked_range.spans(store.load(STATS), store.load(ROWS))
-        bounds = spans.select(
-            *checked_range.BOOT,
-            "from_row",
-            F.when(F.col("to_snapshot").isNotNull() | (F.col("sample_rate") < 1), F.col("to_row")).alias("cut"),
-            (F.max("last").over(Window.partitionBy()) - F.expr(f"interval {WATERMARK}")).alias("watermark"),
-        )
-        held = both.join(F.broadcast(bounds), list(checked_range.BOOT), "left")
-        known = F.coalesce(F.col("enter_row") >= F.col("from_row"), F.lit(False))
-        done = closed(F.col("cut"), F.col("watermark")) & known
-        marked = held.withColumn("done", F.coalesce(done, F.lit(False))).drop("from_row", "cut", "watermark").persist()
-        over = marked.where("done").drop("done")
+        watermark = F.max("last").over(Window.partitionBy()) - F.expr(f"interval {WATERMARK}")
+        marked = mark_closed(both, spans, watermark).persist()
+        over = marked.where("closed").drop("closed")
         store.write(BALANCES, batch, balances(over))
         store.write(STAGES, batch, stages(over))
-        store.write(fact, batch, marked.where("not done").drop("done"))
+        store.write(fact, batch, marked.where("not closed").drop("closed"))
         marked.unpersist()
 
 

@@ -4,37 +4,53 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from .hadoop_fs import Folders
-from .report_rows import Values, first_rows, plain, sorting
+from .report_rows import LISTED, Values, first_rows, plain, sorting
 
 Columns = dict[str, pa.DataType]
 TIME = pa.timestamp("us", "UTC")
 
 
 class Written:
-    """A table that was written: the number of its rows, and the first ones."""
+    """A table that was written: as rows of this process, or as a DataFrame if it may be as large as the log."""
 
-    def __init__(self, table: pa.Table | DataFrame) -> None:
+    def __init__(self, spark: SparkSession, table: pa.Table | DataFrame, columns: StructType | None = None) -> None:
+        self._spark = spark
         self._table = table
+        self._columns = columns
 
-    def first(self, order: Sequence[str], limit: int) -> list[Values]:
+    def first(self, order: Sequence[str], limit: int = LISTED) -> list[Values]:
         """Return the first rows in this order, with values for JSON; a name with `-` is in descending order."""
         if isinstance(self._table, DataFrame):
             return first_rows(self._table, tuple(order), limit)
         rows = self._first(order, limit).to_pylist()
         return [{name: plain(value) for name, value in row.items()} for row in rows]
 
-    def frame(self, spark: SparkSession, order: Sequence[str], limit: int) -> DataFrame:
+    def first_frame(self, order: Sequence[str], limit: int) -> DataFrame:
         """Return the first rows in this order, for a query."""
         if isinstance(self._table, DataFrame):
             return self._table.orderBy(*sorting(tuple(order))).limit(limit)
-        return spark.createDataFrame(self._first(order, limit))
+        return self._spark.createDataFrame(self._first(order, limit))
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The table for further queries, which do not compute it again."""
+        if isinstance(self._table, DataFrame):
+            return self._table
+        return self._spark.createDataFrame(self._table, self._columns)
+
+    @cached_property
+    def count(self) -> int:
+        """The number of rows."""
+        return self._table.count() if isinstance(self._table, DataFrame) else self._table.num_rows
 
     def _first(self, order: Sequence[str], limit: int) -> pa.Table:
         table: pa.Table = self._table
@@ -43,9 +59,6 @@ class Written:
             column = table[name.removeprefix("-")].to_pylist()
             places.sort(key=lambda place: (column[place] is not None, column[place]), reverse=name.startswith("-"))
         return table.take(pa.array(places[:limit], pa.int64()))
-
-    def count(self) -> int:
-        return self._table.count() if isinstance(self._table, DataFrame) else self._table.num_rows
 
 
 class Tables:
@@ -59,36 +72,22 @@ class Tables:
         self._log = log
 
     def write(self, name: str, table: DataFrame, bounded: bool = False) -> Written:
-        """Write a table that is computed once; `bounded`: by the numbers of queues, users and nodes."""
+        """Write a table, which is computed once; `bounded`: by the numbers of queues, users and nodes."""
+        self._log(name)
         if bounded or self._small:
-            self._log(name)
             rows = table.toArrow()
             self._put(name, rows)
-            return Written(rows)
-        return Written(self.write_long(name, table))
+            return Written(self._spark, rows, table.schema)
+        place = self._place(name)
+        table.write.parquet(place)
+        return Written(self._spark, self._spark.read.schema(table.schema).parquet(place))
 
     def write_rows(self, name: str, rows: list[Values], columns: Columns) -> Written:
         """Write rows of this process."""
         self._log(name)
         table = pa.Table.from_pylist(rows, pa.schema(list(columns.items())))
         self._put(name, table)
-        return Written(table)
-
-    def write_frame(self, name: str, table: DataFrame) -> DataFrame:
-        """Write a table, and return it for further queries, which do not compute it again."""
-        if not self._small:
-            return self.write_long(name, table)
-        self._log(name)
-        rows = table.toArrow()
-        self._put(name, rows)
-        return self._spark.createDataFrame(rows, table.schema)
-
-    def write_long(self, name: str, table: DataFrame) -> DataFrame:
-        """Write a table that may be as large as the log, and return it as read from its files."""
-        self._log(name)
-        place = self._place(name)
-        table.write.parquet(place)
-        return self._spark.read.schema(table.schema).parquet(place)
+        return Written(self._spark, table)
 
     def _put(self, name: str, rows: pa.Table) -> None:
         content = io.BytesIO()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,12 +11,18 @@ from ..fact_store import Facts
 from ..facts import LINK
 from ..message_names import add_names
 from ..report_rows import first_rows
+from ..tables import Written
 from . import boots, checked_range, durability, gaps, imbalances, queues, restarts, verdict
 from .evidence import Evidence
 
 QUEUE = ("node", "vhost", "queue")
 ORDER = ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "file", "first_row")
-WriteTable = Callable[[str, DataFrame], DataFrame]  # writes a table, and returns it as read from its file
+
+
+class WriteTable(Protocol):
+    """The writer of a table that is computed once; `bounded`: by the numbers of queues and boots."""
+
+    def __call__(self, name: str, table: DataFrame, bounded: bool = False) -> Written: ...
 
 
 class Checked(NamedTuple):
@@ -33,40 +38,43 @@ def check(spark: SparkSession, facts: Facts, events: DataFrame, evidence: Eviden
     """Make the tables of the check. `events` is the log, for restarts and for details of faults."""
     spans = checked_range.spans(facts.queue_stats, facts.rows)
     all_boots = boots.describe(spans.collect(), evidence)
-    spans = write("boots", boots.table(spark, all_boots, spans))
-    balance = write("queues", queues.balance(facts.journeys, facts.balances, facts.queue_stats, spans))
+    told = write("boots", boots.table(spark, all_boots, spans), True)
+    spans = told.frame
+    balance = write("queues", queues.balance(facts.journeys, facts.balances, facts.queue_stats, spans), True)
     arrivals = write("arrivals", imbalances.arrivals(facts.crossings, spans))
     unrouted = imbalances.unrouted_boots(facts.traffic, spans)
     odd = imbalances.unrouted(events if unrouted.head(1) else events.limit(0), unrouted)
-    missing_rows = gaps.gaps(facts.rows, spans)
-    impossible = queues.impossible(facts.journeys, balance, spans)
-    kept = durability.durability(spark, facts, events, boots.restarts(all_boots))
-    if kept is not None:
-        kept = write("durability", kept)
+    lacking = any(boot["records"] - boot["duplicated"] != boot["end_row"] - boot["first_row"] for boot in all_boots)
+    missing_rows = gaps.gaps(facts.rows if lacking else facts.rows.limit(0), spans if lacking else spans.limit(0))
+    impossible = queues.impossible(facts.journeys, balance.frame, spans)
+    judged_queues = durability.durability(spark, facts, events, boots.restarts(all_boots))
+    kept = write("durability", judged_queues) if judged_queues is not None else None
     files = imbalances.files(spark, evidence.faults, all_boots)
-    parts = imbalances.imbalances(impossible, missing_rows, balance, arrivals, odd, kept, files)
+    kept_frame = kept.frame if kept is not None else None
+    parts = imbalances.imbalances(impossible, missing_rows, balance.frame, arrivals.frame, odd, kept_frame, files)
     found = write("imbalances", parts)
-    count = found.count()
-    certain = verdict.certain_imbalances(found, spans).count() if count else 0
-    named = write("imbalances_named", add_names(found, events)) if count else found
-    durable = durability.summary(kept) if kept is not None else durability.NONE
+    count = found.count
+    certain = verdict.certain_imbalances(found.frame, spans).count() if count else 0
+    named = write("imbalances_named", add_names(found.frame, events)) if count else found
+    durable = durability.summary(kept.frame) if kept is not None else durability.NONE
     uncertain = verdict.not_kept(durable.uncertain_after_stops, durable.uncertain_after_kills)
     judged = verdict.verdict(all_boots, evidence, count, certain, uncertain)
-    missing = found.where(F.col("problem") == imbalances.MISSING).agg(F.sum("records")).collect()[0][0]
-    crossed = arrivals.groupBy(*LINK).agg(
+    gap_rows = found.frame.where(F.col("problem") == imbalances.MISSING) if count else None
+    missing = gap_rows.agg(F.sum("records")).collect()[0][0] if gap_rows is not None else 0
+    crossed = arrivals.frame.groupBy(*LINK).agg(
         *[F.sum(name).alias(name) for name in ("taken", "came", "discarded", "missing", "pending")]
     )
-    back = write("restarts", restarts.restarts(facts.queue_stats, spans))
+    back = write("restarts", restarts.restarts(facts.queue_stats, spans), True)
     section = {
         "balanced": judged.balanced,
         **judged._asdict(),
         "missing_records": missing or 0,
         "imbalance_count": count,
-        "imbalances": first_rows(named, ORDER),
-        "queues": first_rows(balance, ("-entered", *QUEUE, "boot_id")),
-        "links": first_rows(crossed, LINK),
-        "boots": first_rows(spans, ("node", "first")),
-        "restarts": first_rows(back, (*QUEUE, "boot_id")),
+        "imbalances": named.first(ORDER),
+        "queues": balance.first(("-entered", *QUEUE, "boot_id")),
+        "links": first_rows(crossed, LINK) if arrivals.count else [],
+        "boots": told.first(("node", "first")),
+        "restarts": back.first((*QUEUE, "boot_id")),
         "files": {
             "missing": len(evidence.faults.missing),
             "changed": len(evidence.faults.changed),
@@ -74,5 +82,5 @@ def check(spark: SparkSession, facts: Facts, events: DataFrame, evidence: Eviden
         },
     }
     order = ("-lost", "-missing", *QUEUE, "boot_id")
-    rows = first_rows(kept, order) if kept is not None else []
+    rows = kept.first(order) if kept is not None else []
     return Checked(section, rows, durable.rows, judged.sentence(count))

@@ -167,7 +167,7 @@ class Reporting:
         counts = {"durability": checked.durability_rows}
         for each, written in zip(REPORTS, made, strict=True):
             report[each.name] = self._listed(each, written)
-            counts[each.name] = written.count()
+            counts[each.name] = written.count
         by_name = {each.name: written for each, written in zip(REPORTS, made, strict=True)}
         report["hash_advice"] = advice(by_name["hot_keys"], by_name["hot_exchanges"])
         report["rows"] = counts
@@ -175,9 +175,9 @@ class Reporting:
 
     def _series(self) -> tuple[DataFrame, DataFrame]:
         """Write the series of messages by second, minute and hour, each made of the finer one."""
-        seconds = self._tables.write_frame("throughput_1s", throughput.seconds(self._facts.traffic))
-        minutes = self._tables.write_frame("throughput_1m", throughput.minutes(seconds))
-        hours = self._tables.write_frame("throughput_1h", throughput.hours(minutes))
+        seconds = self._tables.write("throughput_1s", throughput.seconds(self._facts.traffic)).frame
+        minutes = self._tables.write("throughput_1m", throughput.minutes(seconds)).frame
+        hours = self._tables.write("throughput_1h", throughput.hours(minutes)).frame
         self.series = {"1s": seconds, "1m": minutes, "1h": hours}
         return minutes, hours
 
@@ -191,13 +191,13 @@ class Reporting:
     def _listed(self, each: Report, written: Written) -> list[Values]:
         rows = written.first(each.order, each.listed)
         if each.messages and rows:
-            first = written.frame(self._spark, each.order, each.listed)
+            first = written.first_frame(each.order, each.listed)
             rows = first_rows(add_names(first, self._events), each.order, each.listed)
         return rows
 
     def conservation(self) -> Checked:
         """Make the conservation check."""
-        return check(self._spark, self._facts, self._events, self._evidence, self._tables.write_frame)
+        return check(self._spark, self._facts, self._events, self._evidence, self._tables.write)
 
 
 def advice(keys: Written, exchanges: Written) -> list[Values]:
