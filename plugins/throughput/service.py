@@ -36,7 +36,8 @@ class ThroughputService(Service):
             raise ValueError(f"throughput.enabled needs {needed}: in a clone of Warren, pip install '.[analytics]'")
         from .export.exporter import Export
 
-        export = Export(host, config, host in self._hosts)
+        shared = bool(host.config.storage.url)  # another broker may have had the store meanwhile
+        export = Export(host, config, shared or host in self._hosts)
         self._hosts.add(host)
         export.prepare()
         self._export = export

@@ -94,6 +94,35 @@ def test_a_boot_that_did_not_stop_and_is_followed_by_another_was_killed() -> Non
     assert "(a b1)" in result.reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("row", "days_before", "retention", "lacks"),
+    [(100, 1, 14, True), (0, 1, 14, False), (100, 15, 14, False), (100, 14, 14, True), (100, 99, None, True)],
+)
+def test_the_boot_before_is_missing_unless_it_had_no_record_or_is_too_old(
+    row: int, days_before: int, retention: int | None, lacks: bool
+) -> None:
+    before = {"previous_boot": "b0", "previous_row": row, "previous_at": TIMES["last"] - timedelta(days=days_before)}
+    result = judged(before | {"retention_days": retention})
+    assert [reason.partition(" (")[0] for reason in result.reasons] == (
+        ["the log of the boot before is missing"] if lacks else []
+    )
+    asked = Evidence(now_us=AT_ONCE.now_us, since_us=boots.micros(BEGUN))
+    assert judged(before, evidence=asked).reasons == [], "it was not asked for"
+
+
+def test_a_boot_reaches_as_far_as_the_next_one_says() -> None:
+    later = {"boot_id": "b2", "first": BEGUN + timedelta(hours=1), "previous_boot": "b1", "previous_row": 15}
+    finished = Evidence(now_us=AT_ONCE.now_us, finished={key_of("a", "b1"): 10})
+    for stopped, evidence, expected in (
+        (True, finished, (15, 0)),
+        (False, AT_ONCE, (15, 0)),
+        (False, finished, (10, 5)),
+    ):
+        rows = [Row(**{**BOOT, **each}) for each in ({"stopped": stopped}, later)]
+        first, _ = boots.describe(rows, evidence)
+        assert (first["end_row"], first["unfinished"]) == expected
+
+
 def test_the_boots_of_a_reason_are_named_and_many_counted() -> None:
     result = judged(*[{"boot_id": f"b{number}", "duplicated": 1} for number in range(5)])
     assert result.reasons == ["records are in the log twice (a b0, a b1, a b2 and 2 more)"]

@@ -35,7 +35,7 @@ class Export(Observer):
     """
 
     def __init__(self, host: Host, config: Throughput, resumed: bool = False) -> None:
-        """`resumed`: this process has exported before."""
+        """`resumed`: what the queues have is not all from the boot before, as this process has exported before."""
         self._resumed = resumed
         self._host = host
         self._config = config

@@ -46,8 +46,9 @@ METRIC_BYTES = 500  # of memory for a row of metrics, about
 class Task(Boot, frozen=True):
     """The first frame: the node, the folder of its files, and their limits.
 
-    `resumed`: the process has exported before, as another boot; `continued`: an earlier writer of this boot has ended;
-    `vhosts`: those that are exported, if not all.
+    `resumed`: the messages at its start are not those that the boot before had stored, for example because the process
+    has exported before; `continued`: an earlier writer of this boot has ended; `vhosts`: those that are exported, if
+    not all.
     """
 
     directory: str

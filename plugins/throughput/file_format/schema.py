@@ -73,8 +73,8 @@ Boots. The closing row of the snapshot of a start names the boot of the node bef
 `previous_row`, which is the number of that boot's next row, and `previous_at`, the time of its last record or snapshot,
 both as far as they were known. All are null for the first boot of a node. `retention_days` are the days for which this
 boot keeps files, or null if it keeps them for ever. `comparable` is false if messages may have come and gone without a
-record since then: the process is the same and the service was stopped, the broker ran without the export, or other
-virtual hosts are exported.
+record since then: the process is the same and the service was stopped, the broker ran without the export, another one
+may have had its store on PostgreSQL, or other virtual hosts are exported.
 
 Durability. `recovered` is the number of a queue's messages that the process found in its store: those of the snapshot
 of the start, and those that expired or exceeded a limit before it. No client connects before that snapshot, and none is

@@ -83,6 +83,8 @@ def claim(boot: Boot, next_row: int, evidence: Evidence) -> None:
 
 def excused(boot: Boot, boots: list[Boot], newest_us: int, evidence: Evidence) -> bool:
     """Return whether the boot before this one is not here for a reason: removed by its age, or not asked for."""
+    if boot["previous_row"] == 0:
+        return True  # it had no records
     ended_us = micros(boot["previous_at"]) if boot["previous_at"] is not None else micros(boot["first"])
     days = [each["retention_days"] for each in boots if each["retention_days"] is not None]
     too_old = bool(days) and ended_us // DAY_US < newest_us // DAY_US - min(days)

@@ -17,7 +17,8 @@ What is certain:
   those that consumers could get and settle in that time: a second is allowed for, and the greatest number that left
   one queue of the node in any second is the measure, twice, since a second touches two seconds of the clock. What is
   missing beyond that is lost. This is wrong only if the writer was more than a second behind, if the first fast
-  consumer of the node came in its last second, or if the queue was purged or deleted then.
+  consumer of the node came in its last second, or if the queue was purged or deleted, or very many messages expired,
+  then.
 - Nothing is certain (`lost` is 0) of a boot whose log lacks records (`whole` is false), of exports of version 1, and of
   queues that no snapshot shows, whose durability is unknown (`durable` is null).
 """
