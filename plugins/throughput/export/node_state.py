@@ -16,6 +16,7 @@ import msgspec
 from ..file_format import schema
 from .manifest import MODE, sync_folder
 
+BOOTS = 1000  # that are kept in the state; the files of others are recognised by the node's name in them
 SAVED_S = 60  # the steps in which the time is stored for which writers have run
 
 
@@ -48,7 +49,7 @@ class NodeState:
 
     boot        this boot, which the writer keeps up to date
     previous    the boot before it, or None
-    boots       the boots that may have files, in their order
+    boots       the last boots that may have files, in their order
     exported_s  for how long writers of the node have run, and for how long they had at the last file of each of `days`
                 (`retention`)
     """
@@ -95,7 +96,8 @@ class NodeState:
             return
         self.exported_s = max(self.exported_s, content.exported_s)
         self.days = content.days | self.days
-        self.boots = [*content.boots, *[boot_id for boot_id in self.boots if boot_id not in content.boots]]
+        boots = [*content.boots, *[boot_id for boot_id in self.boots if boot_id not in content.boots]]
+        self.boots = boots[-BOOTS:]
         if content.boot.boot_id == self.boot.boot_id:
             self.previous = content.previous
             self.reached(content.boot.row, content.boot.at_us)

@@ -40,6 +40,7 @@ LOCK_LOOK_S = 0.1  # between two looks at the lock of the node's state at the en
 LOCK_WAIT_S = 10.0  # for the writer of a killed broker to finish its files, before its state is read all the same
 # Snapshots and metrics in memory, from which on they are written, and from which on the oldest are dropped.
 PENDING_BYTES, KEPT_BYTES = 8 << 20, 32 << 20
+UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # only Linux has the former
 METRIC_BYTES = 500  # of memory for a row of metrics, about
 
 
@@ -110,14 +111,14 @@ class Pending:
 class Writer:
     """The writer of tables to files. It raises no OSError: rows that cannot be written are counted and reported.
 
-    `exported_s` is a clock that runs on however the wall clock jumps.
+    `clock_s` is a clock that no jump of the wall clock changes, and that counts the time in which the machine sleeps.
     """
 
     def __init__(
         self,
         task: Task,
         now_s: Callable[[], float] = time.time,
-        clock_s: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+        clock_s: Callable[[], float] = lambda: time.clock_gettime(UPTIME),
     ) -> None:
         self.lost_rows = 0
         self._task = task
