@@ -61,7 +61,7 @@ class VHost:
         self.url = broker.url + quote(name, safe="")
 
     def delete(self) -> None:
-        """Delete it with all that is in it; its connections are closed."""
+        """Delete it with all that is in it; its connections are closed. Does nothing if that was done."""
         self.broker._do("delete_vhost", name=self.name)
 
     def __str__(self) -> str:

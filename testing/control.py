@@ -25,6 +25,7 @@ from .clock import MovableClock
 from .slow_network import SlowSocket, SlowTransport
 
 LINE_BYTES = 1 << 16
+TOO_LONG = b"a line that is too long\n"
 NO_SPACE_BYTES = 1 << 63  # a limit of free space that no disk has
 TURNS = 1000  # of the loop, in which dead letters are routed at the latest
 EVERYTHING = ".*"
@@ -96,10 +97,19 @@ class ControlService(Service):
         return next(((one.host, one.port) for one in self._host.listening() if one.protocol == protocol), None)
 
     async def _serve(self, reader: asyncio.StreamReader) -> None:
-        """Serve one control after the other. The end of the input ends the broker."""
-        while line := await reader.readline():
-            write_line(await self._answer(line))
-        self.stop_broker()
+        """Serve one control after the other. The end of the input, or of who reads the output, ends the broker."""
+        try:
+            while line := await self._read_line(reader):
+                write_line(await self._answer(line))
+        finally:
+            self.stop_broker()
+
+    async def _read_line(self, reader: asyncio.StreamReader) -> bytes:
+        """Return the next line; one that is too long is dropped and no control. Empty at the end of the input."""
+        try:
+            return await reader.readline()
+        except ValueError:
+            return TOO_LONG
 
     async def _answer(self, line: bytes) -> dict[str, object]:
         try:
@@ -120,8 +130,10 @@ class ControlService(Service):
             self._host.node.users.set_permission(self._host.config.default_user, name, *[EVERYTHING] * 3)
 
     def delete_vhost(self, name: str) -> None:
-        with self._host.acting(INTERNAL):
-            self._host.node.delete_vhost(name)
+        """Delete a virtual host, unless the test has done so."""
+        if name in self._host.node.vhosts:
+            with self._host.acting(INTERNAL):
+                self._host.node.delete_vhost(name)
 
     # Faults
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from .broker import Broker, VHost
 
 NAME_CHARACTERS = 60  # of a test's name in the name of its virtual host
+NUMBERS = count(1)  # of virtual hosts
 # The running broker, and the length of its log when the test began
 RUNNING = pytest.StashKey["Broker"]()
 LOG_START = pytest.StashKey[int]()
@@ -43,9 +45,12 @@ def amqp_broker(request: pytest.FixtureRequest, amqp_broker_config: dict[str, ob
 
 @pytest.fixture
 def amqp_vhost(request: pytest.FixtureRequest, amqp_broker: Broker) -> Iterator[VHost]:
-    """A virtual host for this test, which is deleted after it."""
-    name = re.sub(r"[^\w.-]+", "-", request.node.name)[:NAME_CHARACTERS].strip("-")
-    with amqp_broker.vhost(name) as vhost:
+    """A virtual host for this test, which is deleted after it. Its name is that of the test, and a number.
+
+    The names differ, so that clients that an earlier test has left behind do not connect to it again.
+    """
+    test = re.sub(r"[^\w.-]+", "-", request.node.name)[:NAME_CHARACTERS].strip("-")
+    with amqp_broker.vhost(f"{test}-{next(NUMBERS)}") as vhost:
         yield vhost
 
 

@@ -2,8 +2,6 @@
 
 import ast
 import re
-import shutil
-import subprocess
 import sys
 import tomllib
 import zipfile
@@ -16,8 +14,8 @@ from packaging.utils import canonicalize_name
 
 from tests.support.broker_process import run
 from tests.support.checkout import ROOT, write_distribution
+from tests.support.wheel import PACKAGES, build_wheel
 
-PACKAGES = ("broker", "federation", "plugins", "testing")
 # Where a distribution is not called what is imported
 IMPORTED_AS = {
     "aio-pika": "aio_pika",
@@ -93,16 +91,7 @@ def test_the_licence_is_the_apache_licence() -> None:
 
 
 def test_the_wheel_holds_every_module_and_no_test(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "warren", source / "warren", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", str(tmp_path)]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(source)], check=True, cwd=tmp_path)
-    (wheel,) = tmp_path.glob("warrenmq-*.whl")
+    wheel = build_wheel(tmp_path)
     with zipfile.ZipFile(wheel) as archive:
         assert "warren/plugins/throughput/analysis/report.schema.json" in archive.namelist()
         packed = {name for name in archive.namelist() if name.endswith(".py")}

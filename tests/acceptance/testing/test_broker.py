@@ -18,6 +18,7 @@ from tests.support.http import HTTPClient
 from tests.support.polling import until
 from warren.testing import Broker, BrokerError, VHost
 
+pytestmark = pytest.mark.sockets
 DAY_MS = 86_400_000
 OPENED: list[pika.BlockingConnection] = []  # by `connect`
 

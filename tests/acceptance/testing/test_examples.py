@@ -14,6 +14,7 @@ import pytest
 from tests.support.foreign_project import BLOCK, PAGE, ForeignProject, blocks
 from warren.testing import Broker
 
+pytestmark = pytest.mark.sockets
 PYTHON_FILES = {name: text for language, name, text in blocks() if language == "python" and name}
 # The page shows the shortest lines; what a client leaves open is none of our warnings.
 LENIENT = "-Wdefault"

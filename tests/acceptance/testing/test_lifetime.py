@@ -13,6 +13,7 @@ import pytest
 from tests.support.foreign_project import ForeignProject
 from tests.support.polling import until
 
+pytestmark = pytest.mark.sockets
 PRINTS_PID = "import warren.testing; broker = warren.testing.Broker().start(); print(broker.pid, flush=True);"
 
 
@@ -77,6 +78,26 @@ def test_the_program_ends_with_its_input_or_by_sigterm(project: ForeignProject, 
         assert program.wait(30) == 0
         assert program.stdout.read() == ""
     assert list(project.folder.iterdir()) == []
+
+
+def test_the_program_ends_when_nobody_reads_its_answers(project: ForeignProject) -> None:
+    with start(project, "-m", "warren.testing") as program:
+        assert program.stdout is not None and program.stdin is not None and program.stderr is not None
+        program.stdout.readline()
+        program.stdout.close()
+        program.stdin.write('{"do": "reset"}\n')
+        program.stdin.flush()
+        assert program.wait(30) == 0
+
+
+def test_a_line_that_is_too_long_is_refused(project: ForeignProject) -> None:
+    with start(project, "-m", "warren.testing") as program:
+        assert program.stdout is not None and program.stdin is not None and program.stderr is not None
+        program.stdout.readline()
+        program.stdin.write(f'{{"do": "{"x" * 100_000}"}}\n{{"do": "reset"}}\n')
+        program.stdin.close()
+        answers = [json.loads(line) for line in program.stdout]
+        assert "error" in answers[0] and answers[-1] == {"result": None}
 
 
 def test_the_program_says_that_it_needs_an_input_that_stays_open(project: ForeignProject) -> None:

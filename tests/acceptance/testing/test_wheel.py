@@ -1,0 +1,55 @@
+"""The wheel in an environment of its own, where a project uses nothing of it but the fixtures."""
+
+import json
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.foreign_project import ForeignProject, blocks
+from tests.support.wheel import build_wheel
+
+pytestmark = pytest.mark.sockets
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The interpreter of a new environment with the wheel; all else is that of the environment of these tests."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
+    python = str(folder / "venv" / "bin" / "python")
+    query = "import json, sysconfig; print(json.dumps(sysconfig.get_path('purelib')))"
+    packages = Path(json.loads(subprocess.check_output([python, "-c", query])))
+    with zipfile.ZipFile(build_wheel(folder)) as wheel:
+        wheel.extractall(packages)
+    (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return python
+
+
+@pytest.fixture
+def project(python: str, tmp_path: Path) -> ForeignProject:
+    project = ForeignProject(tmp_path / "project", tmp_path / "unused", python)
+    del project.environment["PYTHONPATH"]
+    for language, name, text in blocks():
+        if language == "python" and name:
+            project.write(name, text)
+    return project
+
+
+def test_it_is_the_wheel_that_is_imported(project: ForeignProject, python: str) -> None:
+    printed = project.run("-P", "-c", "import warren.testing; print(warren.testing.__file__)").stdout
+    assert Path(printed).is_relative_to(Path(python).parents[1])
+
+
+@pytest.mark.parametrize("client", ["pika", "aio_pika", "kombu", "celery"])
+def test_each_client_has_a_broker(project: ForeignProject, client: str) -> None:
+    ran = project.pytest("-q", "-Wdefault", f"test_{client}.py")
+    assert ran.returncode == 0 and "1 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_four_workers_run_all_tests_of_the_project(project: ForeignProject) -> None:
+    ran = project.pytest("-q", "-Wdefault", "-n", "4")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
