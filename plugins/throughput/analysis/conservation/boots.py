@@ -13,10 +13,11 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as t
 
+from ..local_table import local_table
 from .evidence import Evidence
 
 Boot = dict[str, Any]
-ADDED = {
+ADDED: dict[str, t.DataType] = {
     "next_boot_id": t.StringType(),  # of the same node, in this input
     "killed": t.BooleanType(),  # did not stop, and the broker was started again
     "silent": t.BooleanType(),  # did not stop, was not started again, and is not heard of any more
@@ -93,9 +94,8 @@ def excused(boot: Boot, boots: list[Boot], newest_us: int, evidence: Evidence) -
 
 def table(spark: SparkSession, boots: list[Boot], spans: DataFrame) -> DataFrame:
     """Return the boots as a table, with the columns of `spans` and ADDED."""
-    fields = [*spans.schema.fields, *(t.StructField(name, kind) for name, kind in ADDED.items())]
-    whole = t.StructType([t.StructField(each.name, each.dataType) for each in fields])
-    return spark.createDataFrame([tuple(boot[each.name] for each in fields) for boot in boots], whole)
+    columns = {field.name: field.dataType for field in spans.schema.fields} | ADDED
+    return local_table(spark, columns, [[boot[name] for name in columns] for boot in boots])
 
 
 def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:

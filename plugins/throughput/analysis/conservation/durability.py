@@ -29,15 +29,20 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as t
 
 from ...file_format.schema import CONFIRM, DELIVER, FED_IN, LEAVING, PUBLISH, START
 from ..fact_store import Facts
 from ..facts import count_if, is_event
+from ..local_table import local_table
 from .boots import Boot
 from .checked_range import BOOT, ORDERED
 
 QUEUE = (*BOOT, "vhost", "queue")
-PAIR = "node string, boot_id string, next_boot_id string, stopped boolean, stored boolean, exact boolean, whole boolean"
+PAIR: dict[str, t.DataType] = {
+    **dict.fromkeys(("node", "boot_id", "next_boot_id"), t.StringType()),
+    **dict.fromkeys(("stopped", "stored", "exact", "whole"), t.BooleanType()),
+}
 
 
 def durability(
@@ -54,7 +59,7 @@ def durability(
     restarts = [pair for pair in restarts if all((boot["sample_rate"] or 1) == 1 for boot in pair)]
     if not restarts:
         return None
-    pairs = spark.createDataFrame([pair_row(*pair) for pair in restarts], PAIR)
+    pairs = local_table(spark, PAIR, [pair_row(*pair) for pair in restarts])
     kept, after = waiting(facts.journeys, events, pairs), found(facts.queue_stats, pairs)
     before = lengths(facts.queue_stats, pairs)
     keys = [F.equal_null(kept[name], before[name]) for name in QUEUE]

@@ -11,6 +11,7 @@ from pyspark.sql import types as t
 from ...file_format.schema import ENQUEUE, FED_IN, PUBLISH
 from ..facts import LINK, by_link, count_if, is_event
 from ..input_files import boot_key
+from ..local_table import local_table
 from .boots import Boot
 from .checked_range import BOOT
 from .evidence import key_of
@@ -87,8 +88,8 @@ def files(spark: SparkSession, faults: FileFaults, boots: list[Boot]) -> DataFra
         for problem, entries in ((FILE_MISSING, faults.missing), (FILE_CHANGED, faults.changed))
         for entry in entries
     ]
-    columns = "problem string, node string, boot_id string, file string, first_row long, last_row long, records long"
-    return spark.createDataFrame(rows, columns) if rows else None
+    names_of_columns = ("problem", "node", "boot_id", "file", "first_row", "last_row", "records")
+    return local_table(spark, {name: COLUMNS[name] for name in names_of_columns}, rows) if rows else None
 
 
 def arrivals(crossings: DataFrame, spans: DataFrame) -> DataFrame:
