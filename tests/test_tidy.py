@@ -263,7 +263,7 @@ PARTS_MAY_IMPORT: dict[str, set[str]] = {
         *("plugin", "product", "amqp", "core", "session", "net", "runtime", "config", "hosting", "logs.redaction"),
     },
     "plugins/prometheus": {"plugin", "product", "core", "session", "runtime", "config"},
-    "plugins/throughput": {"plugin", "amqp", "core", "runtime", "config"},
+    "plugins/throughput": {"plugin", "amqp", "core", "net.connection_limits", "runtime", "config"},
     "testing": {"plugin", "app", "core", "session", "net", "runtime", "config", "logs"},
 }
 

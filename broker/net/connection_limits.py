@@ -45,7 +45,8 @@ def connection_limit(descriptors: int) -> int:
 def open_descriptors() -> int:
     """Return how many files this process has open, or an estimate on systems without /proc."""
     try:
-        return len(os.listdir("/proc/self/fd"))
+        # Linux 6.2 and later give the number as the size; before, the size is 0.
+        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
     except OSError:
         return RESERVED_LEAST
 

@@ -24,7 +24,7 @@ USAGE, UNAVAILABLE, FAILED = 64, 69, 70  # EX_USAGE, EX_UNAVAILABLE and EX_SOFTW
 # The exit status by the status of the verdict (`analysis.conservation.verdict`), and the least that --fail-on reports.
 STATUS = {"balanced": 0, "imbalanced": 1, "incomplete": 2, "sampled": 2}
 FAIL_ON = {"imbalanced": ("imbalanced",), "incomplete": ("imbalanced", "incomplete", "sampled"), "never": ()}
-NEEDED = ("pyspark", "plotly")
+NEEDED = ("pyspark",)
 CHATTY = (
     "py4j",
     "DataFrameQueryContextLogger",
@@ -47,6 +47,8 @@ class Analyze(Command):
         parser.add_argument("--stream", action="store_true", help=about)
         about = "with --stream: run until stopped, and look for new files at this interval"
         parser.add_argument("--every", metavar="SECONDS", type=float, help=about)
+        about = "an earlier report, whose totals, rates and latencies are compared with these"
+        parser.add_argument("--compare", metavar="REPORT", help=about)
         about = "the verdict from which on the exit status is not 0: 1 imbalanced, 2 incomplete or sampled (default)"
         parser.add_argument("--fail-on", choices=FAIL_ON, default="incomplete", help=about)
 
@@ -91,9 +93,10 @@ def analyze(options: Namespace) -> int:
         records = local_records(options.input) if options.every is None else None  # a log that grows
         with session(options.master, records, options.driver_memory, dict(options.conf)) as spark:
             if options.stream:
-                report = streaming.follow(spark, options.input, options.output, options.every, progress)
+                where = options.input, options.output, options.every
+                report = streaming.follow(spark, *where, progress, options.compare)
             else:
-                report = job.batch(spark, options.input, options.output, progress)
+                report = job.batch(spark, options.input, options.output, progress, options.compare)
     except job.JobRefused as refused:
         return failed(str(refused), refused.status)
     except (OSError, DamagedFile, Py4JError, PySparkException) as error:

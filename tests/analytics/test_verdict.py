@@ -208,6 +208,7 @@ def report(**changed: Any) -> Values:
         "reasons": [],
         "rows": {},
         "durability": [],
+        "timeline": None,
         "input": source | {name: [] for name in ("skipped_files", "missing_hours", "clock_jumps")},
         "totals": dict.fromkeys(totals, 0),
         "conservation": conservation | changed,

@@ -18,7 +18,7 @@ from .hadoop_fs import FileInfo, Folders
 from .input_files import read
 
 ALL = (
-    *(facts.TRAFFIC, facts.LATENCIES, facts.ROUTES, facts.ROWS, facts.ATTEMPTS, facts.CROSSINGS),
+    *(facts.TRAFFIC, facts.LATENCIES, facts.ROUTES, facts.TRANSFERS, facts.ROWS, facts.ATTEMPTS, facts.CROSSINGS),
     *(facts.STATS, facts.METRICS, journeys.JOURNEYS, journeys.BALANCES, journeys.STAGES),
 )
 PARTS = 32  # of one fact; more are merged into one
@@ -30,6 +30,7 @@ class Facts(NamedTuple):
     traffic: DataFrame
     latencies: DataFrame
     routes: DataFrame
+    transfers: DataFrame
     rows: DataFrame
     attempts: DataFrame
     crossings: DataFrame

@@ -62,12 +62,13 @@ def is_event(*names: str) -> Column:
 
 
 def traffic(events: DataFrame) -> DataFrame:
-    """Count events by queue, user, kind and second."""
+    """Count events by queue, user, kind and second, acknowledgements also by the time since the publish."""
     unrouted = is_event(PUBLISH, FED_IN) & (F.col("routed") == 0) & F.col("reason").isNull()
     return (
         events.withColumn("reason", F.nullif(F.col("reason"), F.lit("")))
         .withColumn("reason", F.when(unrouted, UNROUTABLE).otherwise(F.coalesce("reason", F.lit(""))))
         .withColumn("linked", F.col("link").isNotNull())
+        .withColumn("ack_bucket", F.when(is_event(ACK), ack_bucket(F.col("lat_us"))))
         .withColumn("second", F.floor(F.unix_micros("ts_us") / 1_000_000))
         .groupBy(*TRAFFIC_KEYS)
         .agg(
@@ -77,12 +78,23 @@ def traffic(events: DataFrame) -> DataFrame:
             F.coalesce(F.sum("routed"), F.lit(0)).alias("routed"),
             F.coalesce(F.sum(F.greatest("lat_us", F.lit(0))), F.lit(0)).alias("latency_us"),
             F.count("lat_us").alias("timed"),
+            F.coalesce(F.max("lat_us"), F.lit(0)).alias("highest_us"),
         )
     )
 
 
+def ack_bucket(microseconds: Column) -> Column:
+    """Return the bucket of the time from the publish to the acknowledgement, two for each power of ten.
+
+    Bucket n begins at 10**(n / 2) microseconds; the first has all shorter times too, the last all longer ones.
+    """
+    bucket_number = F.floor(F.log10(F.greatest(microseconds, F.lit(1)).cast("double")) * 2).cast("int")
+    return F.least(F.greatest(bucket_number, F.lit(ACK_BUCKETS[0])), F.lit(ACK_BUCKETS[-1]))
+
+
+ACK_BUCKETS = range(4, 18)  # from 100 microseconds to 5 minutes
 OF_EVENT = ("event", "reason", "no_ack", "redelivered", "linked")
-TRAFFIC_KEYS = ("node", "boot_id", "vhost", "queue", "user", *OF_EVENT, "second")
+TRAFFIC_KEYS = ("node", "boot_id", "vhost", "queue", "user", *OF_EVENT, "ack_bucket", "second")
 STAGES = {ENQUEUE: "publish_enqueue", CONFIRM: "publish_confirm", DELIVER: "publish_deliver", ACK: "publish_ack"}
 
 
@@ -117,6 +129,22 @@ def routes(events: DataFrame) -> DataFrame:
             F.sum(F.when(is_event(RETURN), weight()).otherwise(0)).alias("returned"),
         )
     )
+
+
+def transfers(events: DataFrame) -> DataFrame:
+    """Count the messages between clients, exchanges and queues."""
+    return (
+        events.where(is_event(PUBLISH, FED_IN, ENQUEUE, DELIVER))
+        .groupBy(*TRANSFER_KEYS)
+        .agg(
+            F.sum(weight()).alias("weight"),
+            F.coalesce(F.sum(F.col("size") * weight()), F.lit(0)).alias("bytes"),
+            F.sum(F.when(F.col("redelivered"), weight()).otherwise(0)).alias("redelivered"),
+        )
+    )
+
+
+TRANSFER_KEYS = ("node", "vhost", "event", "exchange", "queue", "user", "conn_id", "link")
 
 
 def rows(events: DataFrame) -> DataFrame:
@@ -199,7 +227,10 @@ _CROSSING = {
     **dict.fromkeys(("node", "vhost", "upstream", "upstream_node", "hops", "left"), "max"),
     **dict.fromkeys(("published", "entered"), "min"),
 }
-_TRAFFIC = dict.fromkeys(("records", "weight", "bytes", "routed", "latency_us", "timed"), "sum")
+_TRAFFIC = {
+    **dict.fromkeys(("records", "weight", "bytes", "routed", "latency_us", "timed"), "sum"),
+    "highest_us": "max",
+}
 _ROWS = {
     **dict.fromkeys(("first_row", "first", "least_offset", "sample_rate"), "min"),
     **dict.fromkeys(("last_row", "last", "greatest_offset"), "max"),
@@ -217,6 +248,9 @@ _LATENCY = {"records": "sum", "highest_us": "max"}
 TRAFFIC = Fact("traffic", schema.EVENTS, traffic, TRAFFIC_KEYS, _TRAFFIC)
 LATENCIES = Fact("latencies", schema.EVENTS, latencies, LATENCY_KEYS, _LATENCY)
 ROUTES = Fact("routes", schema.EVENTS, routes, ("node", "vhost", "exchange", "routing_key"), _ROUTES)
+TRANSFERS = Fact(
+    "transfers", schema.EVENTS, transfers, TRANSFER_KEYS, dict.fromkeys(("weight", "bytes", "redelivered"), "sum")
+)
 ROWS = Fact("rows", schema.EVENTS, rows, ("node", "boot_id", "block"), _ROWS)
 ATTEMPTS = Fact("attempts", schema.EVENTS, attempts, ("node", "boot_id", "vhost", "queue", "msg_seq"), _ATTEMPTS)
 CROSSINGS = Fact("crossings", schema.EVENTS, crossings, ("link", "identity"), _CROSSING)

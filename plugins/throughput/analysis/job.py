@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..file_format import schema
-from . import html_report
+from .compare import NoReport, compare, parse
 from .conservation import checked_range
 from .conservation.evidence import Evidence, evidence
 from .conservation.manifest import check_files, read_manifest
@@ -26,15 +25,11 @@ from .facts import METRICS, ROWS, STATS, Fact
 from .hadoop_fs import Folders
 from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read
 from .message_paths import BALANCES, JOURNEYS, STAGES, mark_closed
-from .report_rows import Values, values
-from .reports import throughput
+from .page.document import document
+from .report_rows import Values
 from .reports.run import Reporting
 from .spark_session import fit, is_small
-from .summaries import QUEUE
 from .tables import Tables
-
-POINTS = 1500  # of a line in a chart at most: the finest grain with no more is drawn
-LINES = 10  # queues in a chart
 
 
 class JobRefused(Exception):
@@ -144,8 +139,12 @@ def report(
     folder: str,
     place: str,
     log: LogProgress,
+    old: Values | None = None,
 ) -> Values:
-    """Write the tables, report.json and index.html below `place`. Returns the content of report.json."""
+    """Write the tables, report.json and index.html below `place`. Returns the content of report.json.
+
+    `old` is the content of another report.json, to compare with.
+    """
     events = read(spark, schema.EVENTS, inputs[schema.EVENTS].paths)
     fit(spark, facts_bytes // FACT_BYTES)
     tables = Tables(spark, place, is_small(event_count(inputs)), log)
@@ -156,45 +155,33 @@ def report(
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
     log("page")
     folders = Folders(spark)
-    folders.write(f"{place}/report.json", json.dumps(made, indent=1, allow_nan=False) + "\n")
-    charts = flows(reporting.series, reporting.summaries.kinds), depths(facts.queue_stats, reporting.summaries.queues)
-    folders.write(f"{place}/index.html", html_report.page(made, *charts))
+    if old is not None:
+        made["compared"] = compare(old, made)
+    folders.write(f"{place}/report.json", dump(made))
+    folders.write(f"{place}/index.html", document(made))
     return made
+
+
+def dump(made: Values) -> str:
+    """Return the content of report.json: a line for each value, but one for all of the timeline."""
+    text = json.dumps({**made, "timeline": None}, indent=1, allow_nan=False)
+    timeline = json.dumps(made["timeline"], separators=(",", ":"), allow_nan=False)
+    return text.replace('\n "timeline": null', f'\n "timeline": {timeline}', 1) + "\n"
+
+
+def read_old(spark: SparkSession, folder: str | None) -> Values | None:
+    """Return the report in a folder, to compare with. Raises JobRefused if there is none."""
+    if folder is None:
+        return None
+    try:
+        return parse(Folders(spark).text(f"{folder.rstrip('/')}/report.json"))
+    except (OSError, UnicodeDecodeError, NoReport) as error:
+        raise JobRefused(f"{folder}: cannot be compared with: {one_line(error)}", NO_INPUT) from None
 
 
 CLOCK = ("node", "boot_id", "first", "last", "clock_moved_us")
 FACT_BYTES = 10  # of a row of a fact in a file, about
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
-
-
-def flows(series: dict[str, DataFrame], kinds: list[Values]) -> list[Values]:
-    """Return the messages per second of all virtual hosts, in the finest grain with no more than POINTS points."""
-    span_s = max((kind["last"] for kind in kinds), default=0) - min((kind["first"] for kind in kinds), default=0) + 1
-    grain = next((name for name, grain_s in throughput.GRAINS_S.items() if span_s / grain_s <= POINTS), "1h")
-    rate = F.round(F.sum("messages") / throughput.GRAINS_S[grain], 3).alias("per_s")
-    summed = series[grain].where(F.col("scope") == "vhost").groupBy("start", "flow").agg(rate)
-    rows = [values(row) for row in summed.collect()]
-    return sorted(rows, key=lambda row: (row["start"], row["flow"]))
-
-
-def depths(queue_stats: DataFrame, queues: list[Values]) -> list[Values]:
-    """Return the lengths over time of the LINES longest queues, in at most POINTS steps."""
-    if not queues:
-        return []
-    top = sorted(queues, key=lambda queue: (-queue["peak"], *[queue[name] for name in QUEUE]))[:LINES]
-    span = max(queue["last"] for queue in queues) - min(queue["first"] for queue in queues)
-    step = max(schema.SNAPSHOT_S, int(span.total_seconds()) // POINTS + 1)
-    wanted = reduce(
-        Column.__or__, [reduce(Column.__and__, [F.col(name) == queue[name] for name in QUEUE]) for queue in top]
-    )
-    at = F.unix_seconds("ts_us")
-    steps = (
-        queue_stats.where(wanted)
-        .groupBy(*QUEUE, F.timestamp_seconds(at - at % step).alias("at"))
-        .agg(F.max(F.col("ready") + F.col("unacked")).alias("messages"))
-    )
-    rows = [values(row) for row in steps.collect()]
-    return sorted(rows, key=lambda row: (row["at"], *[row[name] for name in QUEUE]))
 
 
 @contextmanager
@@ -217,14 +204,15 @@ def publish(folders: Folders, made: str, output: str) -> None:
     folders.remove(old)
 
 
-def batch(spark: SparkSession, folder: str, output: str, log: LogProgress) -> Values:
-    """Report on all files of the input.
+def batch(spark: SparkSession, folder: str, output: str, log: LogProgress, compared: str | None = None) -> Values:
+    """Report on all files of the input; `compared` is the folder of a report to compare with.
 
     Raises JobRefused, OSError, DamagedFile or an exception of Spark, and publishes nothing then.
     """
     folders = Folders(spark)
     if folders.exists(output):
         raise JobRefused(f"{output}: exists already", NO_OUTPUT)
+    old = read_old(spark, compared)
     manifest = read_manifest(folders, folder)
     inputs = find_input(folders, folder)
     fit_to(spark, inputs)
@@ -233,7 +221,8 @@ def batch(spark: SparkSession, folder: str, output: str, log: LogProgress) -> Va
         facts = reduce_all(spark, inputs, store, log)
         log("check files")
         faults = check_files(spark, folder, manifest, inputs, {})
-        made = report(spark, facts, store.bytes(), inputs, evidence(inputs, manifest.boots, faults), folder, place, log)
+        known = evidence(inputs, manifest.boots, faults)
+        made = report(spark, facts, store.bytes(), inputs, known, folder, place, log, old)
         check_records(made, inputs)
         folders.remove(store.folder)
         publish(folders, place, output)

@@ -23,7 +23,7 @@ from .fact_store import ALL, Store
 from .facts import BLOCK_BITS, METRICS, ROWS, STATS, merge_parts
 from .hadoop_fs import Folders
 from .input_files import AcceptedFile, DamagedFile, TableFiles, read
-from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, publish, report, temporary_folder
+from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, publish, read_old, report, temporary_folder
 from .message_paths import BALANCES, JOURNEYS, STAGES, balances, mark_closed, stages
 from .report_rows import Values
 
@@ -33,12 +33,22 @@ WATERMARK = "10 minutes"
 ORDER = (schema.QUEUE_STATS, schema.METRICS, schema.EVENTS)  # snapshots first: they decide which journeys can be closed
 
 
-def follow(spark: SparkSession, folder: str, output: str, every_s: float | None, log: LogProgress) -> Values:
+def follow(
+    spark: SparkSession,
+    folder: str,
+    output: str,
+    every_s: float | None,
+    log: LogProgress,
+    compared: str | None = None,
+) -> Values:
     """Run once, or every `every_s` seconds without an end. Returns the content of report.json.
+
+    `compared` is the folder of a report to compare with.
 
     Raises what `job.batch` raises; only complete reports are published.
     """
     folders = Folders(spark)
+    old = read_old(spark, compared)
     state = f"{output.rstrip('/')}.state"
     check_output(folders, folder, output, state)
     while True:
@@ -52,7 +62,7 @@ def follow(spark: SparkSession, folder: str, output: str, every_s: float | None,
         with temporary_folder(folders, output) as place:
             unprocessed = [path for table in ORDER for path in unprocessed_files(store, table, inputs[table])]
             known = evidence(inputs, manifest.boots, faults, len(unprocessed))
-            made = report(spark, store.facts(), store.bytes(), inputs, known, folder, place, log)
+            made = report(spark, store.facts(), store.bytes(), inputs, known, folder, place, log, old)
             publish(folders, place, output)
         if every_s is None:
             return made

@@ -18,13 +18,13 @@ from .quantiles import quantiles
 
 Values = dict[str, Any]
 QUEUE = ("node", "vhost", "queue")
-KIND = TRAFFIC_KEYS[:-1]  # without the second
+KIND = tuple(key for key in TRAFFIC_KEYS if key not in ("ack_bucket", "second"))
 
 
 class Summaries(NamedTuple):
     """The summaries, as lists of rows.
 
-    kinds    traffic by all its keys but the second, with the seconds of the first and the last event
+    kinds    traffic by KIND, with the seconds of the first and the last event
     queues   snapshots by queue
     metrics  values by node, boot, name and link
     latency  quantiles by queue and stage; the stages `publish_*` are times since the publish, the others times within
@@ -59,8 +59,8 @@ def waits(facts: Facts) -> DataFrame:
 
 
 def kinds(traffic: DataFrame) -> DataFrame:
-    sums = [F.sum(name).alias(name) for name in TRAFFIC.merge]
-    return traffic.groupBy(*KIND).agg(*sums, F.min("second").alias("first"), F.max("second").alias("last"))
+    merged = [F.expr(f"{how}({name})").alias(name) for name, how in TRAFFIC.merge.items()]
+    return traffic.groupBy(*KIND).agg(*merged, F.min("second").alias("first"), F.max("second").alias("last"))
 
 
 def queues(queue_stats: DataFrame) -> DataFrame:

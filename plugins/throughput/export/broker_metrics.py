@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Sequence
 
 from warren.broker.core.counters.histogram import LatencyHistogram
+from warren.broker.net.connection_limits import open_descriptors
 from warren.broker.plugin import Host, Service
 
 from ..file_format import schema
@@ -29,11 +31,14 @@ def rows(host: Host, links: dict[str, str]) -> list[dict[str, object]]:
         schema.QUEUES_CREATED: churn.queue_created,
         schema.QUEUES_DELETED: churn.queue_deleted,
     }
+    descriptor_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     gauges: dict[str, float | None] = {
         schema.RESIDENT_BYTES: resources.used_bytes(),
         schema.MEMORY_LIMIT_BYTES: resources.memory_limit_bytes,
         schema.DISK_FREE_BYTES: resources.free_bytes(),
         schema.DISK_LIMIT_BYTES: resources.disk_free_limit_bytes,
+        schema.OPEN_DESCRIPTORS: open_descriptors(),
+        schema.DESCRIPTOR_LIMIT: descriptor_limit if descriptor_limit != resource.RLIM_INFINITY else None,
         schema.CONNECTIONS: node.open_connections,
         schema.CHANNELS: churn.channel_created - churn.channel_closed,
     }

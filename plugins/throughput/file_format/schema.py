@@ -215,6 +215,7 @@ RESIDENT_BYTES = "process_resident_bytes"
 MEMORY_LIMIT_BYTES = "memory_limit_bytes"
 DISK_FREE_BYTES = "disk_free_bytes"
 DISK_LIMIT_BYTES = "disk_limit_bytes"
+OPEN_DESCRIPTORS, DESCRIPTOR_LIMIT = "open_descriptors", "descriptor_limit"
 LOOP_LAG_US = "loop_lag_us"  # histogram
 SYNC_US = "journal_sync_us"  # histogram
 BATCH_RECORDS = "journal_batch_records"  # histogram

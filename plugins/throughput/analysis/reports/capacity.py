@@ -12,7 +12,7 @@ from ...file_format import schema
 from ..facts import WEIGHT, is_event
 from ..summaries import Summaries, slope
 from ..tables import keyed
-from .backlog import rounded
+from .backlog import foreseeable, rounded
 
 Values = dict[str, Any]
 ENDLESS = 2**62  # bytes: exported by a broker without such a limit
@@ -23,14 +23,19 @@ COLUMNS = {
     **dict.fromkeys(COST, pa.float64()),
     "disk_bytes": pa.int64(),
     "disk_full_in_h": pa.float64(),
+    "disk_too_short": pa.bool_(),
     "memory_bytes": pa.int64(),
     "memory_full_in_h": pa.float64(),
+    "memory_too_short": pa.bool_(),
     **{f"{name}_p99": pa.int64() for name in HISTOGRAMS},
 }
 
 
 def capacity(known: Summaries, costs: list[Values]) -> list[Values]:
-    """Return the capacity by node; `costs` are rows of `cpu_cost`."""
+    """Return the capacity by node; `costs` are rows of `cpu_cost`.
+
+    `*_full_in_h` is null if the limit is not approached, or if `*_too_short`: the log is too short to tell.
+    """
     nodes = keyed(known.metrics, "node")
     by_node = {cost["node"]: cost for cost in costs}
     rows = []
@@ -46,7 +51,11 @@ def capacity(known: Summaries, costs: list[Values]) -> list[Values]:
                 now = max(gauges, key=lambda boot: boot["last_at"])["last"]
                 row[f"{what}_bytes"] = int(now) if now < ENDLESS else None
                 bound = max((boot["greatest"] for boot in limits), default=None)
-                row[f"{what}_full_in_h"] = hours_left(now, bound, slope(gauges), sign)
+                hours = hours_left(now, bound, slope(gauges), sign)
+                first, last = (how(boot[end] for boot in gauges) for how, end in ((min, "first_at"), (max, "last_at")))
+                known_long = hours is None or foreseeable((last - first).total_seconds(), hours * 3600)
+                row[f"{what}_full_in_h"] = hours if known_long else None
+                row[f"{what}_too_short"] = not known_long
         for name in HISTOGRAMS:
             row[f"{name}_p99"] = p99([boot["buckets"] for boot in named.get((name,), []) if boot["buckets"]])
         if len(row) > 1 and any(value is not None for name, value in row.items() if name != "node"):

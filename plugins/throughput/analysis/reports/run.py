@@ -22,11 +22,13 @@ from . import (
     backlog,
     capacity,
     churn,
+    clients,
     consumers,
     failures,
     hot_keys,
     links,
     throughput,
+    timeline,
 )
 
 AT_ONCE = 3  # reports that are made concurrently: most are too small to keep all cores busy
@@ -82,6 +84,8 @@ REPORTS = (
     ),
     Report("latency", lambda sources: sources.summaries.latency, ("-p99_us", *QUEUE, "stage"), LATENCY),
     Report("backlog", lambda sources: backlog.backlog(sources.summaries), ("-peak", *QUEUE), backlog.COLUMNS),
+    Report("clients", lambda sources: clients.clients(sources.facts.transfers), ("-messages", *clients.CLIENT)),
+    Report("flow", lambda sources: clients.flow(sources.facts.transfers), ("-messages", *clients.EDGE)),
     Report(
         "hot_exchanges",
         lambda sources: hot_keys.hot_exchanges(sources.facts.routes),
@@ -153,6 +157,7 @@ class Reporting:
             series = workers.submit(self._series)
             self.summaries = summarise(self._facts, workers)
             sources = Sources(self._facts, self.summaries, *series.result())
+            times = workers.submit(lambda: timeline.timeline(self._facts, self.summaries))
             made = list(workers.map(lambda each: self._report(each, sources), REPORTS))
             checked = checking.result()
         report: Values = {
@@ -163,6 +168,7 @@ class Reporting:
             "totals": throughput.totals(sources.summaries.kinds),
             "conservation": checked.conservation,
             "durability": checked.durability,
+            "timeline": times.result(),
         }
         counts = {"durability": checked.durability_rows}
         for each, written in zip(REPORTS, made, strict=True):

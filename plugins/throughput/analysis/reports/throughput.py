@@ -100,8 +100,8 @@ def minutes(series: DataFrame) -> DataFrame:
 
 def hours(series: DataFrame) -> DataFrame:
     """Return the table of minutes by hour, with the peaks of a second and a minute."""
-    peaks = F.max("peak_1s").alias("peak_1s"), F.max("messages").alias("peak_1m"), F.min("start").alias("first_1m")
-    return coarser(series, "1h", *peaks, F.max("start").alias("last_1m"), *ends("first", "last"))
+    peaks = F.max("peak_1s").alias("peak_1s"), F.max("messages").alias("peak_1m")
+    return coarser(series, "1h", *peaks, *outer_windows("1m", "start", "start"), *ends("first", "last"))
 
 
 def coarser(series: DataFrame, grain: str, *further: Column) -> DataFrame:
@@ -111,12 +111,28 @@ def coarser(series: DataFrame, grain: str, *further: Column) -> DataFrame:
     return series.groupBy(*SCOPED, start).agg(*sums, *further)
 
 
+def outer_windows(
+    grain: str, first: str, last: str, first_messages: str = "messages", last_messages: str = "messages"
+) -> list[Column]:
+    """Return the starts and messages of the first and the last window."""
+    return [
+        F.min(first).alias(f"first_{grain}"),
+        F.max(last).alias(f"last_{grain}"),
+        F.min_by(first_messages, first).alias(f"first_{grain}_messages"),
+        F.max_by(last_messages, last).alias(f"last_{grain}_messages"),
+    ]
+
+
 def ends(first: str, last: str) -> list[Column]:
     return [F.min(first).alias("first"), F.max(last).alias("last")]
 
 
 def throughput(series: DataFrame) -> DataFrame:
-    """Return rates by grain, from the table of hours: the mean from the first second to the last, and the peak."""
+    """Return rates by grain, from the table of hours: the mean from the first second to the last, and the peak.
+
+    The first and the last window count by their seconds between the first message and the last. So no peak is below the
+    mean or that of a coarser grain.
+    """
     whole = series.groupBy(*SCOPED).agg(
         F.sum("messages").alias("messages"),
         F.sum("bytes").alias("bytes"),
@@ -124,26 +140,24 @@ def throughput(series: DataFrame) -> DataFrame:
         F.max("peak_1m").alias("peak_1m"),
         F.max("messages").alias("peak_1h"),
         *ends("first", "last"),
-        F.min("first_1m").alias("first_1m"),
-        F.max("last_1m").alias("last_1m"),
-        F.min("start").alias("first_1h"),
-        F.max("start").alias("last_1h"),
+        *outer_windows("1m", "first_1m", "last_1m", "first_1m_messages", "last_1m_messages"),
+        *outer_windows("1h", "start", "start"),
     )
-    span_s = (F.unix_seconds("last") - F.unix_seconds("first") + 1).alias("span_s")
+    span_s = F.unix_seconds("last") - F.unix_seconds("first") + 1
     bounds = {"1s": ("first", "last"), "1m": ("first_1m", "last_1m"), "1h": ("first_1h", "last_1h")}
     grains = [
         F.struct(
             F.lit(grain).alias("grain"),
-            F.lit(grain_s).alias("grain_s"),
             F.col(f"peak_{grain}").alias("peak_messages"),
+            peak(grain, grain_s, span_s).alias("peak_per_s"),
             F.col(bounds[grain][0]).alias("first"),
             F.col(bounds[grain][1]).alias("last"),
         )
         for grain, grain_s in GRAINS_S.items()
     ]
-    each = whole.select(*SCOPED, "messages", "bytes", span_s, F.explode(F.array(*grains)).alias("of"))
+    each = whole.select(*SCOPED, "messages", "bytes", span_s.alias("span_s"), F.explode(F.array(*grains)).alias("of"))
     mean = F.col("messages") / F.col("span_s")
-    peak = F.col("of.peak_messages") / F.least("of.grain_s", "span_s")
+    peak_per_s = F.col("of.peak_per_s")
     return each.select(
         *SCOPED,
         "of.grain",
@@ -154,7 +168,19 @@ def throughput(series: DataFrame) -> DataFrame:
         "of.last",
         "span_s",
         F.round(mean, 3).alias("mean_per_s"),
-        F.round(peak, 3).alias("peak_per_s"),
-        F.round(peak / mean, 3).alias("peak_to_mean"),
+        F.round(peak_per_s, 3).alias("peak_per_s"),
+        F.round(peak_per_s / mean, 3).alias("peak_to_mean"),
         F.round(F.col("bytes") / F.col("span_s"), 3).alias("mean_bytes_per_s"),
     )
+
+
+def peak(grain: str, grain_s: int, span_s: Column) -> Column:
+    """Return the rate of the window with most messages a second."""
+    whole = F.col(f"peak_{grain}") / F.least(F.lit(grain_s), span_s)
+    if grain_s == 1:
+        return whole
+    first, last = F.unix_seconds("first"), F.unix_seconds("last") + 1
+    window, last_window = F.unix_seconds(f"first_{grain}"), F.unix_seconds(f"last_{grain}")
+    in_first = F.col(f"first_{grain}_messages") / (F.least(window + grain_s, last) - first)
+    in_last = F.col(f"last_{grain}_messages") / (last - F.greatest(last_window, first))
+    return F.greatest(whole, in_first, in_last)
