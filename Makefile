@@ -13,7 +13,7 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults analytics analytics-cluster lock lint types node java browser postgresql clean
+.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults failover replicated-containers analytics analytics-cluster lock lint types node java browser postgresql clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -82,6 +82,12 @@ ring-containers:  ## three brokers in containers: one is cut off (ARGS="--cuts 1
 
 federation-faults: .venv/test.stamp  ## a link under load while brokers are killed and connections cut: which messages are lost
 	$(BIN)/python -m tests.faults.federation.faults $(ARGS)
+
+failover: .venv/test.stamp postgresql  ## brokers and PostgreSQL servers that are killed, stopped and cut off: the demands on a replicated store; ARGS are passed on
+	$(BIN)/python -m tests.faults.failover.demands $(ARGS)
+
+replicated-containers:  ## two brokers, a primary and a standby server in containers: each is killed in turn, and the messages are counted
+	@$(PYTHON) docker/replicated/check.py $(ARGS)
 
 lock: .venv/run.stamp  ## the newest versions of the dependencies, with their hashes, for the image
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -39,6 +39,7 @@ TASK_ROOTS: dict[str, str] = {
 STARTS: dict[str, str] = {
     "broker/runtime/committer.py::Committer.__init__": "the journal's threads; their failure ends the node",
     "broker/storage/postgresql/watch.py::Watch.__init__": "the thread of the heartbeat; its failure ends the node",
+    "broker/storage/postgresql/ownership.py::Beats.start": "short calls; a failure shows in the next transaction",
     "broker/app/standby.py::Standby.wait": "a call in a thread, awaited",
     "broker/app/standby.py::Standby._look": "a call in a thread, awaited",
     "broker/runtime/password_hashing.py::ThreadHashing.__init__": "a thread of short calls; the loop reads the results",
@@ -450,6 +451,8 @@ def test_only_the_supervisor_starts_what_outlives_a_call() -> None:
 READS_CLOCK = {"monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns", "time", "time_ns"}
 # path, or path::function -> why it may sleep for a fixed time, or reckon with the time that something took
 CLOCK_READERS: dict[str, str] = {
+    "tests/faults/failover/demands.py::main": "says how long a demand took; nothing depends on it",
+    "tests/faults/failover/load.py::Load.run": "any moment of the load",
     "tests/support/broker_process.py::BrokerProcess.start": "says how long a start took; nothing depends on it",
     "tests/faults/crash/test_features_restarted.py::"
     "test_a_kill_finds_a_dying_message_in_one_queue_or_the_other": "any moment",

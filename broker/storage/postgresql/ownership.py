@@ -19,7 +19,10 @@ after a restart of the server all locks are free, and the owner is about to retu
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -27,6 +30,7 @@ from .database import WATCH, PostgreSQL
 from .errors import Refused, Unreachable
 from .operations import Statement
 
+BEAT_S = 1.0  # between two heartbeats
 LIMIT_S = 5.0  # of a query here; a server that takes longer cannot be reached
 LOCK_TIMEOUT = "55P03"
 EPOCHS = 2**31 - 1  # of which each has a lock of its own
@@ -57,12 +61,17 @@ class Ownership:
         self._lease_s = lease_s
         self._trusting = True  # a free lock
         self._locked = False
+        self._beaten_s = 0.0  # when the last heartbeat was sent, by the clock of this process
         # Advisory locks have two numbers of 32 bits: of the store, and of the epoch.
         self._key = int.from_bytes(sha256(store_id.encode()).digest()[:4], "big", signed=True)
 
     def name(self, epoch: int) -> str:
         """Return the application_name of the sessions of an owner."""
         return f"warren {self._store_id} {epoch}"
+
+    def certain(self) -> bool:
+        """Whether no other broker can have taken the store over: the last heartbeat is younger than the lease."""
+        return time.monotonic() - self._beaten_s < self._lease_s
 
     def acquire(self) -> Standing | None:
         """Take the store over and return None if its owner has ended; else return who owns it."""
@@ -121,6 +130,7 @@ class Ownership:
                 (epoch, self._node),
             ),
         ]
+        beaten_s = time.monotonic()
         try:
             raised = run(WATCH, taking, None)[1]
         except Refused as error:
@@ -132,6 +142,7 @@ class Ownership:
             self._unlock()
             return False
         self.epoch, self.commits, self._locked = epoch + 1, int(raised[0][0] or 0), True
+        self._beaten_s = beaten_s
         return True
 
     def beat(self) -> bool:
@@ -149,8 +160,11 @@ class Ownership:
         ]
         if not self._locked:
             statements.append(("SELECT pg_try_advisory_lock($1, $2)", self._lock_of(self.epoch)))
+        beaten_s = time.monotonic()
         results = database.run(WATCH, statements, LIMIT_S)
         self._locked = self._locked or results[2] == [[b"t"]]
+        if results[1]:
+            self._beaten_s = beaten_s
         return bool(results[1])
 
     def release(self) -> None:
@@ -163,6 +177,30 @@ class Ownership:
 
     def _unlock(self) -> None:
         self._database.run(WATCH, [("SELECT pg_advisory_unlock_all()", ())], LIMIT_S)
+
+
+class Beats:
+    """The heartbeats of an owner without a watch, from a thread. Their failures show in its next transaction."""
+
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="store heartbeats", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while not self._stopping.wait(BEAT_S):
+            with suppress(Unreachable, Refused):
+                self._ownership.beat()
 
 
 def standing_of(row: Sequence[bytes | None]) -> Standing:

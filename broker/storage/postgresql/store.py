@@ -11,7 +11,7 @@ from .disk import PostgreSQLDisk
 from .errors import Refused, Unreachable
 from .guarantee import Guarantee
 from .metadata import PostgreSQLMetadata
-from .ownership import Ownership, Standing
+from .ownership import Beats, Ownership, Standing
 from .session import Session
 from .transactions import NoTransactions, Transactions
 
@@ -40,6 +40,7 @@ class PostgreSQLStore:
         self.database = PostgreSQL(address, f"warren {self.id} standby")
         self.guarantee = Guarantee("")
         self.ownership = Ownership(self.database, self.id, node, lease_s)
+        self._beats = Beats(self.ownership)
 
     def acquire(self) -> Standing | None:
         """Take the store over, and return None; or return who owns it. Raises StorageFault."""
@@ -69,6 +70,7 @@ class PostgreSQLStore:
     def open(self, retry_s: float = 30.0, untouched: bool = False) -> tuple[PostgreSQLDisk, PostgreSQLMetadata]:
         """Return disk and metadata of the owner, for a journal; `untouched` ones change nothing.
 
+        Heartbeats are written from now on, until `opened` or `close`, as recovery may take longer than the lease.
         Raises StorageFault, OSError.
         """
         try:
@@ -77,17 +79,22 @@ class PostgreSQLStore:
             self.guarantee = guarantee.read(self.database)
         except (Unreachable, Refused) as error:
             raise StorageFault(f"{self.address.shown}: {error}") from error
+        self._beats.start()
         kind = NoTransactions if untouched else Transactions
-        self.transactions = kind(self.database, self.ownership.epoch, self.ownership.commits, retry_s)
+        self.transactions = kind(
+            self.database, self.ownership.epoch, self.ownership.commits, retry_s, certain=self.ownership.certain
+        )
         disk = PostgreSQLDisk(self.database, self.transactions)
         return disk, PostgreSQLMetadata(self.database, self.transactions)
 
     def opened(self) -> None:
-        """Shorten the time of reads after recovery, as the loop waits for them now."""
+        """End recovery: the loop waits for reads now, so their time is shorter, and a watch writes the heartbeats."""
+        self._beats.stop()
         self.database.read_s = READ_S
 
     def close(self) -> None:
         """End the ownership, so that a standby takes over at once, and close the sessions."""
+        self._beats.stop()
         try:
             if self.ownership.epoch:
                 self.ownership.release()

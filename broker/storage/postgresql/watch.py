@@ -10,10 +10,10 @@ from collections.abc import Callable
 from . import guarantee
 from .database import COMMITS, READS
 from .errors import Refused, Unreachable
+from .ownership import BEAT_S
 from .store import PostgreSQLStore
 from .transactions import NOT_OWNER
 
-BEAT_S = 1.0
 STALL_S = 5.0  # after which a commit that waits for a standby server stops publishers
 GUARANTEE_BEATS = 5  # between two looks at the settings of the server
 DISK_FULL = "53100"

@@ -117,3 +117,19 @@ def test_a_transaction_that_the_former_owner_left_open_is_ended(
         standby.close()
         with pytest.raises(psycopg.Error):
             stopped.commit()
+
+
+def test_heartbeats_are_written_while_a_long_log_is_recovered(
+    postgresql: Cluster, store: PostgreSQLStore, address: Address
+) -> None:
+    postgresql.execute(f"""UPDATE "{address.schema}".beat SET beaten = beaten - interval '1 hour'""")
+    assert (store.ownership.standing().age_s or 0) > 3000
+    store.open()
+    until(lambda: (store.ownership.standing().age_s or 0) < 3000)
+
+
+def test_an_owner_is_certain_until_its_last_heartbeat_is_older_than_the_lease(address: Address) -> None:
+    for lease_s, certain in ((3600.0, True), (-1.0, False)):
+        store = PostgreSQLStore(address, "warren@test", lease_s)
+        assert store.acquire() is None and store.ownership.certain() is certain
+        store.close()
