@@ -71,6 +71,12 @@ def link_report(sources: Sources) -> DataFrame:
     return links.links(sources.facts.crossings, sources.facts.metrics)
 
 
+def anomaly_report(sources: Sources) -> DataFrame | list[Values]:
+    seconds = [kind[end] for kind in sources.summaries.kinds for end in ("first", "last")]
+    long_enough = max(seconds, default=0) - min(seconds, default=0) >= (anomalies.MINUTES - 1) * 60
+    return anomalies.anomalies(sources.minutes) if long_enough else []
+
+
 LATENCY = {
     **dict.fromkeys((*QUEUE, "stage"), pa.string()),
     **dict.fromkeys(("messages", "p50_us", "p90_us", "p99_us", "p999_us", "max_us"), pa.int64()),
@@ -129,8 +135,9 @@ REPORTS = (
     Report("churn", lambda sources: churn.churn(sources.summaries), ("node", "name"), churn.COLUMNS),
     Report(
         "anomalies",
-        lambda sources: anomalies.anomalies(sources.minutes),
+        anomaly_report,
         ("start", *QUEUE, "flow", "kind"),
+        anomalies.COLUMNS,
         bounded=False,
     ),
     Report("capacity", capacity_report, ("node",), capacity.COLUMNS),
