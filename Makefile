@@ -64,7 +64,7 @@ conformance: .venv/test.stamp node  ## real clients, and their own test suites (
 	$(PYTEST) -q tests/clients
 	$(BIN)/python -m tests.clients.suites $(ARGS)
 
-analytics: .venv/test.stamp java  ## the cost of analysing 1 and 10 million events, compared with DuckDB; ARGS are passed on
+analytics: .venv/test.stamp java  ## the cost of analysing 10,000, 1 and 10 million events, compared with DuckDB; ARGS are passed on
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check duckdb
 	$(BIN)/python -m tests.analytics.bench --duckdb $(ARGS)
 

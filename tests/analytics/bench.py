@@ -1,7 +1,8 @@
-"""The cost of an analysis: time, processor time and memory, for logs of two sizes; and the same reports by DuckDB.
+"""The cost of an analysis: time, processor time and memory, for logs of three sizes; and the large tables by DuckDB.
 
-    python -m tests.analytics.bench [--events 1000000 10000000] [--master local[2]] [--duckdb]
+    python -m tests.analytics.bench [--events 10000 1000000 10000000] [--master local[2]] [--duckdb]
 
+The first analysis is not measured: it may leave Java's loaded classes for the others.
 Memory is the greatest sum of what the process and its children had resident at once (Python and Java together).
 """
 
@@ -59,7 +60,7 @@ def children(process: int) -> list[int]:
 
 
 def spent(process: int) -> tuple[float, int]:
-    """Seconds of processor time and octets resident, now."""
+    """Seconds of processor time and bytes resident, now."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS, int(fields[21]) * PAGE
@@ -83,19 +84,25 @@ def measured(command: list[str]) -> str:
     return f"{time.monotonic() - started:7.1f} s   {sum(cpu.values()):7.1f} s of CPU   {peak / 2**30:5.2f} GiB"
 
 
+def analysis(log: Path, master: str) -> list[str]:
+    return command_line("analyze", "--input", str(log), "--output", f"{log}.out", "--master", master)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--events", type=int, nargs="+", default=[10_000, 1_000_000, 10_000_000])
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--duckdb", action="store_true", help="beside it; needs: pip install duckdb")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="warren-analytics-") as folder:
+        first = Path(folder) / "first"
+        bulk.write(first, 100)
+        measured(analysis(first, options.master))
         for events in options.events:
             log = Path(folder) / str(events)
             bulk.write(log, events)
-            where = ["--input", str(log), "--output", f"{log}.out", "--master", options.master]
-            analyze = command_line("analyze", *where)
-            print(f"{events:>12,} events, Spark  {measured(analyze)}")
+            cost = measured(analysis(log, options.master))
+            print(f"{events:>12,} events, Spark  {cost}   load {os.getloadavg()[0]:.1f}")
             if options.duckdb:
                 out = Path(f"{log}.duckdb")
                 out.mkdir()

@@ -16,6 +16,7 @@ from . import message_paths as journeys
 from .facts import Fact, merge_parts
 from .hadoop_fs import FileInfo, Folders
 from .input_files import read
+from .local_table import no_rows
 
 ALL = (
     *(facts.TRAFFIC, facts.LATENCIES, facts.ROUTES, facts.TRANSFERS, facts.ROWS, facts.ATTEMPTS, facts.CROSSINGS),
@@ -86,7 +87,7 @@ class Store:
             names = names[-1:]
         columns = fact.make(read(self.spark, fact.table, [])).schema
         if not names:
-            return self.spark.createDataFrame([], columns)
+            return no_rows(self.spark, columns)
         parts = self.spark.read.schema(columns).parquet(*[f"{self._place(fact)}/{name}" for name in names])
         return merge_parts(fact, parts) if len(names) > 1 else parts
 

@@ -50,7 +50,8 @@ def bucket_middle(bucket_number: Column) -> Column:
 
 
 def weight() -> Column:
-    return F.round(F.lit(WEIGHT) / F.col("sample_rate")).cast("long")
+    # without F.round, which makes a text and a decimal of each number
+    return F.floor(F.lit(WEIGHT) / F.col("sample_rate") + 0.5).cast("long")
 
 
 def count_if(condition: Column) -> Column:
@@ -69,7 +70,7 @@ def traffic(events: DataFrame) -> DataFrame:
         .withColumn("reason", F.when(unrouted, UNROUTABLE).otherwise(F.coalesce("reason", F.lit(""))))
         .withColumn("linked", F.col("link").isNotNull())
         .withColumn("ack_bucket", F.when(is_event(ACK), ack_bucket(F.col("lat_us"))))
-        .withColumn("second", F.floor(F.unix_micros("ts_us") / 1_000_000))
+        .withColumn("second", F.unix_seconds("ts_us"))
         .groupBy(*TRAFFIC_KEYS)
         .agg(
             F.count("*").alias("records"),

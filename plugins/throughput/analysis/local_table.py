@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
 ARROW: dict[type[t.DataType], pa.DataType] = {
     t.StringType: pa.string(),
@@ -29,6 +30,12 @@ def local_table(spark: SparkSession, columns: Mapping[str, t.DataType], rows: Se
     ]
     fields = [t.StructField(name, kind) for name, kind in columns.items()]
     return spark.createDataFrame(pa.table(arrays, names=list(columns)), t.StructType(fields))
+
+
+def no_rows(spark: SparkSession, columns: t.StructType) -> DataFrame:
+    """Return a table without rows, whose columns may have any type. Spark makes no job of what is made of it."""
+    table: Any = to_arrow_schema(columns, timezone="UTC").empty_table()
+    return spark.createDataFrame(table, columns)
 
 
 def aware(value: Any) -> Any:
