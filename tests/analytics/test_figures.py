@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,17 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from warren.plugins.throughput.analysis.facts import crossings
+from warren.plugins.throughput.analysis.hadoop_fs import Folders
+from warren.plugins.throughput.analysis.input_files import list_files, read
 from warren.plugins.throughput.analysis.reports import throughput
 from warren.plugins.throughput.analysis.reports.backlog import backlog
 from warren.plugins.throughput.analysis.reports.capacity import capacity
+from warren.plugins.throughput.analysis.reports.links import links
 from warren.plugins.throughput.analysis.summaries import Summaries
 from warren.plugins.throughput.file_format import schema
+
+from .log import STEP_US, Log
 
 START = datetime(2026, 11, 22, 5, 59, 30, tzinfo=UTC)
 SPANS_S = (1, 2, 36, 59, 61, 90, 150, 3_000, 3_700, 8_000)
@@ -49,6 +56,22 @@ def test_no_peak_is_below_the_mean_or_that_of_a_coarser_grain(spark: SparkSessio
         assert peaks == sorted(peaks, reverse=True), grains
         assert peaks[-1] >= grains["1h"]["mean_per_s"]
         assert all(row["peak_to_mean"] >= 1 and row["peak_messages"] <= row["messages"] for row in grains.values())
+
+
+def test_the_rate_of_a_link_is_over_the_time_from_its_first_arrival_to_the_last(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = Log(tmp_path)
+    for _ in range(11):
+        log.publish("arrived", event=schema.FED_IN, identity="the same content", link="l", upstream="up", hops=1)
+        log.now_us += 1_000_000 - 2 * STEP_US
+    log.metric(schema.LINK_STARTS, 1, schema.COUNTER, labels={"link": "l"})
+    log.write()
+    tables = {
+        table: read(spark, table, list_files(Folders(spark), str(tmp_path), table).paths) for table in schema.TABLES
+    }
+    (row,) = links(crossings(tables[schema.EVENTS]), tables[schema.METRICS]).collect()
+    assert (row["came"], row["messages_per_s"]) == (11, 1.1)
 
 
 def queue(observed_s: float, ready: int, slope: float) -> dict[str, Any]:

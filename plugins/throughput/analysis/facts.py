@@ -203,6 +203,7 @@ def crossings(events: DataFrame) -> DataFrame:
             F.min(F.when(~came, published)).alias("published"),
             F.max(F.when(~came, F.unix_micros("ts_us"))).alias("left"),
             F.min(F.when(came, F.unix_micros("ts_us"))).alias("entered"),
+            F.max(F.when(came, F.unix_micros("ts_us"))).alias("last_entered"),
         )
     )
 
@@ -225,7 +226,7 @@ def unchanged(table: DataFrame) -> DataFrame:
 
 _CROSSING = {
     **dict.fromkeys(("taken", "came", "discarded"), "sum"),
-    **dict.fromkeys(("node", "vhost", "upstream", "upstream_node", "hops", "left"), "max"),
+    **dict.fromkeys(("node", "vhost", "upstream", "upstream_node", "hops", "left", "last_entered"), "max"),
     **dict.fromkeys(("published", "entered"), "min"),
 }
 _TRAFFIC = {

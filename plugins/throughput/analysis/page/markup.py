@@ -59,8 +59,13 @@ def name(text: str, length: int = CUT) -> str:
 
 
 def queue_name(row: Values) -> str:
-    """Return the name of a queue with its node and virtual host."""
-    return " ".join(str(row[part]) for part in ("node", "vhost", "queue") if row.get(part) is not None)
+    """Return the name of a queue with its node and virtual host, which come last, as a long text is cut."""
+    return f"{row['queue']} at {scope_name(row)}"
+
+
+def scope_name(row: Values) -> str:
+    """Return the names of a node and a virtual host."""
+    return " ".join(str(row[part]) for part in ("node", "vhost") if row.get(part) is not None)
 
 
 def count(number: int, noun: str) -> str:

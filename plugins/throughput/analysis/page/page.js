@@ -15,6 +15,7 @@
   // Steps of axes whose labels are durations: multiples of minutes and hours rather than of a hundred seconds.
   const DURATIONS = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1].flatMap((one) => [one, 2 * one, 5 * one])
     .concat([1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200], Array.from({ length: 12 }, (_, power) => 86400 * 2 ** power));
+  const BYTES = Array.from({ length: 60 }, (_, power) => 2 ** power);
   const FORMATS = {
     s: seconds, us: (value) => seconds(value / 1e6), count: short, per_s: (value) => `${short(value)}/s`,
     bytes: scaled([["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["B", 1]]),
@@ -40,7 +41,7 @@
       const { unit, lines } = figures.charts[figure.dataset.chart];
       this.place = figure.querySelector(".drawing");
       this.format = FORMATS[unit];
-      this.incrs = { s: DURATIONS, us: DURATIONS.map((one) => one * 1e6) }[unit];
+      this.incrs = { bytes: BYTES, s: DURATIONS, us: DURATIONS.map((one) => one * 1e6) }[unit];
       this.data = [lines[0].map((_, at) => figures.start + at * figures.step), ...lines];
       this.values = [...figure.querySelectorAll(".legend b")];
       this.buttons = [...figure.querySelectorAll(".legend button")];

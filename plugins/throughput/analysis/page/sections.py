@@ -9,7 +9,7 @@ from ...file_format import schema
 from . import drawings
 from .charts import Charts, Line
 from .drawings import Edge
-from .markup import count, cut, duration, escape, facts, name, queue_name, short, table
+from .markup import count, cut, duration, escape, facts, name, queue_name, scope_name, short, table
 
 Values = dict[str, Any]
 BAD, ODD, NORMAL = 80, 30, 0  # the least impact of a section with this mark
@@ -329,7 +329,7 @@ def rates(page: Page) -> Section | None:
     step_s = page.timeline["step_s"]
     body = ""
     for place, scope in enumerate(scopes[:LINES]):
-        label = " ".join(str(scope[part]) for part in ("node", "vhost") if scope[part] is not None)
+        label = scope_name(scope)
         body += details(label, gap_chart(page, label, scope), place < 2)
     queues = sorted(page.timeline.get("queues", []), key=lambda queue: -sum(queue["entered"]))[:LINES]
     if queues:
@@ -361,14 +361,15 @@ def flow(page: Page) -> Section | None:
     many = len({(row["node"], row["vhost"]) for row in rows}) > 1
     edges = []
     for row in rows:
-        before = f"{row['node']} {row['vhost']} " if many else ""
+        scope = f" at {scope_name(row)}" if many else ""
         ends = []
         for end in ("source", "target"):
             kind = row[f"{end}_kind"]
             shown = row[end] or ("(default)" if kind == "exchange" and row[end] == "" else "(unknown)")
-            ends.append((columns[kind], f"{before}{'link ' if kind == 'link' else ''}{shown}"))
+            ends.append((columns[kind], f"{'link ' if kind == 'link' else ''}{shown}{scope}"))
         edges.append(Edge(ends[0], ends[1], row["messages"]))
-    body = drawings.flow(edges, ("Exchanges", "Queues", "Consumers and links")) + page.table("flow", "Flow of messages")
+    body = drawings.flow(edges, ("Exchanges", "Queues", "Consumers and links"))
+    body += page.table("flow", "Flow of messages")
     return Section("flow", "Flow: exchange to queue to consumer", NORMAL + 7, "who sends to whom, by messages", body)
 
 

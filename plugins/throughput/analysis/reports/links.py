@@ -22,7 +22,8 @@ def links(crossings: DataFrame, metrics: DataFrame) -> DataFrame:
     crossings = by_link(crossings)
     lag = F.col("entered") - F.col("published")
     came_at_all = F.sum("came") > 0
-    seconds = (F.max("entered") - F.min("entered")) / 1e6
+    # Messages with the same content have the same identity.
+    seconds = (F.max("last_entered") - F.min("entered")) / 1e6
     sums = crossings.groupBy(*LINK).agg(
         *[F.max(name).alias(name) for name in ("node", "vhost", "upstream")],
         *[F.sum(name).alias(name) for name in ("taken", "came", "discarded")],
