@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from types import FrameType
 from typing import NoReturn
@@ -25,6 +27,9 @@ USAGE, UNAVAILABLE, FAILED = 64, 69, 70  # EX_USAGE, EX_UNAVAILABLE and EX_SOFTW
 STATUS = {"balanced": 0, "imbalanced": 1, "incomplete": 2, "sampled": 2}
 FAIL_ON = {"imbalanced": ("imbalanced",), "incomplete": ("imbalanced", "incomplete", "sampled"), "never": ()}
 NEEDED = ("pyspark",)
+AGO = re.compile(r"(\d+)([smhd])")
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+PARTS = {"node": "node", "vhost": "virtual host", "queue": "queue"}
 CHATTY = (
     "py4j",
     "DataFrameQueryContextLogger",
@@ -41,6 +46,12 @@ class Analyze(Command):
         parser.add_argument("--master", metavar="URL", help="a Spark cluster; default: all cores of this machine")
         about = "memory of the driver's Java, such as 2g; default: a quarter of this machine's, at most 4 GiB"
         parser.add_argument("--driver-memory", metavar="SIZE", help=about)
+        for name, about in (("--since", "analyse only what happened from"), ("--until", "only what happened before")):
+            about += " TIME: ISO 8601 in UTC, or a time ago such as 90m, 6h, 2d"
+            parser.add_argument(name, metavar="TIME", type=moment, help=about)
+        for name in ("node", "vhost", "queue"):
+            about = f"analyse only this {PARTS[name]}; may be repeated"
+            parser.add_argument(f"--{name}", metavar="NAME", action="append", default=[], help=about)
         about = "a setting of Spark, which prevails over those of the job; may be repeated"
         parser.add_argument("--conf", metavar="KEY=VALUE", type=setting, action="append", default=[], help=about)
         about = "add the files that are new since the last run with the same output, and renew the reports"
@@ -53,10 +64,25 @@ class Analyze(Command):
         parser.add_argument("--fail-on", choices=FAIL_ON, default="incomplete", help=about)
 
     def run(self, options: Namespace) -> int:
+        fault = contradiction(options)
+        if fault:
+            return failed(fault, USAGE)
         fault = missing()
         if fault:
             return failed(fault, UNAVAILABLE)
         return analyze(options)
+
+
+def moment(text: str) -> datetime:
+    """Parse a time: ISO 8601, in UTC unless it has an offset, or a time ago."""
+    ago = AGO.fullmatch(text)
+    try:
+        if ago is not None:
+            return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * UNITS_S[ago[2]])
+        at = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise ArgumentTypeError(f"{text!r} is no time") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -65,6 +91,15 @@ def setting(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return name, value
+
+
+def contradiction(options: Namespace) -> str:
+    """Return which options exclude each other, in one line, or an empty string."""
+    if options.stream and (options.since or options.until or options.node or options.vhost or options.queue):
+        return "--stream reports on everything: --since, --until, --node, --vhost and --queue cannot be given with it"
+    if options.since and options.until and options.since >= options.until:
+        return "--since is not before --until"
+    return ""
 
 
 def missing() -> str:
@@ -82,6 +117,7 @@ def analyze(options: Namespace) -> int:
 
     from .analysis import job, streaming
     from .analysis.input_files import DamagedFile, local_records
+    from .analysis.selection import Selection
     from .analysis.spark_session import session
 
     signal.signal(signal.SIGTERM, interrupted)
@@ -96,7 +132,9 @@ def analyze(options: Namespace) -> int:
                 where = options.input, options.output, options.every
                 report = streaming.follow(spark, *where, progress, options.compare)
             else:
-                report = job.batch(spark, options.input, options.output, progress, options.compare)
+                names = [tuple(each) for each in (options.node, options.vhost, options.queue)]
+                selection = Selection(options.since, options.until, *names)
+                report = job.batch(spark, options.input, options.output, progress, options.compare, selection)
     except job.JobRefused as refused:
         return failed(str(refused), refused.status)
     except (OSError, DamagedFile, Py4JError, PySparkException) as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -85,12 +85,17 @@ def columns(table: str) -> t.StructType:
     return t.StructType([t.StructField(name, TYPES[kind], True) for name, kind, _ in schema.TABLES[table]])
 
 
-def list_files(folders: Folders, folder: str, table: str) -> TableFiles:
-    """Read the footers of all files of a table. Raises OSError if the folder cannot be read."""
+def any_file(path: str) -> bool:
+    return True
+
+
+def list_files(folders: Folders, folder: str, table: str, wanted: Callable[[str], bool] = any_file) -> TableFiles:
+    """Read the footers of the wanted files of a table, by path. Raises OSError if the folder cannot be read."""
     place = f"{folder.rstrip('/')}/{table}"
     if not folders.exists(place):
         return TableFiles([], [])
-    files = without_replaced(folders, folder, folders.files(place))
+    there = without_replaced(folders, folder, folders.files(place))
+    files = [file for file in there if wanted(file.path)]
     with ThreadPoolExecutor(READERS) as readers:
         verdicts = list(readers.map(lambda file: check_file(folders, file), files))
     accepted: dict[str, AcceptedFile] = {}

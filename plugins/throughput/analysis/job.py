@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,13 +22,15 @@ from .conservation import checked_range
 from .conservation.evidence import Evidence, evidence
 from .conservation.manifest import check_files, read_manifest
 from .fact_store import ALL, Facts, Store
-from .facts import METRICS, ROWS, STATS, Fact
+from .facts import CROSSINGS, METRICS, ROWS, STATS, Fact
 from .hadoop_fs import Folders
 from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read
 from .message_paths import BALANCES, JOURNEYS, STAGES, mark_closed
 from .page.document import document
 from .report_rows import Values
 from .reports.run import Reporting
+from .selection import ALL as EVERYTHING
+from .selection import Selection
 from .spark_session import fit, is_small
 from .tables import Tables
 
@@ -56,12 +59,12 @@ class Progress:
         print(f"warren analyze: {time.monotonic() - self._started:6.1f} s  {what}", file=sys.stderr, flush=True)
 
 
-def find_input(folders: Folders, folder: str) -> dict[str, TableFiles]:
+def find_input(folders: Folders, folder: str, selection: Selection = EVERYTHING) -> dict[str, TableFiles]:
     """Return the files of all three tables. Raises JobRefused if there is no log to read."""
     if not folders.exists(folder):
         raise JobRefused(f"{folder}: no such folder", NO_INPUT)
     # Snapshots first: the events before a snapshot are finished before it, and must not be missing from the listing.
-    listed = {table: list_files(folders, folder, table) for table in reversed(schema.TABLES)}
+    listed = {table: list_files(folders, folder, table, selection.has_file) for table in reversed(schema.TABLES)}
     inputs = {table: listed[table] for table in schema.TABLES}
     if not inputs[schema.EVENTS].accepted and not inputs[schema.QUEUE_STATS].accepted:
         skipped = sum(len(files.skipped) for files in inputs.values())
@@ -78,7 +81,7 @@ def event_count(inputs: dict[str, TableFiles]) -> int:
     return sum(file.records for file in inputs[schema.EVENTS].accepted)
 
 
-def describe_input(folder: str, inputs: dict[str, TableFiles]) -> Values:
+def describe_input(folder: str, inputs: dict[str, TableFiles], selection: Selection) -> Values:
     """Return the section "input" of report.json."""
     everything = [file for files in inputs.values() for file in files.accepted]
     reasons: dict[str, int] = {}
@@ -87,6 +90,7 @@ def describe_input(folder: str, inputs: dict[str, TableFiles]) -> Values:
             reasons[reason] = reasons.get(reason, 0) + count
     return {
         "folder": folder,
+        "selection": selection.describe(),
         "files": len(everything),
         "events": event_count(inputs),
         "skipped": reasons,
@@ -95,25 +99,31 @@ def describe_input(folder: str, inputs: dict[str, TableFiles]) -> Values:
     }
 
 
-def reduce_all(spark: SparkSession, inputs: dict[str, TableFiles], store: Store, log: LogProgress) -> Facts:
-    """Make all facts from all files, as one batch. Those of a small log stay in memory."""
+def reduce_all(
+    spark: SparkSession, inputs: dict[str, TableFiles], selection: Selection, store: Store, log: LogProgress
+) -> Facts:
+    """Make all facts from the files, as one batch. Those of a small log stay in memory."""
     tables = {table: read(spark, table, inputs[table].paths) for table in schema.TABLES}
-    events = tables[schema.EVENTS]
+    every_row = selection.times(tables[schema.EVENTS])
     small = is_small(event_count(inputs))
     if small:
-        events = events.localCheckpoint(eager=False)
+        every_row = every_row.localCheckpoint(eager=False)
+    events = selection.events(every_row)
+    sources = {ROWS.name: every_row, CROSSINGS.name: selection.crossings(every_row)}
 
     def reduced(fact: Fact) -> DataFrame:
         log(f"reduce {fact.name}")
+        part = fact.make(sources.get(fact.name, events))
         if small:
-            return fact.make(events).localCheckpoint()
-        store.write(fact, 0, fact.make(events))
+            return part.localCheckpoint()
+        store.write(fact, 0, part)
         return store.load(fact)
 
     facts = [fact for fact in ALL if fact.table == schema.EVENTS and fact not in (JOURNEYS, BALANCES, STAGES)]
     with ThreadPoolExecutor(AT_ONCE) as workers:
         made = dict(zip((fact.name for fact in facts), workers.map(reduced, facts), strict=True))
-    made |= {STATS.name: tables[schema.QUEUE_STATS], METRICS.name: tables[schema.METRICS]}
+    made[STATS.name] = selection.snapshots(tables[schema.QUEUE_STATS])
+    made[METRICS.name] = selection.times(tables[schema.METRICS])
     if small:
         made[JOURNEYS.name] = reduced(JOURNEYS)
     else:
@@ -140,16 +150,17 @@ def report(
     place: str,
     log: LogProgress,
     old: Values | None = None,
+    selection: Selection = EVERYTHING,
 ) -> Values:
     """Write the tables, report.json and index.html below `place`. Returns the content of report.json.
 
     `old` is the content of another report.json, to compare with.
     """
-    events = read(spark, schema.EVENTS, inputs[schema.EVENTS].paths)
+    events = selection.events(read(spark, schema.EVENTS, inputs[schema.EVENTS].paths))
     fit(spark, facts_bytes // FACT_BYTES)
     tables = Tables(spark, place, is_small(event_count(inputs)), log)
     reporting = Reporting(spark, facts, events, evidence, tables)
-    made = reporting.run(describe_input(folder, inputs))
+    made = reporting.run(describe_input(folder, inputs, selection))
     jumped = [boot for boot in made["conservation"]["boots"] if boot["clock_moved_us"] > JUMP_US]
     made["input"]["unprocessed_files"] = evidence.unprocessed
     made["input"]["clock_jumps"] = [{name: boot[name] for name in CLOCK} for boot in jumped]
@@ -204,8 +215,15 @@ def publish(folders: Folders, made: str, output: str) -> None:
     folders.remove(old)
 
 
-def batch(spark: SparkSession, folder: str, output: str, log: LogProgress, compared: str | None = None) -> Values:
-    """Report on all files of the input; `compared` is the folder of a report to compare with.
+def batch(
+    spark: SparkSession,
+    folder: str,
+    output: str,
+    log: LogProgress,
+    compared: str | None = None,
+    selection: Selection = EVERYTHING,
+) -> Values:
+    """Report on the input, or a selection of it; `compared` is the folder of a report to compare with.
 
     Raises JobRefused, OSError, DamagedFile or an exception of Spark, and publishes nothing then.
     """
@@ -213,20 +231,32 @@ def batch(spark: SparkSession, folder: str, output: str, log: LogProgress, compa
     if folders.exists(output):
         raise JobRefused(f"{output}: exists already", NO_OUTPUT)
     old = read_old(spark, compared)
-    manifest = read_manifest(folders, folder)
-    inputs = find_input(folders, folder)
+    manifest = read_manifest(folders, folder).part(selection.has_file)
+    inputs = find_input(folders, folder, selection)
     fit_to(spark, inputs)
     with temporary_folder(folders, output) as place:
         store = Store(spark, f"{place}/_facts")
-        facts = reduce_all(spark, inputs, store, log)
+        facts = reduce_all(spark, inputs, selection, store, log)
         log("check files")
-        faults = check_files(spark, folder, manifest, inputs, {})
-        known = evidence(inputs, manifest.boots, faults)
-        made = report(spark, facts, store.bytes(), inputs, known, folder, place, log, old)
-        check_records(made, inputs)
+        faults = check_files(spark, folder, manifest, inputs, {}, selection.has_file)
+        known = of_part(evidence(inputs, manifest.boots, faults), selection)
+        made = report(spark, facts, store.bytes(), inputs, known, folder, place, log, old, selection)
+        if not selection.of_rows:
+            check_records(made, inputs)
         folders.remove(store.folder)
         publish(folders, place, output)
     return made
+
+
+def of_part(known: Evidence, selection: Selection) -> Evidence:
+    """Return the evidence that holds for a part of the input."""
+    if selection.of_time:
+        known = replace(known, finished={})  # files reach beyond the time
+    if selection.since is not None:
+        known = replace(known, since_us=round(selection.since.timestamp() * 1_000_000))
+    if selection.until is not None:
+        known = replace(known, now_us=min(known.now_us, round(selection.until.timestamp() * 1_000_000)))
+    return replace(known, routes_compared=not selection.queues)
 
 
 def check_records(made: Values, inputs: dict[str, TableFiles]) -> None:

@@ -32,6 +32,7 @@ class Evidence:
     unprocessed    number of files that the stream has not processed
     now_us         the time of the analysis
     since_us       the time before which nothing was asked for, or None
+    routes_compared  whether the log has all queues that messages were routed to
     """
 
     skipped: Mapping[str, int] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class Evidence:
     unprocessed: int = 0
     now_us: int = field(default_factory=lambda: time.time_ns() // 1000)
     since_us: int | None = None
+    routes_compared: bool = True
 
     def reasons(self) -> list[str]:
         """Return why the input is not complete."""

@@ -7,9 +7,9 @@ the folder, since he can write the manifest as well.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from ...file_format import schema
 from ..hadoop_fs import Folders
-from ..input_files import TableFiles, boot_key
+from ..input_files import TableFiles, any_file, boot_key
 
 READERS = 4  # files of this machine that are read at once
 LOCAL = "file:"
@@ -77,6 +77,11 @@ class Manifest:
                 next_row = entry.last_row + 1 if entry.last_row is not None else 0
                 self.boots[boot] = max(self.boots.get(boot, 0), next_row)
 
+    def part(self, wanted: Callable[[str], bool]) -> Manifest:
+        """Return the manifests without the files that are not wanted, by path."""
+        files = {path: entry for path, entry in self.files.items() if wanted(path)}
+        return replace(self, files=files)
+
     def expected(self, present: Container[str]) -> dict[str, Entry]:
         """Return the finished files that should be there, given the paths of those that are."""
         gone = {path for by, paths in self.replaced.items() if by in present for path in paths} | self.removed
@@ -114,17 +119,22 @@ def read_manifest(folders: Folders, folder: str) -> Manifest:
 
 
 def check_files(
-    spark: SparkSession, folder: str, manifest: Manifest, inputs: Mapping[str, TableFiles], verified: Mapping[str, str]
+    spark: SparkSession,
+    folder: str,
+    manifest: Manifest,
+    inputs: Mapping[str, TableFiles],
+    verified: Mapping[str, str],
+    wanted: Callable[[str], bool] = any_file,
 ) -> FileFaults:
     """Compare the files with the manifests, which are read again if they differ: writers may have gone on meanwhile.
 
-    `verified` has checksums of files that need not be read again, by path.
+    `verified` has checksums of files that need not be read again, by path. Only `wanted` files are compared.
     """
     folders = Folders(spark)
     top = folders.absolute(folder)
     sizes = relative_sizes(top, inputs)
     if sizes.keys() != manifest.expected(sizes).keys():
-        manifest = read_manifest(folders, folder)
+        manifest = read_manifest(folders, folder).part(wanted)
     expected = manifest.expected(sizes)
     there = {path: entry for path, entry in expected.items() if path in sizes}
     resized = {path for path, entry in there.items() if sizes[path] != entry.bytes}

@@ -1,0 +1,123 @@
+"""Reports on a part of the input: a time, nodes, virtual hosts, queues."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.broker_process import run
+from warren.plugins.throughput.analysis import job
+from warren.plugins.throughput.analysis.reports import run as reports
+from warren.plugins.throughput.analysis.selection import Selection
+from warren.plugins.throughput.file_format import schema
+
+from .checking import ON_THE_PAGE, valid
+from .log import START, Log
+
+HOURS = 4
+ROUND_S = 600  # between two rounds of messages
+NODES = ("rabbit@a", "rabbit@b")
+LINK = "federation: x -> b"
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two brokers with a link, four hours long; one message of `lost` vanishes in the third hour of the first."""
+    folder = tmp_path_factory.mktemp("selection")
+    first, second = Log(folder, NODES[0]), Log(folder, NODES[1], "b2")
+    for log in (first, second):
+        log.declare("work", "waiting", "lost", LINK)
+        log.snapshot(schema.START)
+    for number in range(HOURS * 3600 // ROUND_S):
+        for log in (first, second):
+            log.now_us = number * ROUND_S * 1_000_000
+            log.round_trip("work")
+            log.publish("waiting")
+        taken = first.publish(LINK, message_id=f"message-{number}")
+        first.deliver(taken, LINK)
+        second.now_us = first.now_us
+        second.publish("work", event=schema.FED_IN, identity=f"message-{number}", link=LINK, upstream="up", hops=1)
+        first.ack(taken, LINK, schema.FED_OUT, identity=f"message-{number}", link=LINK)
+        if number == 15:
+            gone = first.publish("lost")
+            first.ready["lost"].remove(gone)
+        for log in (first, second):
+            for _ in range(2):  # the writer is not silent
+                log.now_us += 250_000_000
+                log.snapshot()
+            log.metric(schema.CPU_S, number, schema.COUNTER)
+            if number % 6 == 5:
+                log.write()
+    for log in (first, second):
+        log.snapshot(schema.STOP)
+        log.write()
+    return folder
+
+
+def analysed(spark: SparkSession, export: Path, output: Path, **chosen: Any) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reports, "REPORTS", [report for report in reports.REPORTS if report.name in ON_THE_PAGE])
+        return valid(job.batch(spark, str(export), str(output), lambda what: None, selection=Selection(**chosen)))
+
+
+def queues(report: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(row["node"], row["queue"]) for row in report["conservation"]["queues"]}
+
+
+@pytest.mark.parametrize(("hours", "status"), [((0, 2), "balanced"), ((2, None), "imbalanced")])
+def test_a_time_is_checked_from_its_first_snapshot_to_its_last(
+    spark: SparkSession, export: Path, tmp_path: Path, hours: tuple[int, int | None], status: str
+) -> None:
+    since, until = [START + timedelta(hours=hour) if hour is not None else None for hour in hours]
+    report = analysed(spark, export, tmp_path / "report", since=since, until=until)
+    assert report["conservation"]["status"] == status, report["conservation"]
+    rounds = ((hours[1] or HOURS) - hours[0]) * 6
+    assert report["totals"]["federated_out"] == rounds
+    assert report["input"]["files"] < 26
+
+
+def test_a_node_is_checked_alone(spark: SparkSession, export: Path, tmp_path: Path) -> None:
+    report = analysed(spark, export, tmp_path / "report", nodes=(NODES[1],))
+    assert report["conservation"]["status"] == "balanced"
+    assert {node for node, _ in queues(report)} == {NODES[1]}
+    assert report["input"]["files"] == 13 and report["input"]["selection"]["nodes"] == [NODES[1]]
+
+
+def test_queues_are_checked_alone(spark: SparkSession, export: Path, tmp_path: Path) -> None:
+    report = analysed(spark, export, tmp_path / "report", queues=("work", LINK), vhosts=("/",))
+    assert report["conservation"]["status"] == "balanced", report["conservation"]
+    assert {queue for _, queue in queues(report)} == {"work", LINK}
+    assert report["totals"]["federated_out"] == HOURS * 6 and report["conservation"]["missing_records"] == 0
+    bad = analysed(spark, export, tmp_path / "bad", queues=("lost",))
+    assert bad["conservation"]["status"] == "imbalanced" and {queue for _, queue in queues(bad)} == {"lost"}
+
+
+def test_a_virtual_host_without_messages_is_balanced(spark: SparkSession, export: Path, tmp_path: Path) -> None:
+    report = analysed(spark, export, tmp_path / "report", vhosts=("other",))
+    assert report["conservation"]["status"] == "balanced", report["conservation"]
+    assert queues(report) == set() and report["totals"]["published"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--since", "yesterday"), "'yesterday' is no time"),
+        (("--since", "1h", "--until", "2h"), "--since is not before --until"),
+        (("--stream", "--queue", "q"), "--stream reports on everything"),
+    ],
+)
+def test_what_cannot_be_selected_is_an_error_of_one_line(tmp_path: Path, options: tuple[str, ...], line: str) -> None:
+    refused = run("analyze", "--input", str(tmp_path), "--output", str(tmp_path / "report"), *options)
+    assert refused.returncode == 64 and line in refused.stderr.splitlines()[-1]
+
+
+def test_files_are_selected_by_their_names_and_folders() -> None:
+    chosen = Selection(since=START, until=START + timedelta(hours=1), nodes=("rabbit@a",))
+    name = "part-rabbit@a-b1-000000.parquet"
+    wanted = [hour for hour in range(24) if chosen.has_file(f"events/dt={START:%Y-%m-%d}/hour={hour:02}/{name}")]
+    assert wanted == [4, 5, 6], "a file that began in the hour before may reach into this one"
+    assert not chosen.has_file(f"events/dt={START:%Y-%m-%d}/hour=05/{name.replace('@a', '@ab')}")
