@@ -105,6 +105,8 @@ class Broker:
         self._lock = threading.Lock()
         self._disturbed = False  # since the last `reset`
         self._numbers = count(1)  # of virtual hosts without a name
+        self._requests = count(1)
+        self._unread = b""  # output after the last line that was read
 
     # Start and end
 
@@ -252,11 +254,14 @@ class Broker:
             raise BrokerError("the broker belongs to the process that started it, which this one was forked from")
         self._disturbed = True
         with self._lock:
+            number = next(self._requests)
             try:
-                process.stdin.write(json.dumps({"do": control, **arguments}).encode() + b"\n")
+                process.stdin.write(json.dumps({"do": control, "id": number, **arguments}).encode() + b"\n")
             except OSError:
                 raise self._has_ended() from None
-            reply = json.loads(self._read_line(REPLY_S))
+            reply: dict[str, Any] = {}
+            while reply.get("id") != number:  # others are those of calls that an exception, such as Ctrl-C, has ended
+                reply = json.loads(self._read_line(REPLY_S))
         if "error" in reply:
             raise BrokerError(reply["error"])
         return reply["result"]
@@ -267,14 +272,15 @@ class Broker:
         output = self._process.stdout.fileno()
         poll = select.poll()  # as select takes no high descriptors
         poll.register(output, select.POLLIN)
-        line, until_s = b"", time.monotonic() + within_s
-        while not line.endswith(b"\n"):
+        until_s = time.monotonic() + within_s
+        while b"\n" not in self._unread:
             if not poll.poll(max(until_s - time.monotonic(), 0) * 1000):
                 raise BrokerError(f"no reply within {within_s:.0f} s:\n{self.log()[-LOG_TAIL_BYTES:]}")
             some = os.read(output, 1 << 16)
             if not some:
                 raise self._has_ended()
-            line += some
+            self._unread += some
+        line, _, self._unread = self._unread.partition(b"\n")
         return line
 
     def _has_ended(self) -> BrokerError:

@@ -112,15 +112,20 @@ class ControlService(Service):
             return TOO_LONG
 
     async def _answer(self, line: bytes) -> dict[str, object]:
+        """Call a control and return its answer, which has the `id` of the request if that has one."""
+        answer: dict[str, object] = {}
         try:
             arguments = json.loads(line)
             control = self._controls[arguments.pop("do")]
+            if "id" in arguments:
+                answer["id"] = arguments.pop("id")
             result = control(**arguments)
-            return {"result": await result if inspect.isawaitable(result) else result}
+            answer["result"] = await result if inspect.isawaitable(result) else result
         except (OperatorError, AMQPError) as error:
-            return {"error": str(error)}
+            answer["error"] = str(error)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            return {"error": f"not a control: {line.decode(errors='replace').strip()} ({error})"}
+            answer["error"] = f"not a control: {line.decode(errors='replace').strip()} ({error})"
+        return answer
 
     # Virtual hosts
 

@@ -234,10 +234,21 @@ def test_what_is_asked_of_an_unknown_object_is_refused(broker: Broker) -> None:
     with pytest.raises(BrokerError, match="there is no queue 'q' in virtual host 'none'"):
         broker.expire_now("q", "none")
     with pytest.raises(BrokerError, match="not a control"):
-        broker._do("dance")
-    with pytest.raises(BrokerError, match="not a control"):
         broker._do("delay", ms="long")
     broker.vhost().delete()  # and the broker serves on
+
+
+def test_a_call_that_was_interrupted_disturbs_no_later_one(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(within_s: float) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker, "_read_line", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            broker.drop_connections()
+    with pytest.raises(BrokerError, match="no queue"):
+        broker.expire_now("q")
+    assert broker.drop_connections() == 0
 
 
 def test_threads_share_a_broker(broker: Broker) -> None:

@@ -90,6 +90,19 @@ def test_the_program_ends_when_nobody_reads_its_answers(project: ForeignProject)
         assert program.wait(30) == 0
 
 
+def test_an_unknown_control_is_refused(project: ForeignProject) -> None:
+    with start(project, "-m", "warren.testing") as program:
+        assert program.stdout is not None and program.stdin is not None and program.stderr is not None
+        program.stdout.readline()
+        program.stdin.write(
+            '{"do": "dance", "id": 1}\n[1]\n"a"\nx\n{"do": "reset", "ms": 1}\n{"do": "reset", "id": 2}\n'
+        )
+        program.stdin.close()
+        answers = [json.loads(line) for line in program.stdout]
+        assert all(answer["error"].startswith("not a control: ") for answer in answers[:-1]) and len(answers) == 6
+        assert answers[-1] == {"id": 2, "result": None}
+
+
 def test_a_line_that_is_too_long_is_refused(project: ForeignProject) -> None:
     with start(project, "-m", "warren.testing") as program:
         assert program.stdout is not None and program.stdin is not None and program.stderr is not None
