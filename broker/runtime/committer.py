@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 
-from ..core.messages.ports import EXHAUSTED, FULL, IN_FLIGHT, Batch, Journal
+from ..core.messages.ports import EXHAUSTED, FULL, Batch, Journal
 
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops
 RETRY_S = 1.0  # until a full disk is checked again
@@ -58,13 +58,14 @@ class Committer:
         self._given_up = threading.Event()  # by a stop that did not wait any longer
         self._turn = threading.Condition()  # of the batch that may be written
         self._next = journal.durable + 1  # its number
-        self._threads = [threading.Thread(target=self._run, name="committer", daemon=True) for _ in range(IN_FLIGHT)]
+        workers = range(journal.in_flight)
+        self._threads = [threading.Thread(target=self._run, name="committer", daemon=True) for _ in workers]
         for thread in self._threads:
             thread.start()
 
     def commit_soon(self) -> None:
         """Seal what was added to the journal, unless each worker has a batch. HOT: bench D."""
-        if self._lost or self._outstanding == IN_FLIGHT:
+        if self._lost or self._outstanding == self._journal.in_flight:
             return
         batch = self._journal.seal()
         if batch is not None:

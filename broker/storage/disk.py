@@ -11,6 +11,8 @@ import os
 import secrets
 from pathlib import Path
 
+from ..core.messages.ports import IN_FLIGHT
+
 
 class File:
     """An open file of the log. Every call may raise OSError."""
@@ -37,7 +39,12 @@ class File:
 
 
 class Disk:
-    """One folder with the files of a log."""
+    """One folder with the files of a log.
+
+    in_flight  batches of a journal that may be written or synced at a time
+    """
+
+    in_flight = IN_FLIGHT
 
     def open(self, name: str, create: bool) -> File:
         """Open or create a file. Raises FileNotFoundError, or FileExistsError for a file to create that exists."""

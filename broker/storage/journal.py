@@ -1,9 +1,10 @@
 """The journal: the messages of all durable queues and their settlements, in one log with group commit.
 
 The event loop fills a buffer. `seal` hands it to a worker thread as a Batch: `Batch.write` writes it, after the batch
-before, `Batch.sync` makes it durable, and `committed` notifies the loop; meanwhile the next batch fills. Two batches
-may be outstanding, so one is written and synced while the sync of the other runs. There is no timer: a batch is what
-arrived while both were outstanding. The threads share no data: a batch owns its bytes, and only workers write files.
+before, `Batch.sync` makes it durable, and `committed` notifies the loop; meanwhile the next batch fills. Several
+batches may be outstanding (`Disk.in_flight`), so one is written and synced while the sync of another runs. There is no
+timer: a batch is what arrived while all were outstanding. The threads share no data: a batch owns its bytes, and only
+workers write files.
 
 Settlements are collected by queue and written once per batch. The message itself knows its place (`id`, `location`), so
 the journal needs one bit of memory for each message, and 8 bytes for a message of several queues.
@@ -58,6 +59,7 @@ class Batch(ports.Batch):
         "_disk",
         "_metadata",
         "_after",
+        "_slot",
     )
 
     def __init__(
@@ -73,6 +75,7 @@ class Batch(ports.Batch):
         disk: Disk,
         metadata: Metadata,
         after: Callable[[], None] | None,
+        slot: int,
     ) -> None:
         self.number = number
         self.segment = segment
@@ -86,10 +89,7 @@ class Batch(ports.Batch):
         self._disk = disk
         self._metadata = metadata
         self._after = after
-
-    @property
-    def _slot(self) -> int:
-        return self.number % ports.IN_FLIGHT
+        self._slot = slot
 
     def write(self) -> None:
         if self._finished is not None:
@@ -132,6 +132,7 @@ class Journal(ports.Journal):
         self.segments: dict[int, Segment] = {}
         self.next_id = self._first_id = 1
         self.disk = disk
+        self.in_flight = disk.in_flight
         self._metadata = metadata
         self._segment_bytes = segment_bytes
         self._salt = 0
@@ -306,7 +307,7 @@ class Journal(ports.Journal):
         A segment is begun when all of the one before is durable, so that a power cut tears the end of the log only.
         """
         outstanding = self._outstanding
-        if len(outstanding) >= ports.IN_FLIGHT or outstanding and outstanding[-1].segment is not self._current:
+        if len(outstanding) >= self.in_flight or outstanding and outstanding[-1].segment is not self._current:
             return None
         self._compaction.step()
         if not (self._buffer or self._settled or self._moved or self._changes or self._sync_due):
@@ -339,6 +340,7 @@ class Journal(ports.Journal):
             self.disk,
             self._metadata,
             removal,
+            self._filling % self.in_flight,
         )
         outstanding.append(batch)
         self.segments[segment.number] = segment

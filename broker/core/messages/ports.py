@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # (ENOTCONN): operations are retried, as what is stored is intact.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOTCONN)
 FULL = (errno.ENOSPC, errno.EDQUOT)  # operations are retried once the disk has room; any other failure is final
-IN_FLIGHT = 2  # the batches of a journal that are written and synced at a time
+IN_FLIGHT = 2  # the batches of a journal that are written and synced at a time, on a disk
 
 
 class Timer:
@@ -114,11 +114,13 @@ class Journal:
     but declarations survives a killed process, and a power cut only after `sync` or after a batch with messages: no
     confirm has depended on it until then.
 
+    in_flight                    the batches that may be sealed and not committed
     written_bytes, read_bytes    bytes of files, since the start of the broker
     reads, read_messages         reads of a file, each of many messages if possible; and the messages
     """
 
     durable: int
+    in_flight = IN_FLIGHT
     written_bytes = 0
     read_bytes = 0
     reads = 0

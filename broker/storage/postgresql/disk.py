@@ -18,6 +18,9 @@ from .errors import Refused, Unreachable
 from .operations import Append, CreateFile, Cut, RemoveFile, RenameFile
 from .transactions import UNREACHABLE, Transactions
 
+# Batches of the journal. One transaction at a time is under way, and what was sealed meanwhile becomes the next one.
+# With two, each transaction had the few messages of one turn of the loop, or all others, by turns.
+IN_FLIGHT = 8
 UNLIMITED_BYTES = 1 << 62  # the server's disk is its own affair: when it is full, a transaction fails
 
 
@@ -53,6 +56,8 @@ class PostgreSQLDisk(Disk):
 
     sizes  bytes of each file by number, those not yet committed included
     """
+
+    in_flight = IN_FLIGHT
 
     def __init__(self, database: Database, transactions: Transactions) -> None:
         """Read the names and lengths of the files. Raises OSError."""

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 from random import Random
 
-from warren.broker.core.messages.ports import EXHAUSTED, IN_FLIGHT
+from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.storage.journal import Batch, Journal
 
 
@@ -82,7 +82,7 @@ class Workers:
             self._sealed = batch.number
             self._unwritten.append(batch)
             self._outstanding.append(batch)
-            assert len(self._outstanding) <= IN_FLIGHT, "too many batches are outstanding"
+            assert len(self._outstanding) <= self._journal.in_flight, "too many batches are outstanding"
             assert len({each.segment.number for each in self._outstanding}) == 1, "of two segments"
 
     def _write(self) -> None:
