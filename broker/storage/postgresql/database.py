@@ -141,9 +141,9 @@ class PostgreSQL(Database):
                 raise Fenced(str(error)) from error
             raise
         session = self._sessions.get(COMMITS)
-        if session is not None and session.warned:
+        if session is not None and session.warning:
             # The wait for a standby may have been cancelled, and the transaction be committed on one machine alone.
-            raise Unreachable("the server has warned of a commit that is not replicated")
+            raise Unreachable(f"a warning of the server: {session.warning}")
 
     def owner(self) -> tuple[int, int]:
         self.disconnect(COMMITS)

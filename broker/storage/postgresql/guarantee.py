@@ -52,12 +52,14 @@ def guarantee(commit: str, names: str, fsync: bool, states: list[str]) -> Guaran
         reason = "synchronous_commit is local" if wanted else "synchronous_standby_names is empty"
         warning = f"{reason}: confirmed messages are lost with the disk of the server"
         return Guarantee("the disk of one server", warning)
-    quorum = names.strip().lower().startswith("any")
-    text = (
-        f"the disks of the server and of {'any ' if quorum else ''}{wanted} {'standby' if wanted == 1 else 'standbys'}"
-    )
+    quorum = "any " if names.strip().lower().startswith("any") else ""
+    standbys = f"{quorum}{wanted} {'standby' if wanted == 1 else 'standbys'}"
     if commit not in STRONG:
-        return Guarantee(text, f"synchronous_commit is {commit}: a standby has the message in memory, not on its disk")
+        text = f"the disk of the server and in the memory of {standbys}"
+        return Guarantee(
+            text, f"synchronous_commit is {commit}: a standby that loses power may lose confirmed messages"
+        )
+    text = f"the disks of the server and of {standbys}"
     if states and sum(state in ("sync", "quorum") for state in states) < wanted:
         return Guarantee(
             text, f"fewer than {wanted} synchronous standbys are connected: nothing is confirmed until then"

@@ -34,11 +34,11 @@ LOGIN_FIRST = ("57P03", "53300")  # the server is starting up, or has too many c
 
 
 class Session:
-    """A session. `warned` is set when the server sent a warning with the last transaction."""
+    """A session. `warning` is the text of one that the server sent with the last transaction, or empty."""
 
     def __init__(self, address: Address, name: str, settings: Sequence[Statement] = ()) -> None:
         """Connect under this name (application_name). Raises Unreachable, Refused."""
-        self.warned = False
+        self.warning = ""
         self._abandoned = False
         try:
             self._connection = psycopg.connect(address.conninfo, autocommit=True, application_name=name)
@@ -62,7 +62,7 @@ class Session:
         Raises Refused after it was rolled back, and Unreachable if its outcome is unknown.
         """
         deadline_s = time.monotonic() + limit_s if limit_s is not None else None
-        self.warned = False
+        self.warning = ""
         libpq = self._libpq
         try:
             for text, values in statements:
@@ -115,7 +115,7 @@ class Session:
         raise Unreachable("the server does not answer")
 
     def _notice(self, result: PGresult) -> None:
-        self.warned = True
+        self.warning = str(refusal(result))
 
     def abandon(self) -> None:
         """End a call that another thread is in, with Unreachable."""

@@ -15,7 +15,7 @@ from .ownership import Beats, Ownership, Standing
 from .session import Session
 from .transactions import NoTransactions, Transactions
 
-READ_S = 1.0  # that the loop waits for a part of a backlog
+READ_S = 2.0  # that the loop waits for a part of a backlog
 
 
 class PostgreSQLStore:

@@ -101,11 +101,6 @@ class Transactions:
                     kept.append(number)
         return kept
 
-    def verify(self) -> None:
-        """Settle a transaction in doubt, even if nothing else is to be committed. Raises OSError like `commit`."""
-        with self._committing:
-            self._attempt(self._settle)
-
     def _attempt(self, call: Callable[[], None]) -> None:
         self.since_s = self.since_s or self._now_s()
         try:

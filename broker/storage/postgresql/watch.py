@@ -77,7 +77,7 @@ class Watch:
         if store.transactions.failing:
             return "PostgreSQL cannot be reached"
         if since_s is not None and time.monotonic() - since_s > STALL_S:
-            return "PostgreSQL does not commit: no synchronous standby may be there"
+            return "PostgreSQL does not commit, maybe for want of a synchronous standby"
         return ""
 
     def _unreachable(self, error: Exception) -> str:

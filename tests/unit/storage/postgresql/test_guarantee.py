@@ -36,7 +36,7 @@ def test_the_names_say_how_many_standbys_a_commit_waits_for(names: str, wanted: 
             "remote_write",
             "b",
             ["sync"],
-            "the disks of the server and of 1 standby",
+            "the disk of the server and in the memory of 1 standby",
             "synchronous_commit is remote_write",
         ),
         ("off", "b", ["sync"], "the memory of one server", "synchronous_commit is off"),
