@@ -4,11 +4,12 @@ Each transaction has the number after the one before, and the server counts them
 (`Database.commit`). A commit without an answer is in doubt. Before anything else is committed, the row is read again:
 
     epoch of another owner   this process owns the store no more; nothing was or will be committed by it
-    the number in doubt      it was committed; it counts only after another transaction, as its standbys may lack it
-    the number before        it is sent again unchanged; if the first attempt is still being committed, the row is
+    a later number           it was committed; it counts only after another transaction, as its standbys may lack it
+    the last certain number  it is sent again unchanged; if the first attempt is still being committed, the row is
                              locked until then, and the second one fails with Fenced
+    an earlier number        the server has lost what was confirmed
 
-A transaction may be as large as two batches of the journal: all that gathered while the one before was committed.
+A transaction may be as large as all that gathered while the one before was committed.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Transactions:
         self.since_s: float | None = None
         self._database = database
         self._now_s = now_s
-        self._commits = commits
+        self._commits = commits  # the last that is certain
         self._gathering = threading.Lock()  # of the next two
         self._gathered: list[Operation] = []  # and not committed
         self._total = 0  # operations gathered since the start
@@ -62,7 +63,6 @@ class Transactions:
         self._committed = 0  # operations committed since the start
         self._in_doubt = False  # the last transaction
         self._doubtful = 0  # operations in it, of those that gathered
-        self._applied = False  # it is known that it was committed, and not whether its standbys have it
         self._lost_s: float | None = None  # when the server was lost
 
     @property
@@ -150,25 +150,25 @@ class Transactions:
     def _settle(self) -> None:
         """Find out whether the transaction in doubt was committed; send it again if not."""
         fenced: Fenced | None = None
+        looked = -1
         while self._in_doubt:
             epoch, commits = self._database.owner()
             if epoch != self.epoch:
                 raise Fenced(f"its epoch is {epoch}, that of this broker was {self.epoch}")
-            if commits not in (self._commits, self._commits + 1):
+            if commits < self._commits:
                 raise Fenced(f"it has {commits} transactions, and this broker committed {self._commits}")
-            if commits > self._commits:
-                self._commits, self._applied = commits, True
-            elif fenced is not None:
+            if fenced is not None and commits == looked:
                 raise fenced
+            looked = commits
             with self._gathering:
-                operations = [] if self._applied else self._gathered[: self._doubtful]
+                operations = [] if commits > self._commits else self._gathered[: self._doubtful]
             try:
-                self._database.commit(self.epoch, self._commits + 1, operations)
+                self._database.commit(self.epoch, commits + 1, operations)
             except Fenced as error:
                 fenced = error  # the transaction in doubt, or another owner, was first
                 continue
-            self._commits += 1
-            self._in_doubt = self._applied = False
+            self._commits = commits + 1
+            self._in_doubt = False
             self._forget(self._doubtful)
             self._doubtful = 0
 
