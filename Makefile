@@ -91,7 +91,7 @@ replicated-containers:  ## two brokers, a primary and a standby server in contai
 
 lock: .venv/run.stamp  ## the newest versions of the dependencies, with their hashes, for the image
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	for extra in "" analytics; do \
+	for extra in "" analytics postgresql; do \
 		$(BIN)/uv pip compile --quiet pyproject.toml $${extra:+--extra $$extra} --upgrade --python-version 3.11 \
 			--python-platform linux --generate-hashes --no-header --no-annotate \
 			--output-file docker/requirements$${extra:+-$$extra}.txt || exit 1; \

@@ -29,10 +29,15 @@ DOCKER = ROOT / "docker"
 RING = DOCKER / "ring"
 COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 SITES = {"a": "c", "b": "a", "c": "b"}  # site -> its upstream
+REPLICATED = DOCKER / "replicated"
 COMPOSE_FILES = sorted(DOCKER.rglob("compose.yaml"))
-EVERY_COMPOSE_FILE = pytest.mark.parametrize("file", COMPOSE_FILES, ids=lambda path: path.parent.name)
+ALL_COMPOSE_FILES = [*COMPOSE_FILES, DOCKER / "compose.replicated.yaml"]
+EVERY_COMPOSE_FILE = pytest.mark.parametrize(
+    "file", ALL_COMPOSE_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
 
 CHECK = runpy.run_path(str(RING / "check.py"))
+REPLICATED_CHECK = runpy.run_path(str(REPLICATED / "check.py"))
 PATIENCE_S = 60.0
 
 Instruction = tuple[str, str]
@@ -169,7 +174,10 @@ def test_the_commands_of_the_image_are_there() -> None:
 def test_a_compose_file_names_what_there_is(file: Path) -> None:
     content = composed(file)
     for name, service in content["services"].items():
-        assert (file.parent / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+        build = service["build"]
+        assert (file.parent / build["context"] / build["dockerfile"]).exists()
+        extras = build.get("args", {}).get("EXTRAS", "")
+        assert (DOCKER / f"requirements{'-' if extras else ''}{extras}.txt").exists()
         assert set(service.get("networks", ())) <= set(content.get("networks", {})), name
         assert set(service.get("depends_on", ())) <= set(content["services"]), name
         for volume in service.get("volumes", ()):
@@ -261,8 +269,23 @@ def test_the_container_refuses_what_would_be_ignored(tmp_path: Path, variable: s
     assert begun(tmp_path, "warren", **{variable: ""}).returncode == 0
 
 
-def test_without_an_engine_the_ring_of_containers_says_so(tmp_path: Path) -> None:
-    line = [sys.executable, str(RING / "check.py")]
+def test_the_replicated_brokers_have_one_store_and_all_clients_know_both() -> None:
+    services = composed(DOCKER / "compose.replicated.yaml")["services"]
+    for name in ("warren-a", "warren-b"):
+        assert services[name]["environment"]["STORE"] == "postgresql://warren@server-a,server-b/warren"
+    for name in ("publisher", "consumer"):
+        hosts = [parse_endpoint(uri).host for uri in services[name]["environment"]["BROKERS"].split()]
+        assert hosts == ["warren-a", "warren-b"]
+    assert [services[f"server-{name}"]["environment"]["PEER"] for name in "ab"] == ["server-b", "server-a"]
+    assert set(REPLICATED_CHECK["CONTAINERS"]) == {service["container_name"] for service in services.values()}
+    for name in ("server.sh", "promote"):
+        assert (REPLICATED / name).stat().st_mode & 0o111
+        subprocess.run(["sh", "-n", str(REPLICATED / name)], check=True)
+
+
+@pytest.mark.parametrize("folder", [RING, REPLICATED], ids=lambda path: path.name)
+def test_without_an_engine_a_check_of_containers_says_so(tmp_path: Path, folder: Path) -> None:
+    line = [sys.executable, str(folder / "check.py")]
     done = subprocess.run(line, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("NOTE: no Docker engine") and done.stdout.count("\n") == 1
@@ -309,3 +332,37 @@ def test_publisher_and_consumer_go_on_after_a_break_and_say_what_the_check_reads
             process.kill()
             process.wait()
         broker.close()
+
+
+@pytest.mark.sockets
+def test_clients_of_the_replicated_brokers_find_the_one_that_serves_and_say_what_the_check_reads(
+    tmp_path: Path,
+) -> None:
+    said = {kind: tmp_path / kind for kind in ("consumer", "publisher")}
+    clients: dict[str, subprocess.Popen[bytes]] = {}
+    with BrokerProcess(tmp_path / "broker", memory=True) as broker:
+        host, port = broker.address
+        variables = {**os.environ, "BROKERS": f"amqp://127.0.0.1:1 amqp://{host}:{port}", "RATE": "50"}
+        try:
+            for kind, output in said.items():
+                line = [sys.executable, str(REPLICATED / f"{kind}.py")]
+                with output.open("wb") as file:
+                    clients[kind] = subprocess.Popen(line, env=variables, stdout=file, stderr=subprocess.DEVNULL)
+
+            def received() -> set[int]:
+                return {int(number) for number, _ in REPLICATED_CHECK["RECEIVED"].findall(said["consumer"].read_text())}
+
+            until(lambda: 3 in received(), "messages arrive")
+            clients["publisher"].terminate()
+            assert clients["publisher"].wait(PATIENCE_S) == 0
+            text = said["publisher"].read_text()
+            (last,) = REPLICATED_CHECK["DONE"].findall(text)
+            assert REPLICATED_CHECK["CONFIRMED"].findall(text)[-1] == (last, f"{host}:{port}")
+            until(lambda: received() == set(range(1, int(last) + 1)), "all messages arrive")
+            clients["consumer"].terminate()
+            assert clients["consumer"].wait(PATIENCE_S) == 0
+            assert f"in all: {last} received, 0 of them again, 0 missing" in said["consumer"].read_text()
+        finally:
+            for process in clients.values():
+                process.kill()
+                process.wait()

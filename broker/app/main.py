@@ -161,7 +161,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     remote = watch_remote(store, node, config)
     delay = partial(delayed, remote)
     watch = (resources.disk_has_room, resources.disk_full, lost, node.commits.count, delay)
-    committer = Committer(store.journal, *watch)
+    committer = Committer(store.journal, *watch, remote.owned if remote is not None else lambda: True)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
     supervisor = Supervisor(report, ending.fail)
     options = socket_options(config)

@@ -48,6 +48,10 @@ class RemoteStorage:
         guarantee = self._store.guarantee
         return StorageStatus(POSTGRESQL, guarantee.text, self._reason or guarantee.warning, self._store.address.shown)
 
+    def owned(self) -> bool:
+        """Whether no other broker can own the store by now."""
+        return self._store.ownership.certain()
+
     def stop(self) -> None:
         self._watch.stop()
 

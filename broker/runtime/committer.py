@@ -19,6 +19,7 @@ from ..core.messages.ports import EXHAUSTED, FULL, Batch, Journal
 
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops
 RETRY_S = 1.0  # until a full disk is checked again
+OWNED_S = 0.05  # until the owner of the journal is looked at again
 SYNC_S = 0.05  # until declarations without later messages are synced
 
 
@@ -30,6 +31,7 @@ class Committer:
     failed     called once with the error after which the journal is lost
     took       called with the duration of each batch in seconds
     exhausted  called with the error when a batch is tried again for lack of a descriptor or memory
+    owned      returns whether the journal is surely that of this process; until then nothing is confirmed
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Committer:
         failed: Callable[[Exception], None],
         took: Callable[[float], None] = lambda seconds: None,
         exhausted: Callable[[OSError], None] = lambda error: None,
+        owned: Callable[[], bool] = lambda: True,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._journal = journal
@@ -50,6 +53,7 @@ class Committer:
         self._failed = failed
         self._took = took
         self._exhausted = exhausted
+        self._owned = owned
         self._work: SimpleQueue[Batch | None] = SimpleQueue()
         self._outstanding = 0  # batches
         self._lost = False  # the journal, after a final failure
@@ -120,6 +124,9 @@ class Committer:
 
     def _done(self, batch: Batch, seconds: float) -> None:
         if self._lost:
+            return
+        if not self._owned():
+            self._loop.call_later(OWNED_S, self._done, batch, seconds)
             return
         self._took(seconds)
         self._outstanding -= 1

@@ -81,9 +81,7 @@ class PostgreSQLStore:
             raise StorageFault(f"{self.address.shown}: {error}") from error
         self._beats.start()
         kind = NoTransactions if untouched else Transactions
-        self.transactions = kind(
-            self.database, self.ownership.epoch, self.ownership.commits, retry_s, certain=self.ownership.certain
-        )
+        self.transactions = kind(self.database, self.ownership.epoch, self.ownership.commits, retry_s)
         disk = PostgreSQLDisk(self.database, self.transactions)
         return disk, PostgreSQLMetadata(self.database, self.transactions)
 

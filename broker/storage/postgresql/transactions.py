@@ -35,7 +35,6 @@ class Transactions:
 
     epoch     of this owner
     retry_s   how long a server that cannot be reached is tried again
-    certain   whether no other broker can own the store by now; a commit after which it is not is in doubt
     since_s   when the commit under way began, or the first that failed since; None without one
     """
 
@@ -46,12 +45,10 @@ class Transactions:
         commits: int,
         retry_s: float = 30.0,
         now_s: Callable[[], float] = time.monotonic,
-        certain: Callable[[], bool] = lambda: True,
     ) -> None:
         """`commits` is the number of the last transaction of the store."""
         self.epoch = epoch
         self.retry_s = retry_s
-        self._certain = certain
         self.since_s: float | None = None
         self._database = database
         self._now_s = now_s
@@ -139,9 +136,6 @@ class Transactions:
         """Commit operations, of which the first `gathered` are the oldest that gathered."""
         try:
             self._database.commit(self.epoch, self._commits + 1, operations)
-            if not self._certain():
-                # This process was stopped, maybe: then the next owner has the messages, and confirms them again.
-                raise Unreachable("the last heartbeat is older than the lease")
         except Unreachable:
             self._doubtful, self._in_doubt = gathered, True
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.failover import figures, losses, refusals
+from tests.faults.failover.load import PUBLISHERS
 from tests.faults.failover.outcome import Outcome
 from tests.support.postgresql import missing
 
@@ -27,8 +28,8 @@ def test_with_an_asynchronous_standby_status_says_that_messages_may_be_lost() ->
     holds(losses.killed_primary_of_asynchronous_standby())
 
 
-def test_a_stopped_broker_confirms_nothing_when_it_goes_on() -> None:
-    holds(losses.stopped_broker(rounds=1, lease_s=3))
+def test_a_stopped_broker_commits_nothing_when_it_goes_on_and_ends() -> None:
+    holds(losses.stopped_broker(rounds=1, lease_s=3, late=PUBLISHERS))
 
 
 def test_a_server_that_cannot_be_reached_holds_publishers() -> None:

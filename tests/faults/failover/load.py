@@ -257,13 +257,15 @@ class Load:
         self.publishers = [Publisher(number, addresses, self.ledger, filler) for number in range(PUBLISHERS)]
         self.consumer = Consumer(addresses, self.ledger)
 
-    def start(self) -> None:
-        """Declare the queue and start the clients; return when messages are confirmed."""
+    def start(self, consuming: bool = True) -> None:
+        """Declare the queue and start the clients, or the publishers alone; return when messages are confirmed."""
         client = connect(next(filter(accepts, self.addresses)))
         client.channel().declare(WORK, durable=True)
         client.close()
-        for worker in (*self.publishers, self.consumer):
-            worker.start()
+        for publisher in self.publishers:
+            publisher.start()
+        if consuming:
+            self.consumer.start()
         self.ledger.wait_for_confirm(0.0)
 
     def run(self, seconds: float) -> None:

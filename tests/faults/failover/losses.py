@@ -25,7 +25,7 @@ from .site import Site, site
 SERVES_WITHIN_S = 3.0
 IN_FLIGHT_S = 0.5  # after which a confirm that was sent before a fault has arrived
 NOT_OWNER_STATUS = 75
-SMALL_DISK = "24m"
+SMALL_DISK = "128m"  # an empty database takes 8, and the load must not fill it
 BODY_BYTES = 4000  # that fill a small disk
 DOUBT = "confirmed messages are lost with the disk of the server"
 
@@ -94,7 +94,7 @@ def killed_primary_of_asynchronous_standby() -> Outcome:
         (warning,) = here.active.events("weak_guarantee")[:1]
         status = here.active.warrenctl("status").stdout
         load = Load(here.addresses)
-        load.start()
+        load.start(consuming=False)
         load.run(0.5)
         standby.stop()
         load.run(1.0)
@@ -104,6 +104,7 @@ def killed_primary_of_asynchronous_standby() -> Outcome:
         until(lambda: here.active.process.poll() is not None or here.active.events("store_available"), "an end")
         if ended := here.active.process.poll() is not None:
             here.active.start()
+        load.consumer.start()
         ledger = load.finish()
     return Outcome(
         DOUBT in warning["means"] and DOUBT in status,
@@ -112,8 +113,8 @@ def killed_primary_of_asynchronous_standby() -> Outcome:
     )
 
 
-def stopped_broker(rounds: int, lease_s: int) -> Outcome:
-    """Demand 3."""
+def stopped_broker(rounds: int, lease_s: int, late: int = 0) -> Outcome:
+    """Demand 3. `late` confirms in each round may have been under way to the socket when the broker was stopped."""
     statuses: list[int] = []
     with cluster() as server, site(server.url(), f"storage.lease_s = {lease_s}") as here:
         load = Load(here.addresses)
@@ -129,9 +130,9 @@ def stopped_broker(rounds: int, lease_s: int) -> Outcome:
             here.swap()
         ledger = load.finish()
     return Outcome(
-        sound(ledger) and not ledger.late and set(statuses) == {NOT_OWNER_STATUS},
-        f"{rounds} stops beyond a lease of {lease_s} s: {ledger}; {ledger.late} confirms by a former owner, which"
-        f" ended with status {', '.join(map(str, sorted(set(statuses))))}",
+        sound(ledger) and ledger.late <= late * rounds and set(statuses) == {NOT_OWNER_STATUS},
+        f"{rounds} stops beyond a lease of {lease_s} s: {ledger}; {ledger.late} late confirms by a former owner, of"
+        f" messages that it had committed before; it ended with status {', '.join(map(str, sorted(set(statuses))))}",
     )
 
 

@@ -68,13 +68,20 @@ class Scene:
     def __init__(self) -> None:
         self.journal = NotedJournal()
         self.room = True
+        self.owned = True
         self.alarms: list[bool] = []
         self.failures: list[Exception] = []
         self.failed = asyncio.Event()
         self.took: list[float] = []
         self.delays: list[OSError] = []
         self.committer = Committer(
-            self.journal, lambda: self.room, self.alarms.append, self._fail, self.took.append, self.delays.append
+            self.journal,
+            lambda: self.room,
+            self.alarms.append,
+            self._fail,
+            self.took.append,
+            self.delays.append,
+            lambda: self.owned,
         )
 
     def _fail(self, error: Exception) -> None:
@@ -258,4 +265,25 @@ async def test_nothing_is_sealed_after_a_stop(monkeypatch: pytest.MonkeyPatch) -
     scene.committer.commit_soon()
     assert await scene.committer.stop()
     await asyncio.sleep(0.01)
+    assert scene.journal.done == [1]
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_confirmed_before_the_journal_is_surely_that_of_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committer_module, "OWNED_S", 0.0)
+    scene = Scene()
+    scene.owned = False
+    looked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    scene.journal.on_sync = lambda number: (loop.call_soon_threadsafe(looked.set), None)[1]
+    scene.journal.added = 1
+    scene.committer.commit_soon()
+    await looked.wait()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert scene.journal.done == []
+    scene.owned = True
+    assert await scene.committer.stop()
     assert scene.journal.done == [1]

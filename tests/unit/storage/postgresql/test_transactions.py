@@ -24,7 +24,6 @@ class FakeServer(Database):
         self.log: list[list[Operation]] = []
         self.faults: list[str] = []
         self.away = False
-        self.takeover = False  # after the next commit
         self.late: Callable[[], None] | None = None  # a commit of a lost session that is still under way
 
     def commit(self, epoch: int, number: int, operations: Sequence[Operation]) -> None:
@@ -50,7 +49,6 @@ class FakeServer(Database):
             raise Fenced("not null")
         self.commits = number
         self.log.append(list(operations))
-        self.epoch += self.takeover
 
     def owner(self) -> tuple[int, int]:
         if self.away:
@@ -181,19 +179,3 @@ def test_tables_are_dropped_and_what_follows_is_committed(
     assert kept == []
     done = [each for each in server.log if each]
     assert done[0] == [ONE] and done[-1] == [TWO] and set(map(repr, done[1:-1])) == {repr([DropTable(7)])}
-
-
-@pytest.mark.parametrize("replaced", [False, True])
-def test_a_commit_that_another_broker_may_have_followed_counts_when_the_owner_is_known(
-    server: FakeServer, replaced: bool
-) -> None:
-    transactions = Transactions(server, 1, 0, certain=lambda: not server.log)  # it was stopped before the answer came
-    transactions.gather(ONE)
-    server.takeover = replaced
-    if not replaced:
-        transactions.commit()
-        assert server.log == [[ONE], []]
-        return
-    with pytest.raises(OSError) as error:
-        transactions.commit()
-    assert error.value.errno == NOT_OWNER and server.log == [[ONE]]
