@@ -52,6 +52,13 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
         "reasons": [name("the reason")],
         "input": {
             "folder": name("/var/export"),
+            "selection": {
+                "since": times["first"],
+                "until": None,
+                "nodes": [name("node 0")],
+                "vhosts": [],
+                "queues": [],
+            },
             "files": 3,
             "events": 1000,
             "skipped": {"foreign": 1},

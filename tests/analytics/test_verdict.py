@@ -201,7 +201,8 @@ def report(**changed: Any) -> Values:
         **{name: [] for name in ("imbalances", "queues", "links", "boots", "restarts")},
     }
     totals = json.loads(REPORT_SCHEMA.read_text())["properties"]["totals"]["required"]
-    source = {"folder": "x", "files": 1, "events": 1, "skipped": {}, "unprocessed_files": 0}
+    selection = {"since": None, "until": None, "nodes": [], "vhosts": [], "queues": []}
+    source = {"folder": "x", "selection": selection, "files": 1, "events": 1, "skipped": {}, "unprocessed_files": 0}
     return {
         "schema": 1,
         "verdict": "Nothing is missing.",

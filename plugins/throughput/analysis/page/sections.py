@@ -97,7 +97,10 @@ def log_quality(page: Page) -> Section | None:
         count(hours, "hour") + " without a file" if hours else "",
         count(len(jumps), "clock jump") if jumps else "",
     ]
-    body = facts({key: held for key, held in given.items() if not isinstance(held, list | dict)})
+    chosen = {
+        key: ", ".join(held) if isinstance(held, list) else held for key, held in given["selection"].items() if held
+    }
+    body = facts({key: held for key, held in given.items() if not isinstance(held, list | dict)} | chosen)
     for title, lines in (
         ("Skipped files", given.get("skipped_files")),
         ("Hours without a file", given["missing_hours"]),
