@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warren.plugins.throughput.compaction.merge import finished_file
+from warren.plugins.throughput.export.boot_files import describe_file
 from warren.plugins.throughput.export.manifest import Manifest
 from warren.plugins.throughput.file_format import schema
 
@@ -255,5 +255,5 @@ class Log:
 
 def listed(folder: Path, path: Path, node: str, boot_id: str) -> None:
     """Add a file to the manifest of its boot."""
-    entry = finished_file(folder, path.relative_to(folder).as_posix())
+    entry = describe_file(folder, path.relative_to(folder).as_posix())
     Manifest(folder, schema.manifest_name(node, boot_id)).add(entry)

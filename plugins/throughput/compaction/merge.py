@@ -6,7 +6,6 @@ Whatever stops a compaction, no row is lost or counted twice: see `file_format.c
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 import secrets
@@ -23,7 +22,8 @@ import pyarrow.parquet as pq
 
 from warren.broker.config import Throughput
 
-from ..export.manifest import FinishedFile, Manifest, RemovedFile, ReplacedFiles
+from ..export.boot_files import describe_file
+from ..export.manifest import Manifest, RemovedFile, ReplacedFiles
 from ..export.parquet_file import Part
 from ..file_format import compacted, schema
 
@@ -193,26 +193,5 @@ def complete_earlier(folder: Path) -> None:
                     path.unlink()  # nothing was made, nothing removed
                 continue
             if '"sha256"' not in text:
-                manifest.add(finished_file(folder, by))
+                manifest.add(describe_file(folder, by))
             remove(folder, manifest, replaced)
-
-
-def finished_file(folder: Path, path: str) -> FinishedFile:
-    """Return the line of the manifest for a file that has none. Raises OSError, pa.ArrowInvalid."""
-    table = path.partition("/")[0]
-    content = (folder / path).read_bytes()
-    rows = pq.ParquetFile(folder / path)
-    ends = (
-        pc.min_max(rows.read(["row"])["row"])
-        if table == schema.EVENTS
-        else {"min": pa.scalar(None), "max": pa.scalar(None)}
-    )
-    return FinishedFile(
-        path,
-        table,
-        len(content),
-        rows.metadata.num_rows,
-        ends["min"].as_py(),
-        ends["max"].as_py(),
-        hashlib.sha256(content).hexdigest(),
-    )

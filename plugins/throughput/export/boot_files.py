@@ -28,28 +28,28 @@ def unlisted_files(folder: Path, node: str, boot_id: str, manifest: Manifest) ->
     for table in schema.TABLES:
         for path in sorted(folder.glob(f"{table}/dt=*/hour=*/{prefix}*.parquet")):
             # Those of a compaction have two numbers in their names, and are listed in its manifest.
-            if SEQUENCE.search(path.name) and path.relative_to(folder).as_posix() not in listed:
-                unlisted += describe_file(folder, table, path)
+            name = path.relative_to(folder).as_posix()
+            if SEQUENCE.search(path.name) and name not in listed:
+                with contextlib.suppress(pa.ArrowInvalid):
+                    unlisted.append(describe_file(folder, name))
     return unlisted
 
 
-def describe_file(folder: Path, table: str, path: Path) -> list[FinishedFile]:
-    """Return the entry of the manifest for a file, or none if the file is damaged. Raises OSError."""
-    sha256 = hashlib.sha256()
-    size = 0
-    with path.open("rb") as file:
+def describe_file(folder: Path, name: str) -> FinishedFile:
+    """Return the entry of the manifest for a file, by its path in the folder of the export.
+
+    Raises OSError, or pa.ArrowInvalid for a damaged file.
+    """
+    table, sha256, size = name.partition("/")[0], hashlib.sha256(), 0
+    with (folder / name).open("rb") as file:
         while piece := file.read(READ_BYTES):
             sha256.update(piece)
             size += len(piece)
-    try:
-        with pq.ParquetFile(path) as content:
-            rows = content.metadata.num_rows
-            ends = pc.min_max(content.read(["row"])["row"]) if table == schema.EVENTS else None
-    except pa.ArrowInvalid:
-        return []
+    with pq.ParquetFile(folder / name) as content:
+        rows = content.metadata.num_rows
+        ends = pc.min_max(content.read(["row"])["row"]) if table == schema.EVENTS else None
     least, greatest = (ends["min"].as_py(), ends["max"].as_py()) if ends is not None else (None, None)
-    name = path.relative_to(folder).as_posix()
-    return [FinishedFile(name, table, size, rows, least, greatest, sha256.hexdigest())]
+    return FinishedFile(name, table, size, rows, least, greatest, sha256.hexdigest())
 
 
 def next_sequences(files: list[FinishedFile]) -> dict[str, int]:
