@@ -60,7 +60,7 @@ STARTS: dict[str, str] = {
     "plugins/http/asgi.py::run_until": "awaited in the same call",
     "plugins/http/asgi.py::compress_stream": "calls in a thread, awaited one by one",
     "plugins/prometheus/service.py::MetricsService.guarded_application": "a call in a thread, awaited",
-    "plugins/throughput/analysis/input_files.py::list_files": "threads that end with the call",
+    "plugins/throughput/analysis/input_files.py::check_files_of": "threads that end with the call",
     "plugins/throughput/analysis/conservation/manifest.py::checksums": "threads that end with the call",
     "plugins/throughput/analysis/job.py::reduce_all": "threads that end with the call",
     "plugins/throughput/analysis/reports/run.py::Reporting.run": "threads that end with the call",

@@ -126,14 +126,15 @@ def analyze(options: Namespace) -> int:
     progress = job.Progress()
     try:
         progress("start Spark")
-        records = local_records(options.input) if options.every is None else None  # a log that grows
+        names = [tuple(each) for each in (options.node, options.vhost, options.queue)]
+        selection = Selection(options.since, options.until, *names)
+        # None: a log that grows.
+        records = local_records(options.input, selection.has_file) if options.every is None else None
         with session(options.master, records, options.driver_memory, dict(options.conf)) as spark:
             if options.stream:
                 where = options.input, options.output, options.every
                 report = streaming.follow(spark, *where, progress, options.compare)
             else:
-                names = [tuple(each) for each in (options.node, options.vhost, options.queue)]
-                selection = Selection(options.since, options.until, *names)
                 report = job.batch(spark, options.input, options.output, progress, options.compare, selection)
     except job.JobRefused as refused:
         return failed(str(refused), refused.status)

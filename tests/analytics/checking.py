@@ -49,7 +49,7 @@ def checked(spark: SparkSession, folder: Path, output: Path) -> dict[str, Any]:
 def check_whole(spark: SparkSession, folder: Path, output: Path) -> Checked:
     """Make the conservation check."""
     manifest = read_manifest(Folders(spark), str(folder))
-    inputs = {table: list_files(Folders(spark), str(folder), table) for table in schema.TABLES}
+    inputs = list_files(Folders(spark), str(folder))
     tables = {table: read(spark, table, inputs[table].paths) for table in schema.TABLES}
     none = {fact.name: fact.make(read(spark, fact.table, [])) for fact in (BALANCES, STAGES)}
     facts = {fact.name: fact.make(tables[fact.table]) for fact in ALL if fact.name not in none}

@@ -228,7 +228,7 @@ def test_files_of_the_version_before_are_read_and_lack_columns(spark: SparkSessi
     older = pq.read_table(path, partitioning=None).drop_columns(list(new))
     for version, accepted in ((schema.SCHEMA - 1, 1), (schema.SCHEMA - 2, 0)):
         pq.write_table(older.replace_schema_metadata({schema.SCHEMA_KEY: str(version)}), path)
-        files = list_files(Folders(spark), str(tmp_path), schema.QUEUE_STATS)
+        files = list_files(Folders(spark), str(tmp_path))[schema.QUEUE_STATS]
         assert (len(files.accepted), len(files.skipped)) == (accepted, 1 - accepted)
         if accepted:
             (row,) = read(spark, schema.QUEUE_STATS, files.paths).collect()

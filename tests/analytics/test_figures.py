@@ -67,9 +67,8 @@ def test_the_rate_of_a_link_is_over_the_time_from_its_first_arrival_to_the_last(
         log.now_us += 1_000_000 - 2 * STEP_US
     log.metric(schema.LINK_STARTS, 1, schema.COUNTER, labels={"link": "l"})
     log.write()
-    tables = {
-        table: read(spark, table, list_files(Folders(spark), str(tmp_path), table).paths) for table in schema.TABLES
-    }
+    files = list_files(Folders(spark), str(tmp_path))
+    tables = {table: read(spark, table, files[table].paths) for table in schema.TABLES}
     (row,) = links(crossings(tables[schema.EVENTS]), tables[schema.METRICS]).collect()
     assert (row["came"], row["messages_per_s"]) == (11, 1.1)
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from warren.plugins.throughput.analysis.class_archive import class_archive
 from warren.plugins.throughput.analysis.input_files import local_records
+from warren.plugins.throughput.analysis.selection import Selection
 from warren.plugins.throughput.analysis.spark_session import (
     CHOSEN,
     JAVA_OPTIONS,
@@ -71,6 +72,7 @@ def test_the_events_of_a_folder_are_counted_without_spark(tmp_path: Path) -> Non
     (path, *_) = log.write()
     (path.parent / "part-cut-b1-000000.parquet").write_bytes(path.read_bytes()[:-50])
     assert local_records(str(tmp_path)) == 5
+    assert local_records(str(tmp_path), Selection(nodes=("rabbit@other",)).has_file) == 0
     assert local_records("s3a://somewhere/else") is None
 
 

@@ -89,13 +89,25 @@ def any_file(path: str) -> bool:
     return True
 
 
-def list_files(folders: Folders, folder: str, table: str, wanted: Callable[[str], bool] = any_file) -> TableFiles:
-    """Read the footers of the wanted files of a table, by path. Raises OSError if the folder cannot be read."""
-    place = f"{folder.rstrip('/')}/{table}"
-    if not folders.exists(place):
-        return TableFiles([], [])
-    there = without_replaced(folders, folder, folders.files(place))
-    files = [file for file in there if wanted(file.path)]
+def list_files(folders: Folders, folder: str, wanted: Callable[[str], bool] = any_file) -> dict[str, TableFiles]:
+    """List the wanted files of all tables, by path. Raises OSError if the folder cannot be read.
+
+    Snapshots are listed first: the events before a snapshot are finished before it, and must not be missing.
+    """
+    top = folder.rstrip("/")
+    listed = {
+        table: folders.files(f"{top}/{table}") if folders.exists(f"{top}/{table}") else []
+        for table in reversed(schema.TABLES)
+    }
+    replaced = replaced_files(folders, top, [file for files in listed.values() for file in files])
+    return {
+        table: check_files_of(folders, [file for file in listed[table] if wanted(file.path) and file not in replaced])
+        for table in schema.TABLES
+    }
+
+
+def check_files_of(folders: Folders, files: list[FileInfo]) -> TableFiles:
+    """Accept or skip each file of a table."""
     with ThreadPoolExecutor(READERS) as readers:
         verdicts = list(readers.map(lambda file: check_file(folders, file), files))
     accepted: dict[str, AcceptedFile] = {}
@@ -110,15 +122,15 @@ def list_files(folders: Folders, folder: str, table: str, wanted: Callable[[str]
     return TableFiles(list(accepted.values()), skipped)
 
 
-def without_replaced(folders: Folders, folder: str, files: list[FileInfo]) -> list[FileInfo]:
-    """Return the files without those that a compaction has replaced and not removed yet."""
-    place = f"{folder.rstrip('/')}/{schema.MANIFEST}"
+def replaced_files(folders: Folders, folder: str, files: list[FileInfo]) -> set[FileInfo]:
+    """Return the files that a compaction has replaced and not removed yet."""
+    place = f"{folder}/{schema.MANIFEST}"
     if not files or not folders.exists(place):
-        return files
+        return set()
     manifests = [folders.text(file.path) for file in folders.files(place) if compacted.is_manifest(file.name)]
     relative = {file: "/".join(file.path.split("/")[-4:]) for file in files}
     replaced = compacted.replaced_paths(manifests, set(relative.values()))
-    return [file for file in files if relative[file] not in replaced]
+    return {file for file in files if relative[file] in replaced}
 
 
 def check_file(folders: Folders, file: FileInfo) -> AcceptedFile | SkippedFile:
@@ -142,8 +154,10 @@ def boot_key(name: str) -> str:
     return name.rpartition("-")[0]
 
 
-def local_records(folder: str) -> int | None:
-    """Return the number of events in a folder of this machine by the footers of its files; None: it is elsewhere.
+def local_records(folder: str, wanted: Callable[[str], bool] = any_file) -> int | None:
+    """Return the number of events in the wanted files of a folder of this machine, by their footers.
+
+    None: the folder is elsewhere.
 
     Needs no Spark, whose settings depend on the number. Files that cannot be read count as none.
     """
@@ -155,6 +169,8 @@ def local_records(folder: str) -> int | None:
         return None
     records = 0
     for path in (place / schema.EVENTS).rglob("part-*.parquet"):
+        if not wanted(str(path)):
+            continue
         try:
             records += pq.read_metadata(path).num_rows
         except (OSError, ArrowException):

@@ -63,9 +63,7 @@ def find_input(folders: Folders, folder: str, selection: Selection = EVERYTHING)
     """Return the files of all three tables. Raises JobRefused if there is no log to read."""
     if not folders.exists(folder):
         raise JobRefused(f"{folder}: no such folder", NO_INPUT)
-    # Snapshots first: the events before a snapshot are finished before it, and must not be missing from the listing.
-    listed = {table: list_files(folders, folder, table, selection.has_file) for table in reversed(schema.TABLES)}
-    inputs = {table: listed[table] for table in schema.TABLES}
+    inputs = list_files(folders, folder, selection.has_file)
     if not inputs[schema.EVENTS].accepted and not inputs[schema.QUEUE_STATS].accepted:
         skipped = sum(len(files.skipped) for files in inputs.values())
         raise JobRefused(f"{folder}: no export of a broker ({skipped} files that are none, or damaged)", NO_INPUT)
