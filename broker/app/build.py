@@ -25,6 +25,7 @@ from ..core.telemetry.log_exchange import LOG
 from ..hosting.default_user import default_user
 from ..hosting.stable_hash import stable_hash
 from ..session.settings import Settings, server_properties
+from .quorum_notice import QuorumNotice
 from .store import Store
 
 MESSAGE_MEMORY_LIMIT = 3 << 29  # 1.5 GiB: ten million messages of backlog then fit in two
@@ -52,6 +53,8 @@ def build_node(
     )
     node.product, node.version = config.product, config.version
     node.default_queue_type = config.default_queue_type
+    node.replication.status = store.status
+    node.replication.required = config.storage.quorum_requires_replication
     if config.log.exchange:
         node.system_exchanges.append(LOG)
     definitions = store.definitions or Definitions()
@@ -75,7 +78,9 @@ def build_node(
     for exchange in restored.exchanges:
         exchange.type.restore(RecoveredMessages(store.queues.pop(exchange.number, RecoveredQueue())))
     node.numbering.next = max(node.numbering.next, store.next_queue)
-    node.observers.add(Recorder(node, restored.orphans), QueueChurn(node.churn))
+    notice = QuorumNotice(node.replication)
+    notice.log_restored(restored.queues)
+    node.observers.add(Recorder(node, restored.orphans), QueueChurn(node.churn), notice)
     node.start_events()
     if CLUSTER_ID not in node.parameters.globals():
         unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")

@@ -173,7 +173,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     committer.commit_soon()  # the definitions made so far, before any client is served
     host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
     if remote is not None:
-        host.storage = remote.status
+        node.replication.status = remote.status
     control = host.control
     control.listen, control.stop = partial(listen, server, config), ending.begin
     control.start_services = partial(restart_services, host)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from ..config import Config
+from ..core.messages.storage_status import StorageStatus
 from ..core.node.node import Node
 from ..core.telemetry.resource_alarms import STORE
-from ..hosting.storage_status import POSTGRESQL, StorageStatus
 from ..storage.folder_lock import lock
 from ..storage.postgresql.address import parse
 from ..storage.postgresql.store import PostgreSQLStore
@@ -37,6 +38,7 @@ class RemoteStorage:
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._reason = ""  # why nothing can be stored now
+        self._stored = node.replication.status  # apart from this reason
         self._warned = ""  # the last warning that was logged
         self._lost = lost
         self._warn()
@@ -45,8 +47,8 @@ class RemoteStorage:
         store.opened()
 
     def status(self) -> StorageStatus:
-        guarantee = self._store.guarantee
-        return StorageStatus(POSTGRESQL, guarantee.text, self._reason or guarantee.warning, self._store.address.shown)
+        status = self._stored()
+        return replace(status, warning=self._reason) if self._reason else status
 
     def owned(self) -> bool:
         """Whether no other broker can own the store by now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..hosting.storage_status import POSTGRESQL, StorageStatus
+from ..core.messages.storage_status import POSTGRESQL, StorageStatus
 
 Bound = Mapping[str, Sequence[str]]
 """Addresses, HOST:PORT or the path of a socket, by RabbitMQ's name of the protocol."""

@@ -10,6 +10,7 @@ import structlog
 
 from ..config import Config
 from ..core.messages.ports import Journal, RecoveredQueue
+from ..core.messages.storage_status import IN_MEMORY, POSTGRESQL, StorageStatus
 from ..core.metadata.records import Definitions
 from ..storage.disk import Disk, FolderDisk
 from ..storage.folder_lock import lock
@@ -43,6 +44,7 @@ class Store:
         self.queues: dict[int, RecoveredQueue] = {}
         self.next_queue = 1
         self.remote = remote
+        self._local = local_status(config)
         self._disk: Disk | None = None
         if config.memory:
             return
@@ -70,6 +72,13 @@ class Store:
         """The id of a store on PostgreSQL, which all its brokers share; empty for any other."""
         return self.remote.id if self.remote is not None else ""
 
+    def status(self) -> StorageStatus:
+        """Return the status of the storage; on PostgreSQL, as the server last said."""
+        if self.remote is None:
+            return self._local
+        guarantee, place = self.remote.guarantee, self.remote.address.shown
+        return StorageStatus(POSTGRESQL, guarantee.text, guarantee.warning, place, guarantee.replicated)
+
     def free_bytes(self) -> int:
         """Return the free bytes of the disk; a number above any disk if nothing is stored on this machine."""
         return self._disk.free_bytes() if self._disk is not None else 1 << 62
@@ -81,3 +90,13 @@ class Store:
             self.metadata.close()
         if self.remote is not None:
             self.remote.close()
+
+
+def local_status(config: Config) -> StorageStatus:
+    """Return the status of storage in the data folder, or in memory."""
+    if config.memory:
+        return IN_MEMORY
+    if config.sync == "os":
+        warning = "confirmed messages may be lost when the machine stops"
+        return StorageStatus("os", "no disk yet, in the operating system's memory", warning, config.data_dir)
+    return StorageStatus("fsync", "the disk of this machine", "", config.data_dir)

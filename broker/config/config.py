@@ -186,12 +186,13 @@ class Throughput(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage(Part):
-    """A store on PostgreSQL, in place of the data folder. Without a `url` there is none."""
+    """A store on PostgreSQL, in place of the data folder. Without a `url` there is none, and nothing is replicated."""
 
     url: str = ""
     password_file: str = ""
     schema: str = "warren"
     lease_s: int = 10  # after which an owner that shows no sign of life is replaced
+    quorum_requires_replication: bool = False  # new quorum queues are refused if the store is not replicated
     retry_s: int = 30  # that a server which cannot be reached is tried again
 
 

@@ -10,7 +10,6 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,6 +17,7 @@ from .. import compilation
 from ..amqp.errors import unknown_vhost
 from ..config import Config, SSLOptions
 from ..core.access.users import InternalUser, User
+from ..core.messages.storage_status import StorageStatus
 from ..core.node.node import Node
 from ..core.telemetry.event_exchange import INTERNAL
 from ..core.vhost.vhost import VHost
@@ -35,7 +35,6 @@ from ..session.transport import Peer
 from .definition_import import Imports
 from .feature_flags import PLUGINS, PLUGINS_OF_SERVICES, PLUGINS_OF_TYPES
 from .node_control import NodeControl
-from .storage_status import StorageStatus, local_status
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -130,7 +129,6 @@ class Host:
     services      running services by the names of their entry points
     tls           makes a TLS context from files; raises OSError, ValueError
     config_files  files that the configuration was read from
-    storage       returns the status of what stores messages
     """
 
     def __init__(
@@ -153,7 +151,6 @@ class Host:
         self.turns = server.turns
         self.tls = tls
         self.config_files = config_files
-        self.storage: Callable[[], StorageStatus] = partial(local_status, config)
         self.started_ms = node.clock.now_ms()
         self.imports = Imports(node, server.supervisor, self.acting)
         self.services: dict[str, Service] = {}
@@ -166,6 +163,10 @@ class Host:
     def now_ms(self) -> int:
         """Return the time of the node."""
         return self.node.clock.now_ms()
+
+    def storage(self) -> StorageStatus:
+        """Return the status of what stores messages."""
+        return self.node.replication.status()
 
     def configuration(self) -> str:
         """Return the configuration in the format of rabbitmq.conf, without secrets."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..key import Key
-from ..value_types import Integer, Text
+from ..value_types import Boolean, Integer, Text
 
 STORAGE_KEYS: tuple[Key, ...] = (
     Key(
@@ -14,4 +14,8 @@ STORAGE_KEYS: tuple[Key, ...] = (
     Key("storage.schema", Text(empty=False), "storage.schema", "the schema with the tables of this broker"),
     Key("storage.lease_s", Integer(3), "storage.lease_s", "seconds, until a silent owner is replaced by a standby"),
     Key("storage.retry_s", Integer(0), "storage.retry_s", "seconds, for which an unreachable server is tried again"),
+    Key(
+        "storage.quorum_requires_replication", Boolean(), "storage.quorum_requires_replication",
+        "refuse new quorum queues while no standby server is waited for",
+    ),
 )  # fmt: skip

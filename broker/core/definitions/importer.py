@@ -343,6 +343,7 @@ class DefinitionsImport:
         where = f"queue '{name}' in {vhost}"
         check_queue_arguments(arguments, where)
         check_queue_type(arguments, where, durable=durable, exclusive=False, auto_delete=auto_delete)
+        self._node.replication.check(arguments, where)
         self._node.limits.check_all_queues(name, self._new["queue"])
         self._new["queue"] += 1
         vhost.queues[name] = arguments.text("x-queue-type") or CLASSIC

@@ -29,6 +29,7 @@ from ..telemetry.resource_alarms import Alarms
 from ..telemetry.system_exchange import SystemExchange
 from ..vhost.node_services import NodeServices
 from ..vhost.observer import Observers
+from ..vhost.replication import Replication
 from ..vhost.vhost import EVENT, VHost
 
 VHOST_TEXT_LIMIT = 65_536
@@ -104,6 +105,7 @@ class Node:
         self.not_restored: Callable[[], list[str]] = list
         self.events = Events(self.system_exchange(EVENT), self.vhosts)
         self.alarms = Alarms()
+        self.replication = Replication()
         self.services = NodeServices(
             clock,
             journal,
@@ -114,6 +116,7 @@ class Node:
             self.observers,
             self.limits,
             self.policies,
+            self.replication,
         )
 
     @property

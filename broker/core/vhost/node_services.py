@@ -13,6 +13,7 @@ from ..queues.memory_budget import MemoryBudget
 from ..queues.queue import Queue
 from ..queues.queue_journal import QueueNumbers
 from .observer import Observers
+from .replication import Replication
 
 if TYPE_CHECKING:
     from .vhost import VHost
@@ -55,3 +56,4 @@ class NodeServices:
     observers: Observers
     limits: TopologyLimits
     policies: TopologyPolicies
+    replication: Replication

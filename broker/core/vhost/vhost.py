@@ -79,6 +79,7 @@ class VHost(QueueHost):
         self._observers = services.observers
         self._policies = services.policies
         self._limits = services.limits
+        self._replication = services.replication
         self.metadata = StoredVHost(name)
         for exchange, type_, internal in PREDECLARED:
             self._create_exchange(exchange, type_, durable=True, internal=internal)
@@ -323,8 +324,8 @@ class VHost(QueueHost):
         """Create the queue, or return the existing one if it is equivalent.
 
         `number` restores a queue: its id in the journal. A restored queue, and one that is declared `as_is`, gets no
-        default type and is exempt from limits. Raises AccessRefused (403), ResourceLocked (405), PreconditionFailed
-        (406).
+        default type, is exempt from limits and needs no replication. Raises AccessRefused (403), ResourceLocked (405),
+        PreconditionFailed (406).
         """
         as_is = as_is or number > 0
         if not as_is and durable and not exclusive and not auto_delete:
@@ -335,11 +336,11 @@ class VHost(QueueHost):
             self._check_same_queue(queue, durable and not exclusive, auto_delete, arguments)
             queue.expiry.renew()
             return queue
-        check_queue_arguments(arguments, f"queue '{name}' in {self}")
-        check_queue_type(
-            arguments, f"queue '{name}' in {self}", durable=durable, exclusive=exclusive, auto_delete=auto_delete
-        )
+        where = f"queue '{name}' in {self}"
+        check_queue_arguments(arguments, where)
+        check_queue_type(arguments, where, durable=durable, exclusive=exclusive, auto_delete=auto_delete)
         if not as_is:
+            self._replication.check(arguments, where)
             self._limits.check_queue(self, name)
             self._policies.check_queue_name(self, name)
         self._finish_unbinding(Queue.kind, name)

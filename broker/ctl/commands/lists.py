@@ -54,7 +54,7 @@ QUEUE: Columns[Item] = columns(
     *("messages_ram", "messages_persistent", "message_bytes", "message_bytes_ready", "message_bytes_unacknowledged"),
     *("message_bytes_ram", "message_bytes_persistent", "head_message_timestamp", "disk_reads", "disk_writes"),
     *("consumers", "consumer_utilisation", "consumer_capacity", "memory", "state", "type", "leader", "members"),
-    "online",
+    *("online", "replicated", "guarantee"),
     arguments=table_of("arguments"),
     effective_policy_definition=table_of("effective_policy_definition"),
     pid=lambda queue: f"<{queue['vhost']}.{queue['name']}>".replace(" ", "_"),

@@ -14,10 +14,14 @@ STRONG = ("on", "remote_apply")
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """The places that have a confirmed message. `warning` is empty unless that is weaker than it may seem."""
+    """The places that have a confirmed message. `warning` is empty unless that is weaker than it may seem.
+
+    replicated  whether a commit waits for a standby, at least for its memory
+    """
 
     text: str
     warning: str = ""
+    replicated: bool = False
 
 
 def read(database: PostgreSQL) -> Guarantee:
@@ -56,15 +60,13 @@ def guarantee(commit: str, names: str, fsync: bool, states: list[str]) -> Guaran
     standbys = f"{quorum}{wanted} {'standby' if wanted == 1 else 'standbys'}"
     if commit not in STRONG:
         text = f"the disk of the server and in the memory of {standbys}"
-        return Guarantee(
-            text, f"synchronous_commit is {commit}: a standby that loses power may lose confirmed messages"
-        )
+        warning = f"synchronous_commit is {commit}: a standby that loses power may lose confirmed messages"
+        return Guarantee(text, warning, replicated=True)
     text = f"the disks of the server and of {standbys}"
     if states and sum(state in ("sync", "quorum") for state in states) < wanted:
-        return Guarantee(
-            text, f"fewer than {wanted} synchronous standbys are connected: nothing is confirmed until then"
-        )
-    return Guarantee(text)
+        warning = f"fewer than {wanted} synchronous standbys are connected: nothing is confirmed until then"
+        return Guarantee(text, warning, replicated=True)
+    return Guarantee(text, replicated=True)
 
 
 def wanted_standbys(names: str) -> int:

@@ -94,6 +94,7 @@ def storage_view(request: Request) -> Item:
     return {
         "kind": status.kind,
         "guarantee": status.guarantee,
+        "replicated": status.replicated,
         "warning": status.warning,
         "place": status.place,
         "alarm": STORE in request.node.alarms.on(),

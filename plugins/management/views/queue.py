@@ -70,7 +70,7 @@ def properties(request: Request, stats: StatsView, queue: Queue) -> Item:
         "state": "running",
     }
     if queue.settings.type == QUORUM:
-        item |= replica_fields(request.node.name)
+        item |= replica_fields(request)
     if queue.policy is not None:
         item["policy"] = queue.policy.name
     if queue.operator_policy is not None:
@@ -149,9 +149,11 @@ def process_ids(queue: Queue) -> Item:
     }
 
 
-def replica_fields(node: str) -> Item:
-    """The nodes with replicas of a quorum queue: only this one."""
-    return {"leader": node, "members": [node], "online": [node]}
+def replica_fields(request: Request) -> Item:
+    """The nodes with replicas of a quorum queue: only this one; and, beyond RabbitMQ's fields, what its store does."""
+    node, status = request.node.name, request.host.storage()
+    replicas = {"leader": node, "members": [node], "online": [node]}
+    return replicas | {"replicated": status.replicated, "guarantee": status.guarantee}
 
 
 def quorum_fields(node: str, queue: Queue) -> Item:
@@ -178,7 +180,7 @@ def owner_fields(queue: Queue) -> Item:
 
 PROPERTIES = ("name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "node", "state")
 REPLICAS, POLICIES, PIDS = (
-    ("leader", "members", "online"),
+    ("leader", "members", "online", "replicated", "guarantee"),
     ("policy", "operator_policy"),
     ("owner_pid", "exclusive_consumer_pid"),
 )

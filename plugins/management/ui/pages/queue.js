@@ -41,11 +41,18 @@ function sizesTable() {
   return { element, draw };
 }
 
+/** What a confirm means for a quorum queue; nothing for other queues. */
+function replication({ replicated, guarantee }) {
+  if (replicated === undefined) return "";
+  return `${replicated ? "Yes" : "No"}: a confirmed message is on ${guarantee}`;
+}
+
 function leftFacts(queue) {
   const { vhost, arguments: given, policy, operator_policy: operatorPolicy, owner_pid_details: owner } = queue;
   const effective = queue.effective_policy_definition ?? {};
   return [
-    ["Features", features(queue)], ["Type", queue.type], ["Arguments", Object.keys(given).length ? tableOf(given) : ""],
+    ["Features", features(queue)], ["Type", queue.type], ["Replicated", replication(queue)],
+    ["Arguments", Object.keys(given).length ? tableOf(given) : ""],
     ["Policy", policy ? link.policy(vhost, policy) : "none"], ["Operator policy", operatorPolicy ?? "none"],
     ["Effective policy definition", Object.keys(effective).length ? tableOf(effective) : "none"],
     ["Exclusive owner", owner ? link.connection(owner.name) : ""], ["Node", link.node(queue.node)],

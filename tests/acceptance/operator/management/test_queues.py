@@ -181,6 +181,7 @@ def test_a_quorum_queue_has_the_fields_of_its_replicas(api: Api) -> None:
     assert (queue["leader"], queue["members"], queue["online"]) == (node, [node], [node])
     assert (queue["type"], queue["arguments"], queue["delivery_limit"]) == ("quorum", {"x-queue-type": "quorum"}, 20)
     assert (queue["messages_ready_normal"], queue["open_files"]) == (0, {node: 0})
+    assert (queue["replicated"], queue["guarantee"]) == (False, "no disk")
 
 
 def test_a_queue_is_transient_unless_it_is_asked_to_be_durable(api: Api) -> None:

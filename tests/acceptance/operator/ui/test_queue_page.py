@@ -48,6 +48,14 @@ def answer(page: Page, action: str) -> str:
     return text
 
 
+def test_the_page_of_a_quorum_queue_says_what_has_a_confirmed_message(ui: UI, running: BrokerProcess) -> None:
+    for type_, count in (("quorum", 1), ("classic", 0)):
+        running.http().put(f"/queues/%2F/{type_}", {"durable": True, "arguments": {"x-queue-type": type_}})
+        details = section(ui.open(f"queues/%2F/{type_}").page, "Details")
+        expect(details.get_by_text(type_, exact=True)).to_be_visible()
+        expect(details.get_by_text("No: a confirmed message is on no disk")).to_have_count(count)
+
+
 def test_the_page_shows_rates_consumers_and_sizes_of_live_traffic(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put("/queues/%2F/busy", {"arguments": {"x-max-length": 1000}})

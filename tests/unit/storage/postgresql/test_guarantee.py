@@ -48,7 +48,9 @@ def test_the_settings_say_what_has_a_confirmed_message(
     found = guarantee(commit, names, True, states)
     assert found.text == text
     assert found.warning.startswith(warning) and bool(found.warning) == bool(warning)
+    assert found.replicated == ("standby" in text)
 
 
 def test_without_fsync_nothing_is_sure() -> None:
-    assert "fsync is off" in guarantee("on", "b", False, ["sync"]).warning
+    found = guarantee("on", "b", False, ["sync"])
+    assert "fsync is off" in found.warning and not found.replicated
