@@ -12,12 +12,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from warren.broker.plugin import AMQPError, InternalPublisher, Node, Properties
+from warren.broker.plugin import AMQPError, Content, InternalPublisher, Node, Properties, Queue
 
 from .hop_headers import MALFORMED
 from .link_status import BLOCKED, FLOWING, LinkStatus
 
 if TYPE_CHECKING:
+    from warren.broker.session.internal_publisher import PublishResult
+
     from .upstream.delivery_parser import Delivery
     from .upstream.transport import UpstreamTransport
 
@@ -28,6 +30,7 @@ RETRY_S, RETRY_MOST_S = 0.1, 5.0  # first and longest delay before a refused mes
 LAG_S = 1.0  # between two measurements of the age of a message
 
 NO_ACK, ON_PUBLISH = "no-ack", "on-publish"
+REFUSED = "a queue of this broker refuses messages"
 
 # Returns the properties to publish a message with, or None to drop it.
 Prepare = Callable[["Delivery"], bytes | None]
@@ -69,7 +72,7 @@ class Forwarder:
         self._waiting: deque[Delivery] = deque()
         self._waiting_bytes = 0
         self._paused = False  # whether this forwarder paused the socket
-        self._refused = False  # whether a local queue refused the first waiting message
+        self._refused = ""  # why the first waiting message was refused
         self._retry_s = RETRY_S
         self._timer: asyncio.TimerHandle | None = None
         self._resuming = False
@@ -80,6 +83,8 @@ class Forwarder:
         self._acked = 0
         self._rejected: set[int] = set()  # tags after `_acked` that are settled already
         self._measured_s = 0.0
+        # The queue that takes all deliveries as they are, in place of publishing them.
+        self.drain_into: Queue | None = None
         # Whether the local queue is deleted; a publish to the default exchange would only be unroutable.
         self.target_deleted: Callable[[], bool] = lambda: False
         # Called with one reason after this broker rejected messages.
@@ -121,7 +126,7 @@ class Forwarder:
         if self._node.alarms.reason:
             return f"this broker is {self._node.alarms.reason}"
         if self._refused:
-            return "a queue of this broker refuses messages"
+            return self._refused
         return "queues of this broker do not keep up" if self._publisher.held else ""
 
     def _wait(self, deliveries: list[Delivery]) -> None:
@@ -144,9 +149,15 @@ class Forwarder:
             self._resuming = True
             self._loop.call_soon(self._publish_waiting)
 
+    def retry_soon(self) -> None:
+        """Publish refused deliveries without waiting longer: the queue has room again."""
+        if self._timer is not None and not self._closed:
+            self._timer.cancel()
+            self._retry()
+
     def _retry(self) -> None:
         self._timer = None
-        self._refused = False
+        self._refused = ""
         self.resume()
 
     def _publish_waiting(self) -> None:
@@ -171,18 +182,19 @@ class Forwarder:
     # Out
 
     def _forward(self, deliveries: list[Delivery]) -> None:
-        """Publish deliveries, those with the same routing key together. HOT: the federation bench."""
+        """Publish deliveries, those with the same address together. HOT: the federation bench."""
         if self.target_deleted():
             self._give_up("the queue that the link publishes to is deleted")
             return
         at, count = 0, len(deliveries)
-        prepare, each_by_its_key = self._prepare, self._routing_key is None
+        prepare, drains = self._prepare, self.drain_into is not None
+        each_by_its_key = drains or self._routing_key is None
         while at < count:
-            key = deliveries[at].routing_key
+            key, exchange = deliveries[at].routing_key, deliveries[at].exchange
             going, contents = [], []
             while at < count:
                 delivery = deliveries[at]
-                if each_by_its_key and delivery.routing_key != key:
+                if each_by_its_key and delivery.routing_key != key or drains and delivery.exchange != exchange:
                     break
                 at += 1
                 properties = prepare(delivery)
@@ -193,7 +205,7 @@ class Forwarder:
             if not going:
                 self._settle(last, self._repeat_ticket(), 0)
                 continue
-            refused = self._publish(key, going, contents, last)
+            refused = self._publish(going, contents, last)
             if refused is None:
                 return
             if refused:
@@ -204,13 +216,19 @@ class Forwarder:
         self._acknowledge()
         self._measure_lag(deliveries[-1])
 
-    def _publish(
-        self, key: bytes, going: list[Delivery], contents: list[tuple[bytes, int, bytes]], last: int
-    ) -> list[Delivery] | None:
+    def _send(self, first: Delivery, contents: list[Content]) -> PublishResult:
+        """Publish contents that have the address of their first delivery. Raises AMQPError."""
+        if self._routing_key is not None and self.drain_into is None:
+            return self._publisher.publish(self._exchange, self._routing_key, contents)
+        key = first.routing_key.decode("utf-8", "surrogateescape")
+        if self.drain_into is None:
+            return self._publisher.publish(self._exchange, key, contents)
+        return self._publisher.put(self.drain_into, first.exchange.decode("utf-8", "surrogateescape"), key, contents)
+
+    def _publish(self, going: list[Delivery], contents: list[Content], last: int) -> list[Delivery] | None:
         """Publish. Returns the deliveries that a queue refused, or None if the local exchange is deleted."""
-        name = key.decode("utf-8", "surrogateescape") if self._routing_key is None else self._routing_key
         try:
-            taken = self._publisher.publish(self._exchange, name, contents)
+            taken = self._send(going[0], contents)
         except AMQPError as error:
             self._forget(going)
             self._give_up(error.reply_text)
@@ -228,7 +246,7 @@ class Forwarder:
         self._settle(refused[0].tag - 1, max(taken.ticket, self._repeat_ticket()), forwarded, ends=False)
         self._published = max(self._published, last)  # the refused ones are published before any later delivery
         self._status.nacked += len(refused)
-        self._refused = True
+        self._refused = taken.problem or REFUSED
         self._timer = self._loop.call_later(self._retry_s, self._retry)
         self._retry_s = min(2 * self._retry_s, RETRY_MOST_S)
         self._status.flow(BLOCKED, self._block_reason())

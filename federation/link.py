@@ -69,6 +69,8 @@ class Link:
     @property
     def name(self) -> str:
         """The name of the link's connections, at both ends."""
+        if self.settings.drain:
+            return f"Federation link (upstream: {self.spec.key.upstream}, drain)"
         if not self.spec.policy:
             return "Federation link"
         return f"Federation link (upstream: {self.spec.key.upstream}, policy: {self.spec.policy})"

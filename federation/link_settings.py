@@ -30,6 +30,7 @@ class LinkSettings:
     expires_ms, message_ttl_ms  of the upstream queue; None: no limit
     keeps             nothing upstream is deleted with the link (resource-cleanup-mode never)
     single_channel    bindings are made on the channel that consumes (channel-use-mode single)
+    drain             the link of a queue takes all messages of the upstream queue, unchanged, without any demand
     """
 
     upstream: str
@@ -48,6 +49,7 @@ class LinkSettings:
     bind_nowait: bool = False
     keeps: bool = False
     single_channel: bool = False
+    drain: bool = False
 
     def __repr__(self) -> str:
         return f"LinkSettings({self.upstream!r})"  # without the URIs
@@ -64,7 +66,8 @@ class LinkSettings:
             prefetch_count=self.prefetch_count,
             reconnect_delay_s=self.reconnect_delay_s,
             trust_user_id=self.trust_user_id,
-            ack_mode=self.ack_mode,
+            ack_mode="on-confirm" if self.drain else self.ack_mode,
+            drain=self.drain,
         )
 
 

@@ -1,13 +1,14 @@
 """Link specifications: the links that should run according to the node's policies and parameters; pure.
 
 There is one link for each federated object, upstream, and name of the object there. The links that a policy asks for
-are looked up once for all its objects; an object whose policy does not federate it costs three lookups.
+are looked up once for all its objects; an object whose policy does not federate it costs three lookups. An upstream
+with the key `drain` asks by itself for a link of each queue that it lists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from warren.broker.amqp.limits import RESERVED
@@ -22,6 +23,7 @@ from .upstream.endpoint import parse_endpoint
 Definition = Mapping[str, object]
 
 ONE, SET, PATTERN = FEDERATION
+DRAIN = "drain"  # of an upstream: the names of the queues whose messages its links take over
 ALL_UPSTREAMS = "all"  # the name of the implicit set of all upstreams
 PURPOSE = "x-internal-purpose"
 SLICE = 2000  # exchanges and queues scanned in one turn of the loop
@@ -59,7 +61,7 @@ class LinkSpec:
 
 
 def scan(node: Node, targets: list[Exchange | Queue]) -> Iterator[None]:
-    """Add all exchanges and queues to `targets` whose policy federates them, SLICE objects at a time.
+    """Add all exchanges and queues to `targets` that are federated or drained to, SLICE objects at a time.
 
     Virtual hosts without upstreams are skipped.
     """
@@ -68,9 +70,10 @@ def scan(node: Node, targets: list[Exchange | Queue]) -> Iterator[None]:
         vhost = node.vhosts.get(name)
         if vhost is None:
             continue
+        drained = Upstreams(node, name).drained
         there: list[Exchange | Queue] = [*vhost.exchanges.values(), *vhost.queues.values()]
         for target in there:
-            if asks_for_federation(target.effective):
+            if asks_for_federation(target.effective) or (target.name in drained and isinstance(target, Queue)):
                 targets.append(target)
             seen += 1
             if seen % SLICE == 0:
@@ -82,7 +85,7 @@ def desired_links(node: Node, targets: Iterable[Exchange | Queue]) -> dict[LinkK
     found: dict[LinkKey, LinkSpec] = {}
     upstreams: dict[str, Upstreams] = {}
     for target in targets:
-        if still_exists(node, target) and asks_for_federation(target.effective) and can_be_federated(target):
+        if still_exists(node, target) and can_be_federated(target):
             if target.vhost not in upstreams:
                 upstreams[target.vhost] = Upstreams(node, target.vhost)
             found.update(links_of(target, upstreams[target.vhost]))
@@ -117,21 +120,33 @@ def can_be_federated(target: Exchange | Queue) -> bool:
 
 
 class Upstreams:
-    """The upstreams that the parameters of one virtual host define."""
+    """The upstreams that the parameters of one virtual host define.
 
-    __slots__ = ("_definitions", "users", "_node", "_vhost", "_settings")
+    `users` are those who set each upstream; `drained` are the upstreams that drain a queue of their own, by its name.
+    """
+
+    __slots__ = ("_definitions", "users", "drained", "_node", "_vhost", "_settings")
 
     def __init__(self, node: Node, vhost: str) -> None:
         self._node = node
         self._vhost = vhost
         self._definitions: dict[str, dict[str, object]] = {}
-        self.users: dict[str, str] = {}  # the user who set each upstream
+        self.users: dict[str, str] = {}
+        self.drained: dict[str, list[LinkSettings]] = {}
         for parameter in node.parameters.all(vhost, UPSTREAM):
             if isinstance(parameter.value, dict):
                 self._definitions[parameter.name] = parameter.value
                 self.users[parameter.name] = parameter.user
+                self._add_drained(parameter.name, parameter.value)
         # By id() of the definition, which is kept so that no other object can have the same id.
         self._settings: dict[int, tuple[Definition, list[LinkSettings]]] = {}
+
+    def _add_drained(self, name: str, definition: Definition) -> None:
+        queues = definition.get(DRAIN)
+        if isinstance(queues, list):
+            settings = replace(link_settings(name, definition), queue=None, drain=True)
+            for queue in {queue for queue in queues if isinstance(queue, str)}:
+                self.drained.setdefault(queue, []).append(settings)
 
     def settings_for(self, definition: Definition) -> list[LinkSettings]:
         """Return the settings of the links that a policy's definition asks for, for each of its objects."""
@@ -169,12 +184,20 @@ def match_names(pattern: str, names: Iterable[str]) -> list[str]:
 
 
 def links_of(target: Exchange | Queue, upstreams: Upstreams) -> dict[LinkKey, LinkSpec]:
-    """Return the links of a target that can be federated. If elements of a set have equal names, the first counts."""
+    """Return the links of a target that can be federated. If elements of a set have equal names, the first counts.
+
+    A link that drains a queue replaces the link of a policy.
+    """
     definition = target.effective
-    policy = target.policy.name if target.policy is not None else ""
     exchange = isinstance(target, Exchange)
     kind: Kind = "exchange" if exchange else "queue"
     found: dict[LinkKey, LinkSpec] = {}
+    for settings in () if exchange else upstreams.drained.get(target.name, ()):
+        key = LinkKey(target.vhost, kind, target.name, settings.upstream, target.name)
+        found[key] = LinkSpec(key, settings.of_kind(kind), "", user=upstreams.users[settings.upstream])
+    if not asks_for_federation(definition):
+        return found
+    policy = target.policy.name if target.policy is not None else ""
     for settings in upstreams.settings_for(definition):
         there = (settings.exchange if exchange else settings.queue) or target.name
         key = LinkKey(target.vhost, kind, target.name, settings.upstream, there)

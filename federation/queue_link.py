@@ -6,6 +6,10 @@ upstream when the link ends.
 Demand is evaluated after events: at once after deliveries, alarms and changes of consumers; once in DEMAND_INTERVAL_S
 after changes of the queue's length and of its consumers' room, which may change with each message. An idle link only
 checks the length of the upstream queue every BACKLOG_S.
+
+A link that drains needs no demand: it takes all messages of the upstream queue, and puts them into the local one as
+they were there, with exchange, routing key and properties. A message for which the local queue would have to drop one,
+or that this broker cannot take, stays upstream, with all after it.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from warren.broker.plugin import Host, Queue
 
 from .demand import Demand, prefetch_for
-from .demand_path import ConsumerDemand, Identity, Path, consume_arguments, consumer_demand
+from .demand_path import UNLIMITED, ConsumerDemand, Identity, Path, consume_arguments, consumer_demand
 from .forwarder import NO_ACK, Forwarder
 from .hop_headers import QueueStamp
 from .link import Link
@@ -76,6 +80,9 @@ class QueueLink(Link):
         identity = self._upstream(connection) if self.spec.multi_hop else None
         stamp = QueueStamp(connection.safe_uri, key.name, settings.trust_user_id, identity)
 
+        def unchanged(delivery: Delivery) -> bytes:
+            return delivery.properties
+
         def prepare(delivery: Delivery) -> bytes:
             exchange = delivery.exchange.decode("utf-8", "surrogateescape")
             routing_key = delivery.routing_key.decode("utf-8", "surrogateescape")
@@ -84,8 +91,11 @@ class QueueLink(Link):
         publisher = self.open_publisher()
         publisher.comes_from(key.upstream, key.upstream_name)
         forwarder = Forwarder(
-            self.node, publisher, connection.transport, self.status, settings.ack_mode, "", key.name, prepare, self.fail
-        )
+            self.node, publisher, connection.transport, self.status, settings.ack_mode, "", key.name,
+            unchanged if settings.drain else prepare, self.fail,
+        )  # fmt: skip
+        if settings.drain:
+            forwarder.drain_into = self.queue
         forwarder.target_deleted = lambda: self.queue.deleted
         forwarder.free = self.check_demand
         forwarder.rejected = self.report_rejected
@@ -98,10 +108,10 @@ class QueueLink(Link):
         """Declare the upstream queue like the local one, unless one of that name exists, of whatever kind.
 
         A queue that was deleted while the link consumed from it is declared again only when there is demand: otherwise
-        a queue that several brokers federate could not be deleted. Raises LinkError.
+        a queue that several brokers federate could not be deleted. A link that drains declares none. Raises LinkError.
         """
         self._missing = not await self._look_at_backlog(connection)
-        if self._missing and not self._deleted:
+        if self._missing and not self._deleted and not self.settings.drain:
             await self._declare(connection)
 
     async def _look_at_backlog(self, connection: UpstreamConnection) -> bool:
@@ -151,7 +161,10 @@ class QueueLink(Link):
     async def _watch_backlog(self, connection: UpstreamConnection) -> None:
         while True:
             await asyncio.sleep(BACKLOG_S)
-            await self._look_at_backlog(connection)
+            exists = await self._look_at_backlog(connection)
+            if self.settings.drain and exists and self._missing:
+                self._missing = False
+                self.check_demand()
 
     async def _follow_demand(
         self, connection: UpstreamConnection, channel: UpstreamChannel, forwarder: Forwarder
@@ -178,10 +191,16 @@ class QueueLink(Link):
         key, demand = self.spec.key, self._demand
         self.queue.consumers.put_off()
         own = (self.cluster_name, key.vhost, key.name)
-        now = consumer_demand(self.queue, own, self._upstream(connection), self.spec.multi_hop, self._path)
+        drains = self.settings.drain
+        if drains:
+            now = ConsumerDemand(0, 0 if self._missing else UNLIMITED)
+            if not self.queue.ready:
+                forwarder.retry_soon()
+        else:
+            now = consumer_demand(self.queue, own, self._upstream(connection), self.spec.multi_hop, self._path)
         alarm = self.node.alarms.reason
         room = 0 if alarm else now.room
-        step = demand.update(self.node.clock.now_ms(), self.queue.ready, now.priority, room)
+        step = demand.update(self.node.clock.now_ms(), 0 if drains else self.queue.ready, now.priority, room)
         if step == "run":
             await self._consume(connection, channel, now)
         elif (
@@ -192,7 +211,9 @@ class QueueLink(Link):
             await self._cancel(channel)
             await self._consume(connection, channel, now)
         forwarder.hold(self._consuming and not demand.wants)
-        if demand.running:
+        if drains and self._missing:
+            self.status.flow(PAUSED, "the upstream has no such queue")
+        elif demand.running:
             self.status.flow(FLOWING, "" if demand.wants else demand.reason)
         else:
             self.status.flow(BLOCKED if alarm else PAUSED, f"this broker is {alarm}" if alarm else demand.reason)
@@ -226,7 +247,9 @@ class QueueLink(Link):
     # Messages
 
     def take(self, deliveries: list[Delivery]) -> None:
-        if self._forwarder is not None:
+        if self._forwarder is not None and self.settings.drain:
+            self._forwarder.take(deliveries)
+        elif self._forwarder is not None:
             # Acknowledgements let the upstream send more: evaluate demand first, with these deliveries queued.
             self._forwarder.hold(True)
             self._forwarder.take(deliveries)

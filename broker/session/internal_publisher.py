@@ -23,6 +23,8 @@ from ..core.exchanges.router import Route
 from ..core.messages.message import Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
+from ..core.queues.queue import Queue
+from ..core.queues.x_death import DEATHS
 from ..core.vhost.vhost import VHost
 from .confirms import Confirms
 from .connection import Connection
@@ -37,6 +39,7 @@ NO_NUMBER = b"\x00\x01"  # used while there are no body frames with a channel nu
 PERSISTENT = 2
 NOT_SEEN = -1  # no body has this length
 INVALID, REFUSED, HELD = "invalid", "refused", "held"  # reasons for which a content goes into no queue
+X_DEATH = frozenset((DEATHS.encode(),))
 FLAGS = 2  # bytes of property flags, which are mandatory
 
 
@@ -50,14 +53,16 @@ class PublishResult:
     ticket   the journal's ticket that must be durable before they are safe; 0 if there is nothing to wait for
     refused  indexes of contents that some queue refused or would have refused
     invalid  index and reason of contents that no client could have published; they are in no queue
+    problem  why the first of those that were `refused` was not published, if it was no queue's limit
     """
 
-    __slots__ = ("ticket", "refused", "invalid")
+    __slots__ = ("ticket", "refused", "invalid", "problem")
 
-    def __init__(self, ticket: int, refused: frozenset[int], invalid: dict[int, str]) -> None:
+    def __init__(self, ticket: int, refused: frozenset[int], invalid: dict[int, str], problem: str = "") -> None:
         self.ticket = ticket
         self.refused = refused
         self.invalid = invalid
+        self.problem = problem
 
 
 class ConfirmTally(Confirms):
@@ -182,6 +187,8 @@ class InternalPublisher:
         self._tally = self._channel.confirms = ConfirmTally()
         # The last header frame, after its channel number, properties and length of the body.
         self._header = (NO_NUMBER, b"", NOT_SEEN, b"")
+        self._direct: Route | None = None  # the last route of `put`
+        self._direct_from = ("", "")  # its exchange and routing key
 
     @property
     def counted(self) -> PublishCounters:
@@ -236,6 +243,47 @@ class InternalPublisher:
         self._flush_later()
         self._was_held = self.held
         return PublishResult(tally.ticket, refused, invalid)
+
+    def put(self, queue: Queue, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
+        """Put contents that were in a queue elsewhere into this one, unrouted, with that exchange and routing key.
+
+        Nothing is published after a content that is invalid, or for which the queue would have to drop or reject a
+        message: all from that content on are `refused`. x-death continues, as a broker has written it.
+        """
+        channel, tally = self._channel, self._tally
+        route = self._direct_route(queue, exchange, routing_key)
+        invalid: dict[int, str] = {}
+        whole, _, alike = self._frame(contents, invalid)
+        limited = queue.settings.drops_head or queue.settings.rejects_publish
+        end = min(invalid, default=len(whole))
+        problem = ""
+        tally.ticket = at = 0
+        while at < end:
+            if limited and not queue.takes(contents[at][1]):
+                break
+            first = tally.next
+            try:
+                publishing.publish(channel, route, whole[at : at + 1] if limited else whole[at:end], alike)
+                at += tally.next - first
+            except AMQPError as error:
+                at, problem = at + tally.next - first, error.reply_text
+                break
+        else:
+            problem = invalid.get(end, "")
+        self._confirm_later(at, tally.ticket)
+        self._flush_later()
+        self._was_held = self.held
+        return PublishResult(tally.ticket, frozenset(range(at, len(contents))), {}, problem)
+
+    def _direct_route(self, queue: Queue, exchange: str, routing_key: str) -> Route:
+        """Return the route to one queue; successive messages often have the same."""
+        route = self._direct
+        if route is None or route.queues != (queue,) or (exchange, routing_key) != self._direct_from:
+            address = Address(exchange, routing_key)
+            default = self._channel.vhost.exchange("")
+            route = self._direct = Route(address, default, (queue,), False, X_DEATH, direct=True)
+            self._direct_from = exchange, routing_key
+        return route
 
     def _bring(self, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
         vhost = self._connection.vhost

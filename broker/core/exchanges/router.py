@@ -18,10 +18,10 @@ class Route:
     """The cached route of all publishes with one address, valid until the topology changes.
 
     `queues` is None if each message must be routed by itself. So must a message whose properties contain any of the
-    `markers`.
+    `markers`. `direct` messages came from a queue of the same name elsewhere: they go to `queues` whatever their CC.
     """
 
-    __slots__ = ("address", "exchange", "queues", "mandatory", "markers")
+    __slots__ = ("address", "exchange", "queues", "mandatory", "markers", "direct")
 
     def __init__(
         self,
@@ -30,12 +30,14 @@ class Route:
         queues: tuple[RouteTarget, ...] | None,
         mandatory: bool,
         markers: frozenset[bytes],
+        direct: bool = False,
     ) -> None:
         self.address = address
         self.exchange = exchange
         self.queues = queues
         self.mandatory = mandatory
         self.markers = markers
+        self.direct = direct
 
     def enqueues_as(self, other: Route) -> bool:
         """Return whether messages of both routes can be enqueued together. HOT: bench K."""

@@ -120,6 +120,12 @@ OPTIONS: dict[str, Rule] = {
 }
 
 
+def texts(key: str, value: object) -> str:
+    """Check a list of texts."""
+    whole = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return "" if whole else f"{key} should be a list of strings, actually was {term(value)}"
+
+
 def direct_vhosts(uri: object) -> list[str]:
     """Return the virtual hosts of this broker to which a valid `uri` connects without a password."""
     all_ = [urlsplit(one) for one in (uri if isinstance(uri, list) else [str(uri)])]
@@ -142,7 +148,7 @@ class Upstream(Component):
         self._barred = barred
 
     def validate(self, name: str, value: object) -> list[str]:
-        lines = shape_errors(name, value, {"uri": uris, **OPTIONS}, ("uri",))
+        lines = shape_errors(name, value, {"uri": uris, "drain": texts, **OPTIONS}, ("uri",))
         if not lines and isinstance(value, dict):
             for vhost in direct_vhosts(value["uri"]):
                 user = self._barred(vhost)

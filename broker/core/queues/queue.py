@@ -191,7 +191,11 @@ class Queue(RouteTarget):
         return self.settings.rejects_publish
 
     def has_room(self, body_bytes: int) -> bool:
-        if not self.settings.rejects_publish or not self._is_full(body_bytes):
+        return not self.settings.rejects_publish or self.takes(body_bytes)
+
+    def takes(self, body_bytes: int) -> bool:
+        """Return whether the queue can take a body of this length without dropping or rejecting a message."""
+        if not self._is_full(body_bytes):
             return True
         self.host.feed(self)  # deliverable messages do not count
         self.schedule_pump()

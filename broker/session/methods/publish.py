@@ -284,7 +284,12 @@ def publish_one(channel: Channel, route: Route, message: Message) -> None:
         message, keys = apply_special_properties(channel, message)
     by_message = route.markers and route.needs_message(message.property_bytes)
     recorders: tuple[Recorder, ...] = ()
-    if route.queues is not None and len(keys) == 1 and not by_message:
+    if route.direct and route.queues is not None:
+        queues = route.queues
+        if by_message:
+            message.state = message.state or MessageState()
+            message.state.dead_lettered = True
+    elif route.queues is not None and len(keys) == 1 and not by_message:
         queues = route.queues
     else:
         queues, recorders = split_recorders(channel.vhost.route(route.exchange, keys, message)[0])

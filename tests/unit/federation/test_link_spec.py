@@ -279,3 +279,23 @@ def test_objects_are_looked_at_in_slices_and_not_at_all_where_there_is_no_upstre
     assert list(slices) == [] and len(targets) == SLICE
     vhost.delete_queue(vhost.queues["q0"])
     assert len(desired_links(node, targets)) == SLICE - 1
+
+
+def test_an_upstream_that_drains_asks_for_the_links_of_the_queues_it_lists(node: Node, vhost: VHost) -> None:
+    for name in ("one", "two", "three"):
+        queue(vhost, name)
+    queue(vhost, "own", owner=object())
+    exchange(vhost, "one")
+    upstream(node, "old", drain=["one", "two", "own", "absent"], ack_mode="no-ack", queue="elsewhere")
+    assert names(node) == [("queue", "one", "old", "one"), ("queue", "two", "old", "two")]
+    settings = [spec.settings for spec in all_wanted(node).values()]
+    assert all(one.drain and one.ack_mode == "on-confirm" and one.queue is None for one in settings)
+
+
+def test_a_link_that_drains_replaces_the_one_of_a_policy(node: Node, vhost: VHost) -> None:
+    queue(vhost, "fed-q")
+    policy(node, {"federation-upstream": "up"})
+    upstream(node, "up")
+    assert [(spec.policy, spec.settings.drain) for spec in all_wanted(node).values()] == [("p", False)]
+    upstream(node, "up", drain=["fed-q"])
+    assert [(spec.policy, spec.settings.drain) for spec in all_wanted(node).values()] == [("", True)]
