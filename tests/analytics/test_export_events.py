@@ -78,6 +78,40 @@ def test_messages_published_together_with_different_keys_are_logged_with_their_o
     assert [row["routing_key"] for row in rows if row["event"] == "return"] == ["out.c", "out.d"]
 
 
+def test_messages_of_several_keys_that_enter_the_same_queues_together_keep_their_keys_sizes_and_confirms(
+    export: Exporting, ch: Channel
+) -> None:
+    ch.exchange("topic", "topic")
+    for queue in ("first", "second"):
+        ch.declare(queue)
+        ch.bind(queue, "topic", "#")
+    ch.confirm()
+    keys = ["a", "b", "b", "c", "a"]
+    ch.client.raw(
+        b"".join(
+            codec.method_frame(ch.number, Basic.Publish, {"exchange": "topic", "routing_key": key})
+            + codec.header_frame(ch.number, size)
+            + codec.body_frames(ch.number, b"x" * size, 0)
+            for size, key in enumerate(keys, 1)
+        )
+    )
+    assert ch.confirms([*range(1, 6)]) == ({*range(1, 6)}, set())
+    rows = export.events()
+    publishes = [row for row in rows if row["event"] == "publish"]
+    assert [(row["routing_key"], row["size"], row["routed"]) for row in publishes] == [
+        (key, size, 2) for size, key in enumerate(keys, 1)
+    ]
+    assert {row["exchange"] for row in publishes} == {"topic"}
+    seqs = [row["msg_seq"] for row in publishes]
+    assert [row["msg_seq"] for row in rows if row["event"] == "confirm"] == seqs
+    for queue in ("first", "second"):
+        entered = [row for row in rows if row["event"] == "enqueue" and row["queue"] == queue]
+        assert [(row["msg_seq"], row["routing_key"], row["size"]) for row in entered] == [
+            (seq, key, size) for seq, size, key in zip(seqs, range(1, 6), keys, strict=True)
+        ]
+    assert sorted(row["row"] for row in rows) == [*range(20)]
+
+
 def test_messages_published_together_are_numbered_on_in_their_order(export: Exporting, ch: Channel) -> None:
     ch.declare("q")
     for body in (b"1", b"22", b"333"):

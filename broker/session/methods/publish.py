@@ -155,7 +155,7 @@ def publish_varied(
     published = place = 0
     number = channel.number
     in_transaction = channel.transaction is not None
-    logged = channel.vhost.message_log is not None  # it has one address for each run
+    logged = channel.vhost.message_log is not None  # in the order of the messages, which their confirms have too
     gather = not logged and not connection.node.journal.behind()
     checked = channel.checked
     sizes = channel.statistics.sizes
@@ -195,7 +195,7 @@ def publish_varied(
                 continue
             if run is None or route is not run.route:
                 run = runs.get(queues)
-                if run is None or logged or not route.enqueues_as(run.route):
+                if run is None or not route.enqueues_as(run.route):
                     if runs and not (run is None and gather and len(queues) < 2 and len(next(iter(runs))) < 2):
                         runs, gathered, place = {}, runs, 0
                         enqueue_runs(channel, gathered)

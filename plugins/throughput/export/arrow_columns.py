@@ -16,6 +16,7 @@ from warren.broker.plugin import Properties
 from ..file_format import schema
 from .decoded_names import Tables, constant, dictionary
 from .pipe_format import (
+    ADDRESSED,
     ADDRESSES,
     BATCH_HEAD,
     DETAIL,
@@ -42,7 +43,7 @@ from .pipe_format import (
 Numbers = np.ndarray[Any, Any]
 
 SEGMENT = np.dtype(
-    [("kind", "u1"), ("flags", "u1"), ("pad", "u2")]
+    [("kind", "u1"), ("flags", "<u2"), ("pad", "u1")]
     + [(name, "<u4") for name in ("count", "size", "routed", "origin", "queue", "address", "tag", "reason")]
     + [(name, "<i8") for name in ("row", "mono_ns", "seq")]
 )
@@ -109,7 +110,7 @@ class Batches:
         self.rows = 0
         self._segments: list[Numbers] = []
         self._anchors: list[int] = []
-        self._runs: tuple[list[bytes], list[bytes], list[bytes], list[bytes]] = ([], [], [], [])
+        self._runs: tuple[list[bytes], ...] = ([], [], [], [], [])
 
     @staticmethod
     def begins_anew(payload: bytes) -> bool:
@@ -141,11 +142,11 @@ class Batches:
     def take(self) -> dict[str, pa.Array]:
         """Take all batches as columns of `schema.EVENTS`, sorted by queue and time, without all-null columns."""
         anchors = np.repeat(np.array(self._anchors, np.int64), [len(segments) for segments in self._segments])
-        seqs, sizes, routed, details = (b"".join(run) for run in self._runs)
+        seqs, sizes, routed, addresses, details = (b"".join(run) for run in self._runs)
         rows = Rows(np.concatenate(self._segments), anchors)
         columns = self._columns(rows, np.frombuffer(seqs, "<i8"), np.frombuffer(sizes, "<i4"))
         columns["routed"] = self._routed(rows, np.frombuffer(routed, "<i4"))
-        columns |= self._names(rows)
+        columns |= self._names(rows, np.frombuffer(addresses, "<u4"))
         columns |= self._details(rows, details)
         self._clear()
         return {name: column for name, column in columns.items() if column.null_count < len(column)}
@@ -172,7 +173,7 @@ class Batches:
             "sample_rate": pa.array(np.full(count, boot.sample_rate, np.float32)),
         }
 
-    def _names(self, rows: Rows) -> dict[str, pa.Array]:
+    def _names(self, rows: Rows, addresses: Numbers) -> dict[str, pa.Array]:
         of, count = rows.segments, rows.total
         words = self._tables.values(WORDS, "word")
         return {
@@ -183,14 +184,19 @@ class Batches:
             "consumer_tag": dictionary(words, of["tag"], rows.counts),
             "reason": dictionary(words, of["reason"], rows.counts),
             "link": self._links(rows, of["origin"], of["queue"]),
-            **self._named(rows, ADDRESSES, "address", ("exchange", "routing_key")),
-            **self._named(rows, QUEUES, "queue", ("queue",)),
-            **self._named(rows, ORIGINS, "origin", ("conn_id", "user", "upstream")),
+            **self._addresses(rows, addresses),
+            **self._named(QUEUES, ("queue",), of["queue"], rows.counts),
+            **self._named(ORIGINS, ("conn_id", "user", "upstream"), of["origin"], rows.counts),
         }
 
-    def _named(self, rows: Rows, table: int, code: str, names: tuple[str, ...]) -> dict[str, pa.Array]:
-        codes = rows.segments[code]
-        return {name: dictionary(self._tables.values(table, name), codes, rows.counts) for name in names}
+    def _named(self, table: int, names: tuple[str, ...], codes: Numbers, counts: Numbers) -> dict[str, pa.Array]:
+        return {name: dictionary(self._tables.values(table, name), codes, counts) for name in names}
+
+    def _addresses(self, rows: Rows, addresses: Numbers) -> dict[str, pa.Array]:
+        codes, counts = rows.segments["address"], rows.counts
+        if len(addresses):
+            codes, counts = rows.differing(ADDRESSED, rows.each(codes), addresses), np.ones(rows.total, np.int64)
+        return self._named(ADDRESSES, ("exchange", "routing_key"), codes, counts)
 
     def _vhosts(self, rows: Rows) -> pa.Array:
         """Return the virtual host of the queue, or of the publisher if there is no queue."""

@@ -135,9 +135,7 @@ class MessageRecorder(MessageLog):
     def returned(self, origin: Origin, messages: list[Message]) -> None:
         if self._messages is not None:
             seqs, sizes = self._numbers_and_sizes(self._logged)
-            names = self.buffer.names
-            address = names.address(messages[0].address)
-            self._add(RETURN, None, seqs, sizes, origin=names.origin(origin), address=address)
+            self._add(RETURN, None, seqs, sizes, origin=self.buffer.names.origin(origin), addressed=self._logged)
 
     def published(self, targets: tuple[RouteTarget, ...]) -> None:
         """Record the event. HOT: the export, load A."""
@@ -186,10 +184,14 @@ class MessageRecorder(MessageLog):
         if alike and queues:
             flags |= ENQUEUED
             queue = names.queue(queues[0].vhost, queues[0].name)
-        sizes = () if alike else [one.body_bytes for one in messages]
+        sizes: Sequence[int] = ()
+        addresses: Sequence[int] = ()
+        if not alike:
+            sizes = [one.body_bytes for one in messages]
+            addresses = names.addresses(messages)
         added = buffer.add(
             kind, flags, count, self._mono_ns, row, first, message.body_bytes, len(queues), names.origin(origin), queue,
-            names.address(message.address), 0, names.word(reason), (), sizes, routes,
+            names.address(message.address), 0, names.word(reason), (), sizes, routes, addresses,
         )  # fmt: skip
         if alike and queues:
             for place, other in enumerate(queues[1:], 1):
@@ -203,12 +205,16 @@ class MessageRecorder(MessageLog):
     def _enqueued(self, queue: Queue, row: int) -> None:
         """Record that the messages being published are in `queue`."""
         buffer, logged = self.buffer, self._logged
-        message = logged[0]
-        sizes = () if self._alike else [one.body_bytes for one in logged]
-        code, address = buffer.names.queue(queue.vhost, queue.name), buffer.names.address(message.address)
+        message, names = logged[0], buffer.names
+        sizes: Sequence[int] = ()
+        addresses: Sequence[int] = ()
+        if not self._alike:
+            sizes = [one.body_bytes for one in logged]
+            addresses = names.addresses(logged)
+        code, address = names.queue(queue.vhost, queue.name), names.address(message.address)
         buffer.add(
             ENQUEUE, 0, len(logged), self._mono_ns, row, self._first, message.body_bytes, 0, 0, code, address, 0, 0,
-            (), sizes,
+            (), sizes, (), addresses,
         )  # fmt: skip
 
     def _add_properties(self, messages: list[Message], count: int, row: int) -> None:
@@ -230,8 +236,7 @@ class MessageRecorder(MessageLog):
         self._number([message])
         seqs, sizes = self._numbers_and_sizes([message])
         names, row = self.buffer.names, self.buffer.row
-        address = names.address(message.address)
-        if self._add(FED_IN, None, seqs, sizes, origin=names.origin(origin), address=address, reason=reason):
+        if self._add(FED_IN, None, seqs, sizes, origin=names.origin(origin), addressed=[message], reason=reason):
             self._identify([message], row)
             self._count_hops([message], row)
 
@@ -285,12 +290,11 @@ class MessageRecorder(MessageLog):
         seqs, sizes = self._numbers_and_sizes(messages)
         if not seqs:
             return
-        alike = len({message.address.encoded for message in messages}) == 1
-        address = self.buffer.names.address(messages[0].address) if alike else 0
+        recorded = [message for message in messages if message.seq] if self._one_in > 1 else messages
         for queue in queues:
             row = self.buffer.row
-            if self._add(ENQUEUE, queue, seqs, sizes, address=address, reason=source) and source:
-                self._add_origins([message for message in messages if message.seq], row)
+            if self._add(ENQUEUE, queue, seqs, sizes, addressed=recorded, reason=source) and source:
+                self._add_origins([message for message in recorded if message.seq], row)
             if published:
                 for seq in seqs:
                     self._routes_of[seq] = self._routes_of.get(seq, 0) + 1
@@ -352,7 +356,7 @@ class MessageRecorder(MessageLog):
             seqs, sizes = self._numbers_and_sizes(messages)
             count = len(seqs)
             reason = "" if tag else GET
-            self._add(DELIVER, queue, seqs, sizes, flags, names.origin(origin), 0, names.word(tag), reason)
+            self._add(DELIVER, queue, seqs, sizes, flags, names.origin(origin), (), names.word(tag), reason)
         if self._one_in > 1 and count and not no_ack:
             self._unacked[queue] = self._unacked.get(queue, 0) + count
 
@@ -368,7 +372,7 @@ class MessageRecorder(MessageLog):
         names, row = self.buffer.names, self.buffer.row
         linked = is_link(tag, queue)
         kind = FED_OUT if linked else ACK
-        added = self._add(kind, queue, seqs, sizes, 0, names.origin(origin), 0, names.word(tag))
+        added = self._add(kind, queue, seqs, sizes, 0, names.origin(origin), (), names.word(tag))
         if linked and added:
             self._identify([message for message in messages if message.seq], row)
 
@@ -440,11 +444,13 @@ class MessageRecorder(MessageLog):
         sizes: list[int],
         flags: int = 0,
         origin: int = 0,
-        address: int = 0,
+        addressed: Sequence[Message] = (),
         tag: int = 0,
         reason: str = "",
     ) -> bool:
         """Add a record for each message; `sizes` may have one for all. Returns whether there was room.
+
+        The records have the addresses of the messages `addressed`, if any.
 
         HOT: the export, load A. Callers that are not hot name the arguments from `flags` on.
         """
@@ -456,12 +462,15 @@ class MessageRecorder(MessageLog):
         size = sizes[0]
         code = buffer.names.queue(queue.vhost, queue.name) if queue is not None else 0
         why = buffer.names.word(reason) if reason else 0
+        address = buffer.names.address(addressed[0].address) if addressed else 0
         if count == 1:
             return buffer.add(kind, flags, 1, self._now_ns(), row, seqs[0], size, 0, origin, code, address, tag, why)
         differing = sizes if sizes.count(size) < len(sizes) else ()
+        addresses = buffer.names.addresses(addressed) if addressed else ()
         return buffer.add(
-            kind, flags, count, self._now_ns(), row, 0, size, 0, origin, code, address, tag, why, seqs, differing
-        )
+            kind, flags, count, self._now_ns(), row, 0, size, 0, origin, code, address, tag, why,
+            seqs, differing, (), addresses,
+        )  # fmt: skip
 
     def _identify(self, messages: list[Message], row: int) -> None:
         """Add the identities, by which messages are found on the other side of the link."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from warren.broker.core.queues.message_log import Origin
-from warren.broker.plugin import Address
+from warren.broker.plugin import Address, Message
 
 from .pipe_format import ADDRESSES, ORIGINS, QUEUES, WORDS
 
@@ -64,6 +66,17 @@ class Names:
             code = self._addresses[address.encoded] = len(self._addresses) + 1
             self.news.append((ADDRESSES, (address.exchange, address.routing_key)))
         return code
+
+    def addresses(self, messages: Sequence[Message]) -> Sequence[int]:
+        """Return the code of each one's address, or none if all have the same. HOT: the export, load K."""
+        addresses = [message.address for message in messages]
+        if addresses.count(addresses[0]) == len(addresses):
+            return ()
+        codes = self._addresses
+        try:
+            return [codes[address.encoded] for address in addresses]
+        except KeyError:
+            return [self.address(address) for address in addresses]
 
     def word(self, word: str) -> int:
         """Return the code of a consumer tag or a reason; 0 for an empty one."""

@@ -8,6 +8,7 @@ record, so the cost depends on the number of batches more than on that of messag
     seqs      eight bytes each, for segments whose messages do not have consecutive numbers
     sizes     four bytes each, for segments whose messages differ in size
     routed    four bytes each, for segments whose messages went to different numbers of queues
+    addresses four bytes each, codes, for segments whose messages have different addresses
     details   DETAIL each, and as many bytes: values that only some messages have
 
 A snapshot is one or more frames, each with some of its queues: SNAPSHOT_HEAD, the names of the queues as JSON (a list
@@ -28,13 +29,13 @@ READY, STARTED = "throughput_writer_ready", "throughput_started"
 NOT_WRITTEN = "throughput_not_written"
 
 # Nanoseconds from the monotonic clock to the wall clock, records lost so far in this boot, whether all codes are
-# assigned anew, and the lengths of the six runs.
-BATCH_HEAD = Struct("<qqB6I")
+# assigned anew, and the lengths of the seven runs.
+BATCH_HEAD = Struct("<qqB7I")
 
 # kind (an index into EVENT_NAMES), flags, count, size, routed, codes of origin, queue, address, tag and reason (0 is
 # none), first row, time on the monotonic clock, first message
-SEGMENT = Struct("<BBxx8Iqqq")
-PERSISTENT, REDELIVERED, NO_ACK, SEQS, SIZES, ROUTED, ENQUEUED, LINKED = (1 << bit for bit in range(8))
+SEGMENT = Struct("<BHx8Iqqq")
+PERSISTENT, REDELIVERED, NO_ACK, SEQS, SIZES, ROUTED, ENQUEUED, LINKED, ADDRESSED = (1 << bit for bit in range(9))
 # ENQUEUED: a publish is followed by as many rows for the messages' entering the queue. LINKED: a delivery to a
 # federation link.
 

@@ -9,7 +9,7 @@ from struct import pack
 import msgspec
 
 from .name_codes import Names
-from .pipe_format import BATCH_HEAD, DETAIL, ENQUEUED, ROUTED, SEGMENT, SEQS, SIZES
+from .pipe_format import ADDRESSED, BATCH_HEAD, DETAIL, ENQUEUED, ROUTED, SEGMENT, SEQS, SIZES
 
 SOON_BYTES = 1 << 20  # a larger batch is sent at once, not after FLUSH_S
 
@@ -37,6 +37,7 @@ class RecordBuffer:
         "_seqs",
         "_sizes",
         "_routed",
+        "_addresses",
         "_details",
         "_held_bytes",
         "_soon_at",
@@ -71,6 +72,7 @@ class RecordBuffer:
         self._seqs = bytearray()
         self._sizes = bytearray()
         self._routed = bytearray()
+        self._addresses = bytearray()
         self._details = bytearray()
         self._held_bytes = 0  # the size of all these
         self._soon_at = self._step_bytes
@@ -84,7 +86,7 @@ class RecordBuffer:
             for table, entry in self.names.news
         ]
         runs: list[bytes | bytearray] = [msgspec.json.encode(news)]
-        runs += [self._segments, self._seqs, self._sizes, self._routed, self._details]
+        runs += [self._segments, self._seqs, self._sizes, self._routed, self._addresses, self._details]
         anchor_ns = time.time_ns() - time.monotonic_ns()
         head = BATCH_HEAD.pack(anchor_ns, self.lost, self._new_names, *map(len, runs))
         self._taken = self.row - self.dropped
@@ -121,12 +123,14 @@ class RecordBuffer:
         seqs: Sequence[int] = (),
         sizes: Sequence[int] = (),
         routes: Sequence[int] = (),
+        addresses: Sequence[int] = (),
     ) -> bool:
         """Add a segment of `count` records from `row` on, or twice as many with the flag ENQUEUED.
 
         Their messages have the numbers `seqs`, or consecutive ones from `first`; `size` is the body size of all in
         bytes, unless `sizes` has them; `routed` the number of queues, unless `routes` has them; origin, queue, address,
-        tag and reason are codes of `names`. Returns whether there was room. HOT: the export, load A.
+        tag and reason are codes of `names`, as are `addresses` if they differ. Returns whether there was room.
+        HOT: the export, load A.
         """
         if self._held_bytes >= self._soon_at and not self._room():
             self.dropped += count << (flags & ENQUEUED > 0)
@@ -144,6 +148,10 @@ class RecordBuffer:
             flags |= ROUTED
             self._held_bytes += 4 * count
             self._routed += pack(f"<{count}i", *routes)
+        if addresses:
+            flags |= ADDRESSED
+            self._held_bytes += 4 * count
+            self._addresses += pack(f"<{count}I", *addresses)
         self._segments += SEGMENT.pack(
             kind, flags, count, size, routed, origin, queue, address, tag, reason, row, mono_ns, first
         )
