@@ -52,7 +52,7 @@ def test_the_page_of_a_quorum_queue_says_what_has_a_confirmed_message(ui: UI, ru
     for type_, count in (("quorum", 1), ("classic", 0)):
         running.http().put(f"/queues/%2F/{type_}", {"durable": True, "arguments": {"x-queue-type": type_}})
         details = section(ui.open(f"queues/%2F/{type_}").page, "Details")
-        expect(details.get_by_text(type_, exact=True)).to_be_visible()
+        expect(details.locator("dd", has_text=re.compile(f"^{type_}$")).first).to_be_visible()
         expect(details.get_by_text("No: a confirmed message is on no disk")).to_have_count(count)
 
 
