@@ -19,5 +19,14 @@ if [ -n "$refused" ]; then
     echo "these variables are not followed, use a configuration file (/etc/rabbitmq/conf.d/*.conf): $refused" >&2
     exit 1
 fi
+# The image sets RABBITMQ_MNESIA_DIR, which has precedence: the data would not be where they are expected.
+if [ -n "${RABBITMQ_MNESIA_BASE:-}" ]; then
+    echo "RABBITMQ_MNESIA_BASE is not followed in a container: name the data folder in RABBITMQ_MNESIA_DIR" >&2
+    exit 1
+fi
+# A volume for the data of RabbitMQ alone would leave those of this broker on a volume that the container takes with it.
+if grep -q ' /var/lib/rabbitmq/mnesia ' /proc/self/mounts; then
+    echo "the volume at /var/lib/rabbitmq/mnesia is not used: mount one at /var/lib/rabbitmq" >&2
+fi
 
 exec "$@"

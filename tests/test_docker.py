@@ -21,7 +21,7 @@ from tests.support.definitions import new_node
 from tests.support.polling import until
 from warren.broker.config import Config, Sources
 from warren.broker.core.definitions.importer import import_definitions
-from warren.broker.ctl.command_line import parse
+from warren.broker.product import distribution_version
 from warren.federation.link_spec import desired_links
 from warren.federation.upstream.endpoint import parse_endpoint
 
@@ -80,15 +80,20 @@ def copies() -> Iterator[tuple[str, str]]:
             yield from ((name, target) for name in names)
 
 
+def health_check() -> list[str]:
+    """Return the command of the image's health check."""
+    (health,) = given("HEALTHCHECK")
+    return list(json.loads(health.partition("CMD ")[2]))
+
+
 def composed(file: Path) -> dict[str, Any]:
     content: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     return content
 
 
 def test_the_image_has_two_stages_of_an_official_slim_base_and_no_user_root() -> None:
-    bases = [text.split()[0] for text in given("FROM")]
-    assert len(bases) == 2 and len(set(bases)) == 1
-    assert re.fullmatch(r"python:3\.1[123]-slim(-[a-z]+)?", bases[0])
+    assert [text.split()[0] for text in given("FROM")] == ["${BASE}"] * 2
+    assert instructions()[0][0] == "ARG" and re.fullmatch(r"BASE=python:3\.1[123]-slim(-[a-z]+)?", instructions()[0][1])
     assert given("USER") == ["999:999"]
     words = [word for word, _ in instructions()]
     assert "RUN" not in words[words.index("USER") :]
@@ -160,9 +165,10 @@ def test_the_ports_of_the_image_are_those_of_the_configuration() -> None:
 
 
 def test_the_commands_of_the_image_are_there() -> None:
-    (health,) = given("HEALTHCHECK")
-    command, *words = json.loads(health.partition("CMD ")[2])
-    assert command in COMMANDS and parse(words).command == "ping"
+    assert health_check()[-1] in [f"/usr/local/bin/{Path(name).name}" for name, _ in copies()]
+    (labels,) = given("LABEL")
+    assert {"title", "description", "licenses", "version", "revision"} == set(re.findall(r"image\.(\w+)=", labels))
+    assert f"VERSION={distribution_version()}" in given("ARG")
     (begin,) = given("CMD")
     assert json.loads(begin) == ["warren", "serve"] and "warren" in COMMANDS
     (entry,) = given("ENTRYPOINT")
@@ -267,6 +273,40 @@ def test_the_container_refuses_what_would_be_ignored(tmp_path: Path, variable: s
     done = begun(tmp_path, "warren", **{variable: "x"})
     assert done.returncode == 1 and variable in done.stderr and done.stdout == ""
     assert begun(tmp_path, "warren", **{variable: ""}).returncode == 0
+
+
+def test_the_container_names_the_variable_for_the_data_folder_that_it_follows(tmp_path: Path) -> None:
+    done = begun(tmp_path, "warren", RABBITMQ_MNESIA_BASE="/data")
+    assert done.returncode == 1 and "RABBITMQ_MNESIA_DIR" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.sockets
+def test_the_health_check_succeeds_while_the_broker_answers_and_names_the_reason_otherwise(tmp_path: Path) -> None:
+    check = [sys.executable, *health_check()[1:-1], str(DOCKER / "healthcheck.py")]
+
+    def run() -> tuple[int, str, str]:
+        variables = {"RABBITMQ_MNESIA_DIR": str(broker.data)}
+        done = subprocess.run(check, env=variables, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    with BrokerProcess(tmp_path) as broker:
+        assert run() == (0, "HTTP status 200\n", "")
+        assert broker.warrenctl("stop_app").returncode == 0
+        assert run() == (0, "HTTP status 200\n", ""), "as `warrenctl ping`, which needs no listener"
+    assert run() == (1, "[Errno 111] Connection refused\n", ""), "it was killed, which leaves the file"
+
+
+@pytest.mark.sockets
+def test_the_password_of_the_image_is_printed_at_the_first_start_alone_and_is_in_no_log(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.configure("warren.generate_default_pass = true")
+    with broker:
+        (password,) = re.findall(r"shown only once: (\S+)", broker.output.read_text())
+        assert broker.warrenctl("authenticate_user", "guest", password).returncode == 0
+        assert password not in str(broker.log_lines()) and broker.events("default_user_generated")
+        broker.stop()
+        broker.start()
+        assert broker.output.read_text().count("shown only once") == 1
 
 
 def test_the_replicated_brokers_have_one_store_and_all_clients_know_both() -> None:

@@ -21,6 +21,7 @@ from ..core.node.node import Node
 from ..core.telemetry.log_exchange import LOG, LogExchange
 from ..hosting import services
 from ..hosting.default_user import has_default_password
+from ..hosting.enabled_plugins import missing_plugins
 from ..hosting.host import Host, Service
 from ..hosting.loading import BROKEN_PLUGIN, PluginError, load_exchange_types, load_services
 from ..hosting.local_socket import LocalSocket
@@ -244,6 +245,9 @@ def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
     (log.warning if compilation.CHANGED else log.info)("build", build=compilation.BUILD, reason=compilation.REASON)
     log.info("ready", node=config.node, **bound, **facts)
     log.info("started", ms=started_ms)
+    missing = missing_plugins({*host.plugins(), *host.known_plugins()})
+    if missing:
+        log.warning("configuration", what=f"enabled plugins: {', '.join(missing)}: Warren does not have what they do")
     if config.log.console and sys.stderr.isatty():
         user = host.node.users.get(config.default_user)
         known = user.name if user is not None else ""

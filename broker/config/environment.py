@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 
 from .config import Config, default_node
@@ -16,6 +17,13 @@ ACCOUNT = {
     "RABBITMQ_DEFAULT_PASS": "default_pass",
     "RABBITMQ_DEFAULT_VHOST": "default_vhost",
 }
+OTHERS = (
+    *("CONFIG_FILE", "CONFIG_FILES", "ENABLED_PLUGINS_FILE", "LOG", "LOGS", "MNESIA_BASE", "MNESIA_DIR"),
+    *("NODENAME", "NODE_IP_ADDRESS", "NODE_PORT"),
+)
+READ = {*ACCOUNT, *(f"{variable}_FILE" for variable in ACCOUNT), *(f"RABBITMQ_{name}" for name in OTHERS)}
+# Kubernetes and Docker describe a service that is called rabbitmq in such variables of all its neighbours.
+SERVICE_LINK = re.compile(r"RABBITMQ_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_\w+)|RABBITMQ_PORT")
 DEFAULT_PORT = "5672"
 AUTO = "auto"  # the address of every interface
 
@@ -28,7 +36,7 @@ def defaults(environment: Mapping[str, str]) -> Config:
 
 
 def settings(environment: Mapping[str, str]) -> Iterator[Setting]:
-    """Yield the settings of the variables. Empty ones and those of Erlang are ignored. Raises ConfigError."""
+    """Yield the settings of the variables. Empty ones are ignored. Raises ConfigError."""
     for variable, key in ACCOUNT.items():
         text = _account(environment, variable)
         if text:
@@ -39,6 +47,12 @@ def settings(environment: Mapping[str, str]) -> Iterator[Setting]:
     if file:
         yield Setting(("log", "file"), "false" if file == "-" else file, "environment RABBITMQ_LOGS")
     yield from _log(environment.get("RABBITMQ_LOG", ""))
+
+
+def ignored(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of variables that RabbitMQ, or a reader of its guides, would expect to have an effect."""
+    names = (name for name, value in environment.items() if name.startswith("RABBITMQ_") and value)
+    return sorted(name for name in names if name not in READ and not SERVICE_LINK.fullmatch(name))
 
 
 def _account(environment: Mapping[str, str], variable: str) -> str:

@@ -59,7 +59,8 @@ class Sources:
             builder.add_all(self._parsed(name))
         builder.add_all(variables.settings(self._environment))
         builder.add_all(self._options())
-        self.warnings = builder.warnings
+        ignored = variables.ignored(self._environment)
+        self.warnings = builder.warnings + [f"environment: {', '.join(ignored)}: ignored"] * bool(ignored)
         try:
             return builder.config(variables.defaults(self._environment))
         except ConfigError as error:

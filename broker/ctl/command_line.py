@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import sys
 from collections.abc import Mapping
 
 import click
@@ -13,6 +15,8 @@ from .command import SHORT, Command
 from .request import Request
 
 USAGE = 64  # EX_USAGE
+PROGRAM, PLUGINS_PROGRAM = "warrenctl", "rabbitmq-plugins"
+PROGRAMS = (PROGRAM, "rabbitmqctl", "rabbitmq-diagnostics", PLUGINS_PROGRAM)  # by these names it may be called
 
 # long name -> short ones; the options with a value, and the flags
 GLOBAL_VALUES = {
@@ -42,6 +46,21 @@ SWITCHES = "[--node <node>] [--timeout <timeout>] [--quiet]"
 
 class BadCommandLine(Exception):
     """A command line that cannot be parsed; the text is printed."""
+
+
+def program() -> str:
+    """Return the name by which this program was called, as usage and errors show it."""
+    name = os.path.basename(sys.argv[0])
+    return name if name in PROGRAMS else PROGRAM
+
+
+def groups() -> Mapping[str, list[Command]]:
+    """Return the commands of this program by group: rabbitmq-plugins has few, the others have all."""
+    return {"Plugins": [*GROUPS["Plugins"], COMMANDS["version"]]} if program() == PLUGINS_PROGRAM else GROUPS
+
+
+def names() -> list[str]:
+    return [command.name for commands in groups().values() for command in commands]
 
 
 def parameters(short: Mapping[str, str] = SHORT) -> list[click.Parameter]:
@@ -78,7 +97,7 @@ def parse(line: list[str]) -> Request:
         name, options["help"] = words.pop(0) if words else "", True
     if not name:
         return Request("", [], options)
-    if name not in COMMANDS:
+    if name not in names():
         raise BadCommandLine(unknown(name))
     request = Request(name, words, options)
     if not options.get("help"):
@@ -120,15 +139,15 @@ def complaint(text: str, line: list[str], command: Command | None = None) -> str
 
 
 def unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, COMMANDS, 1)
+    close = difflib.get_close_matches(name, names(), 1)
     hint = [f"Did you mean '{close[0]}'? "] if close else [""]
     return "\n".join(["", f"Command '{name}' not found. ", *hint, *([] if close else [usage(None)])])
 
 
 def usage(command: Command | None) -> str:
     if command is None:
-        return f"Usage\n\nwarrenctl {SWITCHES} <command> [<command options>]"
-    lines = [f"Usage\n\nwarrenctl {SWITCHES} {command.usage}"]
+        return f"Usage\n\n{program()} {SWITCHES} <command> [<command options>]"
+    lines = [f"Usage\n\n{program()} {SWITCHES} {command.usage}"]
     if "<column>" in command.usage:
         from .commands.table import COLUMNS  # imports the HTTP client, which few commands need here
 
@@ -142,9 +161,9 @@ def help_of(command: Command) -> str:
 
 def help_of_all() -> str:
     lines = ["", usage(None), "", *WHERE, "", "Available commands:", ""]
-    for title, commands in GROUPS.items():
+    for title, commands in groups().items():
         lines += [f"{title}:", ""]
         lines += [f"   {command.name:<34}{command.about}" for command in sorted(commands, key=lambda one: one.name)]
         lines.append("")
-    lines += ["Use 'warrenctl help <command>' to learn more about a specific command"]
+    lines += [f"Use '{program()} help <command>' to learn more about a specific command"]
     return "\n".join(lines)

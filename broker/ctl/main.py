@@ -244,7 +244,7 @@ def run(line: list[str]) -> int:
         raise ExitError(USAGE, str(error)) from None
     options = request.options
     if options.get("version"):
-        print(f"warrenctl {distribution_version()}")
+        print(f"{command_line.program()} {distribution_version()}")
     elif not request.command:
         print(command_line.help_of_all())
         return 0 if options.get("help") else USAGE

@@ -18,11 +18,14 @@ Report = Callable[[str, str, dict[str, object]], None]
 
 
 def default_user(config: Config, report: Report) -> StoredUser:
-    """Make the user that the configuration names. A generated password is logged once."""
+    """Make the user that the configuration names. A generated password is printed once, on the standard output."""
     password = config.initial_password
     if password is None:
         password = secrets.token_urlsafe(PASSWORD_BYTES)
-        report("default_user_generated", "warning", {"user": config.default_user, "shown_once": password})
+        # Not in the log, as files, exchanges and collectors keep its lines for readers who are no administrators.
+        text = f"The new user '{config.default_user}' has this password, which is shown only once: {password}"
+        print(text, flush=True)
+        report("default_user_generated", "warning", {"user": config.default_user})
     return StoredUser(config.default_user, hash_password(password, os.urandom(SALT_BYTES)), config.default_user_tags)
 
 

@@ -158,7 +158,7 @@ PHRASES: dict[str, Phrase] = {
     "alarm_cleared": _alarm_cleared,
     "http_login_refused": lambda fields: f"HTTP access denied: {fields.get('reason')}",
     "default_user_generated": lambda fields: (
-        f"The new user '{fields.get('user')}' has this password, which is shown only once: {fields.get('shown_once')}"
+        f"The new user '{fields.get('user')}' has a random password, which was printed once on the standard output"
     ),
     "started": lambda fields: f"Time to start Warren: {fields.get('ms')} ms",
     "federation_connected": _linked("connected to"),

@@ -102,7 +102,7 @@ OBJECTS = (
 
 OWN = (
     Key("warren.generate_default_pass", Boolean(), "generate_default_pass",
-        "true: a random default_pass, logged once, unless one is configured"),
+        "true: a random default_pass, printed once, unless one is configured"),
     Key("warren.node", Text(empty=False), "node", "NAME@HOST; default: warren on this machine"),
     Key("warren.data_dir", Text(empty=False), "data_dir", "the data folder"),
     Key("warren.memory", Boolean(), "memory", "true: nothing is stored, nothing survives the process"),

@@ -122,6 +122,18 @@ def test_a_secret_may_be_in_a_file_that_a_variable_names(tmp_path: Path) -> None
     assert refused(environment=missing).startswith("environment RABBITMQ_DEFAULT_USER_FILE: ")
 
 
+def test_variables_without_effect_are_named_in_one_warning() -> None:
+    followed = {"RABBITMQ_NODENAME": "a@b", "RABBITMQ_DEFAULT_USER": "alice", "RABBITMQ_USE_LONGNAME": ""}
+    links = {"RABBITMQ_SERVICE_HOST": "10.0.0.1", "RABBITMQ_PORT": "tcp://10.0.0.1", "RABBITMQ_PORT_5672_TCP_ADDR": "1"}
+    others = {"RABBITMQ_ERLANG_COOKIE": "secret", "RABBITMQ_DEFAULT_PASSWORD": "misspelt"}
+    given = sources(environment=followed | links)
+    given.load()
+    assert given.warnings == []
+    given = sources(environment=followed | links | others)
+    given.load()
+    assert given.warnings == ["environment: RABBITMQ_DEFAULT_PASSWORD, RABBITMQ_ERLANG_COOKIE: ignored"]
+
+
 def test_an_error_of_a_variable_names_it() -> None:
     assert refused(environment={"RABBITMQ_NODE_PORT": "x"}).startswith("environment RABBITMQ_NODE_PORT: listeners.tcp")
     assert refused(environment={"RABBITMQ_LOG": "loud"}).startswith("environment RABBITMQ_LOG: log.console.level: ")

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from warren.broker.ctl.catalogue import COMMANDS, GROUPS
-from warren.broker.ctl.command_line import BadCommandLine, help_of, parameters, parse
+from warren.broker.ctl.command_line import BadCommandLine, help_of, help_of_all, parameters, parse
 
 POLICY = ["exchange-federation", r"^federated\.", '{"federation-upstream-set":"all"}']
 
@@ -28,6 +28,24 @@ def read(line: str) -> tuple[str, list[str], dict[str, str | bool]]:
 )
 def test_options_may_come_before_between_and_after_arguments(line: str) -> None:
     assert read(line) == ("set_policy", POLICY, {"priority": "10", "apply-to": "exchanges"})
+
+
+@pytest.mark.parametrize("name", ["warrenctl", "rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-plugins"])
+def test_usage_and_errors_have_the_name_by_which_it_was_called(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("sys.argv", [f"/usr/local/bin/{name}", "nonsense"])
+    with pytest.raises(BadCommandLine, match=rf"(?s)Command 'nonsense' not found.*{name} .--node"):
+        parse(["nonsense"])
+    assert f"\n{name} " in help_of(COMMANDS["list"]) and f"'{name} help" in help_of_all()
+
+
+def test_rabbitmq_plugins_has_the_commands_for_plugins_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read("list")[0] == "list" and read("ping")[0] == "ping"
+    monkeypatch.setattr("sys.argv", ["rabbitmq-plugins"])
+    for line in ("list -e", "enable rabbitmq_federation", "is_enabled rabbitmq_federation", "version"):
+        assert read(line)[0] == line.split()[0]
+    with pytest.raises(BadCommandLine, match="'list_users' not found"):
+        parse(["list_users"])
+    assert "list_users" not in help_of_all()
 
 
 def test_two_dashes_end_the_options() -> None:
