@@ -12,10 +12,11 @@ from warren.plugins.management.http_api import HTTPAPI
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    """The HTTP API of a fresh broker."""
+    """The HTTP API of a fresh broker. A request that fails inside the broker fails the test."""
     made = Api()
     yield made
     made.close()
+    assert not [fields for event, _, fields in made.peer.log if event == "internal_error"]
 
 
 @pytest.fixture

@@ -43,8 +43,8 @@ def test_unrestored_definitions_fail_the_check_and_are_named_to_monitoring(api: 
     answer = api.get(path)
     assert (answer.status, answer.json) == (503, {"status": "failed", "reason": reason, "definitions": [line]})
     assert api.get(f"/nodes/{api.host.node.name}").json["not_restored"] == [line]
-    api.put("/users/m", {"password": "m", "tags": "management"})
-    assert api.get(path, user="m").status == 401
+    api.peer.add_user("m", ("management",))
+    assert api.get(path, user="m").error == (401, "not_authorised", "Not monitor user")
 
 
 def test_alarms_fail_with_the_node_and_what_it_is_low_on(api: Api) -> None:
