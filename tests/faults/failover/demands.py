@@ -93,7 +93,10 @@ DEMANDS = (
     Demand(
         9,
         "1,000,000 messages: a standby recovers in at most 20 s; the size on disk stays bounded over an hour of D",
-        (lambda options: figures.recovery(options.messages), lambda options: figures.size(options.minutes)),
+        (
+            lambda options: figures.recovery(options.messages),
+            lambda options: figures.size(options.minutes, options.rate),
+        ),
     ),
     Demand(
         10,
@@ -114,6 +117,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10_000, help="of demand 6 (10000)")
     parser.add_argument("--messages", type=int, default=1_000_000, help="of demand 9 (1000000)")
     parser.add_argument("--minutes", type=float, default=60, help="of load D in demand 9 (60)")
+    parser.add_argument("--rate", type=float, default=0, help="messages a second in these minutes (no limit)")
     parser.add_argument(
         "--peer", type=Broker.parse, metavar="NAME=PORT[:PID]", help="a broker to compare with in demands 7 and 8"
     )

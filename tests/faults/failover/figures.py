@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 from tests.bench.client import Connection
@@ -27,12 +29,26 @@ WINDOW = 10_000  # publishes without a confirm, while a backlog is made
 SAMPLE_S = 10.0
 BOUND = 1.5  # of the largest size in the first third of a run, for the rest of it
 MIB = 1 << 20
+CATALOG = "'pg_catalog'"
 SIZE = (
     "SELECT pg_database_size(current_database()),"
     " (SELECT count(*) FROM pg_class WHERE relname ~ '^file_[0-9]+$' AND relkind = 'r'),"
-    " (SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace"
-    " AND relkind = 'r')"
+    f" (SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relnamespace = {CATALOG}::regnamespace"
+    " AND relkind = 'r'),"
+    f" (SELECT sum(n_dead_tup)::bigint FROM pg_stat_all_tables WHERE schemaname = {CATALOG}),"
+    " (SELECT sum(n_dead_tup)::bigint FROM pg_stat_user_tables)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The size of a database: bytes of all and of the system catalogs, tables of files, and dead rows."""
+
+    database_bytes: int
+    files: int
+    catalog_bytes: int
+    dead_catalog_rows: int
+    dead_rows: int
 
 
 @contextmanager
@@ -111,34 +127,40 @@ def fill(broker: Broker, messages: int) -> None:
     connection.socket.close()
 
 
-def size(minutes: float) -> Outcome:
-    """Demand 9: the size of the database while load D runs."""
-    samples: list[tuple[int, int, int]] = []
+def size(minutes: float, rate_per_s: float = 0.0) -> Outcome:
+    """Demand 9: the size of the database while load D runs, with this rate at most unless it is 0."""
+    load = replace(QUORUM, rate_per_s=rate_per_s)
+    samples: list[Sample] = []
     stopped = threading.Event()
     with replicated() as (primary, standby), site(primary.url(standby), standby=False) as here:
         thread = threading.Thread(target=sample, args=(primary, samples, stopped))
         thread.start()
         try:
-            result = run(QUORUM, Broker("warren", here.active.port), minutes * 60, 1.0)
+            result = run(load, Broker("warren", here.active.port), minutes * 60, 1.0)
         finally:
             stopped.set()
             thread.join()
     third = len(samples) // 3
-    sizes = [each[0] for each in samples]
-    early, late = max(sizes[: third or 1]), max(sizes[third:])
-    catalog = [each[2] for each in samples]
+    first, last, largest = samples[: third or 1], samples[third:], partial(most, samples)
+    early, late = most(first, "database_bytes"), most(last, "database_bytes")
     return Outcome(
         late <= BOUND * early,
         f"{minutes:g} min of D at {result.received_per_s:,.0f}/s: the database had at most {early / MIB:.0f} MiB in the"
-        f" first third, {late / MIB:.0f} MiB after it, {sizes[-1] / MIB:.0f} MiB at the end, in at most"
-        f" {max(each[1] for each in samples)} tables of files; the system catalogs grew from {catalog[0] / MIB:.1f} to"
-        f" {catalog[-1] / MIB:.1f} MiB",
+        f" first third, {late / MIB:.0f} MiB after it, {samples[-1].database_bytes / MIB:.0f} MiB at the end, in at"
+        f" most {largest('files')} tables of files and {largest('dead_rows'):,} dead rows; the system catalogs had"
+        f" {samples[0].catalog_bytes / MIB:.1f} MiB at the start, at most"
+        f" {most(first, 'catalog_bytes') / MIB:.1f} MiB in the first third,"
+        f" {most(last, 'catalog_bytes') / MIB:.1f} MiB after it, and"
+        f" {largest('dead_catalog_rows'):,} dead rows",
     )
 
 
-def sample(server: Cluster, samples: list[tuple[int, int, int]], stopped: threading.Event) -> None:
+def most(samples: list[Sample], field: str) -> int:
+    return max(int(getattr(one, field)) for one in samples)
+
+
+def sample(server: Cluster, samples: list[Sample], stopped: threading.Event) -> None:
     while True:
-        row = server.execute(SIZE)[0]
-        samples.append((int(str(row[0])), int(str(row[1])), int(str(row[2]))))
+        samples.append(Sample(*(int(str(value or 0)) for value in server.execute(SIZE)[0])))
         if stopped.wait(SAMPLE_S):
             return
