@@ -13,12 +13,12 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults failover replicated-containers analytics analytics-cluster lock lint types node java browser postgresql clean
+.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults failover replicated-containers analytics analytics-cluster lock lint types node java browser postgresql prometheus clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
 
-test: lint node java browser postgresql  ## what CI runs; the types are checked beside the tests
+test: lint node java browser postgresql prometheus  ## what CI runs; the types are checked beside the tests
 	@$(BIN)/mypy >.venv/types.txt 2>&1 & types=$$!; \
 	WARREN_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE); tests=$$?; \
 	wait $$types; types=$$?; cat .venv/types.txt; \
@@ -33,7 +33,7 @@ pure:  ## removes the compiled modules
 test-compiled: .venv/test.stamp .venv/compiled.stamp  ## the tests of the folders with compiled modules, compiled
 	$(PYTEST) -q $(SIDE_BY_SIDE) $(COMPILED_TESTS)
 
-test-stress: .venv/test.stamp node java browser postgresql  ## runs the suite ROUNDS times on busy cores: how often each test failed
+test-stress: .venv/test.stamp node java browser postgresql prometheus  ## runs the suite ROUNDS times on busy cores: how often each test failed
 	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
@@ -136,6 +136,17 @@ postgresql: .venv/test.stamp
 		mkdir -p /etc/postgresql-common && echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf; \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql; \
 	else echo "NOTE: the tests of the store on PostgreSQL will be skipped"; fi
+
+# It evaluates the expressions of the dashboards and alerts. It is unpacked, not installed: the package would start a service.
+prometheus: .venv/test.stamp
+	@[ -x .venv/prometheus/usr/bin/promtool ] || command -v promtool >/dev/null || \
+	if command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then \
+		echo "NOTE: unpacking Debian's prometheus into .venv, for the tests of the dashboards"; \
+		{ [ "$$(id -u)" != 0 ] || apt-get update -qq; }; \
+		mkdir -p .venv/prometheus && cd .venv/prometheus && apt-get download -qq prometheus 2>/dev/null \
+		&& dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb \
+		|| echo "NOTE: Prometheus cannot be downloaded: the tests of the dashboards will be skipped"; \
+	else echo "NOTE: the tests of the dashboards will be skipped"; fi
 
 $(CLIENTS_NODE)/node_modules: $(CLIENTS_NODE)/package.json
 	cd $(CLIENTS_NODE) && npm ci --no-audit --no-fund --loglevel=error && touch node_modules

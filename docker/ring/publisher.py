@@ -47,7 +47,9 @@ class Publisher:
             exchange = await channel.get_exchange(EXCHANGE, ensure=False)
             while not self.stopped.is_set():
                 body = json.dumps({"from": self._site, "run": self._run, "number": self.confirmed + 1}).encode()
-                message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+                # From the timestamp links know how late they are.
+                persistent = aio_pika.DeliveryMode.PERSISTENT
+                message = aio_pika.Message(body, delivery_mode=persistent, timestamp=int(time.time()))
                 await exchange.publish(message, routing_key="", timeout=PATIENCE_S)
                 self.confirmed += 1
                 await self._wait(self._interval_s)

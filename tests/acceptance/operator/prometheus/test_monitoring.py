@@ -1,0 +1,231 @@
+"""docker/monitoring: what Prometheus and Grafana are given there fits what brokers export.
+
+A real Prometheus scrapes two brokers with a link under load, by the configuration in docker/monitoring, and each
+expression of each panel must have data; Grafana itself is not run.
+"""
+
+import json
+import math
+import re
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+import yaml
+
+from tests.support.checkout import ROOT
+from tests.support.federated_broker import FederatedBroker
+from tests.support.metrics import Scraper
+from tests.support.pika_client import dial
+from tests.support.polling import until
+from tests.support.prometheus import MISSING, Prometheus, program
+
+MONITORING = ROOT / "docker" / "monitoring"
+DASHBOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
+ALERTS = MONITORING / "alerts.yml"
+EVERY_DASHBOARD = pytest.mark.parametrize("file", DASHBOARDS, ids=lambda path: path.stem)
+WITH_PROMETHEUS = pytest.mark.skipif(program("prometheus") is None or program("promtool") is None, reason=MISSING)
+WIDTH = 24  # columns of Grafana's grid
+METRIC = re.compile(r"\b(?:up|(?:rabbitmq|warren|process|python)_\w+)(?=[{\[ )]|$)")
+LABELS = re.compile(r"\{[^}]*\}|\b(?:by|on) \([^)]*\)")
+SCRAPE_S = 0.5
+WINDOW = "10s"  # of rates
+
+
+def loaded(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def expressions(file: Path) -> list[str]:
+    """Return the expressions of a dashboard's panels, as Grafana would send them."""
+    found = [target["expr"] for panel in loaded(file)["panels"] for target in panel["targets"]]
+    return [each.replace("$__rate_interval", WINDOW).replace("$instance", ".*") for each in found]
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    found: list[dict[str, Any]] = group["rules"]
+    return found
+
+
+def metrics_of(expression: str) -> set[str]:
+    return set(METRIC.findall(LABELS.sub(" ", expression)))
+
+
+@EVERY_DASHBOARD
+def test_a_dashboard_is_complete_and_its_panels_do_not_overlap(file: Path) -> None:
+    board = loaded(file)
+    assert board["uid"] == f"warren-{file.stem}" and board["tags"] == ["warren"]
+    assert [variable["name"] for variable in board["templating"]["list"]] == ["datasource", "instance"]
+    panels = board["panels"]
+    assert [panel["id"] for panel in panels] == list(range(1, len(panels) + 1))
+    assert len({panel["title"] for panel in panels}) == len(panels)
+    cells: Counter[tuple[int, int]] = Counter()
+    for panel in panels:
+        assert panel["description"].endswith(".") and panel["datasource"]["uid"] == "${datasource}"
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        names = [target["refId"] for target in panel["targets"]]
+        assert names and len(set(names)) == len(names)
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= WIDTH
+        cells.update((at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"]))
+    assert set(cells.values()) == {1}
+
+
+@EVERY_DASHBOARD
+def test_grafana_knows_each_field_of_a_dashboard(file: Path) -> None:
+    """Its own library reads the dashboard and writes it again: a field that it does not know would be lost."""
+    sdk = pytest.importorskip("grafana_foundation_sdk", reason="no grafana-foundation-sdk is installed")
+    assert sdk is not None
+    from grafana_foundation_sdk.cog import plugins
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    def lost(before: Any, after: Any, path: str = "") -> Iterator[str]:
+        if isinstance(before, dict) and isinstance(after, dict):
+            for key, value in before.items():
+                yield from lost(value, after.get(key, "nothing"), f"{path}.{key}")
+        elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+            for number, (value, other) in enumerate(zip(before, after, strict=True)):
+                yield from lost(value, other, f"{path}[{number}]")
+        elif before != after:
+            yield f"{path}: {before} became {after}"
+
+    plugins.register_default_plugins()
+    board = loaded(file)
+    assert list(lost(board, json.loads(JSONEncoder().encode(Dashboard.from_json(board))))) == []
+
+
+def test_each_metric_of_dashboards_and_alerts_is_one_that_a_broker_exports() -> None:
+    scraper = Scraper()
+    family = "&".join(f"family={name}" for name in detailed_families())
+    text = scraper.get("/metrics").body.decode() + scraper.get(f"/metrics/detailed?{family}").body.decode()
+    scraper.close()
+    exported = {"up", *re.findall(r"^# TYPE (\w+)", text, re.MULTILINE)}
+    used = {name for file in DASHBOARDS for each in expressions(file) for name in metrics_of(each)}
+    used |= {name for rule in rules() for name in metrics_of(rule["expr"])}
+    assert len(used) > 50
+    assert {name for name in used if re.sub(r"_(bucket|count)$", "", name) not in exported} == set()
+
+
+def detailed_families() -> list[str]:
+    jobs = yaml.safe_load((MONITORING / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    (found,) = [job["params"]["family"] for job in jobs if "params" in job]
+    return list(found)
+
+
+def test_grafana_finds_its_data_source_and_its_dashboards_where_compose_mounts_them() -> None:
+    grafana = yaml.safe_load((MONITORING / "compose.yaml").read_text(encoding="utf-8"))["services"]["grafana"]
+    mounted = dict(volume.split(":")[:2] for volume in grafana["volumes"])
+    (provider,) = yaml.safe_load((MONITORING / "grafana/dashboards/warren.yml").read_text())["providers"]
+    assert mounted["./dashboards"] == provider["options"]["path"]
+    for kind in ("datasources", "dashboards"):
+        assert mounted[f"./grafana/{kind}"] == f"/etc/grafana/provisioning/{kind}"
+    home = Path(grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert (str(home.parent), home.name) == (provider["options"]["path"], "queues.json")
+    (source,) = yaml.safe_load((MONITORING / "grafana/datasources/prometheus.yml").read_text())["datasources"]
+    jobs = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
+    assert source["jsonData"]["timeInterval"] == jobs["global"]["scrape_interval"]
+
+
+@WITH_PROMETHEUS
+def test_the_alerts_fire_when_they_should() -> None:
+    tests = Path(__file__).with_name("alerts_test.yml")
+    assert {rule["alert"] for rule in rules()} == set(re.findall(r"alertname: (\w+)", tests.read_text()))
+    command = [str(program("promtool")), "test", "rules", str(tests)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """A Prometheus with the jobs and alerts of docker/monitoring, which scrapes two brokers."""
+    folder = tmp_path_factory.mktemp("monitoring")
+    lines = ("prometheus.tcp.ip = 127.0.0.1", "prometheus.tcp.port = 0")
+    brokers = [FederatedBroker(folder / name, name) for name in ("here", "origin")]
+    try:
+        for broker in brokers:
+            broker.configure(*lines)
+            broker.start()
+        config = yaml.safe_load((MONITORING / "prometheus.yml").read_text(encoding="utf-8"))
+        config["global"] = {"scrape_interval": f"{SCRAPE_S * 1000:.0f}ms", "evaluation_interval": "1s"}
+        config["rule_files"] = [str(ALERTS)]
+        for job in config["scrape_configs"]:
+            job["static_configs"] = [{"targets": [broker.addresses["http/prometheus"][0] for broker in brokers]}]
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+        with Prometheus(folder, folder / "prometheus.yml") as server:
+            publish_and_consume(*brokers, server)
+            yield server
+    finally:
+        for broker in brokers:
+            broker.close()
+
+
+def publish_and_consume(here: FederatedBroker, origin: FederatedBroker, server: Prometheus) -> None:
+    """Have messages pass a link until Prometheus has data for each panel."""
+    there, consuming = dial(origin.address), dial(here.address)
+    try:
+        upstream, downstream = there.channel(), consuming.channel()
+        for channel in (upstream, downstream):
+            channel.exchange_declare("news", "fanout", durable=True)
+        downstream.queue_declare("readers", durable=True)
+        downstream.queue_bind("readers", "news", "")
+        here.federate("^news$", origin.uri)
+        here.running()
+        last = ""
+
+        def all_have_data() -> bool:
+            nonlocal last
+            for _ in range(10):
+                upstream.basic_publish("news", "", b"x" * 100, stamped())
+            while downstream.basic_get("readers", auto_ack=True)[0] is not None:
+                pass
+            last = next((each for file in DASHBOARDS for each in expressions(file) if not has_data(server, each)), "")
+            return not last
+
+        until(all_have_data, lambda: f"data for {last}", every_s=0.1)
+    finally:
+        there.close()
+        consuming.close()
+
+
+def stamped() -> pika.BasicProperties:
+    """Return the properties of a persistent message with its time, from which links know their lag."""
+    return pika.BasicProperties(delivery_mode=2, timestamp=int(time.time()))
+
+
+def has_data(server: Prometheus, expression: str) -> bool:
+    return any(not math.isnan(value) for value in server.query(expression))
+
+
+@WITH_PROMETHEUS
+@pytest.mark.sockets
+def test_prometheus_scrapes_both_jobs_of_both_brokers(prometheus: Prometheus) -> None:
+    targets = prometheus.get("targets")["activeTargets"]
+    assert Counter(target["labels"]["job"] for target in targets) == {"warren": 2, "warren-queues": 2}
+    assert {(target["health"], target["lastError"]) for target in targets} == {("up", "")}
+
+
+@WITH_PROMETHEUS
+@pytest.mark.sockets
+@EVERY_DASHBOARD
+def test_each_expression_of_a_dashboard_has_data(prometheus: Prometheus, file: Path) -> None:
+    assert [each for each in expressions(file) if not has_data(prometheus, each)] == []
+
+
+@WITH_PROMETHEUS
+@pytest.mark.sockets
+def test_prometheus_evaluates_the_alerts_and_has_their_metrics(prometheus: Prometheus) -> None:
+    def evaluated() -> list[dict[str, Any]]:
+        (group,) = prometheus.get("rules")["groups"]
+        return [rule for rule in group["rules"] if rule["health"] == "ok"]
+
+    until(lambda: len(evaluated()) == len(rules()), "all rules evaluated")
+    names = {name for rule in rules() for name in metrics_of(rule["expr"])}
+    assert [name for name in names if not prometheus.query(f"count({name})")] == []
