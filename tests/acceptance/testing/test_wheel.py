@@ -1,16 +1,11 @@
 """The wheel in an environment of its own, where a project uses nothing of it but the fixtures."""
 
-import json
-import subprocess
-import sys
-import sysconfig
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.support.foreign_project import ForeignProject, blocks
-from tests.support.wheel import build_wheel
+from tests.support.wheel import build_wheel, install_wheel
 
 pytestmark = pytest.mark.sockets
 
@@ -19,14 +14,7 @@ pytestmark = pytest.mark.sockets
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The interpreter of a new environment with the wheel; all else is that of the environment of these tests."""
     folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
-    python = str(folder / "venv" / "bin" / "python")
-    query = "import json, sysconfig; print(json.dumps(sysconfig.get_path('purelib')))"
-    packages = Path(json.loads(subprocess.check_output([python, "-c", query])))
-    with zipfile.ZipFile(build_wheel(folder)) as wheel:
-        wheel.extractall(packages)
-    (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    return python
+    return str(install_wheel(build_wheel(folder), folder / "venv") / "python")
 
 
 @pytest.fixture

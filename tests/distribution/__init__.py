@@ -1,0 +1,1 @@
+"""Building, checking and auditing what is distributed: `make dist`, `make dist-check`, `make sbom`, `make audit`."""

@@ -1,0 +1,68 @@
+"""The contents of the source archive and of the wheels: each module, and each other file by name."""
+
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+from tests.support.checkout import ROOT
+from tests.support.wheel import PACKAGES
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+NAME = f"{PROJECT['name']}-{PROJECT['version']}"
+UI = "warren/plugins/management/ui"
+CHARTS = {f"{UI}/lib/uPlot.iife.js", f"{UI}/lib/uPlot.min.css"}
+OTHERS = {
+    "warren/broker/system/warren.service",
+    "warren/py.typed",
+    "warren/plugins/throughput/analysis/page/page.css",
+    "warren/plugins/throughput/analysis/page/page.js",
+    "warren/plugins/throughput/analysis/report.schema.json",
+}
+LICENSES = {"LICENSE", f"{UI}/LICENSE.uPlot"}
+METADATA = {
+    "METADATA",
+    "RECORD",
+    "WHEEL",
+    "entry_points.txt",
+    "top_level.txt",
+    *(f"licenses/{name}" for name in LICENSES),
+}
+BUILD = {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
+EGG_INFO = {"PKG-INFO", "SOURCES.txt", "dependency_links.txt", "entry_points.txt", "requires.txt", "top_level.txt"}
+
+
+def modules() -> set[str]:
+    """The modules of this checkout, relative to its root."""
+    return {path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+
+
+def package_files() -> set[str]:
+    """The files of the package `warren`: modules, the user interface with its charts, and few others."""
+    ui = {f"warren/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / UI[7:]).rglob("*") if path.is_file()}
+    return {"warren/__init__.py", *(f"warren/{module}" for module in modules()), *ui, *CHARTS, *OTHERS}
+
+
+def expected_archive() -> set[str]:
+    files = {*package_files(), *BUILD, *(f"warrenmq.egg-info/{name}" for name in EGG_INFO)}
+    return {f"{NAME}/{name}" for name in files}
+
+
+def expected_wheel() -> set[str]:
+    return package_files() | {f"{NAME}.dist-info/{name}" for name in METADATA}
+
+
+def archive_files(archive: Path) -> set[str]:
+    with tarfile.open(archive) as opened:
+        return {member.name for member in opened if member.isfile()}
+
+
+def wheel_files(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as opened:
+        return set(opened.namelist())
+
+
+def differences(files: set[str], expected: set[str]) -> list[str]:
+    """Return a line for each file that is missing or unexpected; extensions and their list are a compiled wheel's."""
+    extra = [name for name in files - expected if not name.endswith(".so") and "/compiled." not in name]
+    return [f"missing: {name}" for name in sorted(expected - files)] + [f"unexpected: {name}" for name in sorted(extra)]

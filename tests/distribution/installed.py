@@ -1,0 +1,67 @@
+"""A check of an installed Warren: its commands, run outside of any checkout, serve real clients."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.http import HTTPClient
+from tests.support.wheel import outside
+
+COMMAND_WITHIN_S = 300  # Spark's first start on a busy machine
+BODY = b"carried by an installed broker"
+PERSISTENT = {"delivery_mode": 2}
+
+
+def succeed(*words: str | Path, folder: Path) -> str:
+    """Run a command in this folder, check that it succeeds, and return its output."""
+    ran = subprocess.run(
+        list(words), cwd=folder, env=outside(), capture_output=True, text=True, timeout=COMMAND_WITHIN_S, check=False
+    )
+    assert ran.returncode == 0, f"{' '.join(map(str, words))}: status {ran.returncode}\n{ran.stdout}{ran.stderr}"
+    return ran.stdout
+
+
+def check_installed(commands: Path, folder: Path, analytics: bool) -> list[str]:
+    """Check the commands in a folder, and return a line for each thing that works. Raises AssertionError.
+
+    A broker serves AMQP, HTTP and the user interface, `warrenctl status` reports it, and `warren doctor` verifies what
+    it has stored. With `analytics` it exports its messages, and `warren analyze` makes a report of them.
+    """
+    python, export = str(commands / "python"), folder / "export"
+    http = ("--http", "127.0.0.1:0")
+    broker = BrokerProcess(folder, *http, python=python, fork=False, environment=outside())
+    if analytics:
+        broker.configure("throughput.enabled = true", f"throughput.directory = {export}")
+    done = [succeed(commands / "warren", "--version", folder=folder).strip()]
+    with broker:
+        client = broker.connect()
+        channel = client.channel()
+        channel.declare("kept", durable=True)
+        channel.confirm()
+        for _ in range(2):
+            channel.publish("", "kept", BODY, PERSISTENT)
+        got = channel.get("kept")
+        assert got is not None and got.body == BODY
+        done.append("AMQP: a message was confirmed and received")
+        client.close()
+        overview = broker.http().get("/overview").json
+        assert overview["object_totals"]["queues"] == 1
+        page = HTTPClient(broker.addresses["http"][0], "")
+        for path, part in (("/", "<html"), ("/lib/uPlot.iife.js", "uPlot")):
+            response = page.get(path)
+            assert response.status == 200 and part in response.text, f"{path}: {response}"
+        done.append("HTTP: /api/overview and the user interface with its charts")
+        status = succeed(commands / "warrenctl", "--data", broker.data, "status", folder=folder)
+        assert "Runtime" in status, status
+        done.append("warrenctl status")
+        broker.stop()
+    doctor = succeed(commands / "warren", "doctor", "--data", broker.data, folder=folder)
+    done.append(f"warren doctor: {doctor.splitlines()[-1]}")
+    if analytics:
+        report = folder / "report"
+        succeed(commands / "warren", "analyze", "--input", export, "--output", report, folder=folder)
+        totals = json.loads((report / "report.json").read_text(encoding="utf-8"))["totals"]
+        assert totals["published"] == 2, totals
+        done.append(f"warren analyze: {totals['published']} messages published")
+    return done

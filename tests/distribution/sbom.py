@@ -1,0 +1,66 @@
+"""The software bill of materials in CycloneDX's format: what the image installs, and the charts of the user interface.
+
+    python -m tests.distribution.sbom FILE
+
+It is made of the lock files and of the requirement in setup.py, with versions and hashes.
+"""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.checkout import ROOT
+
+TOOL = ROOT / ".venv" / "tools" / "bin" / "cyclonedx-py"
+LOCKS = ("requirements.txt", "requirements-analytics.txt", "requirements-postgresql.txt")
+PIN = re.compile(r"^([\w.-]+)==([^\s;\\]+)", re.MULTILINE)
+
+
+def charts_requirement() -> str:
+    """Return the requirement of the charts from setup.py, with its hash."""
+    for node in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "UPLOT":
+            return str(ast.literal_eval(node.value))
+    raise ValueError("setup.py names no charts")
+
+
+def locked_requirements() -> str:
+    """Return the requirements of all lock files, each once, as one lock file."""
+    entries: dict[str, str] = {}
+    for lock in LOCKS:
+        text = (ROOT / "docker" / lock).read_text(encoding="utf-8").replace("\\\n", " ")
+        entries |= {line.split()[0]: line for line in text.splitlines()}
+    return "".join(f"{line}\n" for _, line in sorted(entries.items())) + charts_requirement() + "\n"
+
+
+def pins(requirements: str) -> set[tuple[str, str]]:
+    """Return name and version of each pinned requirement."""
+    return {(name.lower().replace("_", "-"), version) for name, version in PIN.findall(requirements)}
+
+
+def write(file: Path) -> None:
+    """Write the bill. Raises CalledProcessError, and ValueError if a requirement is not in it."""
+    requirements = locked_requirements()
+    options = ["--pyproject", "pyproject.toml", "--sv", "1.6", "--output-reproducible", "-o", str(file), "-"]
+    # A lock file has no dependencies of each requirement, of which the tool warns.
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore::UserWarning"}
+    subprocess.run(
+        [TOOL, "requirements", *options], input=requirements, text=True, cwd=ROOT, env=environment, check=True
+    )
+    missing = pins(requirements) - components(file)
+    if missing:
+        raise ValueError(f"{file} lacks {sorted(missing)}")
+
+
+def components(file: Path) -> set[tuple[str, str]]:
+    """Return name and version of each component in a bill."""
+    bill = json.loads(file.read_text(encoding="utf-8"))
+    return {(each["name"].lower().replace("_", "-"), each["version"]) for each in bill["components"]}
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
