@@ -6,6 +6,7 @@ It uses argparse, and not click as warrenctl does, because a daemon keeps in mem
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 USAGE_STATUS = 64  # EX_USAGE of sysexits.h; low numbers are results, such as the verdict of `warren analyze`
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
-OURS = ("serve", "plugins", "doctor", "store", "copy", "--version")  # with these, commands of plugins are not loaded
+# with these, commands of plugins are not loaded
+OURS = ("serve", "plugins", "doctor", "store", "copy", "systemd-unit", "completion", "--version")
+COMPLETION = "_WARREN_COMPLETE"  # set by a shell that wants to know what may follow
 
 # options of `serve` that override a key of the configuration file
 FLAGS = ("amqp", "amqps", "http", "node", "cluster_name", "data_dir", "memory", "store", "sync", "log_level")
@@ -97,6 +100,15 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
     command.add_argument("--from", metavar="DIR|URL", dest="source", required=True, help="a data folder, or PostgreSQL")
     command.add_argument("--to", metavar="DIR|URL", dest="target", required=True, help="a data folder, or PostgreSQL")
     add_store_options(command)
+
+    about = "print a unit of systemd that starts this broker"
+    command = commands.add_parser("systemd-unit", help=about, description=about, allow_abbrev=False)
+    command.set_defaults(run=systemd_unit)
+
+    about = "print the script that makes a shell complete warren and warrenctl"
+    command = commands.add_parser("completion", help=about, description=about, allow_abbrev=False)
+    command.set_defaults(run=completion)
+    command.add_argument("shell", metavar="SHELL", choices=("bash", "fish", "zsh"), help="bash, fish or zsh")
 
     for name, plugged in (more or {}).items():
         command = commands.add_parser(name, help=plugged.about, description=plugged.about, allow_abbrev=False)
@@ -193,12 +205,29 @@ def copy(options: argparse.Namespace) -> int:
     return copy_store(options.source, options.target, options.password_file, options.schema)
 
 
+def systemd_unit(options: argparse.Namespace) -> int:
+    """Print the unit of systemd, and return the exit status."""
+    from .system.unit import unit
+
+    sys.stdout.write(unit())
+    return 0
+
+
+def completion(options: argparse.Namespace) -> int:
+    """Print the script for a shell, and return the exit status."""
+    from .system.completion import script
+
+    sys.stdout.write(script(options.shell))
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `warren` with these arguments, by default those of the process, and return the exit status."""
     if arguments is None:
         arguments = sys.argv[1:]
     more: Mapping[str, Command] = {}
-    if arguments[:1] and arguments[0] not in OURS:
+    completing = os.environ.get(COMPLETION)
+    if completing or (arguments[:1] and arguments[0] not in OURS):
         from .hosting.loading import BROKEN_PLUGIN, PluginError, load_commands
 
         try:
@@ -206,6 +235,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except PluginError as error:
             print(f"warren: {error}", file=sys.stderr)
             return BROKEN_PLUGIN
+    if completing:
+        from .system.completion import complete
+
+        return complete(parser(more), completing)
     options = parser(more).parse_args(arguments)
     status: int = options.run(options)
     return status

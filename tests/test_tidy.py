@@ -92,6 +92,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hosting": {"compilation", "amqp", "core", "session", "net", "runtime", "config", "logs", "structlog"},
     "plugin": {"amqp", "core", "session", "net", "runtime", "hosting"},
     "ctl": {"product", "click", "pamqp"},
+    "system": {"click"},
     "app": {"*"},
     "cli": {"*"},
 }

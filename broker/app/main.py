@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import faulthandler
 import os
 import signal
 import sys
@@ -33,6 +34,7 @@ from ..runtime.garbage_collection import FullCollections, freeze_heap
 from ..runtime.password_hashing import ThreadHashing
 from ..runtime.resource_monitor import Resources
 from ..runtime.supervisor import Supervisor
+from ..runtime.systemd import Systemd
 from ..storage.errors import StorageFault
 from ..storage.folder_lock import IN_USE_STATUS, InUse
 from .build import build_node, build_settings, load_definitions, report
@@ -70,13 +72,15 @@ def set_watermarks(resources: Resources, config: Config) -> None:
     resources.set_disk_free_limit(config.disk_free_limit_bytes if relative is None else resources.share(relative))
 
 
-def reload(sources: Sources, control: NodeControl, server: Server) -> None:
+def reload(sources: Sources, control: NodeControl, server: Server, systemd: Systemd) -> None:
     """Reload what can change without a restart: the configuration of the log, and the certificates."""
+    systemd.reloading()
     try:
         control.log.configure(sources.reload())
     except (ConfigError, OSError) as error:
         log.error("configuration_not_reloaded", reason=str(error))
     server.reload_certificates()
+    systemd.reloaded()
 
 
 def load_plugins() -> tuple[Registry, dict[str, Service]] | int:
@@ -90,7 +94,7 @@ def load_plugins() -> tuple[Registry, dict[str, Service]] | int:
         return BROKEN_PLUGIN
 
 
-async def open_store(config: Config, found: dict[str, Service], ending: Ending) -> Store | int:
+async def open_store(config: Config, found: dict[str, Service], ending: Ending, systemd: Systemd) -> Store | int:
     """Open the store; on PostgreSQL wait until no other broker owns it. On failure log it and return the exit status.
 
     A broker that was asked to end while it waited returns 0.
@@ -102,7 +106,7 @@ async def open_store(config: Config, found: dict[str, Service], ending: Ending) 
             from .standby import Standby
 
             remote = open_remote(config)
-            if not await Standby(remote, config, found, ending.begun).wait():
+            if not await Standby(remote, config, found, ending.begun, systemd).wait():
                 remote.close()
                 log.info("stopped")
                 return ending.status
@@ -140,11 +144,14 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
     ending = Ending(loop)
+    systemd = Systemd(os.environ, report)
+    if systemd.watchdog_s:
+        faulthandler.enable()  # the watchdog's SIGABRT then shows where the loop hangs
     plugins = load_plugins()
     if isinstance(plugins, int):
         return plugins
     registry, found = plugins
-    store = await open_store(config, found, ending)
+    store = await open_store(config, found, ending, systemd)
     if isinstance(store, int):
         return store
     if store.remote is not None:
@@ -178,7 +185,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     control = host.control
     control.listen, control.stop = partial(listen, server, config), ending.begin
     control.start_services = partial(restart_services, host)
-    loop.add_signal_handler(signal.SIGHUP, reload, sources, control, server)
+    loop.add_signal_handler(signal.SIGHUP, reload, sources, control, server, systemd)
     if not await services.start_around(found, host):
         return UNAVAILABLE
     bound = await listen(server, config)
@@ -192,8 +199,11 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     local = LocalSocket(host, list(found.values()))
     bound |= services.bound(host) | local.open()
     announce(host, bound, round((loop.time() - begun_s) * 1000))
+    supervisor.keep("systemd_watchdog", systemd.watch)
+    systemd.ready(f"serving clients at {', '.join([*bound.get('amqp', []), *bound.get('amqps', [])])}")
     await ending.begun.wait()
     log.info("stopping")
+    systemd.stopping()
     logs.publish_to(None)
     resources.stop()
     await services.stop_inner(host)

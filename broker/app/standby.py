@@ -14,6 +14,7 @@ from ..hosting.host import Service
 from ..hosting.local_socket import NAME, bind
 from ..hosting.standby_host import StandbyHost
 from ..runtime.supervisor import Supervisor
+from ..runtime.systemd import Systemd
 from ..storage.errors import StorageFault
 from ..storage.postgresql.ownership import Standing
 from ..storage.postgresql.store import PostgreSQLStore
@@ -30,13 +31,19 @@ class Standby:
     """The wait of one broker for a store. `ending` is set when the process is to stop."""
 
     def __init__(
-        self, store: PostgreSQLStore, config: Config, found: dict[str, Service], ending: asyncio.Event
+        self,
+        store: PostgreSQLStore,
+        config: Config,
+        found: dict[str, Service],
+        ending: asyncio.Event,
+        systemd: Systemd,
     ) -> None:
         self._store = store
         self._config = config
         self._services = found
         self._serving: list[Service] = []
         self._ending = ending
+        self._systemd = systemd
         self._supervisor = Supervisor(report, ending.set)
         self._host = StandbyHost(
             config, report, self._supervisor, socket_options(config), partial(tls, config, report), ending.set
@@ -53,15 +60,19 @@ class Standby:
         if standing is None:
             return True
         await self._serve()
+        self._systemd.ready("standby")
+        self._supervisor.keep("systemd_watchdog", self._systemd.watch)
         try:
             while standing is not None:
                 self._log(standing)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), RETRY_S if self._fault else LOOK_S)
                 if self._ending.is_set():
+                    self._systemd.stopping()
                     return False
                 standing = await self._look(standing)
             log.info("taking_over", epoch=self._store.ownership.epoch, owner=self._host.owner)
+            self._systemd.recovering(f"taking over from {self._host.owner}")
             return True
         finally:
             await self._close()
@@ -85,6 +96,7 @@ class Standby:
         if standing.node != self._host.owner:
             self._host.owner = standing.node
             log.info("standby", store=self._store.address.shown, owner=standing.node, epoch=standing.epoch)
+            self._systemd.status(f"standby of {standing.node}")
 
     async def _serve(self) -> None:
         """Serve health checks and the unix socket. Raises OSError, ValueError."""

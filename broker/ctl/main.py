@@ -27,6 +27,7 @@ No broker answers at this socket. It may be down, or keep its data in another fo
 
   --data DIR   the folder of its data; default: $RABBITMQ_MNESIA_DIR or ./data
   --url URL    its HTTP API, such as http://USER@HOST:15672"""
+COMPLETION = "_WARRENCTL_COMPLETE"  # set by a shell that wants to know what may follow
 HTTP_TIMEOUT_S = 60.0  # of a whole command with --url, if neither --timeout nor the command sets one
 
 
@@ -263,6 +264,11 @@ def run(line: list[str]) -> int:
 
 def main() -> int:
     """The entry point of `warrenctl`: return the exit status."""
+    completing = os.environ.get(COMPLETION)
+    if completing:
+        from .completion import complete
+
+        return complete(COMPLETION, completing)
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()
