@@ -61,6 +61,7 @@ class Prometheus:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as response:
             return json.load(response)["data"]
 
-    def query(self, expression: str) -> list[float]:
-        """Return the values of all series of an expression now, NaN included."""
-        return [float(series["value"][1]) for series in self.get("query", query=expression)["result"]]
+    def query(self, expression: str, time_s: float) -> list[float]:
+        """Return the values of all series of an expression at a time, NaN included."""
+        found = self.get("query", query=expression, time=f"{time_s:.3f}")["result"]
+        return [float(series["value"][1]) for series in found]
