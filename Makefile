@@ -78,7 +78,7 @@ ring: .venv/test.stamp  ## the topologies of federation with real processes: who
 	$(BIN)/python -m tests.acceptance.federation.ring $(ARGS)
 
 ring-containers:  ## three brokers in containers: one is cut off (ARGS="--cuts 10"), one killed, and the messages are counted
-	@$(PYTHON) docker/ring/check.py $(ARGS)
+	@$(PYTHON) docker/check_ring.py $(ARGS)
 
 federation-faults: .venv/test.stamp  ## a link under load while brokers are killed and connections cut: which messages are lost
 	$(BIN)/python -m tests.faults.federation.faults $(ARGS)
@@ -87,7 +87,7 @@ failover: .venv/test.stamp postgresql  ## brokers and PostgreSQL servers that ar
 	$(BIN)/python -m tests.faults.failover.demands $(ARGS)
 
 replicated-containers:  ## two brokers, a primary and a standby server in containers: each is killed in turn, and the messages are counted
-	@$(PYTHON) docker/replicated/check.py $(ARGS)
+	@$(PYTHON) docker/check_replicated.py $(ARGS)
 
 lock: .venv/run.stamp  ## the newest versions of the dependencies, with their hashes, for the image and the tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

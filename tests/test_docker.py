@@ -36,8 +36,8 @@ EVERY_COMPOSE_FILE = pytest.mark.parametrize(
     "file", ALL_COMPOSE_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
 
-CHECK = runpy.run_path(str(RING / "check.py"))
-REPLICATED_CHECK = runpy.run_path(str(REPLICATED / "check.py"))
+sys.path.append(str(DOCKER))  # both import the module beside them
+CHECK, REPLICATED_CHECK = (runpy.run_path(str(DOCKER / f"check_{name}.py")) for name in ("ring", "replicated"))
 PATIENCE_S = 60.0
 
 Instruction = tuple[str, str]

@@ -1,62 +1,25 @@
 """A test of compose.replicated.yaml: kills each broker and the primary server under load, and counts the messages.
 
-Run `python3 docker/replicated/check.py`. It needs a Docker engine with `docker compose` or `docker-compose`, and
+Run `python3 docker/check_replicated.py`. It needs a Docker engine with `docker compose` or `docker-compose`, and
 nothing but Python's standard library. Exit status: 0 if no message was lost, or if there is no engine; otherwise 1.
 `--rounds` is the number of times that each is killed, RATE the number of messages a second.
 """
 
 import argparse
-import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 
-FILE = Path(__file__).parent.parent / "compose.replicated.yaml"
+from compose_check import Failed, check, run, until
+
 CONTAINERS = ("server-a", "server-b", "warren-a", "warren-b", "publisher", "consumer")
 QUIET_S = 5.0  # of load before a fault
-PATIENCE_S = 120.0  # for any condition
 CONFIRMED = re.compile(r"^confirmed (\d+) by (\S+)$", re.MULTILINE)
 RECEIVED = re.compile(r"^received (\d+)(.*)$", re.MULTILINE)
 DONE = re.compile(r"published 1 to (\d+), all confirmed")
-
-
-class Failed(Exception):
-    """The test failed; the text names the condition that was not met."""
-
-
-def run(*command: str) -> str:
-    """Return the output and errors of a command. Raises Failed."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode:
-        raise Failed(f"{' '.join(command)}: {done.stdout.strip()}")
-    return done.stdout
-
-
-def succeeds(*command: str) -> bool:
-    return shutil.which(command[0]) is not None and not subprocess.run(command, capture_output=True).returncode
-
-
-def compose() -> list[str] | None:
-    """Return this machine's command for compose, or None without an engine."""
-    if not succeeds("docker", "info"):
-        return None
-    words = ["docker", "compose"] if succeeds("docker", "compose", "version") else ["docker-compose"]
-    return [*words, "-p", "warren-replicated", "-f", str(FILE)] if succeeds(*words, "version") else None
-
-
-def until(what: str, condition: Callable[[], bool]) -> None:
-    """Wait for a condition. Raises Failed if it is not met in time."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise Failed(f"not within {PATIENCE_S:.0f} s: {what}")
-        time.sleep(0.1)
 
 
 def logs(container: str) -> str:
@@ -124,26 +87,11 @@ def kill_primary() -> None:
     until(f"{server} is the synchronous standby", is_synchronous)
 
 
-@contextmanager
-def site(command: list[str]) -> Iterator[None]:
-    """Start everything; remove all of it afterwards."""
-    taken = [name for name in CONTAINERS if run("docker", "ps", "--all", "--quiet", "--filter", f"name=^{name}$")]
-    if taken:
-        raise Failed(f"containers are there already, remove them first: {', '.join(taken)}")
-    try:
-        run(*command, "up", "--detach", "--build")
-        until("messages are confirmed", lambda: bool(confirmed()))
-        until("the standby server is synchronous", is_synchronous)
-        yield
-    except Failed:
-        subprocess.run([*command, "logs", "--tail", "20"], check=False)
-        raise
-    finally:
-        run(*command, "down", "--volumes", "--rmi", "local", "--timeout", "10")
-
-
-def check(rounds: int) -> None:
+def test(rounds: int, command: list[str]) -> None:
     """Run the test. Raises Failed if a message was lost."""
+    run(*command, "up", "--detach", "--build")
+    until("messages are confirmed", lambda: bool(confirmed()))
+    until("the standby server is synchronous", is_synchronous)
     for _ in range(rounds):
         for fault in (kill_broker, kill_primary, kill_broker):
             time.sleep(QUIET_S)
@@ -167,20 +115,7 @@ def main() -> int:
     """Run the test and return the exit status."""
     parser = argparse.ArgumentParser(description="Runs two brokers and two servers in containers, kills, and counts.")
     parser.add_argument("--rounds", type=int, default=1, help="how often each is killed (1)")
-    rounds = parser.parse_args().rounds
-    command = compose()
-    if command is None:
-        print("NOTE: no Docker engine with compose answers: the replicated brokers are not run")
-        return 0
-    os.environ.setdefault("RATE", "20")
-    try:
-        with site(command):
-            check(rounds)
-    except Failed as failure:
-        print(failure, file=sys.stderr)
-        return 1
-    print("nothing was lost")
-    return 0
+    return check("warren-replicated", "compose.replicated.yaml", CONTAINERS, partial(test, parser.parse_args().rounds))
 
 
 if __name__ == "__main__":

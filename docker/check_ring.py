@@ -1,6 +1,6 @@
-"""A test of the ring of compose.yaml: disconnects and kills brokers under load, and counts the messages.
+"""A test of ring/compose.yaml: disconnects and kills brokers under load, and counts the messages.
 
-Run `python3 docker/ring/check.py`. It needs a Docker engine with `docker compose` or `docker-compose`, and nothing but
+Run `python3 docker/check_ring.py`. It needs a Docker engine with `docker compose` or `docker-compose`, and nothing but
 Python's standard library. Exit status: 0 if no message was lost and the links were running again soon after each cut,
 or if there is no engine; otherwise 1. `--cuts` is the number of times that a broker is disconnected, RATE the number of
 messages that each site publishes in a second.
@@ -9,62 +9,26 @@ messages that each site publishes in a second.
 import argparse
 import calendar
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 
-FILE = Path(__file__).parent / "compose.yaml"
+from compose_check import Failed, check, run, until
+
 SITES = ("a", "b", "c")
+BROKERS = [f"warren-{site}" for site in SITES]
 QUIET_S = 10.0  # of load without a fault
 CUT_S = 20.0  # for which a broker is disconnected: longer than its peers need to notice
 BACK_S = 10.0  # within which all links run again after a cut
 CUT_LINKS = ("b", "c")  # sites with links from or to the broker that is disconnected
-PATIENCE_S = 120.0  # for any condition
 LINE = re.compile(r"^([abc]) received (\d+) of ([abc])", re.MULTILINE)
 DONE = re.compile(r"published 1 to (\d+), all confirmed")
 
 Received = Counter[tuple[str, str, int]]
 """Counts by site, publisher and number."""
-
-
-class Failed(Exception):
-    """The test failed; the text names the condition that was not met."""
-
-
-def run(*command: str) -> str:
-    """Return the output and errors of a command. Raises Failed."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode:
-        raise Failed(f"{' '.join(command)}: {done.stdout.strip()}")
-    return done.stdout
-
-
-def succeeds(*command: str) -> bool:
-    return shutil.which(command[0]) is not None and not subprocess.run(command, capture_output=True).returncode
-
-
-def compose() -> list[str] | None:
-    """Return this machine's command for compose, or None without an engine."""
-    if not succeeds("docker", "info"):
-        return None
-    words = ["docker", "compose"] if succeeds("docker", "compose", "version") else ["docker-compose"]
-    return [*words, "-p", "warren-ring", "-f", str(FILE)] if succeeds(*words, "version") else None
-
-
-def until(what: str, condition: Callable[[], bool]) -> None:
-    """Wait for a condition. Raises Failed if it is not met in time."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise Failed(f"not within {PATIENCE_S:.0f} s: {what}")
-        time.sleep(0.5)
 
 
 def link(site: str) -> dict[str, str]:
@@ -162,28 +126,17 @@ def restart() -> None:
     until("the links run again after the restart", links_are_running)
 
 
-@contextmanager
-def ring(command: list[str]) -> Iterator[None]:
-    """Start brokers and consumers, then publishers; remove all of them afterwards."""
-    taken = run("docker", "ps", "--all", "--quiet", "--filter", "name=^warren-[abc]$")
-    if taken:
-        raise Failed("the containers of the ring are there already: remove them first")
-    try:
-        names = [f"{kind}-{site}" for kind in ("warren", "consumer") for site in SITES]
-        run(*command, "up", "--detach", "--build", *names)
-        until("the links run", links_are_running)
-        until("every site is bound", lambda: all(every_site_is_bound(site) for site in SITES))
-        run(*command, "up", "--detach", "--no-recreate")
-        yield
-    except Failed:
-        subprocess.run([*command, "logs", "--tail", "20"], check=False)
-        raise
-    finally:
-        run(*command, "down", "--volumes", "--rmi", "local", "--timeout", "10")
+def start(command: list[str]) -> None:
+    """Start brokers and consumers, then publishers."""
+    run(*command, "up", "--detach", "--build", *BROKERS, *[f"consumer-{site}" for site in SITES])
+    until("the links run", links_are_running)
+    until("every site is bound", lambda: all(every_site_is_bound(site) for site in SITES))
+    run(*command, "up", "--detach", "--no-recreate")
 
 
-def check(cuts: int) -> None:
+def test(cuts: int, command: list[str]) -> None:
     """Run the test. Raises Failed if a message was lost, or a link was not running again in time."""
+    start(command)
     calm()
     back_s = [cut() for _ in range(cuts)]
     if back_s:
@@ -203,20 +156,7 @@ def main() -> int:
     """Run the test and return the exit status."""
     parser = argparse.ArgumentParser(description="Runs a ring of three brokers in containers, harms it, and counts.")
     parser.add_argument("--cuts", type=int, default=1, help="how often a broker is cut off the network (1)")
-    cuts = parser.parse_args().cuts
-    command = compose()
-    if command is None:
-        print("NOTE: no Docker engine with compose answers: the ring of containers is not run")
-        return 0
-    os.environ.setdefault("RATE", "20")
-    try:
-        with ring(command):
-            check(cuts)
-    except Failed as failure:
-        print(failure, file=sys.stderr)
-        return 1
-    print("nothing was lost")
-    return 0
+    return check("warren-ring", "ring/compose.yaml", BROKERS, partial(test, parser.parse_args().cuts))
 
 
 if __name__ == "__main__":
