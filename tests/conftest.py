@@ -1,5 +1,7 @@
 """The set-up of the suite: several processes in parallel, bytecode that is kept, and a list of the skipped tests."""
 
+from __future__ import annotations
+
 import fcntl
 import gc
 import os
@@ -7,13 +9,16 @@ import sys
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
 
 from tests.support.loop_thread import LoopThread
 from warren.broker import compilation
+
+if TYPE_CHECKING:
+    from tests.support.postgresql import Cluster
 
 # Where a shell forbids bytecode, each start of a broker (there are some hundred) would compile all of it again, and
 # each run all tests: together more than half of the processor time.
@@ -67,6 +72,34 @@ def loop() -> Iterator[LoopThread]:
     loop = LoopThread()
     yield loop
     loop.close()
+
+
+@pytest.fixture(scope="session")
+def postgresql_programs() -> None:
+    """Programs of PostgreSQL; without them a test is skipped."""
+    from tests.support.postgresql import missing  # here: most workers need no psycopg
+
+    if reason := missing():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def postgresql(postgresql_programs: None) -> Iterator[Cluster]:
+    """A PostgreSQL server for all tests of a worker, which leave it running."""
+    from tests.support.postgresql import CARELESS, cluster
+
+    with cluster(*CARELESS) as server:
+        yield server
+
+
+@pytest.fixture
+def store_url(postgresql: Cluster) -> Iterator[str]:
+    """The URL of an empty store on that server."""
+    from tests.support.postgresql import init
+
+    postgresql.execute("CREATE DATABASE store TEMPLATE template0")
+    yield init(postgresql.url(database="store"))
+    postgresql.execute("DROP DATABASE store WITH (FORCE)")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psycopg
 
+from .broker_process import run
 from .polling import until
 
 DEBIAN = Path("/usr/lib/postgresql")
@@ -150,6 +151,13 @@ class Cluster:
         if done.returncode:
             log = self.folder / f"{self.name}.log"
             raise AssertionError(f"{program}: {done.stdout}\n{log.read_text() if log.exists() else ''}")
+
+
+def init(url: str) -> str:
+    """Create the tables of a store, and return its URL."""
+    done = run("store", "init", url)
+    assert done.returncode == 0, done.stderr
+    return url
 
 
 @contextmanager

@@ -12,21 +12,19 @@ from pathlib import Path
 import pytest
 from pamqp.commands import Connection
 
-from tests.acceptance.replication.conftest import Sites, init
+from tests.acceptance.replication.conftest import Sites
 from tests.faults.crash.test_restarted import PERSISTENT, confirmed
 from tests.support.amqp_client import Channel, Client, Silence
 from tests.support.broker_process import BrokerProcess
 from tests.support.polling import until
-from tests.support.postgresql import CARELESS, Cluster, cluster, missing
+from tests.support.postgresql import CARELESS, Cluster, cluster, init
 
 pytestmark = pytest.mark.sockets
 
 
 @pytest.fixture
-def server() -> Iterator[Cluster]:
+def server(postgresql_programs: None) -> Iterator[Cluster]:
     """A server that the test stops."""
-    if reason := missing():
-        pytest.skip(reason)
     with cluster(*CARELESS) as server:
         yield server
 

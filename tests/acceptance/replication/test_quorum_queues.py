@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pamqp.commands import Queue
 
-from tests.acceptance.replication.conftest import Sites, init
+from tests.acceptance.replication.conftest import Sites
 from tests.faults.crash.test_restarted import confirmed
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.polling import until
-from tests.support.postgresql import Cluster
+from tests.support.postgresql import Cluster, init
 
 pytestmark = pytest.mark.sockets
 

@@ -40,11 +40,11 @@ def waiting(broker: BrokerProcess) -> dict[str, object]:
     return broker.wait_for_event("standby")
 
 
-def test_a_standby_says_what_it_is_and_serves_no_clients(store: str, sites: Sites) -> None:
-    active = sites("a", store)
+def test_a_standby_says_what_it_is_and_serves_no_clients(store_url: str, sites: Sites) -> None:
+    active = sites("a", store_url)
     active.start()
     amqp, http_port = free_port(), free_port()
-    standby = sites("b", store, amqp=f"127.0.0.1:{amqp}", http=f"127.0.0.1:{http_port}")
+    standby = sites("b", store_url, amqp=f"127.0.0.1:{amqp}", http=f"127.0.0.1:{http_port}")
     event = waiting(standby)
     assert (event["owner"], event["epoch"]) == ("warren@a", 1) and "password" not in str(event["store"])
     for check in ("ready-to-serve-clients", "alarms", "is-in-service"):
@@ -57,8 +57,8 @@ def test_a_standby_says_what_it_is_and_serves_no_clients(store: str, sites: Site
     assert get(http_port, "/api/health/checks/ready-to-serve-clients")[0] == 200 and accepts(amqp)
 
 
-def test_warrenctl_names_the_owner_and_stops_a_standby(store: str, sites: Sites) -> None:
-    active, standby = sites("a", store), sites("b", store)
+def test_warrenctl_names_the_owner_and_stops_a_standby(store_url: str, sites: Sites) -> None:
+    active, standby = sites("a", store_url), sites("b", store_url)
     active.start()
     waiting(standby)
     done = run("--data", str(standby.data), "status", module=WARRENCTL)
@@ -71,8 +71,8 @@ def test_warrenctl_names_the_owner_and_stops_a_standby(store: str, sites: Sites)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_standby_can_be_stopped(store: str, sites: Sites, number: signal.Signals) -> None:
-    active, standby = sites("a", store), sites("b", store)
+def test_a_standby_can_be_stopped(store_url: str, sites: Sites, number: signal.Signals) -> None:
+    active, standby = sites("a", store_url), sites("b", store_url)
     active.start()
     waiting(standby)
     standby.process.send_signal(number)
@@ -80,8 +80,8 @@ def test_a_standby_can_be_stopped(store: str, sites: Sites, number: signal.Signa
     active.connect().channel().declare("q", durable=True)
 
 
-def test_what_a_killed_owner_has_confirmed_is_served_by_a_standby(store: str, sites: Sites) -> None:
-    active, standby = sites("a", store), sites("b", store)
+def test_what_a_killed_owner_has_confirmed_is_served_by_a_standby(store_url: str, sites: Sites) -> None:
+    active, standby = sites("a", store_url), sites("b", store_url)
     active.start()
     bodies = [b"%d" % number for number in range(1000)]
     for _ in range(3):
@@ -101,8 +101,8 @@ def test_what_a_killed_owner_has_confirmed_is_served_by_a_standby(store: str, si
         active, standby = standby, active
 
 
-def test_both_brokers_have_one_cluster_name(store: str, sites: Sites) -> None:
-    active, standby = sites("a", store), sites("b", store)
+def test_both_brokers_have_one_cluster_name(store_url: str, sites: Sites) -> None:
+    active, standby = sites("a", store_url), sites("b", store_url)
     names = []
     active.start()
     waiting(standby)
@@ -113,8 +113,8 @@ def test_both_brokers_have_one_cluster_name(store: str, sites: Sites) -> None:
     assert len({json.loads(text)["cluster_name"] for text in names}) == 1
 
 
-def test_a_stopped_owner_is_replaced_and_ends_when_it_goes_on(store: str, sites: Sites) -> None:
-    active, standby = sites("a", store), sites("b", store)
+def test_a_stopped_owner_is_replaced_and_ends_when_it_goes_on(store_url: str, sites: Sites) -> None:
+    active, standby = sites("a", store_url), sites("b", store_url)
     active.start()
     client = active.connect()
     client.channel().declare("q", durable=True)
@@ -136,9 +136,9 @@ def test_a_stopped_owner_is_replaced_and_ends_when_it_goes_on(store: str, sites:
     assert standby.connect().channel().drain("q") == [b"before", b"after"]
 
 
-def test_the_data_folder_is_of_one_broker(store: str, sites: Sites) -> None:
-    active = sites("a", store)
+def test_the_data_folder_is_of_one_broker(store_url: str, sites: Sites) -> None:
+    active = sites("a", store_url)
     active.start()
-    second = BrokerProcess(active.folder, store=store, node="warren@b")
+    second = BrokerProcess(active.folder, store=store_url, node="warren@b")
     second.launch()
     assert second.wait() == 73

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.amqp_client import Closed, Silence
-from tests.support.broker_process import ANY_PORT, BrokerProcess, run
-from tests.support.postgresql import free_port
+from tests.support.broker_process import ANY_PORT, BrokerProcess
+from tests.support.postgresql import free_port, init
 
 from .load import BACKLOG, PAUSE_S, PERSISTENT, connect
 
@@ -30,8 +30,7 @@ class Site:
 
     def __init__(self, folder: Path, url: str, settings: Sequence[str] = (), standby: bool = True) -> None:
         """The brokers use the empty store at that URL."""
-        done = run("store", "init", url)
-        assert done.returncode == 0, done.stderr
+        init(url)
         self.brokers = [SiteBroker(folder, url, name) for name in ("a", "b")[: 1 + standby]]
         for broker in self.brokers:
             broker.configure(*settings)

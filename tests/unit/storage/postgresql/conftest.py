@@ -1,4 +1,4 @@
-"""One PostgreSQL server for the tests of this folder in a process, and a schema of its own for each test."""
+"""A schema of its own for each test, on the PostgreSQL server of the worker."""
 
 from __future__ import annotations
 
@@ -7,19 +7,11 @@ from itertools import count
 
 import pytest
 
-from tests.support.postgresql import CARELESS, Cluster, cluster, missing
+from tests.support.postgresql import Cluster
 from warren.broker.storage.postgresql.address import Address, parse
 from warren.broker.storage.postgresql.store import PostgreSQLStore, create
 
 NUMBERS = count(1)
-
-
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[Cluster]:
-    if reason := missing():
-        pytest.skip(reason)
-    with cluster(*CARELESS) as server:
-        yield server
 
 
 @pytest.fixture
