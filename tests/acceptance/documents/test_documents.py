@@ -1,0 +1,84 @@
+"""Every block of code in every document is run or parsed, or says why not. CONTRIBUTING.md has the rules."""
+
+import os
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support import postgresql
+from tests.support.checkout import ROOT
+from tests.support.wheel import build_wheel
+
+from .blocks import Block, blocks_of, documents
+from .walk import Walk
+
+pytestmark = pytest.mark.sockets
+NAMES = [path.relative_to(ROOT).as_posix() for path in documents() if "```" in path.read_text(encoding="utf-8")]
+EVERY_DOCUMENT = pytest.mark.parametrize("name", NAMES)
+
+# Why a block is not run, and what runs it instead
+REASONS = {
+    "containers": "needs Docker and images: tests/test_docker.py, `make ring-containers`, `make replicated-containers`",
+    "many tests": "would run the tests, of which these are a part, or the benchmark",
+    "minutes": "takes minutes",
+    "packages": "installs packages of the system, or from the registry",
+    "another broker": "needs a RabbitMQ",
+}
+# How many blocks of each document are not run, by reason: a block that is added here is read by a reviewer.
+NOT_RUN: dict[str, dict[str, int]] = {
+    "CONTRIBUTING.md": {"many tests": 1},
+    "README.md": {"containers": 1, "minutes": 1},
+    "docker/README.md": {"containers": 14},
+    "tests/README.md": {"many tests": 1},
+    "tests/bench/README.md": {"minutes": 3},
+    "tests/compare/README.md": {"another broker": 1},
+}  # fmt: skip
+# What these say is done in a clone of the project, with its Makefile.
+IN_A_CLONE = {"README.md", "CONTRIBUTING.md", "docs/analysis.md"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def excluded(block: Block) -> bool:
+    return "not run" in block.comments
+
+
+@EVERY_DOCUMENT
+def test_the_blocks_do_what_the_document_says(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    blocks = [block for block in blocks_of(ROOT / name) if not excluded(block)]
+    text = "".join(block.text for block in blocks)
+    if ("server-a" in text or any(block.language == "sql" for block in blocks)) and (lack := postgresql.missing()):
+        pytest.skip(lack)
+    clone = name in IN_A_CLONE
+    installs = clone or "pip install" in text
+    with Walk(tmp_path, clone=clone, wheel=request.getfixturevalue("wheel") if installs else None) as walk:
+        for block in blocks:
+            walk.run(block)
+        walk.finish()
+    if walk.unchecked:
+        pytest.skip(f"all other blocks are right, but {', '.join(walk.unchecked)}")
+
+
+@EVERY_DOCUMENT
+def test_the_blocks_that_are_not_run_are_known_and_are_commands(name: str) -> None:
+    left_out = [block for block in blocks_of(ROOT / name) if excluded(block)]
+    reasons = Counter(block.comments["not run"] for block in left_out)
+    assert set(reasons) <= set(REASONS), "REASONS, in this file, has the reasons that are accepted"
+    assert dict(reasons) == NOT_RUN.get(name, {}), (
+        f"{name} has other blocks marked `not run` than NOT_RUN says: run them if you can, else change the number there"
+    )
+    for block in left_out:
+        if block.language == "sh":
+            subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
+            for path in re.findall(r"(?:-f |python )([\w.-]+/[\w./-]+)", block.text):
+                assert os.path.exists(ROOT / path), f"{block.place}: there is no {path}"
+
+
+def test_no_document_is_forgotten_that_has_blocks_not_run() -> None:
+    assert set(NOT_RUN) <= set(NAMES)

@@ -1,0 +1,313 @@
+"""The blocks of one document, run in their order in a folder of their own, as a reader would run them.
+
+The default ports are free there: 127.0.0.1 is replaced by a loopback address that no other test uses, and folders such
+as /etc/warren by ones below the folder. Everything that a block starts ends with the document.
+"""
+
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+import tomllib
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from tests.support import postgresql
+from tests.support.broker_process import environment_of
+from tests.support.checkout import ROOT
+from tests.support.polling import until
+from warren.broker.config import Sources
+
+from .blocks import BadBlock, Block
+
+BLOCK_WITHIN_S = 120.0
+END_WITHIN_S = 20.0
+OURS = "127.0.0.1"
+MAPPED = ("/etc/warren", "/var/lib/warren", "/opt/warren")
+SERVERS = "server-a,server-b"  # the PostgreSQL servers of the documents
+READY = re.compile(r'"event": "ready"')
+CLONED = shutil.ignore_patterns(
+    *(".git", ".venv", "build", "node_modules", "__pycache__", "*.so", "*.egg-info", ".*_cache", ".hypothesis")
+)
+
+
+@dataclass
+class Started:
+    """The process of a block, whose group has all that it starts, and the files of its output."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+    errors: Path
+
+    def status(self) -> int | None:
+        """The exit status, or None while it runs. It stays a zombie, so that no other group gets its number."""
+        ended = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return None if ended is None else ended.si_status
+
+    def end(self) -> None:
+        """End the group: SIGTERM, and SIGKILL for what is left."""
+        if self.process.returncode is not None:
+            return
+        os.killpg(self.process.pid, signal.SIGTERM)
+        give_up = time.monotonic() + END_WITHIN_S
+        while members(self.process.pid) and time.monotonic() < give_up:
+            time.sleep(0.02)
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def tail(self) -> str:
+        return "\n".join(file.read_text(errors="replace")[-2000:] for file in (self.output, self.errors))
+
+
+def members(group: int) -> list[int]:
+    """The processes of a group that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        if int(its_group) == group and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def free_address() -> str:
+    """A loopback address on which the default ports are free."""
+    while True:
+        address = f"127.{random.randint(1, 254)}.{random.randint(0, 255)}.{random.randint(2, 254)}"
+        try:
+            for port in (5672, 15672, 15692):
+                with socket.create_server((address, port)):
+                    pass
+            return address
+        except OSError:
+            continue
+
+
+class Walk:
+    """One document: `run` runs a block, and `finish` the tests that its blocks have written."""
+
+    def __init__(self, folder: Path, *, clone: bool = False, wheel: Path | None = None) -> None:
+        """Begin in `folder`: in a `clone` of the project, or in an empty folder.
+
+        With a `wheel` the document installs Warren itself, in an environment of its own; else it has this checkout.
+        """
+        self.folder = folder / "project"
+        self.address = free_address()
+        self.unchecked: list[str] = []  # the programs that would check a block, and are not installed
+        self._end = ExitStack()
+        self._last: Started | None = None
+        self._background: Started | None = None
+        self._scripts = folder / "scripts"
+        self._scripts.mkdir()
+        self._servers = ""
+        if clone:
+            shutil.copytree(ROOT, self.folder, ignore=CLONED, symlinks=True)
+            makefile = self.folder / "Makefile"
+            makefile.write_text(self._here(makefile.read_text()))
+        else:
+            self.folder.mkdir()
+        self._environment = {
+            name: value
+            for name, value in environment_of(folder / "checkout").items()
+            if not name.startswith(("PYTEST", "RABBITMQ", "WARREN", "COV"))
+        } | {"RABBITMQ_NODE_IP_ADDRESS": self.address, "WARREN_PURE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        if wheel is not None:
+            self._virtual_environment(self.folder / ".venv" if clone else folder / "venv", wheel)
+        else:
+            self._path(programs(folder / "bin"))
+
+    def _path(self, programs: Path) -> None:
+        self._environment["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
+
+    def _virtual_environment(self, venv: Path, wheel: Path) -> None:
+        """Make an environment with all that this one has but Warren, which pip installs there from the wheel."""
+        subprocess.run([sys.executable, "-m", "venv", "--symlinks", "--without-pip", str(venv)], check=True)
+        others = venv / "others"
+        others.mkdir()
+        for path in Path(sysconfig.get_path("purelib")).iterdir():
+            if not path.name.startswith(("warren", "__editable__")):
+                (others / path.name).symlink_to(path)
+        (packages,) = venv.glob("lib/python*/site-packages")
+        (packages / "others.pth").write_text(f"{others}\n")
+        for name in ("pip", "pytest", "ruff"):
+            (venv / "bin" / name).write_text(f'#!/bin/sh\nexec "{venv}/bin/python" -m {name} "$@"\n')
+            (venv / "bin" / name).chmod(0o755)
+        self._environment.pop("PYTHONPATH")
+        self._environment |= {
+            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheel.parent), "PIP_NO_BUILD_ISOLATION": "0",
+            "VIRTUAL_ENV": str(venv),
+        }  # fmt: skip
+        self._path(venv / "bin")
+
+    def __enter__(self) -> "Walk":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end.close()
+
+    def run(self, block: Block) -> None:
+        """Run or parse this block. Raises BadBlock if it fails or prints something else than the document says."""
+        run = getattr(self, f"_run_{block.language}", None)
+        if run is None:
+            raise BadBlock(f"{block.place}: walk.py has no way to check the language {block.language}")
+        text = self._here(block.text)
+        block = replace(block, text=text)
+        path = (self.folder if block.name else self._scripts) / (block.name or f"block-{block.line}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        run(block, path)
+
+    def finish(self) -> None:
+        """Run the tests that the blocks have written, if any."""
+        if any(self.folder.glob("test_*.py")) and not (self.folder / "Makefile").exists():
+            # A document shows the shortest lines: what a client leaves open is no failure of ours.
+            ran = self._start("tests", [sys.executable, "-m", "pytest", "-q", "-Wdefault", "-p", "no:cacheprovider"])
+            if self._wait(ran):
+                raise BadBlock(f"the tests that the blocks have written fail:\n{ran.tail()}")
+
+    def _here(self, text: str) -> str:
+        """The text with the address, folders and servers of this run."""
+        text = text.replace(OURS, self.address)
+        for folder in MAPPED:
+            text = text.replace(folder, f"{self.folder.parent}{folder}")
+        if SERVERS in text:
+            text = text.replace(SERVERS, self._postgresql())
+        return text
+
+    def _postgresql(self) -> str:
+        """The addresses of a primary and a synchronous standby with the role and the database of the documents."""
+        if not self._servers:
+            primary, standby = self._end.enter_context(postgresql.replicated())
+            primary.execute("CREATE ROLE warren LOGIN")
+            for database in ("warren", "moved"):
+                primary.execute(f"CREATE DATABASE {database} OWNER warren")
+            self._servers = ",".join(f"{OURS}:{server.port}" for server in (primary, standby))
+        return self._servers
+
+    # Languages: each method gets the block, and a file with its text
+
+    def _run_sh(self, block: Block, path: Path) -> None:
+        self._execute(block, ["bash", "-eu", "-o", "pipefail", str(path)])
+
+    def _run_python(self, block: Block, path: Path) -> None:
+        if not block.name.startswith(("test_", "conftest")):
+            self._execute(block, ["python", str(path)])
+
+    def _run_output(self, block: Block, path: Path) -> None:
+        if self._last is None:
+            raise BadBlock(f"{block.place}: no block before this output")
+        printed = self._last.output.read_text(errors="replace").replace(self.address, OURS)
+        expected = block.text.replace(self.address, OURS)
+        if "numbers vary" in block.comments:
+            expected, printed = (re.sub(r"\d+(\.\d+)?", "0", text) for text in (expected, printed))
+        pattern = re.escape(expected.strip()).replace(r"\.\.\.", ".*")
+        if not re.fullmatch(pattern, printed.strip(), re.DOTALL):
+            raise BadBlock(f"{block.place}: the block before prints something else:\n{printed}\n{self._last.tail()}")
+
+    def _run_ini(self, block: Block, path: Path) -> None:
+        if block.name.endswith(".service"):
+            for name in re.findall(rf"{self.folder.parent}\S+", path.read_text()):
+                Path(name).parent.mkdir(parents=True, exist_ok=True)
+                Path(name).touch(0o755)
+            self._check(block, "systemd-analyze", "verify", str(path))
+        else:
+            sources = Sources(str(path), environment={})
+            try:
+                sources.load()
+            except ValueError as error:
+                raise BadBlock(f"{block.place}: {error}") from error
+            if sources.warnings:
+                raise BadBlock(f"{block.place}: {sources.warnings}")
+
+    def _run_toml(self, block: Block, path: Path) -> None:
+        tomllib.loads(path.read_text(encoding="utf-8"))
+
+    def _run_json(self, block: Block, path: Path) -> None:
+        json.loads(path.read_text(encoding="utf-8"))
+
+    def _run_yaml(self, block: Block, path: Path) -> None:
+        yaml.safe_load(path.read_text(encoding="utf-8"))
+
+    def _run_haproxy(self, block: Block, path: Path) -> None:
+        self._check(block, "haproxy", "-c", "-f", str(path))
+
+    def _run_sql(self, block: Block, path: Path) -> None:
+        """On a server of its own, as the role may be there already on the one of the other blocks."""
+        folder = postgresql.programs()
+        assert folder is not None
+        with postgresql.cluster(*postgresql.CARELESS) as server:
+            self._check(block, str(folder / "psql"), "-v", "ON_ERROR_STOP=1", "-f", str(path), server.conninfo())
+
+    def _run_text(self, block: Block, path: Path) -> None:
+        """A picture."""
+
+    def _execute(self, block: Block, line: list[str]) -> None:
+        background = "in the background" in block.comments
+        if background and self._background is not None:
+            self._background.end()
+        started = self._last = self._start(str(block.line), line)
+        if background:
+            self._background = started
+            until(
+                lambda: READY.search(started.errors.read_text()) or started.status() is not None,
+                lambda: f"{block.place} is not ready:\n{started.tail()}",
+                BLOCK_WITHIN_S,
+            )
+            if started.status() is not None:
+                raise BadBlock(f"{block.place} ended with status {started.status()}:\n{started.tail()}")
+            return
+        wanted = int(block.comments.get("exit status", "0"))
+        if (status := self._wait(started)) != wanted:
+            raise BadBlock(f"{block.place} ended with status {status}:\n{block.text}\n{started.tail()}")
+
+    def _start(self, name: str, line: list[str]) -> Started:
+        output, errors = self._scripts / f"{name}.out", self._scripts / f"{name}.err"
+        with output.open("wb") as out, errors.open("wb") as err:
+            process = subprocess.Popen(
+                line, cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                start_new_session=True,
+            )  # fmt: skip
+        started = Started(process, output, errors)
+        self._end.callback(started.end)
+        return started
+
+    def _wait(self, started: Started) -> int:
+        until(lambda: started.status() is not None, started.tail, BLOCK_WITHIN_S)
+        status = started.status()
+        assert status is not None
+        return status
+
+    def _check(self, block: Block, program: str, *words: str) -> None:
+        """Check a block by a program, if that is installed."""
+        if shutil.which(program) is None:
+            self.unchecked.append(f"{block.place} needs {program}")
+            return
+        checked = subprocess.run([program, *words], capture_output=True, text=True, timeout=BLOCK_WITHIN_S, check=False)
+        if checked.returncode:
+            raise BadBlock(f"{block.place}: {program} refuses it:\n{checked.stdout}{checked.stderr}")
+
+
+def programs(folder: Path) -> Path:
+    """A folder with the commands of the documents, which run this checkout."""
+    folder.mkdir()
+    commands = {
+        "python": [], "python3": [], "warren": ["-m", "warren.broker.cli"], "warrenctl": ["-m", "warren.broker.ctl"],
+        "pytest": ["-m", "pytest", "-p", "no:cacheprovider"],
+    }  # fmt: skip
+    for name, words in commands.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, *words])} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
