@@ -30,12 +30,21 @@ FEWEST_WORKERS, MOST_WORKERS = 4, 12
 # What takes longest stands first, so that no worker is left with it at the end; the names begin paths below tests/.
 FIRST = (
     "test_compiled",
-    *("analytics/", "turns/", "faults/crash/", "acceptance/federation/", "unit/federation/", "clients/", "faults/"),
+    *(
+        "acceptance/documents/",
+        "analytics/",
+        "turns/",
+        "faults/crash/",
+        "acceptance/federation/",
+        "unit/federation/",
+        "clients/",
+        "faults/",
+    ),
     *("bench/", "test_tidy", "unit/plugins/", "unit/core/", "unit/logs/", "acceptance/operator/prometheus/"),
     "acceptance/operator/ctl/",
 )
 # Their tests share nothing within a module: each may run in another worker than the one before it.
-ONE_BY_ONE = ("faults/crash/", "bench/")
+ONE_BY_ONE = ("acceptance/documents/", "faults/crash/", "bench/")
 # One worker has the tests of these modules, and with them the only Spark session.
 SPARK = tuple(f"analytics/test_{name}.py" for name in ("analysis", "arrivals", "damage", "end_to_end", "java"))
 # Tests with one of these fixtures open sockets or start processes.

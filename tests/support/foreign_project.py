@@ -1,26 +1,13 @@
 """A project of somebody else, whose tests use the installed package: files in a folder, and pytest in a process."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 from .checkout import ROOT, write_distribution
 
-PAGE = ROOT / "docs" / "testing.md"
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE_NAME = re.compile(r"# ([\w.]+)\n")
 RUN_S = 200
-
-
-def blocks() -> list[tuple[str, str, str]]:
-    """Language, file name (empty if it has none) and text of each block of code in the page on tests."""
-    found = []
-    for language, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
-        name = FILE_NAME.match(text)
-        found.append((language, name[1] if name else "", text))
-    return found
 
 
 class ForeignProject:

@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from tests.support.checkout import ROOT
 
 NOT_OURS = {".venv", "build", "node_modules", ".pytest_cache"}
-COMMENT = re.compile(r"<!-- (not run|in the background|numbers vary|exit status)(?:: ([\w -]+))? -->\s*")
+COMMENT = re.compile(r"<!-- (not run|in the background|eventually|numbers vary|exit status)(?:: ([\w -]+))? -->\s*")
 FILE_NAME = re.compile(r"(?:#|--|//) ([\w./-]+\.\w+)\n")
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -21,17 +22,21 @@ EVERY_DOCUMENT = pytest.mark.parametrize("name", NAMES)
 
 # Why a block is not run, and what runs it instead
 REASONS = {
+    "analysis": "starts Spark for a minute: tests/analytics/test_end_to_end.py runs this command",
     "containers": "needs Docker and images: tests/test_docker.py, `make ring-containers`, `make replicated-containers`",
     "many tests": "would run the tests, of which these are a part, or the benchmark",
     "minutes": "takes minutes",
-    "packages": "installs packages of the system, or from the registry",
     "another broker": "needs a RabbitMQ",
+    "root": "changes the machine: tests/acceptance/operator/system/test_systemd.py",
+    "other shells": "needs zsh or fish: tests/acceptance/operator/system",
 }
 # How many blocks of each document are not run, by reason: a block that is added here is read by a reviewer.
 NOT_RUN: dict[str, dict[str, int]] = {
     "CONTRIBUTING.md": {"many tests": 1},
     "README.md": {"containers": 1, "minutes": 1},
-    "docker/README.md": {"containers": 14},
+    "docs/analysis.md": {"analysis": 1},
+    "docs/operations.md": {"root": 1, "other shells": 1},
+    "docker/README.md": {"containers": 15},
     "tests/README.md": {"many tests": 1},
     "tests/bench/README.md": {"minutes": 3},
     "tests/compare/README.md": {"another broker": 1},
@@ -49,12 +54,15 @@ def excluded(block: Block) -> bool:
     return "not run" in block.comments
 
 
+@pytest.mark.timeout(600)  # one of them starts twenty brokers
 @EVERY_DOCUMENT
 def test_the_blocks_do_what_the_document_says(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     blocks = [block for block in blocks_of(ROOT / name) if not excluded(block)]
     text = "".join(block.text for block in blocks)
     if ("server-a" in text or any(block.language == "sql" for block in blocks)) and (lack := postgresql.missing()):
         pytest.skip(lack)
+    if not blocks:
+        return
     clone = name in IN_A_CLONE
     installs = clone or "pip install" in text
     with Walk(tmp_path, clone=clone, wheel=request.getfixturevalue("wheel") if installs else None) as walk:
@@ -78,6 +86,13 @@ def test_the_blocks_that_are_not_run_are_known_and_are_commands(name: str) -> No
             subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
             for path in re.findall(r"(?:-f |python )([\w.-]+/[\w./-]+)", block.text):
                 assert os.path.exists(ROOT / path), f"{block.place}: there is no {path}"
+
+
+def test_the_pictures_of_topologies_are_those_that_their_source_draws() -> None:
+    images = ROOT / "docs/images"
+    source = runpy.run_path(str(images / "topologies.py"))
+    drawn = {f"federation-{name}.svg": source["draw"](picture) for name, picture in source["PICTURES"].items()}
+    assert drawn == {path.name: path.read_text(encoding="utf-8") for path in images.glob("*.svg")}
 
 
 def test_no_document_is_forgotten_that_has_blocks_not_run() -> None:

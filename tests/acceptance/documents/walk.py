@@ -31,7 +31,7 @@ from warren.broker.config import Sources
 
 from .blocks import BadBlock, Block
 
-BLOCK_WITHIN_S = 120.0
+BLOCK_WITHIN_S = 200.0
 END_WITHIN_S = 20.0
 OURS = "127.0.0.1"
 MAPPED = ("/etc/warren", "/var/lib/warren", "/opt/warren")
@@ -47,6 +47,7 @@ class Started:
     """The process of a block, whose group has all that it starts, and the files of its output."""
 
     process: subprocess.Popen[bytes]
+    line: list[str]
     output: Path
     errors: Path
 
@@ -108,7 +109,7 @@ class Walk:
         self.address = free_address()
         self.unchecked: list[str] = []  # the programs that would check a block, and are not installed
         self._end = ExitStack()
-        self._last: Started | None = None
+        self._last: Started  # the last block that was run
         self._background: Started | None = None
         self._scripts = folder / "scripts"
         self._scripts.mkdir()
@@ -207,15 +208,21 @@ class Walk:
             self._execute(block, ["python", str(path)])
 
     def _run_output(self, block: Block, path: Path) -> None:
-        if self._last is None:
-            raise BadBlock(f"{block.place}: no block before this output")
-        printed = self._last.output.read_text(errors="replace").replace(self.address, OURS)
-        expected = block.text.replace(self.address, OURS)
+        give_up = time.monotonic() + BLOCK_WITHIN_S
+        while not self._printed(block):
+            if "eventually" not in block.comments or time.monotonic() > give_up:
+                raise BadBlock(f"{block.place}: the block before prints something else:\n{self._last.tail()}")
+            self._last = self._start(self._last.output.stem, self._last.line)
+            self._wait(self._last)
+
+    def _printed(self, block: Block) -> bool:
+        """Whether the last block that was run has printed this one, in which `...` is any text."""
+        expected, printed = block.text, self._last.output.read_text(errors="replace")
         if "numbers vary" in block.comments:
-            expected, printed = (re.sub(r"\d+(\.\d+)?", "0", text) for text in (expected, printed))
-        pattern = re.escape(expected.strip()).replace(r"\.\.\.", ".*")
-        if not re.fullmatch(pattern, printed.strip(), re.DOTALL):
-            raise BadBlock(f"{block.place}: the block before prints something else:\n{printed}\n{self._last.tail()}")
+            expected, printed = (re.sub(r"\d+", "0", text) for text in (expected, printed))
+        return (
+            re.fullmatch(re.escape(expected.strip()).replace(r"\.\.\.", ".*"), printed.strip(), re.DOTALL) is not None
+        )
 
     def _run_ini(self, block: Block, path: Path) -> None:
         if block.name.endswith(".service"):
@@ -245,7 +252,7 @@ class Walk:
         self._check(block, "haproxy", "-c", "-f", str(path))
 
     def _run_sql(self, block: Block, path: Path) -> None:
-        """On a server of its own, as the role may be there already on the one of the other blocks."""
+        """Use a server of its own, as the role may be there already on the one of the other blocks."""
         folder = postgresql.programs()
         assert folder is not None
         with postgresql.cluster(*postgresql.CARELESS) as server:
@@ -280,7 +287,7 @@ class Walk:
                 line, cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                 start_new_session=True,
             )  # fmt: skip
-        started = Started(process, output, errors)
+        started = Started(process, line, output, errors)
         self._end.callback(started.end)
         return started
 

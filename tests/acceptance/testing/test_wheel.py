@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.foreign_project import ForeignProject, blocks
+from tests.acceptance.documents.blocks import blocks_of
+from tests.support.checkout import ROOT
+from tests.support.foreign_project import ForeignProject
 from tests.support.wheel import build_wheel, install_wheel
 
 pytestmark = pytest.mark.sockets
@@ -21,9 +23,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 def project(python: str, tmp_path: Path) -> ForeignProject:
     project = ForeignProject(tmp_path / "project", tmp_path / "unused", python)
     del project.environment["PYTHONPATH"]
-    for language, name, text in blocks():
-        if language == "python" and name:
-            project.write(name, text)
+    for block in blocks_of(ROOT / "docs/testing.md"):
+        if block.language == "python" and block.name:
+            project.write(block.name, block.text)
     return project
 
 
