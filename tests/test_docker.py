@@ -326,9 +326,9 @@ def test_the_replicated_brokers_have_one_store_and_all_clients_know_both() -> No
         subprocess.run(["sh", "-n", str(REPLICATED / name)], check=True)
 
 
-@pytest.mark.parametrize("folder", [RING, REPLICATED], ids=lambda path: path.name)
-def test_without_an_engine_a_check_of_containers_says_so(tmp_path: Path, folder: Path) -> None:
-    line = [sys.executable, str(folder / "check.py")]
+@pytest.mark.parametrize("name", ["ring", "replicated"])
+def test_without_an_engine_a_check_of_containers_says_so(tmp_path: Path, name: str) -> None:
+    line = [sys.executable, str(DOCKER / f"check_{name}.py")]
     done = subprocess.run(line, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("NOTE: no Docker engine") and done.stdout.count("\n") == 1
