@@ -13,12 +13,12 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java browser postgresql prometheus clean
+.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers federation-faults failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java browser postgresql prometheus shells clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
 
-test: lint node java browser postgresql prometheus  ## what CI runs; the types are checked beside the tests
+test: lint node java browser postgresql prometheus shells  ## what CI runs; the types are checked beside the tests
 	@$(BIN)/mypy >.venv/types.txt 2>&1 & types=$$!; \
 	WARREN_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE); tests=$$?; \
 	wait $$types; types=$$?; cat .venv/types.txt; \
@@ -33,7 +33,7 @@ pure:  ## removes the compiled modules
 test-compiled: .venv/test.stamp .venv/compiled.stamp  ## the tests of the folders with compiled modules, compiled
 	$(PYTEST) -q $(SIDE_BY_SIDE) $(COMPILED_TESTS)
 
-test-stress: .venv/test.stamp node java browser postgresql prometheus  ## runs the suite ROUNDS times on busy cores: how often each test failed
+test-stress: .venv/test.stamp node java browser postgresql prometheus shells  ## runs the suite ROUNDS times on busy cores: how often each test failed
 	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
@@ -163,6 +163,17 @@ prometheus: .venv/test.stamp
 		&& dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb \
 		|| echo "NOTE: Prometheus cannot be downloaded: the tests of the dashboards will be skipped"; \
 	else echo "NOTE: the tests of the dashboards will be skipped"; fi
+
+# Shells that complete commands, and the tools that check manual pages and the unit of systemd.
+shells: .venv/test.stamp
+	@missing=""; for each in zsh fish mandoc groff:groff-base systemd-analyze:systemd; do \
+		command -v "$${each%%:*}" >/dev/null || missing="$$missing $${each##*:}"; done; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "NOTE: installing Debian's$$missing, for the tests of completion, manual pages and the unit of systemd"; \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; } \
+		|| echo "NOTE: that failed: tests that need them will be skipped"; \
+	else echo "NOTE: there is no$$missing: tests that need them will be skipped"; fi
 
 $(CLIENTS_NODE)/node_modules: $(CLIENTS_NODE)/package.json
 	cd $(CLIENTS_NODE) && npm ci --no-audit --no-fund --loglevel=error && touch node_modules

@@ -19,6 +19,7 @@ OTHERS = {
     "warren/plugins/throughput/analysis/page/page.js",
     "warren/plugins/throughput/analysis/report.schema.json",
 }
+PAGES = ("warren.1", "warren.conf.5", "warrenctl.8")
 LICENSES = {"LICENSE", f"{UI}/LICENSE.uPlot"}
 METADATA = {
     "METADATA",
@@ -45,11 +46,13 @@ def package_files() -> set[str]:
 
 def expected_archive() -> set[str]:
     files = {*package_files(), *BUILD, *(f"warrenmq.egg-info/{name}" for name in EGG_INFO)}
+    files |= {f"warren/broker/system/man/{page}" for page in PAGES}
     return {f"{NAME}/{name}" for name in files}
 
 
 def expected_wheel() -> set[str]:
-    return package_files() | {f"{NAME}.dist-info/{name}" for name in METADATA}
+    files = package_files() | {f"{NAME}.dist-info/{name}" for name in METADATA}
+    return files | {f"{NAME}.data/data/share/man/man{page[-1]}/{page}" for page in PAGES}
 
 
 def archive_files(archive: Path) -> set[str]:
@@ -59,7 +62,7 @@ def archive_files(archive: Path) -> set[str]:
 
 def wheel_files(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as opened:
-        return set(opened.namelist())
+        return {name for name in opened.namelist() if not name.endswith("/")}
 
 
 def differences(files: set[str], expected: set[str]) -> list[str]:
