@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import psycopg
 
 from .broker_process import run
 from .polling import until
+from .ports import ReservedPort
 
 DEBIAN = Path("/usr/lib/postgresql")
 UNPRIVILEGED = ("postgres", "nobody")  # PostgreSQL does not run as root
@@ -56,13 +56,6 @@ def unprivileged() -> pwd.struct_passwd | None:
     return None
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
 class Cluster:
     """One server: `port` on 127.0.0.1, its data in a folder of its own below `folder`."""
 
@@ -70,7 +63,8 @@ class Cluster:
         self.folder = folder
         self.name = name
         self.data = folder / name
-        self.port = free_port()
+        self._reserved = ReservedPort()
+        self.port = self._reserved.number
         self.running = False
         self._settings: tuple[str, ...] = ()
 
@@ -102,6 +96,11 @@ class Cluster:
         if self.running:
             self.running = False
             self._run("pg_ctl", "-D", str(self.data), "-m", mode, "-w", "stop")
+
+    def close(self) -> None:
+        """Stop it for good."""
+        self.stop()
+        self._reserved.close()
 
     def promote(self) -> None:
         self._run("pg_ctl", "-D", str(self.data), "-w", "promote")
@@ -182,7 +181,7 @@ def cluster(*settings: str) -> Iterator[Cluster]:
             server.create(*settings)
             yield server
         finally:
-            server.stop()
+            server.close()
 
 
 @contextmanager
@@ -199,4 +198,4 @@ def replicated(synchronous: bool = True) -> Iterator[tuple[Cluster, Cluster]]:
             yield primary, standby
         finally:
             for server in (standby, primary):
-                server.stop()
+                server.close()

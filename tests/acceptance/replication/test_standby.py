@@ -14,7 +14,7 @@ from tests.acceptance.replication.conftest import Sites
 from tests.faults.crash.test_restarted import PERSISTENT, confirmed
 from tests.support.broker_process import WARRENCTL, BrokerProcess, run
 from tests.support.polling import until
-from tests.support.postgresql import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.sockets
 

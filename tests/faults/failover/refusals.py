@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 
 from tests.support.broker_process import BrokerProcess, run
-from tests.support.postgresql import CARELESS, Cluster, cluster, free_port, replicated
+from tests.support.ports import free_port
+from tests.support.postgresql import CARELESS, Cluster, cluster, replicated
 
 from .load import PERSISTENT
 from .outcome import Outcome

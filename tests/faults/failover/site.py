@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tests.support.amqp_client import Closed, Silence
 from tests.support.broker_process import ANY_PORT, BrokerProcess
-from tests.support.postgresql import free_port, init
+from tests.support.ports import HOST, ReservedPort
+from tests.support.postgresql import init
 
 from .load import BACKLOG, PAUSE_S, PERSISTENT, connect
 
@@ -21,8 +22,13 @@ class SiteBroker(BrokerProcess):
     """A broker with the same address at each start; `listener` is known before the first one."""
 
     def __init__(self, folder: Path, url: str, name: str) -> None:
-        self.listener = f"127.0.0.1:{free_port()}"
+        self._reserved = ReservedPort()
+        self.listener = f"{HOST}:{self._reserved.number}"
         super().__init__(folder / name, "--http", ANY_PORT, store=url, node=f"warren@{name}", amqp=self.listener)
+
+    def close(self) -> None:
+        super().close()
+        self._reserved.close()
 
 
 class Site:
