@@ -1,4 +1,4 @@
-"""The parts of check_ring.py and check_replicated.py that are alike: commands, waiting, and a project of compose."""
+"""What the programs check_*.py share: commands, waiting, and a project of compose."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def succeeds(*command: str) -> bool:
     return shutil.which(command[0]) is not None and not subprocess.run(command, capture_output=True).returncode
 
 
-def until(what: str, condition: Callable[[], bool]) -> None:
+def until(what: str, condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:
     """Wait for a condition. Raises Failed if it is not met in time."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:
-            raise Failed(f"not within {PATIENCE_S:.0f} s: {what}")
+            raise Failed(f"not within {within_s:.0f} s: {what}")
         time.sleep(LOOK_S)
 
 
