@@ -53,6 +53,7 @@ STARTS: dict[str, str] = {
     "federation/link.py::until_one_fails": "awaited in the same call",
     "plugins/management/api/definitions.py::document_of_request": "a call in a thread, awaited",
     "plugins/management/api/previews.py::preview_policy": "a call in a thread, awaited",
+    "plugins/management/api/reports.py::get_page": "a call in a thread, awaited",
     "plugins/management/api/reports.py::get_report": "a call in a thread, awaited",
     "plugins/management/ui_files.py::UIFiles._response": "a call in a thread, awaited",
     "plugins/management/api/reports.py::list_reports": "a call in a thread, awaited",

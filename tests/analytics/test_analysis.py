@@ -156,14 +156,20 @@ def test_the_process_and_its_queues_are_described(ran: Ran) -> None:
 
 def test_the_output_is_a_page_a_report_and_tables(ran: Ran) -> None:
     assert sorted(path.name for path in ran.output.iterdir() if path.name[0] != ".") == [
+        "current.json",
         "index.html",
         "report.json",
+        "runs",
         "tables",
     ]
+    run = ran.output / "runs" / json.loads((ran.output / "current.json").read_text())["run"]
+    assert sorted(path.name for path in run.iterdir() if path.name[0] != ".") == ["index.html", "report.json", "tables"]
     assert json.loads((ran.output / "report.json").read_text()) == ran.report
-    page = (ran.output / "index.html").read_text()
+    assert (ran.output / "tables").samefile(run / "tables")
+    assert f'url=runs/{run.name}/index.html"' in (ran.output / "index.html").read_text()
+    page = (run / "index.html").read_text()
     assert "Nothing is missing" in page and 'id="figures"' in page and "federation: x -&gt; b" in page
-    assert [path.name for path in ran.output.parent.iterdir() if "partial" in path.name] == []
+    assert [path.name for path in (ran.output / "runs").iterdir()] == [run.name]
     assert "latency" in ran.said
 
 

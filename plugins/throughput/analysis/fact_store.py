@@ -102,9 +102,8 @@ class Store:
             names = self._parts(fact, None)
             if fact is not journeys.JOURNEYS and len(names) > PARTS:
                 last = batch_number(names[-1])[0]
-                aside = f"{self._place(fact)}/_upto={last}"
-                self.load(fact).write.mode("overwrite").parquet(aside)
-                self.folders.move(aside, f"{self._place(fact)}/upto={last}")
+                self.load(fact).write.mode("overwrite").parquet(f"{self._place(fact)}/upto={last}")
+                self.folders.write(f"{self._merges(fact)}/{last}", "")
                 names = [f"upto={last}"]
             elif fact is journeys.JOURNEYS:
                 names = names[-1:]
@@ -139,10 +138,16 @@ class Store:
 
     def _parts(self, fact: Fact, before: int | None) -> list[str]:
         """Return the names of the parts that are not replaced, in order."""
-        names = [name for name in self.folders.folders(self._place(fact)) if not name.startswith("_")]
+        merges = {f"upto={number}" for number in self.folders.names(self._merges(fact))}
+        found = self.folders.folders(self._place(fact))
+        names = [name for name in found if name in merges or name.startswith("batch=")]
         order = sorted((name for name in names if before is None or batch_number(name)[0] < before), key=batch_number)
-        merges = [index for index, name in enumerate(order) if name.startswith("upto=")]
-        return order[merges[-1] :] if merges else order
+        starts = [index for index, name in enumerate(order) if name in merges]
+        return order[starts[-1] :] if starts else order
+
+    def _merges(self, fact: Fact) -> str:
+        """Return the folder that has a file for each complete merge of parts."""
+        return f"{self.folder}/merges/{fact.name}"
 
     def _place(self, fact: Fact) -> str:
         return f"{self.folder}/{fact.name}"

@@ -6,12 +6,17 @@ executors write. Java's exceptions are raised as OSError with a text of one line
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+
+LOCAL = "file"
+RENAMING = ("hdfs", "viewfs")  # schemes of file systems that rename a file over another in one step
 
 
 class FileInfo(NamedTuple):
@@ -47,6 +52,7 @@ class Folders:
 
     def __init__(self, spark: SparkSession) -> None:
         self._java: Any = spark._jvm
+        self._gateway: Any = spark.sparkContext._gateway
         self._configuration: Any = spark._jsc.hadoopConfiguration()
 
     def _place(self, path: str) -> tuple[Any, Any]:
@@ -63,6 +69,21 @@ class Folders:
         with _raise_os_error(path):
             system, place = self._place(path)
             return str(system.makeQualified(place).toString())
+
+    def local(self, path: str) -> Path | None:
+        """Return the path if it is on this machine, or None."""
+        with _raise_os_error(path):
+            system, place = self._place(path)
+            uri = system.makeQualified(place).toUri()
+            return Path(str(uri.getPath())) if uri.getScheme() == LOCAL else None
+
+    def names(self, path: str) -> list[str]:
+        """Return the names of the files and folders directly in a folder, or none if it does not exist."""
+        with _raise_os_error(path):
+            system, place = self._place(path)
+            if not system.exists(place):
+                return []
+            return sorted(str(status.getPath().getName()) for status in system.listStatus(place))
 
     def files(self, path: str) -> list[FileInfo]:
         """Return all files below a folder, by path, without files and folders whose names begin with `_` or `.`."""
@@ -113,6 +134,32 @@ class Folders:
             stream.write(bytearray(content))
             stream.close()
 
+    def replace(self, path: str, text: str) -> None:
+        """Replace a small text file in one step: readers see the earlier content or this one, each whole.
+
+        An object of an object store appears when it is complete; elsewhere the file is written under another name.
+        """
+        local = self.local(path)
+        if local is not None:
+            new = local.with_name(f".{local.name}-{os.getpid()}")
+            new.write_text(text, encoding="utf-8")
+            new.replace(local)
+            return
+        with _raise_os_error(path):
+            system, place = self._place(path)
+            if system.getScheme() not in RENAMING:
+                self.write(path, text)
+                return
+            new_place = self._java.org.apache.hadoop.fs.Path(place.getParent(), f".{place.getName()}-{os.getpid()}")
+            self.write(str(new_place.toString()), text)
+            self._rename_over(system, new_place, place)
+
+    def _rename_over(self, system: Any, place: Any, to: Any) -> None:
+        java = self._java.org.apache.hadoop.fs
+        options = self._gateway.new_array(java.Options.Rename, 1)
+        options[0] = java.Options.Rename.OVERWRITE
+        java.FileContext.getFileContext(system.getUri(), self._configuration).rename(place, to, options)
+
     def text(self, path: str) -> str:
         """Read a small text file."""
         with _raise_os_error(path):
@@ -121,13 +168,6 @@ class Folders:
             content = bytes(stream.readAllBytes())
             stream.close()
         return content.decode("utf-8")
-
-    def move(self, path: str, to: str) -> None:
-        """Rename a folder to a path that does not exist."""
-        with _raise_os_error(to):
-            system, place = self._place(path)
-            if not system.rename(place, self._java.org.apache.hadoop.fs.Path(to)):
-                raise OSError(f"{to}: cannot be made")
 
     def remove(self, path: str) -> None:
         """Delete a folder and its content, if it exists."""

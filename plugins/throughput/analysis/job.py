@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +25,7 @@ from .hadoop_fs import Folders
 from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read
 from .message_paths import BALANCES, JOURNEYS, STAGES, mark_closed
 from .page.document import document
+from .publication import is_free, new_run, publish, report_of
 from .report_rows import Values
 from .reports.run import Reporting
 from .selection import ALL as EVERYTHING
@@ -183,34 +182,15 @@ def read_old(spark: SparkSession, folder: str | None) -> Values | None:
     if folder is None:
         return None
     try:
-        return parse(Folders(spark).text(f"{folder.rstrip('/')}/report.json"))
-    except (OSError, UnicodeDecodeError, NoReport) as error:
+        folders = Folders(spark)
+        return parse(folders.text(report_of(folders, folder)))
+    except (OSError, ValueError, NoReport) as error:
         raise JobRefused(f"{folder}: cannot be compared with: {one_line(error)}", NO_INPUT) from None
 
 
 CLOCK = ("node", "boot_id", "first", "last", "clock_moved_us")
 FACT_BYTES = 10  # of a row of a fact in a file, about
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
-
-
-@contextmanager
-def temporary_folder(folders: Folders, output: str) -> Iterator[str]:
-    """Make a folder beside the output for its preparation, and remove what is left of it at the end."""
-    place = f"{output.rstrip('/')}.partial-{os.getpid()}"
-    folders.remove(place)
-    try:
-        yield place
-    finally:
-        folders.remove(place)
-
-
-def publish(folders: Folders, made: str, output: str) -> None:
-    """Replace the output by what was made."""
-    old = f"{made}-before"
-    if folders.exists(output):
-        folders.move(output, old)
-    folders.move(made, output)
-    folders.remove(old)
 
 
 def batch(
@@ -226,13 +206,13 @@ def batch(
     Raises JobRefused, OSError, DamagedFile or an exception of Spark, and publishes nothing then.
     """
     folders = Folders(spark)
-    if folders.exists(output):
+    if not is_free(folders, output):
         raise JobRefused(f"{output}: exists already", NO_OUTPUT)
     old = read_old(spark, compared)
     manifest = read_manifest(folders, folder).part(selection.has_file)
     inputs = find_input(folders, folder, selection)
     fit_to(spark, inputs)
-    with temporary_folder(folders, output) as place:
+    with new_run(folders, output) as place:
         store = Store(spark, f"{place}/_facts")
         facts = reduce_all(spark, inputs, selection, store, log)
         log("check files")
@@ -242,7 +222,7 @@ def batch(
         if not selection.of_rows:
             check_records(made, inputs)
         folders.remove(store.folder)
-        publish(folders, place, output)
+        publish(folders, place)
     return made
 
 

@@ -23,8 +23,9 @@ from .fact_store import ALL, Store
 from .facts import BLOCK_BITS, METRICS, ROWS, STATS, merge_parts
 from .hadoop_fs import Folders
 from .input_files import AcceptedFile, DamagedFile, TableFiles, read
-from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, publish, read_old, report, temporary_folder
+from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, read_old, report
 from .message_paths import BALANCES, JOURNEYS, STAGES, balances, mark_closed, stages
+from .publication import is_free, new_run, publish
 from .report_rows import Values
 
 BATCH_BYTES = 1 << 30  # files of a batch
@@ -59,11 +60,11 @@ def follow(
         faults = check_files(spark, folder, manifest, inputs, verified.checksums(manifest))
         verified.note(entry.path for entry in faults.changed)
         process(store, inputs, manifest, log)
-        with temporary_folder(folders, output) as place:
+        with new_run(folders, output) as place:
             unprocessed = [path for table in ORDER for path in unprocessed_files(store, table, inputs[table])]
             known = evidence(inputs, manifest.boots, faults, len(unprocessed))
             made = report(spark, store.facts(), store.bytes(), inputs, known, folder, place, log, old)
-            publish(folders, place, output)
+            publish(folders, place)
         if every_s is None:
             return made
         log(f"next look in {every_s:g} s")
@@ -91,7 +92,7 @@ def check_output(folders: Folders, folder: str, output: str, state: str) -> None
     """Raise JobRefused if the output was not made by a stream, or was made from another input."""
     mark = f"{state}/input"
     if not folders.exists(state):
-        if folders.exists(output):
+        if not is_free(folders, output):
             raise JobRefused(f"{output}: exists already, and no stream made it", NO_OUTPUT)
         folders.write(mark, folder)
     elif folders.text(mark) != folder:

@@ -7,7 +7,7 @@ import * as format from "../core/format.js";
 import { address } from "../core/router.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
-import { facts, heading, section, state } from "./parts.js";
+import { attempt, facts, heading, save, section, state } from "./parts.js";
 
 const KINDS = { balanced: "good", sampled: "waiting", incomplete: "waiting", imbalanced: "bad" };
 const seconds = (microseconds) => (typeof microseconds === "number" ? format.duration(microseconds / 1e6) : "");
@@ -52,6 +52,9 @@ function createReport(context) {
   const { name } = context.params;
   const verdict = h("div");
   const totals = h("div");
+  // The page has scripts of its own, which the policy of this one forbids: it is saved, and opened from the disk.
+  const savePage = async () => save(await (await api.send("GET", path`warren/reports/${name}/page`)).blob(), `${name}.html`);
+  const download = h("button", { type: "button", onclick: () => attempt(savePage) }, "Download the page with charts");
   let report = {};
   const lists = LISTS.map(([key, title, columns, rows]) => {
     const load = whole(async () => (rows(report) ?? []).map((row, at) => ({ ...row, at })), queueName);
@@ -59,7 +62,7 @@ function createReport(context) {
   });
   let loaded = false;
   return {
-    element: h("div.page", {}, heading("Report", name), verdict, section("Totals", totals), lists.map(({ title, table }) => section(title, table.element))),
+    element: h("div.page", {}, heading("Report", name), h("div.tools", {}, download), verdict, section("Totals", totals), lists.map(({ title, table }) => section(title, table.element))),
     async refresh(signal) {
       if (loaded) return; // a report does not change
       report = await api.get(path`warren/reports/${name}`, {}, signal);

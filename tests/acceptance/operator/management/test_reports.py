@@ -39,6 +39,26 @@ def test_reports_are_listed_with_their_verdict_the_newest_first(broker: BrokerPr
     assert http.get("/warren/reports/torn").status == 400
 
 
+def test_the_run_that_the_pointer_names_is_the_report(broker: BrokerProcess) -> None:
+    http, output = broker.http(), broker.folder / "reports" / "night"
+    for run, verdict in (("1", "earlier"), ("2", "current"), ("3", "not complete")):
+        (output / "runs" / run).mkdir(parents=True)
+        (output / "runs" / run / "report.json").write_text(json.dumps({**REPORT, "verdict": verdict}))
+        (output / "runs" / run / "index.html").write_text(f"<title>{verdict}</title>")
+    assert http.get("/warren/reports").json == []
+    (output / "current.json").write_text('{"run": "2", "earlier": ["1"]}')
+    assert [one["verdict"] for one in http.get("/warren/reports").json] == ["current"]
+    assert http.get("/warren/reports/night").json["verdict"] == "current"
+    page = http.get("/warren/reports/night/page")
+    assert page.status == 200 and page.body == b"<title>current</title>"
+    assert page.headers["content-disposition"].startswith("attachment")
+    assert page.headers["content-security-policy"].startswith("sandbox")
+    for pointer in ('{"run": "../.."}', '{"run": ".."}', '{"run": 2}', "[]", "torn"):
+        (output / "current.json").write_text(pointer)
+        assert http.get("/warren/reports/night").status == 400
+        assert http.get("/warren/reports/night/page").status == 400
+
+
 @pytest.mark.parametrize("name", ["nothing", "..", ".", "%2E%2E", "..%2Fsecret", "%2Fetc", "a%00b", "x" * 300])
 def test_only_reports_of_the_folder_are_read(broker: BrokerProcess, name: str) -> None:
     secret = broker.folder / "secret"
@@ -47,6 +67,7 @@ def test_only_reports_of_the_folder_are_read(broker: BrokerProcess, name: str) -
         (folder / "report.json").write_text(json.dumps(REPORT))
     (broker.folder / "reports").mkdir()
     assert broker.http().get(f"/warren/reports/{name}").status in (400, 404)
+    assert broker.http().get(f"/warren/reports/{name}/page").status in (400, 404)
 
 
 def test_reports_are_for_users_who_monitor(broker: BrokerProcess) -> None:

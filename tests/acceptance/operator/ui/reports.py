@@ -31,3 +31,4 @@ def write_report(folder: Path, name: str, queue: str) -> None:
     made = folder / "reports" / name
     made.mkdir(parents=True)
     (made / "report.json").write_text(json.dumps(report))
+    (made / "index.html").write_text("<title>a page</title>")

@@ -22,3 +22,7 @@ def test_a_report_shows_its_verdict_lag_and_top_talkers(ui: UI, running: BrokerP
     expect(page.get_by_role("table", name="Durability")).to_contain_text("11")
     expect(page.get_by_role("table", name="Lag")).to_contain_text("2.5 s")
     expect(page.get_by_role("table", name="Top talkers: users")).to_contain_text("9,876")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the page").click()
+    assert download.value.suggested_filename == "night.html"
+    assert download.value.path().read_text() == "<title>a page</title>"

@@ -1,0 +1,95 @@
+"""The publication of reports: each run writes a folder of its own, then one small file names it as the current run.
+
+A run is `runs/<run id>/` in the output folder. Nothing that readers may have open is changed, and nothing is renamed,
+since a rename in an object store copies every byte. The pointer `current.json` is replaced in one step: readers see
+the earlier run or the new one, each whole, wherever a job was killed.
+
+Beside it there are, for people and scripts, `index.html`, which goes to the page of the current run, and on this
+machine the links `report.json` and `tables`. They are renewed after the pointer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from .hadoop_fs import Folders
+
+POINTER, RUNS, FRONT_PAGE = "current.json", "runs", "index.html"
+REPORT, TABLES = "report.json", "tables"
+EARLIER = 2  # runs that are kept besides the current one, for those who are still reading them
+
+
+def run_id() -> str:
+    """Return the name of a new run, which begins with the time in UTC."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+
+
+def is_free(folders: Folders, output: str) -> bool:
+    """Return whether a first report can be made there: there is nothing, but for runs that did not finish."""
+    return not set(folders.names(output)) - {RUNS}
+
+
+@contextmanager
+def new_run(folders: Folders, output: str) -> Iterator[str]:
+    """Yield the folder of a new run. What is in it at the end is removed, unless the run was published."""
+    run = run_id()
+    folder = f"{output.rstrip('/')}/{RUNS}/{run}"
+    try:
+        yield folder
+    finally:
+        if run not in published(folders, output):
+            folders.remove(folder)
+
+
+def published(folders: Folders, output: str) -> list[str]:
+    """Return the published runs, the current one first, or none. Raises OSError, ValueError."""
+    pointer = f"{output.rstrip('/')}/{POINTER}"
+    if not folders.exists(pointer):
+        return []
+    named = json.loads(folders.text(pointer))
+    return [named["run"], *named["earlier"]]
+
+
+def publish(folders: Folders, run_folder: str) -> None:
+    """Make a complete run the current one, and remove all runs but it and the EARLIER ones before it."""
+    runs, _, run = run_folder.rpartition("/")
+    output = runs.removesuffix(f"/{RUNS}")
+    earlier = published(folders, output)[:EARLIER]
+    folders.replace(f"{output}/{POINTER}", json.dumps({"run": run, "earlier": earlier}) + "\n")
+    folders.replace(f"{output}/{FRONT_PAGE}", front_page(f"{RUNS}/{run}/{FRONT_PAGE}"))
+    local = folders.local(output)
+    if local is not None:
+        for name in (REPORT, TABLES):
+            link(local / name, f"{RUNS}/{run}/{name}")
+    for other in set(folders.names(runs)) - {run, *earlier}:
+        folders.remove(f"{runs}/{other}")
+
+
+def report_of(folders: Folders, folder: str) -> str:
+    """Return the path of the report.json in an output folder, or in the folder of one run."""
+    top = folder.rstrip("/")
+    runs = published(folders, top)
+    return f"{top}/{RUNS}/{runs[0]}/{REPORT}" if runs else f"{top}/{REPORT}"
+
+
+def front_page(address: str) -> str:
+    """Return a page that goes to another one."""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Warren: where every message went</title>
+<meta http-equiv="refresh" content="0; url={address}"></head>
+<body><p><a href="{address}">The report</a></p></body></html>
+"""
+
+
+def link(place: Path, target: str) -> None:
+    """Make a symbolic link, or replace one in one step."""
+    new = place.with_name(f".{place.name}-{os.getpid()}")
+    new.unlink(missing_ok=True)
+    new.symlink_to(target)
+    new.replace(place)
