@@ -2,6 +2,7 @@
 
 import ast
 import email
+import json
 import re
 import sys
 import zipfile
@@ -13,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from tests.distribution import audit, sbom
 from tests.distribution.contents import (
     LICENSES,
     NAME,
@@ -138,7 +140,7 @@ def test_the_metadata_of_the_wheel_are_complete(wheel: Path) -> None:
 @pytest.mark.sockets
 def test_an_installed_wheel_serves_clients(wheel: Path, tmp_path: Path) -> None:
     commands = install_wheel(wheel, tmp_path / "venv")
-    check_installed(commands, tmp_path / "broker", analytics=False)
+    assert len(list(check_installed(commands, tmp_path / "broker", analytics=False))) == 5
 
 
 @pytest.fixture
@@ -161,3 +163,24 @@ def test_nothing_of_ours_is_imported_by_the_name_of_a_folder() -> None:
     pattern = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(PACKAGES)})\b", re.MULTILINE)
     sources = [*modules(), *(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py"))]
     assert [path for path in sources if pattern.search((ROOT / path).read_text(encoding="utf-8"))] == []
+
+
+def test_the_bill_of_materials_is_made_of_each_locked_requirement_and_the_charts(tmp_path: Path) -> None:
+    wanted = sbom.pins(sbom.locked_requirements())
+    names = {name for name, _ in wanted}
+    assert {canonicalize_name(Requirement(each).name) for each in PROJECT["dependencies"]} < names
+    assert {"uplot-python", "pyspark", "psycopg"} < names
+    bill = tmp_path / "bill.json"
+    bill.write_text(json.dumps({"components": [{"name": name, "version": version} for name, version in wanted]}))
+    assert sbom.components(bill) == wanted
+
+
+def test_an_audit_that_looked_nothing_up_is_no_success() -> None:
+    known = {"name": "h11", "version": "0.16.0", "vulns": []}
+    skipped = {"name": "pamqp", "skip_reason": "not found"}
+    found = {"name": "yarl", "version": "1.9", "vulns": [{"id": "CVE-1", "fix_versions": []}]}
+    assert audit.verdict([known, known], 2) == (0, ["2 requirements audited, no known vulnerabilities"])
+    for report in ([], [skipped, skipped], [known, skipped]):
+        status, (line,) = audit.verdict(report, 2)
+        assert status == audit.UNAVAILABLE and line.startswith("NOT AUDITED")
+    assert audit.verdict([known, found], 2) == (1, ["yarl 1.9: CVE-1, fixed in no version"])

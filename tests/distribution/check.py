@@ -53,16 +53,18 @@ def wheels_for(version: str) -> list[Path]:
     return [*dist.glob("warrenmq-*-py3-none-any.whl"), *dist.glob(f"warrenmq-*-cp{major}{minor}-*manylinux*.whl")]
 
 
-def check(python: str, wheel: Path, folder: Path) -> list[str]:
-    """Install a wheel into an empty environment of this interpreter, and check it. Raises AssertionError."""
+def check(python: str, wheel: Path, folder: Path) -> None:
+    """Install a wheel into an empty environment of this interpreter, and print what works. Raises AssertionError."""
     environment = folder / "venv"
     subprocess.run([python, "-m", "venv", "--without-pip", str(environment)], check=True)
     java = shutil.which("java") is not None
     requirement = f"{wheel}{'[analytics]' if java else ''}"
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "install", "--quiet"]
     subprocess.run([*pip, "--disable-pip-version-check", requirement], check=True)
-    done = check_installed(environment / "bin", folder / "broker", analytics=java)
-    return done if java else [*done, "NOTE: without Java, warren analyze was not checked"]
+    for line in check_installed(environment / "bin", folder / "broker", analytics=java):
+        print(f"    {line}", flush=True)
+    if not java:
+        print("    NOTE: without Java, warren analyze was not checked")
 
 
 def main() -> int:
@@ -76,13 +78,14 @@ def main() -> int:
     for version, python in found.items():
         for wheel in wheels_for(version):
             with tempfile.TemporaryDirectory(prefix="warren-") as folder:
+                print(f"Python {version} ({python}), {wheel.name}", flush=True)
                 try:
-                    done = check(python, wheel, Path(folder))
+                    check(python, wheel, Path(folder))
                 except (AssertionError, OSError, subprocess.SubprocessError):
                     traceback.print_exc()
-                    done, status = ["FAILED"], 1
+                    print("    FAILED", flush=True)
+                    status = 1
             checked += 1
-            print(f"Python {version} ({python}), {wheel.name}", *done, sep="\n    ", flush=True)
     return status if checked else UNAVAILABLE
 
 

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.broker_process import BrokerProcess
@@ -22,8 +23,8 @@ def succeed(*words: str | Path, folder: Path) -> str:
     return ran.stdout
 
 
-def check_installed(commands: Path, folder: Path, analytics: bool) -> list[str]:
-    """Check the commands in a folder, and return a line for each thing that works. Raises AssertionError.
+def check_installed(commands: Path, folder: Path, analytics: bool) -> Iterator[str]:
+    """Check the commands in a folder, and yield a line for each thing that works. Raises AssertionError.
 
     A broker serves AMQP, HTTP and the user interface, `warrenctl status` reports it, and `warren doctor` verifies what
     it has stored. With `analytics` it exports its messages, and `warren analyze` makes a report of them.
@@ -33,7 +34,7 @@ def check_installed(commands: Path, folder: Path, analytics: bool) -> list[str]:
     broker = BrokerProcess(folder, *http, python=python, fork=False, environment=outside())
     if analytics:
         broker.configure("throughput.enabled = true", f"throughput.directory = {export}")
-    done = [succeed(commands / "warren", "--version", folder=folder).strip()]
+    yield succeed(commands / "warren", "--version", folder=folder).strip()
     with broker:
         client = broker.connect()
         channel = client.channel()
@@ -43,7 +44,7 @@ def check_installed(commands: Path, folder: Path, analytics: bool) -> list[str]:
             channel.publish("", "kept", BODY, PERSISTENT)
         got = channel.get("kept")
         assert got is not None and got.body == BODY
-        done.append("AMQP: a message was confirmed and received")
+        yield "AMQP: a message was confirmed and received"
         client.close()
         overview = broker.http().get("/overview").json
         assert overview["object_totals"]["queues"] == 1
@@ -51,17 +52,16 @@ def check_installed(commands: Path, folder: Path, analytics: bool) -> list[str]:
         for path, part in (("/", "<html"), ("/lib/uPlot.iife.js", "uPlot")):
             response = page.get(path)
             assert response.status == 200 and part in response.text, f"{path}: {response}"
-        done.append("HTTP: /api/overview and the user interface with its charts")
+        yield "HTTP: /api/overview and the user interface with its charts"
         status = succeed(commands / "warrenctl", "--data", broker.data, "status", folder=folder)
         assert "Runtime" in status, status
-        done.append("warrenctl status")
+        yield "warrenctl status"
         broker.stop()
     doctor = succeed(commands / "warren", "doctor", "--data", broker.data, folder=folder)
-    done.append(f"warren doctor: {doctor.splitlines()[-1]}")
+    yield f"warren doctor: {doctor.splitlines()[-1]}"
     if analytics:
         report = folder / "report"
         succeed(commands / "warren", "analyze", "--input", export, "--output", report, folder=folder)
         totals = json.loads((report / "report.json").read_text(encoding="utf-8"))["totals"]
         assert totals["published"] == 2, totals
-        done.append(f"warren analyze: {totals['published']} messages published")
-    return done
+        yield f"warren analyze: {totals['published']} messages published"
