@@ -38,7 +38,9 @@ def copy_tree() -> None:
     for folder in FOLDERS:
         shutil.rmtree(COPY / folder, ignore_errors=True)
         shutil.copytree(ROOT / folder, COPY / folder, symlinks=folder == "warren", ignore=LEFT_OUT)
-    sources = {path.relative_to(ROOT) for path in (ROOT / "broker").rglob("*.py")}
+    files = [path for path in (ROOT / "broker").rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
+    built = ("*.so", "compiled.*.txt")
+    sources = {path.relative_to(ROOT) for path in files if not any(map(path.match, built))}
     for path in (COPY / "broker").rglob("*.py"):
         if path.relative_to(COPY) not in sources:
             path.unlink()
