@@ -13,7 +13,7 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers image-check federation-faults failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java browser postgresql prometheus shells clean
+.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java browser postgresql prometheus shells clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -85,6 +85,9 @@ image-check:  ## builds the image and runs it and the compose files as their use
 
 federation-faults: .venv/test.stamp  ## a link under load while brokers are killed and connections cut: which messages are lost
 	$(BIN)/python -m tests.faults.federation.faults $(ARGS)
+
+migration: .venv/test.stamp  ## migrations under load while brokers and the command are killed: which messages are lost; ARGS are passed on
+	$(BIN)/python -m tests.faults.migration.rounds $(ARGS)
 
 failover: .venv/test.stamp postgresql  ## brokers and PostgreSQL servers that are killed, stopped and cut off: the demands on a replicated store; ARGS are passed on
 	$(BIN)/python -m tests.faults.failover.demands $(ARGS)

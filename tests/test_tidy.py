@@ -265,6 +265,7 @@ PARTS_MAY_IMPORT: dict[str, set[str]] = {
     "plugins/management": {
         *("plugin", "product", "amqp", "core", "session", "net", "runtime", "config", "hosting", "logs.redaction"),
     },
+    "plugins/migration": {"plugin", "core.policies.policy_keys", "ctl.api_client", "ctl.exit_status"},
     "plugins/prometheus": {"plugin", "product", "core", "session", "runtime", "config"},
     "plugins/throughput": {"plugin", "amqp", "core", "net.connection_limits", "runtime", "config"},
     "testing": {"plugin", "app", "core", "session", "net", "runtime", "config", "logs"},
@@ -469,6 +470,7 @@ CLOCK_READERS: dict[str, str] = {
     "test_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
     "tests/faults/federation/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
     "tests/faults/federation/faults.py": "a program that says how long each fault took",
+    "tests/faults/migration/rounds.py": "a program that kills brokers at intervals, and says how long it took",
     "tests/acceptance/testing/test_broker.py::"
     "test_replies_are_delayed_in_order_until_the_fault_is_undone": "a lower bound: a slower machine allows more",
     "tests/acceptance/testing/test_broker.py::"

@@ -1,0 +1,148 @@
+"""The two brokers of a migration, as their HTTP APIs show them: RabbitMQ or Warren, either of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from warren.broker.ctl.api_client import API, NotFound
+
+REQUEST_S = 120.0  # of all requests of one call: the definitions of a large broker take a while
+QUEUE_COLUMNS = (
+    "vhost", "name", "type", "durable", "auto_delete", "exclusive", "arguments", "messages_ready",
+    "messages_unacknowledged", "message_stats.ack",
+)  # fmt: skip
+WARREN = "Warren"
+SCHEMES = {"amqp": "amqp", "amqp/ssl": "amqps"}  # of the listeners in an overview
+
+Document = dict[str, Any]
+
+
+class QueueName(NamedTuple):
+    """The identity of a queue."""
+
+    vhost: str
+    name: str
+
+
+class QueueState(NamedTuple):
+    """A queue at the source. `unacked` messages are with consumers, the migration's links included.
+
+    `acked` counts those that consumers have acknowledged since the broker counts them.
+    """
+
+    ready: int
+    unacked: int
+    acked: int
+    fields: Document
+
+
+class Broker:
+    """A broker at its HTTP API.
+
+    `connect` opens a client; each call opens one, since the broker may restart during a migration. `user` is the name
+    that the calls have there. All methods raise APIError, Unreachable, TimeoutError.
+    """
+
+    def __init__(self, connect: Callable[[], API]) -> None:
+        self._connect = connect
+        with closing(connect()) as api:
+            overview = api.get("overview")
+            self.user = str(api.get("whoami")["name"])
+            self.address = api.address
+        self.product = str(overview.get("product_name", "RabbitMQ"))
+        self.version = str(overview.get("product_version") or overview.get("rabbitmq_version"))
+        self.exchange_types = {str(each["name"]) for each in overview["exchange_types"]}
+        self._listeners: list[Document] = overview.get("listeners", [])
+
+    def __str__(self) -> str:
+        return f"{self.product} {self.version} at {self.address}"
+
+    @property
+    def is_warren(self) -> bool:
+        return self.product == WARREN
+
+    def get(self, *path: str, **query: str) -> Any:
+        with closing(self._connect()) as api:
+            return api.get(*path, **query)
+
+    def post(self, *path: str, body: object) -> Any:
+        with closing(self._connect()) as api:
+            return api.post(*path, body=body)
+
+    def put_parameters(self, component: str, values: Iterable[tuple[str, str, object]]) -> None:
+        """Set parameters: virtual host, name and value of each."""
+        with closing(self._connect()) as api:
+            for vhost, name, value in values:
+                api.put("parameters", component, vhost, name, body={"value": value})
+
+    def delete_parameters(self, component: str, names: Iterable[tuple[str, str]]) -> None:
+        """Delete parameters: virtual host and name of each."""
+        with closing(self._connect()) as api:
+            for vhost, name in names:
+                api.delete("parameters", component, vhost, name)
+
+    def definitions(self) -> Document:
+        found: Document = self.get("definitions")
+        return found
+
+    def queues(self) -> dict[QueueName, QueueState]:
+        """Return all queues, in order of their names."""
+        rows = self.get("queues", columns=",".join(QUEUE_COLUMNS))
+        found = {QueueName(row["vhost"], row["name"]): queue_state(row) for row in rows}
+        return dict(sorted(found.items()))
+
+    def connections(self) -> list[tuple[str, str]]:
+        """Return virtual host and the name that the client gave for each connection; empty if unknown."""
+        rows = self.get("connections", columns="vhost,user_provided_name,client_properties")
+        return [(str(row.get("vhost", "")), connection_name(row)) for row in rows]
+
+    def delayed(self, vhosts: set[str]) -> int:
+        """Return how many messages delayed exchanges of these virtual hosts keep."""
+        rows = self.get("exchanges", columns="vhost,messages_delayed")
+        return sum(row.get("messages_delayed") or 0 for row in rows if row["vhost"] in vhosts)
+
+    def unreadable(self, user: str, queues: Iterable[QueueName]) -> list[QueueName]:
+        """Return the queues that the user may not read; none if this broker does not know the user's permissions."""
+        try:
+            rows = self.get("users", user, "permissions")
+        except NotFound:
+            return []
+        patterns = {str(row["vhost"]): str(row["read"]) for row in rows}
+        return [queue for queue in queues if not matches(patterns.get(queue.vhost, ""), queue.name)]
+
+    def amqp_uri(self, credentials: str, host: str) -> str:
+        """Return the URI of its first AMQP listener, without TLS if there is one, with these credentials."""
+        for protocol, scheme in SCHEMES.items():
+            for listener in self._listeners:
+                if listener["protocol"] == protocol:
+                    return f"{scheme}://{credentials}@{host}:{listener['port']}"
+        return f"amqp://{credentials}@{host}"
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a pattern of permissions matches a name; the empty one matches none, an unknown kind all."""
+    try:
+        return bool(pattern) and re.search(pattern, name) is not None
+    except re.error:
+        return True
+
+
+def queue_state(row: Document) -> QueueState:
+    acked = (row.get("message_stats") or {}).get("ack", 0)
+    return QueueState(row.get("messages_ready") or 0, row.get("messages_unacknowledged") or 0, acked, row)
+
+
+def connection_name(row: Document) -> str:
+    properties = row.get("client_properties")
+    given = properties.get("connection_name", "") if isinstance(properties, dict) else ""
+    return str(row.get("user_provided_name") or given)
+
+
+def with_vhost(uri: str, vhost: str) -> str:
+    """Return an AMQP URI with this virtual host in place of its own."""
+    parts = urlsplit(uri)
+    return parts._replace(path="/" + quote(vhost, safe="")).geturl()

@@ -1,0 +1,181 @@
+"""The command `warren migrate`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote, urlsplit
+
+from warren.broker.plugin import Command
+
+if TYPE_CHECKING:
+    from .brokers import Broker
+    from .plan import Plan
+
+INTERRUPTED = 130
+LINKS = 500
+NAMES_SHOWN = 20  # of queues in a dry run
+
+
+def positive(text: str) -> int:
+    """Parse a positive integer."""
+    if not text.isdecimal() or not int(text):
+        raise ArgumentTypeError(f"{text!r} is no positive number")
+    return int(text)
+
+
+class Migrate(Command):
+    about = "move definitions and messages from a RabbitMQ or a Warren to another one, while clients move"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        about = "the HTTP API of the old broker: http://USER:PASSWORD@HOST:15672, the user an administrator"
+        parser.add_argument("--from", metavar="URL", dest="source", required=True, help=about)
+        about = "the HTTP API of the new broker; default: the Warren that runs on this machine (--data)"
+        parser.add_argument("--to", metavar="URL", help=about)
+        parser.add_argument("--data", metavar="DIR", default="./data", help="its data folder; default ./data")
+        about = (
+            "where the new broker reaches the old one: amqp://USER:PASSWORD@HOST; default: as --from, by its listener"
+        )
+        parser.add_argument("--amqp", metavar="URI", help=about)
+        for option, which in (("--from-password-file", "--from"), ("--to-password-file", "--to")):
+            parser.add_argument(option, metavar="FILE", default="", help=f"a file with the password of {which}")
+        about = "migrate only this virtual host; may be repeated"
+        parser.add_argument("--vhost", metavar="NAME", action="append", default=[], help=about)
+        about = "print what would be moved, what would change and what the target cannot have, and leave"
+        parser.add_argument("--dry-run", action="store_true", help=about)
+        parser.add_argument("--definitions-only", action="store_true", help="move no messages")
+        about = "end when all queues are empty, although clients are still connected to the old broker"
+        parser.add_argument("--once", action="store_true", help=about)
+        about = "continue although the target cannot have everything, without what it cannot have"
+        parser.add_argument("--leave-out", action="store_true", help=about)
+        about = f"the most queues that are moved at the same time; default {LINKS}"
+        parser.add_argument("--links", metavar="COUNT", type=positive, default=LINKS, help=about)
+        about = "end with status 75 after this time; the links stay and continue"
+        parser.add_argument("--timeout", metavar="SECONDS", type=positive, help=about)
+        parser.add_argument("--stop", action="store_true", help="remove the links of an earlier run, and leave")
+
+    def run(self, options: Namespace) -> int:
+        from warren.broker.ctl.api_client import APIError
+        from warren.broker.ctl.exit_status import UNAVAILABLE, ExitError, Unreachable
+
+        try:
+            return migrate(options)
+        except ExitError as error:
+            return failed(error.text.removeprefix("warrenctl: "), error.status)
+        except APIError as error:
+            return failed(f"a broker refuses: {' '.join(error.reason.split())}", UNAVAILABLE)
+        except (Unreachable, TimeoutError) as error:
+            return failed(f"no broker answers: {error}", UNAVAILABLE)
+        except KeyboardInterrupt:
+            return failed("interrupted; the links stay and continue (--stop removes them)", INTERRUPTED)
+
+
+def failed(text: str, status: int) -> int:
+    print(f"warren migrate: {text}", file=sys.stderr)
+    return status
+
+
+def migrate(options: Namespace) -> int:
+    """Run the command; return the exit status. Raises ExitError, APIError, Unreachable, TimeoutError."""
+    from warren.broker.ctl.api_client import API, LocalAPI
+
+    from .brokers import REQUEST_S, Broker
+    from .migration import Migration, Options
+    from .movers import Drains, Mover, Shovels
+    from .progress import Display
+
+    source = Broker(partial(API, options.source, REQUEST_S, options.from_password_file))
+    if options.to is not None:
+        target = Broker(partial(API, options.to, REQUEST_S, options.to_password_file))
+    else:
+        target = Broker(partial(LocalAPI, Path(options.data), REQUEST_S))
+    uri = options.amqp or amqp_uri(source, options.source, options.from_password_file)
+    parts = urlsplit(options.source)
+    name = f"migrate-{parts.hostname}-{source.address.rpartition(':')[2]}"
+    mover: Mover = Drains(target, name, uri) if target.is_warren else Shovels(target, name, uri)
+    chosen = Options(
+        tuple(options.vhost), options.once, options.leave_out, options.links, options.timeout, options.definitions_only
+    )
+    migration = Migration(source, target, mover, chosen, Display(sys.stdout))
+    if options.stop:
+        mover.set(())
+        print(f"no link from {source} to {target} is left")
+        return 0
+    made = migration.plan()
+    print(f"from {source}\nto   {target}")
+    describe(made)
+    if options.dry_run:
+        describe_queues(source, made)
+    migration.require(made)
+    if options.dry_run:
+        return 0
+    again = bool(mover.queues())
+    migration.import_definitions(made, again)
+    if again:
+        print("an earlier run is continued: definitions of queues, exchanges and bindings are imported, and no others")
+    if options.definitions_only:
+        return 0
+    check_permissions(source, uri, made)
+    migration.move(made)
+    print("\n".join(migration.summary()))
+    return 0
+
+
+def amqp_uri(source: Broker, url: str, password_file: str) -> str:
+    """Return the URI by which the links reach the source, with user, password and host of its HTTP API."""
+    from warren.broker.ctl.api_client import password_of
+
+    parts = urlsplit(url)
+    user, password = parts.username or "guest", parts.password
+    if password is None:
+        password = (
+            "guest" if parts.username is None and not password_file else quote(password_of(password_file), safe="")
+        )
+    host = parts.hostname or ""
+    return source.amqp_uri(f"{user}:{password}", f"[{host}]" if ":" in host else host)
+
+
+def check_permissions(source: Broker, uri: str, made: Plan) -> None:
+    """Raises ExitError (69) if the user of the links may not read a queue of the old broker."""
+    from warren.broker.ctl.exit_status import UNAVAILABLE, ExitError
+
+    user = unquote(urlsplit(uri).username or "guest")
+    closed = source.unreadable(user, made.queues)
+    if closed:
+        first = f"'{closed[0].name}' in vhost '{closed[0].vhost}'"
+        others = f" and {len(closed) - 1} more" if len(closed) > 1 else ""
+        raise ExitError(
+            UNAVAILABLE, f"user '{user}' has no read permission at the old broker for queue {first}{others}"
+        )
+
+
+def describe(made: Plan) -> None:
+    """Print what the plan has, what changes, and what is missing."""
+    sections = [
+        f"{len(part)} {name.replace('_', ' ')}"
+        for name, part in made.document.items()
+        if isinstance(part, list) and part
+    ]
+    print(f"definitions: {', '.join(sections) or 'none'}")
+    for title, lines in (("left out", made.changes), ("cannot be had there", made.missing)):
+        if lines:
+            print(f"{title}:")
+            print("".join(f"  {line}\n" for line in lines), end="")
+
+
+def describe_queues(source: Broker, made: Plan) -> None:
+    """Print the queues with messages."""
+    states = source.queues()
+    full = [
+        (name, states[name]) for name in made.queues if name in states and states[name].ready + states[name].unacked
+    ]
+    full.sort(key=lambda one: -one[1].ready)
+    ready, unacked = sum(state.ready for _, state in full), sum(state.unacked for _, state in full)
+    print(f"messages: {ready:,} ready, {unacked:,} unacked, in {len(full)} queues")
+    for name, state in full[:NAMES_SHOWN]:
+        print(f"  queue '{name.name}' in vhost '{name.vhost}': {state.ready:,} ready, {state.unacked:,} unacked")
+    if len(full) > NAMES_SHOWN:
+        print(f"  and {len(full) - NAMES_SHOWN} more")

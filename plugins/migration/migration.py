@@ -1,0 +1,201 @@
+"""A migration from one broker to another: definitions first, then the links, which move messages until none is left.
+
+All that has to survive is at the target: its links. So the command may be stopped or killed and started again, and
+both brokers may restart meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from warren.broker.ctl.api_client import APIError
+from warren.broker.ctl.exit_status import DATA, TIMEOUT, ExitError, Unreachable
+
+from .brokers import Broker, QueueName, QueueState
+from .movers import Mover, Moving
+from .plan import Plan, Target, plan
+from .progress import Display, Progress, table, totals
+
+LOOK_S = 2.0  # between two looks at both brokers
+# A RabbitMQ reports the lengths of its queues every 5 s: what is empty has to stay so for longer than two reports.
+SETTLE_S, SETTLE_WARREN_S = 12.0, 3.0
+REFUSALS = 100  # objects that are left out one by one after the target has refused them
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of the command line that concern what is migrated and when it ends.
+
+    once       end when the queues are empty, although clients are still connected to the source
+    leave_out  migrate even if the target cannot have everything
+    links      the most queues that have a link at the same time
+    timeout_s  the longest time, or None
+    """
+
+    vhosts: tuple[str, ...] = ()
+    once: bool = False
+    leave_out: bool = False
+    links: int = 500
+    timeout_s: float | None = None
+    definitions_only: bool = False
+
+
+class Migration:
+    """A migration. `mover` makes the links at the target."""
+
+    def __init__(self, source: Broker, target: Broker, mover: Mover, options: Options, display: Display) -> None:
+        self._source = source
+        self._target = target
+        self._mover = mover
+        self._options = options
+        self._display = display
+        self._progress: dict[QueueName, Progress] = {}
+        self._counted: dict[QueueName, int] = {}  # the last count of each link or queue
+        self._refused: set[QueueName] = set()
+        self._clients = 0  # connections at the source that are not our links
+        self._began_s = time.monotonic()
+
+    # Definitions
+
+    def plan(self) -> Plan:
+        """Make the plan, and have a Warren check it without importing. Raises ExitError (65)."""
+        target = Target(self._target.product, self._target.exchange_types, self._target.user)
+        made = plan(self._source.definitions(), target, self._options.vhosts)
+        if self._target.is_warren:
+            self._check(made)
+        return made
+
+    def _check(self, made: Plan) -> None:
+        """Leave out what the target refuses. Raises ExitError (65)."""
+        for _ in range(REFUSALS):
+            try:
+                answer = self._target.post("warren", "check-definitions", body=made.document)
+            except APIError as error:
+                if error.status != 400:
+                    raise
+                if not made.leave_out(error.reason):
+                    reason = " ".join(error.reason.split())
+                    raise ExitError(DATA, f"the target refuses the definitions: {reason}") from None
+            else:
+                made.changes += answer["skipped"]
+                return
+        raise ExitError(DATA, f"the target refuses more than {REFUSALS} objects: {made.missing[-1]}")
+
+    def require(self, made: Plan) -> None:
+        """Raises ExitError (65) if the target cannot have everything, unless that is accepted."""
+        if made.missing and not self._options.leave_out:
+            lines = "".join(f"\n  {line}" for line in made.missing)
+            raise ExitError(DATA, f"the target cannot have these (--leave-out migrates the rest):{lines}")
+
+    def import_definitions(self, made: Plan, again: bool) -> None:
+        """Import the plan; `again` only what clients declare, as operators may have changed the rest at the target."""
+        self._target.post("definitions", body=made.topology() if again else made.document)
+
+    # Messages
+
+    def move(self, made: Plan) -> None:
+        """Move messages until the source is empty, and remove the links. Raises ExitError (75)."""
+        known = set(made.queues)
+        settle_s = SETTLE_WARREN_S if self._source.is_warren else SETTLE_S
+        empty_since_s: float | None = None
+        while True:
+            try:
+                new = self._look(known)
+                if new:
+                    known |= self._import_new(new)
+                now_s = time.monotonic()
+                empty_since_s = None if new or not self._is_empty() else empty_since_s or now_s
+                if empty_since_s is not None and now_s - empty_since_s >= settle_s:
+                    self._mover.set(())
+                    return
+            except (Unreachable, TimeoutError) as error:
+                empty_since_s = None
+                self._display.note(f"waiting for a broker: {error or 'no answer in time'}")
+            except APIError as error:
+                if error.status < 500:
+                    raise
+                self._display.note(f"waiting for a broker: {error.reason}")
+            if self._options.timeout_s is not None and time.monotonic() - self._began_s >= self._options.timeout_s:
+                raise ExitError(TIMEOUT, "the time is over; the links stay and continue: start again to go on")
+            time.sleep(LOOK_S)
+
+    def _look(self, known: set[QueueName]) -> set[QueueName]:
+        """Look at both brokers, and make the links that are needed. Returns queues that are new at the source."""
+        states = self._source.queues()
+        chosen = {name: state for name, state in states.items() if name in known}
+        moving = self._mover.state()
+        self._update(chosen, moving)
+        wanted = choose(self._progress, self._mover.queues(), self._options.links)
+        self._mover.set(wanted)
+        connections = [
+            name
+            for vhost, name in self._source.connections()
+            if not self._options.vhosts or vhost in self._options.vhosts or not vhost
+        ]
+        self._clients = sum(not self._mover.is_link(name) for name in connections)
+        rows = list(self._progress.values())
+        self._display.show(rows, totals(rows, self._clients, time.monotonic() - self._began_s))
+        return {
+            name
+            for name, state in states.items()
+            if name not in known and name not in self._refused and may_be_new(state, name, self._options.vhosts)
+        }
+
+    def _import_new(self, new: set[QueueName]) -> set[QueueName]:
+        """Import queues that clients have declared at the source since; return those that the target has now."""
+        made = self.plan()
+        self._refused |= new - set(made.queues)
+        self.import_definitions(made, again=True)
+        return new & set(made.queues)
+
+    def _update(self, states: dict[QueueName, QueueState], moving: dict[QueueName, Moving]) -> None:
+        for name in [name for name in self._progress if name not in states]:  # deleted at the source
+            self._progress[name].ready = self._progress[name].unacked = 0
+        for name, state in states.items():
+            row = self._progress.setdefault(name, Progress(name))
+            link = moving.get(name)
+            row.ready, row.unacked = state.ready, state.unacked
+            row.has_link = link is not None
+            row.problem = link.problem if link is not None and row.left else ""
+            self._count(row, state, link)
+
+    def _count(self, row: Progress, state: QueueState, link: Moving | None) -> None:
+        """Add to the moved messages. A count begins again at 0 with a new link or a restarted broker."""
+        if link is not None and link.moved is not None:
+            count, before = link.moved, self._counted.get(row.name, 0)
+        else:
+            count, before = state.acked, self._counted.get(row.name, state.acked)
+        row.moved += count - before if count >= before else count
+        self._counted[row.name] = count
+        if link is not None:
+            row.unacked = max(row.unacked, link.unconfirmed)
+
+    def _is_empty(self) -> bool:
+        """Whether no message is left, no link is at work, and nobody is left who could publish or requeue one."""
+        if any(row.left for row in self._progress.values()):
+            return False
+        if self._options.once:
+            return True
+        vhosts = {name.vhost for name in self._progress}
+        return not self._clients and not self._source.delayed(vhosts)
+
+    def summary(self) -> list[str]:
+        rows = [row for row in self._progress.values() if row.moved or row.left]
+        everything = list(self._progress.values())
+        return [*(table(rows) if rows else []), totals(everything, self._clients, time.monotonic() - self._began_s)]
+
+
+def choose(progress: dict[QueueName, Progress], linked: Collection[QueueName], limit: int) -> list[QueueName]:
+    """Return the queues to have a link: all of them, or those with messages first, and of these the linked ones."""
+    if len(progress) <= limit:
+        return list(progress)
+    order = sorted(progress.values(), key=lambda row: (not row.left, row.name not in linked, -row.left))
+    return [row.name for row in order[:limit]]
+
+
+def may_be_new(state: QueueState, name: QueueName, vhosts: Collection[str]) -> bool:
+    """Whether a queue at the source is one that outlives its clients, in a virtual host that is migrated."""
+    temporary = state.fields.get("exclusive") or state.fields.get("auto_delete")
+    return not temporary and (not vhosts or name.vhost in vhosts)

@@ -1,0 +1,164 @@
+"""The links of a migration, which the target runs: they continue while the command does not run.
+
+A Warren drains queues by federation links, a RabbitMQ by shovels. Both acknowledge a message at the source after it is
+safe at the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple, Protocol
+from urllib.parse import quote
+
+from warren.broker.ctl.api_client import NotFound
+
+from .brokers import Broker, QueueName, with_vhost
+
+UPSTREAM, SHOVEL = "federation-upstream", "shovel"
+PREFETCH = 1000
+RECONNECT_S = 1
+DOWN = ("error", "terminated", "invalid_upstream_uri", "shutdown")
+
+
+class Moving(NamedTuple):
+    """The state of the link of one queue.
+
+    `moved` counts messages since the link began, or is None if the broker does not count them; `unconfirmed` are on
+    the way; `problem` is why it does not move any, or empty.
+    """
+
+    moved: int | None = None
+    unconfirmed: int = 0
+    problem: str = ""
+
+
+class Mover(Protocol):
+    """The links of one migration at the target. All methods raise APIError, Unreachable, TimeoutError."""
+
+    def queues(self) -> set[QueueName]:
+        """Return the queues that have a link."""
+
+    def set(self, queues: Collection[QueueName]) -> None:
+        """Make the links of these queues, and remove all others."""
+
+    def state(self) -> dict[QueueName, Moving]:
+        """Return the state of each link."""
+
+    def is_link(self, connection: str) -> bool:
+        """Return whether a connection with this name at the source is one of the links."""
+
+
+class Drains:
+    """The drains of a Warren: an upstream for each virtual host, and a link for each queue that it lists.
+
+    `name` is that of the upstreams, `uri` leads from the target to the source.
+    """
+
+    def __init__(self, target: Broker, name: str, uri: str) -> None:
+        self._target = target
+        self._name = name
+        self._uri = uri
+
+    def _listed(self) -> dict[str, list[str]]:
+        rows = self._target.get("parameters", UPSTREAM)
+        return {row["vhost"]: row["value"].get("drain", []) for row in rows if row["name"] == self._name}
+
+    def queues(self) -> set[QueueName]:
+        return {QueueName(vhost, name) for vhost, names in self._listed().items() for name in names}
+
+    def set(self, queues: Collection[QueueName]) -> None:
+        wanted: dict[str, list[str]] = {}
+        for queue in sorted(queues):
+            wanted.setdefault(queue.vhost, []).append(queue.name)
+        listed = self._listed()
+        changed = [
+            (vhost, self._name, self._upstream(vhost, names))
+            for vhost, names in wanted.items()
+            if listed.get(vhost) != names
+        ]
+        self._target.put_parameters(UPSTREAM, changed)
+        self._target.delete_parameters(UPSTREAM, [(vhost, self._name) for vhost in listed if vhost not in wanted])
+
+    def _upstream(self, vhost: str, names: list[str]) -> dict[str, object]:
+        uri = with_vhost(self._uri, vhost)
+        return {"uri": uri, "drain": names, "prefetch-count": PREFETCH, "reconnect-delay": RECONNECT_S}
+
+    def state(self) -> dict[QueueName, Moving]:
+        found = {}
+        for row in self._target.get("federation-links"):
+            if row["type"] == "queue" and row["upstream"] == self._name:
+                running = row["status"] == "running"
+                problem = row.get("error", "") or (row.get("reason", "") if row.get("state") != "flowing" else "")
+                unconfirmed = row["unconfirmed"] if running else 0
+                moved = row["forwarded"] - unconfirmed
+                found[QueueName(row["vhost"], row["queue"])] = Moving(
+                    moved, unconfirmed, "" if running and not problem else problem or row["status"]
+                )
+        return found
+
+    def is_link(self, connection: str) -> bool:
+        return connection == f"Federation link (upstream: {self._name}, drain)"
+
+
+class Shovels:
+    """The shovels of a RabbitMQ, one for each queue; its plugin rabbitmq_shovel has to be enabled."""
+
+    def __init__(self, target: Broker, name: str, uri: str) -> None:
+        self._target = target
+        self._name = name
+        self._uri = uri
+
+    def _rows(self) -> list[tuple[QueueName, str]]:
+        rows = self._target.get("parameters", SHOVEL)
+        prefix = self._prefix
+        return [
+            (QueueName(row["vhost"], row["name"].removeprefix(prefix)), row["name"])
+            for row in rows
+            if row["name"].startswith(prefix)
+        ]
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self._name}: "
+
+    def queues(self) -> set[QueueName]:
+        return {queue for queue, _ in self._rows()}
+
+    def set(self, queues: Collection[QueueName]) -> None:
+        rows = self._rows()
+        new = sorted(set(queues) - {queue for queue, _ in rows})
+        self._target.put_parameters(
+            SHOVEL, [(queue.vhost, self._prefix + queue.name, self._shovel(queue)) for queue in new]
+        )
+        self._target.delete_parameters(SHOVEL, [(queue.vhost, name) for queue, name in rows if queue not in queues])
+
+    def _shovel(self, queue: QueueName) -> dict[str, object]:
+        return {
+            "src-protocol": "amqp091",
+            "src-uri": with_vhost(self._uri, queue.vhost),
+            "src-queue": queue.name,
+            "src-consumer-args": {"x-priority": -1},
+            "src-prefetch-count": PREFETCH,
+            "src-delete-after": "never",
+            "dest-protocol": "amqp091",
+            "dest-uri": f"amqp:///{quote(queue.vhost, safe='')}",
+            "dest-queue": queue.name,
+            "dest-add-forward-headers": False,
+            "ack-mode": "on-confirm",
+            "reconnect-delay": RECONNECT_S,
+        }
+
+    def state(self) -> dict[QueueName, Moving]:
+        try:
+            rows = self._target.get("shovels")
+        except NotFound:  # without rabbitmq_shovel_management
+            return {queue: Moving() for queue in self.queues()}
+        found = {}
+        for row in rows:
+            if row["name"].startswith(self._prefix):
+                problem = str(row.get("reason") or row["state"]) if row["state"] in DOWN else ""
+                found[QueueName(row["vhost"], row["name"].removeprefix(self._prefix))] = Moving(None, 0, problem)
+        return found
+
+    def is_link(self, connection: str) -> bool:
+        return connection.startswith(f"Shovel {self._prefix}")

@@ -1,0 +1,198 @@
+"""The plan of a migration: which definitions the target gets, and what it does not get, each with the reason; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from warren.broker.core.policies.policy_keys import DEDUPLICATE, MULTI_HOP
+
+from .brokers import WARREN, Document, QueueName
+
+RESERVED = "amq."
+INTERNAL = "federation: "  # of the names of queues and exchanges that the links of other brokers have declared
+PURPOSE = "x-internal-purpose"
+FEDERATION = ("federation-upstream", "federation-upstream-set")
+OWN_GLOBALS = ("cluster_name", "internal_cluster_id")
+KNOWN_COMPONENTS = {"vhost-limits", "operator_policy", "policy", *FEDERATION}
+HASHES = {f"rabbit_password_hashing_{name}" for name in ("md5", "sha256", "sha512")}
+OWN_KEYS = {DEDUPLICATE, MULTI_HOP}  # of policies of Warren, which RabbitMQ refuses
+PLACE = re.compile(r' \((\w+): "(.*?)"(?: / (\w+): "(.*?)")?(?: / \w+: "(.*?)")?\)$', re.DOTALL)  # in a refused import
+SECTIONS = {
+    "vhost": "vhosts", "user": "users", "exchange": "exchanges", "queue": "queues", "policy": "policies",
+    "component": "parameters",
+}  # fmt: skip
+TOPOLOGY = ("vhosts", "queues", "exchanges", "bindings")
+
+
+class Target(NamedTuple):
+    """The target, as far as the plan depends on it: its exchange types, and the user who logs in there."""
+
+    product: str
+    exchange_types: Collection[str]
+    user: str
+
+
+@dataclass
+class Plan:
+    """The definitions for the target.
+
+    `queues` are those that get a link, `users` the users that the target has then. `changes` are differences that are
+    intended; `missing` is what the target cannot have.
+    """
+
+    document: Document
+    queues: list[QueueName] = field(default_factory=list)
+    users: set[str] = field(default_factory=set)
+    changes: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def topology(self) -> Document:
+        """Return only virtual hosts, exchanges, queues and bindings, which an import never changes."""
+        return {name: part for name, part in self.document.items() if name in TOPOLOGY or isinstance(part, str)}
+
+    def leave_out(self, error: str) -> bool:
+        """Leave out the object that the target has refused with this error; return whether there is one."""
+        place = PLACE.search(error)
+        if place is None:
+            return False
+        kind, first, second, name, third = place.groups()
+        section = SECTIONS.get(second or kind, "")
+        names = {"vhost": first} if second else {"name": first}
+        names |= {"component": name, "name": third} if second == "component" else {"name": name} if second else {}
+        part = self.document.get(section, [])
+        left = [item for item in part if any(item.get(key) != value for key, value in names.items())]
+        if len(left) == len(part):
+            return False
+        self.document[section] = left
+        self.users -= {name for name in (first,) if section == "users"}
+        self.missing.append(" ".join(error.split()))
+        self.drop_orphans()
+        self.queues = [queue for queue in self.queues if section != "queues" or queue != (first, name)]
+        return True
+
+    def drop_orphans(self) -> None:
+        """Leave out bindings with an end, and permissions of users, that the target does not get."""
+        ends = {
+            "queue": {(item["vhost"], item["name"]) for item in self.document.get("queues", [])},
+            "exchange": {(item["vhost"], item["name"]) for item in self.document.get("exchanges", [])},
+        }
+
+        def has(kind: str, vhost: str, name: str) -> bool:
+            return (vhost, name) in ends[kind] or (kind == "exchange" and name.startswith(RESERVED))
+
+        document = self.document
+        document["bindings"] = [
+            one
+            for one in document.get("bindings", [])
+            if has("exchange", one["vhost"], one["source"])
+            and has(one["destination_type"], one["vhost"], one["destination"])
+        ]
+        for section in ("permissions", "topic_permissions"):
+            document[section] = [one for one in document.get(section, []) if one["user"] in self.users]
+
+
+def plan(definitions: Document, target: Target, vhosts: Collection[str] = ()) -> Plan:
+    """Make the plan from a broker's definitions, for these virtual hosts or all of them."""
+    made = Plan({name: part for name, part in definitions.items() if isinstance(part, str)})
+    chosen: dict[str, list[Document]] = {}
+    for section, items in definitions.items():
+        if isinstance(items, list):
+            chosen[section] = [item for item in items if not vhosts or in_vhosts(section, item, vhosts)]
+    for section, items in chosen.items():
+        made.document[section] = [item for item in items if takes(made, section, item, target)]
+    made.queues = [QueueName(item["vhost"], item["name"]) for item in made.document.get("queues", [])]
+    made.users = {item["name"] for item in made.document.get("users", [])} | {target.user}
+    made.drop_orphans()
+    return made
+
+
+def in_vhosts(section: str, item: Document, vhosts: Collection[str]) -> bool:
+    """Whether an object belongs to the virtual hosts. Users belong to all; global parameters only to whole brokers."""
+    if section == "vhosts":
+        return item["name"] in vhosts
+    if section == "users":
+        return True
+    return item.get("vhost") in vhosts
+
+
+def takes(made: Plan, section: str, item: Document, target: Target) -> bool:
+    """Return whether the target gets an object; otherwise note why not."""
+    change, missing = RULES[section](item, target) if section in RULES else ("", "")
+    made.changes += [change] if change else []
+    made.missing += [missing] if missing else []
+    return not change and not missing
+
+
+def place(item: Document) -> str:
+    return f"'{item['name']}' in vhost '{item['vhost']}'"
+
+
+def user_rule(item: Document, target: Target) -> tuple[str, str]:
+    if item["name"] == target.user:
+        return f"user '{item['name']}' stays as it is there, since this command uses it", ""
+    algorithm = str(item.get("hashing_algorithm", ""))
+    if target.product != WARREN and algorithm and algorithm not in HASHES:
+        return "", f"user '{item['name']}': {target.product} cannot check a password hashed by {algorithm}"
+    return "", ""
+
+
+def global_rule(item: Document, target: Target) -> tuple[str, str]:
+    return (
+        (f"global parameter '{item['name']}': each broker has its own", "") if item["name"] in OWN_GLOBALS else ("", "")
+    )
+
+
+def parameter_rule(item: Document, target: Target) -> tuple[str, str]:
+    component = item["component"]
+    if component in FEDERATION:
+        return f"{component} {place(item)}: set it when the old broker is gone, or both take part in it", ""
+    if target.product == WARREN and component not in KNOWN_COMPONENTS:
+        return "", f"{component} {place(item)}: {WARREN} has none"
+    return "", ""
+
+
+def policy_rule(item: Document, target: Target) -> tuple[str, str]:
+    own = sorted(OWN_KEYS & set(item["definition"])) if target.product != WARREN else []
+    return ("", f"policy {place(item)}: {target.product} does not know {' and '.join(own)}") if own else ("", "")
+
+
+def queue_rule(item: Document, target: Target) -> tuple[str, str]:
+    what = f"queue {place(item)}"
+    arguments: dict[str, Any] = item.get("arguments") or {}
+    if item["name"].startswith(RESERVED):
+        return f"{what}: its name is the broker's own", ""
+    if is_internal(item):
+        return f"{what}: links of another broker declare it again where they lead to", ""
+    if item.get("auto_delete"):
+        return f"{what}: it is deleted with its last consumer, who declares it again", ""
+    type_ = arguments.get("x-queue-type") or item.get("type", "classic")
+    if target.product == WARREN and type_ not in ("classic", "quorum"):
+        return "", f"{what}: {WARREN} has no {type_}s"
+    return "", ""
+
+
+def exchange_rule(item: Document, target: Target) -> tuple[str, str]:
+    if is_internal(item):
+        return f"exchange {place(item)}: links of another broker declare it again where they lead to", ""
+    if item["type"] not in target.exchange_types:
+        return "", f"exchange {place(item)}: {target.product} there has no type {item['type']}"
+    return "", ""
+
+
+def is_internal(item: Document) -> bool:
+    """Whether links of other brokers have declared a queue or an exchange."""
+    return item["name"].startswith(INTERNAL) or PURPOSE in (item.get("arguments") or {})
+
+
+Rule = Callable[[Document, Target], tuple[str, str]]
+RULES: dict[str, Rule] = {
+    "users": user_rule,
+    "global_parameters": global_rule,
+    "parameters": parameter_rule,
+    "policies": policy_rule,
+    "queues": queue_rule,
+    "exchanges": exchange_rule,
+}
