@@ -12,7 +12,7 @@ from ..core.vhost.observer import Observer
 from ..core.vhost.replication import Replication
 
 MEANS = "a quorum queue is a durable queue, and is lost with the only machine that has it"
-REQUIRED = f"{MEANS}; storage.quorum_requires_replication refuses new ones alone"
+REQUIRED = f"{MEANS}; storage.quorum_requires_replication refuses only new ones"
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
