@@ -1,16 +1,22 @@
-"""The database: what a store asks of its server, on three sessions.
+"""The database: what a store asks of its server, on several sessions.
 
-    commits   transactions of the owner, on worker threads; the calls of others wait
+    commits   transactions of the owner, on worker threads, one session for each that may be under way
     reads     ranges of files, for the loop, which never waits long: without a session, or an answer, a read fails
     watch     the advisory lock and the heartbeat of the owner (`ownership`)
 
 A session that was lost is replaced by the next call of `connect`.
+
+A commit waits for the disks of the server and of its standbys, and keeps its locks meanwhile: on the row that counts
+transactions, the next one would wait for it. So each is two: the operations, which are committed in memory at first,
+and behind them, on the same session, the BARRIER, which only writes a message to the WAL and waits. As the WAL is in
+order, all that was committed before is then as durable. The next one begins when the first of the two has ended.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,12 +27,14 @@ if TYPE_CHECKING:
     from .address import Address
     from .session import Row, Session
 
-COMMITS, READS, WATCH = "commits", "reads", "watch"
+READS, WATCH = "reads", "watch"
+COMMITS = tuple(f"commits {number}" for number in range(1, 4))  # with more, the processor of the server is the limit
 LIMIT_S = 30.0  # of a query that is no commit
 LONGEST_BYTES = 1 << 30  # of a value of PostgreSQL
 NOT_NULL = "23502"
 UNIQUE, DUPLICATE_TABLE = "23505", "42P07"
 UNDEFINED_TABLE = "42P01"
+BARRIER: tuple[Statement, ...] = (("SELECT pg_logical_emit_message(true, 'warren', '')", ()),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +47,34 @@ class StoredFile:
 
 
 class Database:
-    """The port to a server, for the log, the metadata and the transactions."""
+    """The port to a server, for the log, the metadata and the transactions.
 
-    def commit(self, epoch: int, number: int, operations: Sequence[Operation]) -> None:
+    sessions  for transactions that are under way at a time
+    """
+
+    sessions = len(COMMITS)
+
+    def commit(self, session: int, epoch: int, number: int, operations: Sequence[Operation]) -> None:
         """Commit the operations as the transaction with this number of the owner with this epoch.
 
-        Returns when it is as durable as the server's settings say. Raises Fenced if the epoch is over or the number
-        was used, Refused after any other rollback, and Unreachable if the outcome is unknown.
+        `session` is from 0 on. The transaction can be seen, and be lost with the memory of the server until `sync`.
+        Raises Fenced if the epoch is over or the number is not the next, Refused after any other rollback, and
+        Unreachable if the outcome is unknown.
+        """
+        raise NotImplementedError
+
+    def sync(self, session: int) -> None:
+        """Wait until the last transaction of this session is as durable as the server's settings say.
+
+        So are all with lower numbers then. Raises Unreachable or Refused if that is unknown.
         """
         raise NotImplementedError
 
     def owner(self) -> tuple[int, int]:
-        """Return the epoch and the number of the last transaction, from a new session. Raises Unreachable, Refused."""
+        """Return the epoch and the number of the last transaction, from a new session, and close the others.
+
+        No other call may be under way. Raises Unreachable, Refused.
+        """
         raise NotImplementedError
 
     def files(self) -> list[StoredFile]:
@@ -84,7 +108,7 @@ class PostgreSQL(Database):
         self.read_s = LIMIT_S
         self.schema = quoted(address.schema)
         self._sessions: dict[str, Session] = {}
-        self._busy = {purpose: threading.Lock() for purpose in (COMMITS, READS, WATCH)}
+        self._busy = {purpose: threading.Lock() for purpose in (*COMMITS, READS, WATCH)}
 
     def connect(self, purpose: str) -> None:
         """Open the session if there is none. Raises Unreachable, Refused."""
@@ -101,22 +125,29 @@ class PostgreSQL(Database):
         self, purpose: str, statements: Sequence[Statement], limit_s: float | None = LIMIT_S, binary: bool = False
     ) -> list[list[Row]]:
         """Execute statements as one transaction. The session is closed if it was lost. Raises Unreachable, Refused."""
+        with self._using(purpose) as session:
+            return session.run(statements, limit_s, binary)
+
+    @contextmanager
+    def _using(self, purpose: str) -> Iterator[Session]:
+        """Context with the session, which no other thread uses meanwhile."""
         with self._busy[purpose]:
             session = self._sessions.get(purpose)
             if session is None:
                 raise Unreachable("not connected to PostgreSQL")
             try:
-                return session.run(statements, limit_s, binary)
+                yield session
             except Unreachable:
                 session.close()
                 del self._sessions[purpose]
                 raise
 
-    def abandon(self, purpose: str) -> None:
-        """End the call that another thread makes on this session, with Unreachable."""
-        session = self._sessions.get(purpose)
-        if session is not None:
-            session.abandon()
+    def abandon(self, purposes: Iterable[str]) -> None:
+        """End the calls that other threads make on these sessions, with Unreachable."""
+        for purpose in purposes:
+            session = self._sessions.get(purpose)
+            if session is not None:
+                session.abandon()
 
     def disconnect(self, purpose: str) -> None:
         with self._busy[purpose]:
@@ -125,30 +156,39 @@ class PostgreSQL(Database):
                 session.close()
 
     def close(self) -> None:
-        for purpose in (COMMITS, READS, WATCH):
+        for purpose in self._busy:
             self.disconnect(purpose)
 
-    def commit(self, epoch: int, number: int, operations: Sequence[Operation]) -> None:
+    def commit(self, session: int, epoch: int, number: int, operations: Sequence[Operation]) -> None:
         statements = [statement for operation in operations for statement in operation.statements(self.schema)]
         # The last statement, so that the row is locked only for the commit. It fails with NOT NULL for a former owner.
         counted = "CASE WHEN epoch = $1 AND commits = $2::bigint - 1 THEN $2::bigint END"
-        statements.append((f"UPDATE {self.schema}.owner SET commits = {counted}", (epoch, number)))
-        self.connect(COMMITS)
+        unsynced = "set_config('synchronous_commit', 'off', true)"  # of this transaction alone
+        statements.append((f"UPDATE {self.schema}.owner SET commits = {counted} RETURNING {unsynced}", (epoch, number)))
+        purpose = COMMITS[session]
+        self.connect(purpose)
         try:
-            self.run(COMMITS, statements, None)
+            with self._using(purpose) as connection:
+                connection.send(statements, BARRIER)
+                connection.receive()
         except Refused as error:
+            self.disconnect(purpose)  # nobody waits for the answer to the barrier
             if error.sqlstate in (NOT_NULL, UNIQUE, DUPLICATE_TABLE):
                 raise Fenced(str(error)) from error
             raise
-        session = self._sessions.get(COMMITS)
-        if session is not None and session.warning:
-            # The wait for a standby may have been cancelled, and the transaction be committed on one machine alone.
-            raise Unreachable(f"a warning of the server: {session.warning}")
+
+    def sync(self, session: int) -> None:
+        with self._using(COMMITS[session]) as connection:
+            connection.receive()
+        if connection.warning:
+            # The wait for a standby may have been cancelled, and the transactions be on one machine alone.
+            raise Unreachable(f"a warning of the server: {connection.warning}")
 
     def owner(self) -> tuple[int, int]:
-        self.disconnect(COMMITS)
-        self.connect(COMMITS)
-        (row,) = self.run(COMMITS, [(f"SELECT epoch, commits FROM {self.schema}.owner", ())])[0]
+        for purpose in COMMITS:
+            self.disconnect(purpose)
+        self.connect(COMMITS[0])
+        (row,) = self.run(COMMITS[0], [(f"SELECT epoch, commits FROM {self.schema}.owner", ())])[0]
         return int(row[0] or 0), int(row[1] or 0)
 
     def files(self) -> list[StoredFile]:

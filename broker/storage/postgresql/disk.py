@@ -18,9 +18,7 @@ from .errors import Refused, Unreachable
 from .operations import Append, CreateFile, Cut, RemoveFile, RenameFile
 from .transactions import UNREACHABLE, Transactions
 
-# Batches of the journal. One transaction at a time is under way, and what was sealed meanwhile becomes the next one.
-# With two, each transaction had the few messages of one turn of the loop, or all others, by turns.
-IN_FLIGHT = 8
+IN_FLIGHT = 8  # batches of the journal: what was sealed while every session had a transaction becomes the next one
 UNLIMITED_BYTES = 1 << 62  # the server's disk is its own affair: when it is full, a transaction fails
 
 

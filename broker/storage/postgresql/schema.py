@@ -15,6 +15,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from ..errors import StorageFault
+from .database import BARRIER
 from .errors import Refused, Unreachable
 from .operations import Statement, quoted
 
@@ -94,6 +95,7 @@ def check(session: Session, schema: str) -> str:
         name = quoted(schema)
         for table in ("store", "owner", "beat", "files", "records"):
             verify_rights(session, f"{name}.{table}")
+        session.run([("SELECT set_config('synchronous_commit', 'off', true)", ()), *BARRIER], LIMIT_S)
         (found,) = session.run([(f"SELECT id FROM {name}.store", ())], LIMIT_S)[0]
     except Refused as error:
         raise StorageFault(f"schema {schema}: {error}") from error

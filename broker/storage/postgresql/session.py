@@ -1,9 +1,10 @@
 """A session: one connection to the server, on which each call is one transaction in one round trip.
 
 The statements of a call are sent as a pipeline, which the server executes as one transaction: it commits at the end,
-unless a statement failed. Parameters and bytes are sent in the binary format, so nothing is quoted or copied in Python.
-A call ends with Unreachable when its time is over or `abandon` was called, as a server that is stopped or cut off does
-not answer; the session cannot be used again then.
+unless a statement failed. Several transactions may be sent before the results of the first are received. Parameters and
+bytes are sent in the binary format, so nothing is quoted or copied in Python. A call ends with Unreachable when its
+time is over or `abandon` was called, as a server that is stopped or cut off does not answer; the session cannot be used
+again then.
 """
 
 from __future__ import annotations
@@ -63,22 +64,47 @@ class Session:
         """
         deadline_s = time.monotonic() + limit_s if limit_s is not None else None
         self.warning = ""
-        libpq = self._libpq
         try:
-            for text, values in statements:
-                libpq.send_query_params(
-                    text.encode(),
-                    [value if isinstance(value, bytes) else str(value).encode() for value in values],
-                    param_formats=[int(isinstance(value, bytes)) for value in values],
-                    result_format=int(binary),
-                )
-            libpq.pipeline_sync()
-            while libpq.flush():
-                if self._wait(select.POLLIN | select.POLLOUT, deadline_s) & ~select.POLLOUT:
-                    libpq.consume_input()
+            self._send(statements, binary)
+            self._flush(deadline_s)
             return self._results(deadline_s)
         except psycopg.Error as error:
             raise Unreachable(one_line(error)) from error
+
+    def send(self, *transactions: Sequence[Statement]) -> None:
+        """Send several transactions, which are executed one after the other; each needs a `receive`.
+
+        Raises Unreachable.
+        """
+        self.warning = ""
+        try:
+            for statements in transactions:
+                self._send(statements, False)
+            self._flush(None)
+        except psycopg.Error as error:
+            raise Unreachable(one_line(error)) from error
+
+    def receive(self) -> None:
+        """Wait for the end of the next transaction that was sent. Raises Refused, Unreachable, as `run` does."""
+        try:
+            self._results(None)
+        except psycopg.Error as error:
+            raise Unreachable(one_line(error)) from error
+
+    def _send(self, statements: Sequence[Statement], binary: bool) -> None:
+        for text, values in statements:
+            self._libpq.send_query_params(
+                text.encode(),
+                [value if isinstance(value, bytes) else str(value).encode() for value in values],
+                param_formats=[int(isinstance(value, bytes)) for value in values],
+                result_format=int(binary),
+            )
+        self._libpq.pipeline_sync()
+
+    def _flush(self, deadline_s: float | None) -> None:
+        while self._libpq.flush():
+            if self._wait(select.POLLIN | select.POLLOUT, deadline_s) & ~select.POLLOUT:
+                self._libpq.consume_input()
 
     def _results(self, deadline_s: float | None) -> list[list[Row]]:
         results: list[list[Row]] = []

@@ -74,7 +74,7 @@ class PostgreSQLStore:
         Raises StorageFault, OSError.
         """
         try:
-            self.database.connect(COMMITS)
+            self.database.connect(COMMITS[0])
             self.database.connect(READS)
             self.guarantee = guarantee.read(self.database)
         except (Unreachable, Refused) as error:

@@ -1,15 +1,18 @@
 """The transactions of the owner of a store: operations gather, and are committed in order.
 
 Each transaction has the number after the one before, and the server counts them in the row of the owner
-(`Database.commit`). A commit without an answer is in doubt. Before anything else is committed, the row is read again:
+(`Database.commit`). The next one may begin before the one before is certain, that is, as durable as the server's
+settings say. What is not certain is kept. After a session was lost, nothing else is committed until the row was read
+again, from a new session, when all other calls have ended:
 
-    epoch of another owner   this process owns the store no more; nothing was or will be committed by it
-    a later number           it was committed; it counts only after another transaction, as its standbys may lack it
-    the last certain number  it is sent again unchanged; if the first attempt is still being committed, the row is
-                             locked until then, and the second one fails with Fenced
-    an earlier number        the server has lost what was confirmed
+    epoch of another owner    this process owns the store no more; nothing was or will be committed by it
+    the last number, or more  all was committed; it counts only after another transaction, as its standbys may lack it
+    an earlier number         a crash or a failover has undone the later ones, or the last was lost on the way: they are
+                              sent again unchanged; if one is still being committed, the row is locked until then, and
+                              the second attempt fails with Fenced
+    less than was certain     the server has lost what was confirmed
 
-A transaction may be as large as all that gathered while the one before was committed.
+A transaction may be as large as all that gathered while every session had one under way.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 
 from .database import Database
@@ -30,12 +35,20 @@ UNREACHABLE = errno.ENOTCONN
 SHORTAGES = {"53100": errno.ENOSPC, "53200": errno.ENOMEM, "40001": UNREACHABLE, "40P01": UNREACHABLE}
 
 
-class Transactions:
-    """The transactions of one owner.
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction that was sent. With it, the first `total` operations that ever gathered have been."""
 
-    epoch     of this owner
-    retry_s   how long a server that cannot be reached is tried again
-    since_s   when the commit under way began, or the first that failed since; None without one
+    number: int
+    operations: list[Operation]
+    total: int
+
+
+class Transactions:
+    """The transactions of one owner. Calls may be made by several threads.
+
+    epoch    of this owner
+    retry_s  how long a server that cannot be reached is tried again
     """
 
     def __init__(
@@ -49,23 +62,30 @@ class Transactions:
         """`commits` is the number of the last transaction of the store."""
         self.epoch = epoch
         self.retry_s = retry_s
-        self.since_s: float | None = None
         self._database = database
         self._now_s = now_s
-        self._commits = commits  # the last that is certain
         self._gathering = threading.Lock()  # of the next two
-        self._gathered: list[Operation] = []  # and not committed
+        self._gathered: list[Operation] = []  # and not sent
         self._total = 0  # operations gathered since the start
-        self._committing = threading.Lock()  # of what follows
-        self._committed = 0  # operations committed since the start
-        self._in_doubt = False  # the last transaction
-        self._doubtful = 0  # operations in it, of those that gathered
+        self._changed = threading.Condition()  # of what follows
+        self._sent = Transaction(commits, [], 0)  # the last one
+        self._certain = self._sent  # the last one that is certain
+        self._uncertain: deque[Transaction] = deque()  # those after it
+        self._free = list(range(database.sessions))
+        self._sending = False  # a transaction, which no other may overtake
+        self._in_doubt = False  # whether the server has what is uncertain
+        self._begun_s: dict[int, float] = {}  # by thread: when its call began, or the first that failed since
         self._lost_s: float | None = None  # when the server was lost
 
     @property
     def failing(self) -> bool:
         """Whether the server could not be reached at the last attempt."""
         return self._lost_s is not None
+
+    @property
+    def since_s(self) -> float | None:
+        """The start of the longest commit under way, or of the first that failed since; None without one."""
+        return min(list(self._begun_s.values()), default=None)
 
     def gather(self, *operations: Operation) -> None:
         """Add operations to the next transaction."""
@@ -74,102 +94,160 @@ class Transactions:
             self._total += len(operations)
 
     def commit(self) -> None:
-        """Commit all that was gathered before this call.
+        """Make certain all that was gathered before this call.
 
         Raises OSError: of ports.FULL or ports.EXHAUSTED if this may be tried again, NOT_OWNER after another broker has
         taken the store over, and EIO after any other failure, which is final too.
         """
         with self._gathering:
             wanted = self._total
-        with self._committing:
-            if self._committed < wanted:
-                self._attempt(self._commit)
+        if self._certain.total < wanted:
+            self._attempt(partial(self._commit, wanted))
 
     def drop(self, numbers: Iterable[int]) -> list[int]:
         """Drop the tables of removed files, and return those that could not be, for another time. Raises OSError."""
         kept = []
-        with self._committing:
-            for number in numbers:
-                try:
-                    self._attempt(partial(self._drop, number))
-                except OSError as error:
-                    if error.errno == NOT_OWNER:
-                        raise
-                    kept.append(number)
+        for number in numbers:
+            try:
+                self._attempt(partial(self._drop, number))
+            except OSError as error:
+                if error.errno == NOT_OWNER:
+                    raise
+                kept.append(number)
         return kept
 
     def _attempt(self, call: Callable[[], None]) -> None:
-        self.since_s = self.since_s or self._now_s()
+        thread = threading.get_ident()
+        self._begun_s.setdefault(thread, self._now_s())
         try:
             try:
                 call()
             except Unreachable:
-                self._settle()  # a server that was restarted, or another host, may answer at once
-                call()
+                call()  # a server that was restarted, or another host, may answer at once
         except Fenced as error:
             raise OSError(NOT_OWNER, "another broker has taken the store over", str(error)) from error
         except Refused as error:
-            self._lost_s = self.since_s = None
+            self._lost_s = None
+            self._begun_s.pop(thread, None)
             number = SHORTAGES.get(error.sqlstate, errno.EIO)
             raise OSError(number, f"PostgreSQL: {error}") from error
         except Unreachable as error:
             now_s = self._now_s()
-            self._lost_s = self._lost_s if self._lost_s is not None else now_s
-            if now_s - self._lost_s > self.retry_s:
+            lost_s = self._lost_s = self._lost_s if self._lost_s is not None else now_s
+            if now_s - lost_s > self.retry_s:
                 raise OSError(errno.EIO, f"PostgreSQL could not be reached for {self.retry_s:g} s: {error}") from error
             raise OSError(UNREACHABLE, f"PostgreSQL cannot be reached: {error}") from error
-        self._lost_s = self.since_s = None
+        self._lost_s = None
+        self._begun_s.pop(thread, None)
 
-    def _commit(self) -> None:
-        self._settle()
-        with self._gathering:
-            operations = self._gathered[:]
-        if operations:
-            self._send(operations, len(operations))
-            self._forget(len(operations))
+    def _commit(self, wanted: int) -> None:
+        """Make certain the first `wanted` operations that ever gathered, by a transaction of this or another thread."""
+        while True:
+            with self._changed:
+                self._wait(lambda: self._certain.total >= wanted or self._may_begin(wanted))
+                if self._certain.total >= wanted:
+                    return
+                self._settle()
+                if self._sent.total >= wanted:
+                    continue
+                with self._gathering:
+                    operations = self._gathered[:]
+                session, transaction = self._begin(operations)
+            self._execute(session, transaction, operations)
 
     def _drop(self, number: int) -> None:
-        self._settle()
-        self._send([DropTable(number)], 0)
+        with self._changed:
+            self._wait(self._may_begin)
+            self._settle()
+            session, transaction = self._begin([])
+        self._execute(session, transaction, [DropTable(number)])
 
-    def _send(self, operations: list[Operation], gathered: int) -> None:
-        """Commit operations, of which the first `gathered` are the oldest that gathered."""
+    def _wait(self, possible: Callable[[], bool]) -> None:
+        self._changed.wait_for(possible)
+
+    def _may_begin(self, wanted: int | None = None) -> bool:
+        """Whether a transaction for that many operations may begin, or what is in doubt may be settled."""
+        if self._in_doubt:
+            return len(self._free) == self._database.sessions
+        return not self._sending and bool(self._free) and (wanted is None or self._sent.total < wanted)
+
+    def _begin(self, operations: list[Operation]) -> tuple[int, Transaction]:
+        """Take a session, and return it with the next transaction, for the operations that gathered first."""
+        self._sending = True
+        total = self._sent.total + len(operations)
+        return self._free.pop(), Transaction(self._sent.number + 1, operations, total)
+
+    def _execute(self, session: int, transaction: Transaction, operations: list[Operation]) -> None:
+        """Commit operations as this transaction, let the next one begin, and wait until this one is certain."""
         try:
-            self._database.commit(self.epoch, self._commits + 1, operations)
-        except Unreachable:
-            self._doubtful, self._in_doubt = gathered, True
+            self._database.commit(session, self.epoch, transaction.number, operations)
+        except Refused:
+            with self._changed:
+                self._sending = False
+                self._release(session)
             raise
-        self._commits += 1
+        except (Unreachable, Fenced) as error:  # which owner there is, or what its server lacks, is looked up
+            with self._changed:
+                self._note_sent(transaction)
+                self._in_doubt = True
+                self._release(session)
+            raise Unreachable(str(error)) from error
+        with self._changed:
+            self._note_sent(transaction)
+        try:
+            self._database.sync(session)
+        except (Unreachable, Refused):
+            with self._changed:
+                self._in_doubt = True
+                self._release(session)
+            raise
+        with self._changed:
+            self._note_certain(transaction)
+            self._release(session)
+
+    def _note_sent(self, transaction: Transaction) -> None:
+        with self._gathering:
+            del self._gathered[: transaction.total - self._sent.total]
+        self._uncertain.append(transaction)
+        self._sent = transaction
+        self._sending = False
+        self._changed.notify_all()
+
+    def _note_certain(self, transaction: Transaction) -> None:
+        """Note that a transaction is certain, and with it all before."""
+        while self._uncertain and self._uncertain[0].number <= transaction.number:
+            self._certain = self._uncertain.popleft()
+
+    def _release(self, session: int) -> None:
+        self._free.append(session)
+        self._changed.notify_all()
 
     def _settle(self) -> None:
-        """Find out whether the transaction in doubt was committed; send it again if not."""
+        """Find out which transactions were committed, send the others again, and make all certain."""
         fenced: Fenced | None = None
         looked = -1
         while self._in_doubt:
             epoch, commits = self._database.owner()
             if epoch != self.epoch:
                 raise Fenced(f"its epoch is {epoch}, that of this broker was {self.epoch}")
-            if commits < self._commits:
-                raise Fenced(f"it has {commits} transactions, and this broker committed {self._commits}")
+            if not self._certain.number <= commits <= self._sent.number:
+                raise Fenced(f"it has {commits} transactions, and this broker committed {self._certain.number}")
             if fenced is not None and commits == looked:
                 raise fenced
             looked = commits
-            with self._gathering:
-                operations = [] if commits > self._commits else self._gathered[: self._doubtful]
+            if commits == self._sent.number:
+                self._note_sent(Transaction(commits + 1, [], self._sent.total))
             try:
-                self._database.commit(self.epoch, commits + 1, operations)
+                for transaction in list(self._uncertain):
+                    if transaction.number > commits:
+                        self._database.commit(0, epoch, transaction.number, transaction.operations)
+                        self._database.sync(0)
+                        self._note_certain(transaction)
             except Fenced as error:
                 fenced = error  # the transaction in doubt, or another owner, was first
                 continue
-            self._commits = commits + 1
             self._in_doubt = False
-            self._forget(self._doubtful)
-            self._doubtful = 0
-
-    def _forget(self, count: int) -> None:
-        with self._gathering:
-            del self._gathered[:count]
-        self._committed += count
+            self._changed.notify_all()
 
 
 class NoTransactions(Transactions):

@@ -1,15 +1,17 @@
 """A simulated PostgreSQL server with a synchronous standby, and the sessions of brokers with it.
 
-A commit may succeed, be lost before the server had it, succeed although the answer is lost, be committed on the primary
-alone, or stay under way: then it is decided later, at the latest when somebody else needs the row of the owner. After a
-failover the server has what the standby had: all that was answered, and maybe more.
+A commit may succeed, be lost before the server had it, succeed although the answer is lost, or stay under way: then it
+is decided later, at the latest when somebody else needs the row of the owner. A sync may be cut off before or after the
+standby has all. A failover, or a crash and restart, loses all sessions, and any of the last commits that were not
+synced: the server then has what was synced, and maybe more.
 
 What is simulated is what the statements of `Database` do, not SQL: the tests with a real server show that these agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -28,7 +30,7 @@ from warren.broker.storage.postgresql.operations import (
     RemoveFile,
     RenameFile,
 )
-from warren.broker.storage.postgresql.transactions import Transactions
+from warren.broker.storage.postgresql.transactions import UNREACHABLE, Transactions
 
 
 @dataclass(frozen=True)
@@ -78,18 +80,23 @@ class SimulatedServer:
     """The server of all brokers.
 
     faults       probability of each fault of a commit
+    slowness     of syncs, from 0 to 1: how much happens during one
     limit_bytes  that the tables may have, or None
     """
 
-    FAULTS = ("lost", "no answer", "late", "not replicated")
+    FAULTS = ("lost", "no answer", "late", "failover")
+    SYNC_FAULTS = ("lost", "no answer", "failover")
 
     def __init__(self, random: Random, trace: Callable[[str], None]) -> None:
         self.random = random
         self.faults = 0.0
+        self.slowness = random.choice((0.0, 0.5, 0.8))
         self.limit_bytes: int | None = None
         self.state = State()
+        self.generation = 0  # of sessions; those of earlier ones are lost
         self._trace = trace
         self._safe = self.state  # what the standby has for certain
+        self._unsafe: list[State] = []  # after each commit since
         self._late: list[tuple[int, int, list[Operation]]] = []
         self._away = 0  # attempts to connect that will fail
 
@@ -105,18 +112,21 @@ class SimulatedServer:
         """Raise the epoch, whoever owns the store; return it and the number of the last transaction."""
         self._away = 0
         self._decide()
-        self._safe = self.state = replace(self.state, epoch=self.state.epoch + 1)
+        self.state = self._safe = replace(self.state, epoch=self.state.epoch + 1)
+        self._unsafe.clear()
         self._trace(f"epoch {self.state.epoch} after transaction {self.state.commits}")
         return self.state.epoch, self.state.commits
 
     def fail_over(self) -> None:
         """Lose the primary; its standby may have more than is certain."""
-        if self.random.random() < 0.5:
-            self.state = self._safe
-        self._safe = self.state
+        before = self.state.commits
+        self.state = self._safe = self.random.choice([self._safe, *self._unsafe])
+        self._unsafe.clear()
         self._late.clear()
+        self.generation += 1
         self._away = self.random.choice((0, 1, 3))
-        self._trace(f"failover to transaction {self.state.commits} of epoch {self.state.epoch}")
+        undone = f", {before - self.state.commits} undone" if self.state.commits < before else ""
+        self._trace(f"failover to transaction {self.state.commits} of epoch {self.state.epoch}{undone}")
 
     def connect(self) -> None:
         """Open a session. Raises Unreachable."""
@@ -134,14 +144,30 @@ class SimulatedServer:
         if fault == "late":
             self._late.append((epoch, number, operations))
             self._lose()
+        if fault == "failover":
+            self.fail_over()
+            self._lose()
         self._decide()
         size = sum(len(operation.data) for operation in operations if isinstance(operation, Append))
         if size and self.limit_bytes is not None and self.used_bytes + size > self.limit_bytes:
             raise Refused("no room", "53100")
+        if self._unsafe:
+            self._trace(f"  while {len(self._unsafe)} before it are not certain")
         self._apply(epoch, number, operations)
-        if fault == "not replicated":
+        if fault == "no answer":
             self._lose()
-        self._safe = self.state
+
+    def sync(self, state: State) -> None:
+        """Make certain what was committed in this state, unless later ones are."""
+        fault = self.random.choice(self.SYNC_FAULTS) if self.random.random() < self.faults else ""
+        self._trace(f"sync of transaction {state.commits} {fault}")
+        if fault == "failover":
+            self.fail_over()
+        if fault in ("lost", "failover"):
+            self._lose()
+        if state in self._unsafe:
+            del self._unsafe[: self._unsafe.index(state) + 1]
+            self._safe = state
         if fault == "no answer":
             self._lose()
 
@@ -164,6 +190,7 @@ class SimulatedServer:
         if (epoch, number) != (self.state.epoch, self.state.commits + 1):
             raise Fenced("not null")
         self.state = replace(self.state.after(operations), commits=number)
+        self._unsafe.append(self.state)
 
 
 class SimulatedDatabase(Database):
@@ -174,6 +201,8 @@ class SimulatedDatabase(Database):
         self.stopped = False
         self.before: Callable[[str, str], None] | None = None
         self.stop_after: int | None = None  # commits
+        self._open: dict[int, int] = {}  # generations of sessions
+        self._committed: dict[int, State] = {}  # after the last commit of each session
 
     def call(self, what: str) -> None:
         if self.stopped:
@@ -181,21 +210,48 @@ class SimulatedDatabase(Database):
         if self.before is not None:
             self.before(what, "")
 
-    def commit(self, epoch: int, number: int, operations: Sequence[Operation]) -> None:
+    def commit(self, session: int, epoch: int, number: int, operations: Sequence[Operation]) -> None:
         self.call("sync")
+        if session not in self._open:
+            self.server.connect()
+            self._open[session] = self.server.generation
         if self.stop_after is not None:
             self.stop_after -= 1
         if self.stop_after == -1:
             self.stopped = True
             if self.server.random.random() < 0.5:
                 raise Stopped
-        self.server.commit(epoch, number, list(operations))
+        with self._session(session):
+            self.server.commit(epoch, number, list(operations))
+        self._committed[session] = self.server.state
         if self.stopped:
             raise Stopped
 
+    def sync(self, session: int) -> None:
+        self.call("sync")
+        while self.server.random.random() < self.server.slowness:
+            self.call("sync")  # others begin meanwhile
+        with self._session(session):
+            self.server.sync(self._committed[session])
+        if self.stopped:
+            raise Stopped
+
+    @contextmanager
+    def _session(self, session: int) -> Iterator[None]:
+        """Context with a session, which was lost if the server was, and is lost if an answer is."""
+        try:
+            if self._open[session] != self.server.generation:
+                raise Unreachable("the session is lost")
+            yield
+        except Unreachable:
+            del self._open[session]
+            raise
+
     def owner(self) -> tuple[int, int]:
         self.call("owner")
+        self._open.clear()
         self.server.connect()
+        self._open[0] = self.server.generation
         return self.server.state.epoch, self.server.state.commits
 
     def files(self) -> list[StoredFile]:
@@ -212,6 +268,23 @@ class SimulatedDatabase(Database):
     def read(self, number: int, offset: int, count: int) -> bytes:
         self.call("read")
         return self.server.state.tables.get(number, b"")[offset : offset + count]
+
+
+class SimulatedTransactions(Transactions):
+    """Transactions of workers that are no threads: each works within a call of another one, and cannot wait for it."""
+
+    settling = False
+
+    def _wait(self, possible: Callable[[], bool]) -> None:
+        if self.settling or not possible():
+            raise OSError(UNREACHABLE, "it waits for another worker")
+
+    def _settle(self) -> None:
+        self.settling = True
+        try:
+            super()._settle()
+        finally:
+            self.settling = False
 
 
 class SimulatedTables(PostgreSQLDisk):

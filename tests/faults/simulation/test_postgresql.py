@@ -8,7 +8,6 @@ printed; WARREN_SIM_SEED=n runs only that one and prints all its steps.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from copy import copy, deepcopy
 from random import Random
 
@@ -18,12 +17,16 @@ from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.journal_process import JournalProcess, World
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.faults.simulation.model import Entry, Queue, check
-from tests.faults.simulation.postgresql import SimulatedDatabase, SimulatedServer, SimulatedTables
+from tests.faults.simulation.postgresql import (
+    SimulatedDatabase,
+    SimulatedServer,
+    SimulatedTables,
+    SimulatedTransactions,
+)
 from tests.faults.simulation.test_journal import BLOCK, FIRST, ONLY, SEEDS, sizes, traced
-from tests.faults.simulation.workers import Workers
 from warren.broker.core.metadata.records import Change
 from warren.broker.storage.postgresql.metadata import PostgreSQLMetadata
-from warren.broker.storage.postgresql.transactions import NOT_OWNER, UNREACHABLE, Transactions
+from warren.broker.storage.postgresql.transactions import NOT_OWNER, UNREACHABLE
 
 __all__ = ["sizes"]  # the fixture
 
@@ -49,30 +52,6 @@ class Metadata(MemoryMetadata):
         raise AssertionError("the server has it")
 
 
-class PatientWorkers(Workers):
-    """Workers of which one commits at a time; the next waits for it."""
-
-    committing = False
-
-    def _write(self) -> None:
-        file = self._unwritten[0].segment.file
-        if file is not None and file.size:
-            super()._write()
-        else:  # the first write of a segment commits the file
-            self._alone(super()._write)
-
-    def _sync(self) -> None:
-        self._alone(super()._sync)
-
-    def _alone(self, call: Callable[[], None]) -> None:
-        if not self.committing:
-            self.committing = True
-            try:
-                call()
-            finally:
-                self.committing = False
-
-
 class Broker(JournalProcess):
     """A broker that has just taken the store over."""
 
@@ -80,12 +59,11 @@ class Broker(JournalProcess):
         epoch, commits = server.take_over()
         self.database = SimulatedDatabase(server)
         retry_s = world.random.choice((0, 30, 1000))
-        self.transactions = Transactions(self.database, epoch, commits, retry_s, lambda: len(world.trace))
+        self.transactions = SimulatedTransactions(self.database, epoch, commits, retry_s, lambda: len(world.trace))
         world.disk = SimulatedTables(self.database, self.transactions)  # type: ignore[assignment]
         world.metadata = Metadata(PostgreSQLMetadata(self.database, self.transactions))
         super().__init__(world)
         self.former = False  # another broker has taken over
-        self.workers = PatientWorkers(self.journal, world.random, self.trace, self._committed, self._delayed)
 
     def _take(self, entries: list[Entry], queue: int) -> None:
         if not self.former:  # the next owner may have dropped the segment

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable, Sequence
 
 import pytest
 
+from tests.support.polling import until
 from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.storage.postgresql.database import Database
 from warren.broker.storage.postgresql.errors import Fenced, Refused, Unreachable
@@ -24,9 +26,13 @@ class FakeServer(Database):
         self.log: list[list[Operation]] = []
         self.faults: list[str] = []
         self.away = False
+        self.syncing = threading.Event()  # syncs may end
+        self.syncing.set()
+        self.waiting: list[int] = []  # sessions of those that have not
+        self.lost = False
         self.late: Callable[[], None] | None = None  # a commit of a lost session that is still under way
 
-    def commit(self, epoch: int, number: int, operations: Sequence[Operation]) -> None:
+    def commit(self, session: int, epoch: int, number: int, operations: Sequence[Operation]) -> None:
         fault = self.faults.pop(0) if self.faults else ""
         if self.away or fault == "lost":
             raise Unreachable("lost")
@@ -50,15 +56,40 @@ class FakeServer(Database):
         self.commits = number
         self.log.append(list(operations))
 
+    def sync(self, session: int) -> None:
+        self.waiting.append(session)
+        assert self.syncing.wait(10), "nobody lets it end"
+        self.waiting.remove(session)
+        if self.lost:
+            raise Unreachable("lost")
+
     def owner(self) -> tuple[int, int]:
+        assert not self.waiting, "it is read while syncs are under way"
         if self.away:
             raise Unreachable("away")
+        self.lost = False
         return self.epoch, self.commits
 
 
 @pytest.fixture
 def server() -> FakeServer:
     return FakeServer()
+
+
+def begun(server: FakeServer, transactions: Transactions, operation: Operation) -> threading.Thread:
+    """Commit an operation from a thread, and return when its transaction was sent and waits for its sync."""
+    transactions.gather(operation)
+    thread = threading.Thread(target=transactions.commit)
+    thread.start()
+    until(lambda: [operation] in server.log and server.waiting, "the transaction is sent")
+    return thread
+
+
+def ended(server: FakeServer, threads: list[threading.Thread]) -> None:
+    server.syncing.set()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -179,3 +210,38 @@ def test_tables_are_dropped_and_what_follows_is_committed(
     assert kept == []
     done = [each for each in server.log if each]
     assert done[0] == [ONE] and done[-1] == [TWO] and set(map(repr, done[1:-1])) == {repr([DropTable(7)])}
+
+
+def test_a_transaction_begins_before_the_one_before_is_certain(server: FakeServer, transactions: Transactions) -> None:
+    server.syncing.clear()
+    threads = [begun(server, transactions, operation) for operation in (ONE, TWO)]
+    assert server.log == [[ONE], [TWO]] and len(set(server.waiting)) == 2
+    assert all(thread.is_alive() for thread in threads), "nothing is certain yet"
+    ended(server, threads)
+
+
+def test_what_gathers_while_every_session_waits_is_one_transaction(
+    server: FakeServer, transactions: Transactions
+) -> None:
+    server.syncing.clear()
+    threads = [begun(server, transactions, RemoveFile(str(number))) for number in range(server.sessions)]
+    transactions.gather(ONE)
+    threads.append(threading.Thread(target=transactions.commit))
+    threads[-1].start()
+    transactions.gather(TWO)
+    assert len(server.waiting) == server.sessions
+    ended(server, threads)
+    assert server.log[server.sessions :] == [[ONE, TWO]]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_what_a_failover_has_undone_is_sent_again(server: FakeServer, transactions: Transactions, kept: int) -> None:
+    server.syncing.clear()
+    threads = [begun(server, transactions, operation) for operation in (ONE, TWO)]
+    server.commits = kept
+    del server.log[kept:]
+    server.lost = True
+    ended(server, threads)
+    transactions.gather(THREE)
+    transactions.commit()
+    assert [each for each in server.log if each] == [[ONE], [TWO], [THREE]]
