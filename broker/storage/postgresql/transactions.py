@@ -101,8 +101,7 @@ class Transactions:
         """
         with self._gathering:
             wanted = self._total
-        if self._certain.total < wanted:
-            self._attempt(partial(self._commit, wanted))
+        self._attempt(partial(self._commit, wanted))
 
     def drop(self, numbers: Iterable[int]) -> list[int]:
         """Drop the tables of removed files, and return those that could not be, for another time. Raises OSError."""
@@ -144,10 +143,10 @@ class Transactions:
         """Make certain the first `wanted` operations that ever gathered, by a transaction of this or another thread."""
         while True:
             with self._changed:
-                self._wait(lambda: self._certain.total >= wanted or self._may_begin(wanted))
+                self._wait(lambda: not self._in_doubt and self._certain.total >= wanted or self._may_begin(wanted))
+                self._settle()
                 if self._certain.total >= wanted:
                     return
-                self._settle()
                 if self._sent.total >= wanted:
                     continue
                 with self._gathering:
@@ -224,9 +223,18 @@ class Transactions:
 
     def _settle(self) -> None:
         """Find out which transactions were committed, send the others again, and make all certain."""
+        if not self._in_doubt:
+            return
+        try:
+            self._look_up()
+            self._in_doubt = False
+        finally:
+            self._changed.notify_all()  # after a failure too: each that waits tries it
+
+    def _look_up(self) -> None:
         fenced: Fenced | None = None
         looked = -1
-        while self._in_doubt:
+        while True:
             epoch, commits = self._database.owner()
             if epoch != self.epoch:
                 raise Fenced(f"its epoch is {epoch}, that of this broker was {self.epoch}")
@@ -243,11 +251,9 @@ class Transactions:
                         self._database.commit(0, epoch, transaction.number, transaction.operations)
                         self._database.sync(0)
                         self._note_certain(transaction)
+                return
             except Fenced as error:
                 fenced = error  # the transaction in doubt, or another owner, was first
-                continue
-            self._in_doubt = False
-            self._changed.notify_all()
 
 
 class NoTransactions(Transactions):

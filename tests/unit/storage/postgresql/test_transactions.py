@@ -13,7 +13,7 @@ from warren.broker.core.messages.ports import EXHAUSTED
 from warren.broker.storage.postgresql.database import Database
 from warren.broker.storage.postgresql.errors import Fenced, Refused, Unreachable
 from warren.broker.storage.postgresql.operations import DropTable, Operation, RemoveFile
-from warren.broker.storage.postgresql.transactions import NOT_OWNER, UNREACHABLE, Transactions
+from warren.broker.storage.postgresql.transactions import NOT_OWNER, UNREACHABLE, Transaction, Transactions
 
 ONE, TWO, THREE = (RemoveFile(name) for name in ("one", "two", "three"))
 
@@ -245,3 +245,27 @@ def test_what_a_failover_has_undone_is_sent_again(server: FakeServer, transactio
     transactions.gather(THREE)
     transactions.commit()
     assert [each for each in server.log if each] == [[ONE], [TWO], [THREE]]
+
+
+def test_a_call_that_failed_settles_what_is_in_doubt_though_its_operations_are_certain(
+    server: FakeServer, transactions: Transactions
+) -> None:
+    server.syncing.clear()
+    transactions.gather(ONE)
+    failures: list[int | None] = []
+
+    def fail() -> None:
+        with pytest.raises(OSError) as failed:
+            transactions.commit()
+        failures.append(failed.value.errno)
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    until(lambda: server.waiting, "the transaction is sent")
+    server.lost = server.away = True
+    transactions._note_certain(Transaction(1, [ONE], 1))  # by the sync of another thread
+    ended(server, [thread])
+    server.away = False
+    assert failures == [UNREACHABLE] and transactions.failing
+    transactions.commit()
+    assert not transactions.failing
