@@ -13,6 +13,7 @@ from ..config import Config
 from ..core.messages.storage_status import StorageStatus
 from ..core.node.node import Node
 from ..core.telemetry.resource_alarms import STORE
+from ..net.server import OutputGuard
 from ..storage.folder_lock import lock
 from ..storage.postgresql.address import parse
 from ..storage.postgresql.store import PostgreSQLStore
@@ -29,7 +30,7 @@ def open_remote(config: Config) -> PostgreSQLStore:
     return PostgreSQLStore(address, config.node, storage.lease_s)
 
 
-class RemoteStorage:
+class RemoteStorage(OutputGuard):
     """The watched store of a running node. The alarm of the store is set while nothing can be stored."""
 
     def __init__(self, store: PostgreSQLStore, node: Node, config: Config, lost: Callable[[Exception], None]) -> None:
@@ -40,6 +41,7 @@ class RemoteStorage:
         self._reason = ""  # why nothing can be stored now
         self._stored = node.replication.status  # apart from this reason
         self._warned = ""  # the last warning that was logged
+        self._confirming = False  # the output may have confirms
         self._lost = lost
         self._warn()
         self._watch = Watch(store, config.storage.retry_s, self._from_thread, self._lost_from_thread)
@@ -51,8 +53,19 @@ class RemoteStorage:
         return replace(status, warning=self._reason) if self._reason else status
 
     def owned(self) -> bool:
-        """Whether no other broker can own the store by now."""
-        return self._store.ownership.certain()
+        """Whether no other broker can own the store by now, and confirms may be added to the output."""
+        self._confirming = self._store.ownership.certain()
+        return self._confirming
+
+    def may_send(self) -> bool:
+        """Whether no other broker can own the store by now, or the output has no confirms."""
+        if not self._confirming or self._store.ownership.certain():
+            return True
+        log.warning("output_dropped", reason="the broker stood still for longer than its lease while it sent confirms")
+        return False
+
+    def sent(self) -> None:
+        self._confirming = False
 
     def stop(self) -> None:
         self._watch.stop()

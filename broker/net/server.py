@@ -33,11 +33,24 @@ FLUSH_S = 0.003  # processor time for the output of all connections in one turn
 CLOSE_S = 0.00002  # of the loop and the system, to close a socket
 
 
+class OutputGuard:
+    """The part of the broker that knows whether output may still be sent, however long the process stood still."""
+
+    def may_send(self) -> bool:
+        """Whether the output of a connection may be sent now; it is aborted if not."""
+        raise NotImplementedError
+
+    def sent(self) -> None:
+        """Note that all output so far was passed to the sockets."""
+        raise NotImplementedError
+
+
 class Server:
     """The AMQP server: accepts connections and flushes their output.
 
     report       logs an event: name, level, fields
     commit_soon  makes the committer check the journal at the end of the turn
+    guard        of a store that another broker may take over; None for any other
     transport    the class of the transports of accepted connections
     """
 
@@ -62,6 +75,7 @@ class Server:
         self.limits = ConnectionLimits(connection_limit(raise_descriptor_limit()), report)
         self.socket_options = socket_options or SocketOptions()
         self.departures = PeerCloseWatcher(self.loop)
+        self.guard: OutputGuard | None = None
         self.connections: dict[Transport, Connection] = {}
         self.listeners: list[Listener] = []
         self._node = node
@@ -237,8 +251,12 @@ class Server:
         flushes = self._flushes
         self._flushes = {}
         waiting = iter(flushes)
+        guard = self.guard
         for transport in waiting:
             try:
+                if guard is not None and not guard.may_send():
+                    transport.abort()
+                    continue
                 transport.flush()
             except Exception as error:  # a bug: it must not keep other connections from being flushed
                 transport.report("internal_error", "error", {"exc_info": error})
@@ -248,6 +266,8 @@ class Server:
         if rest := dict.fromkeys(waiting):
             self._expect_flush()
             self._flushes = rest | self._flushes
+        elif guard is not None:
+            guard.sent()
         if self._waiting:
             self._call_waiting()
         self.commit_soon()  # requests that waited for the flush may have written to the journal

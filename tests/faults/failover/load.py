@@ -68,7 +68,7 @@ class Ledger:
     confirmed  when each body was confirmed, by the monotonic clock
     fresh      deliveries without the flag `redelivered`
     blocked    how often a publisher was held, by connection.blocked
-    late       confirms on connections that their publishers had left
+    late       bodies that were confirmed on connections that their publishers had left, and published again
     """
 
     def __init__(self) -> None:
@@ -78,8 +78,9 @@ class Ledger:
         self.fresh: Counter[bytes] = Counter()
         self.blocked = 0
         self.unblocked = 0
-        self.late = 0
-        self.left: list[tuple[Client, int]] = []  # connections that were given up, with their channels
+        self.late: list[bytes] = []
+        # Connections that were given up, with their channels, and what was not confirmed by number.
+        self.left: list[tuple[Client, int, dict[int, bytes]]] = []
 
     @property
     def lost(self) -> int:
@@ -88,6 +89,11 @@ class Ledger:
     @property
     def unexpected(self) -> int:
         return sum(body not in self.published for body in self.came)
+
+    @property
+    def untrue(self) -> int:
+        """Late confirms of messages that were not stored: of those that were, both copies came."""
+        return sum(self.came[body] < 2 for body in self.late)
 
     @property
     def again(self) -> int:
@@ -124,6 +130,7 @@ class Worker(threading.Thread):
     def __init__(self, addresses: Sequence[str], ledger: Ledger) -> None:
         super().__init__(daemon=True)
         self.error = ""
+        self._sent: dict[int, bytes] = {}  # what is not confirmed, by the number of the publish on this channel
         self._addresses = list(addresses)
         self._ledger = ledger
         self._ending = threading.Event()
@@ -155,7 +162,7 @@ class Worker(threading.Thread):
             if client.ended or self.finished:
                 client.vanish()
             else:
-                self._ledger.left.append((client, channel.number))
+                self._ledger.left.append((client, channel.number, self._sent))
 
     def _next(self) -> None:
         """Turn to the next address."""
@@ -201,7 +208,7 @@ class Publisher(Worker):
 
     def serve(self, channel: Channel) -> None:
         channel.confirm()
-        sent: dict[int, bytes] = {}  # by the number of the publish on this channel
+        sent = self._sent = {}
         last = 0
         waiting = list(self._unconfirmed)
         window = WINDOW
@@ -221,9 +228,7 @@ class Publisher(Worker):
             window = WINDOW if items else window + 1  # publishers are held when they publish
             for item in items:
                 assert isinstance(item, Basic.Ack | Basic.Nack), f"no confirm: {item!r}"
-                upto = item.delivery_tag or 0
-                for tag in [tag for tag in sent if tag == upto or (item.multiple and tag < upto)]:
-                    body = sent.pop(tag)
+                for body in confirmed_by(item, sent):
                     if isinstance(item, Basic.Nack):
                         waiting.append(body)
                         continue
@@ -297,15 +302,22 @@ class Load:
         self.consumer.end()
         self.consumer.join(SETTLED_WITHIN_S)
         self.check()
-        for client, number in ledger.left:
-            ledger.late += late_confirms(client, number)
+        for client, number, sent in ledger.left:
+            ledger.late += late_confirms(client, number, sent)
         return ledger
 
 
-def late_confirms(client: Client, channel: int) -> int:
-    """Return the confirms that came on a connection after its publisher had left it, and close it."""
+def confirmed_by(item: Basic.Ack | Basic.Nack, sent: dict[int, bytes]) -> list[bytes]:
+    """Remove and return what an answer is about, of what was sent."""
+    upto = item.delivery_tag or 0
+    return [sent.pop(tag) for tag in [tag for tag in sent if tag == upto or (item.multiple and tag < upto)]]
+
+
+def late_confirms(client: Client, channel: int, sent: dict[int, bytes]) -> list[bytes]:
+    """Return what was confirmed on a connection after its publisher had left it, and close it."""
     with suppress(Silence, OSError):
         while not client.ended:
             client.pump(100)
     client.vanish()
-    return sum(isinstance(item, Basic.Ack) for item in client.inbox(channel))
+    acks = [item for item in client.inbox(channel) if isinstance(item, Basic.Ack)]
+    return [body for ack in acks for body in confirmed_by(ack, sent)]
