@@ -9,9 +9,12 @@ standby raises the epoch:
     the heartbeat       written every second. If it is older than the lease, the owner is stopped or cannot reach the
                         server, and its session, with the lock, does not count any more
 
-A new owner takes the lock of its own epoch before it raises the epoch, so of several standbys one succeeds. It ends the
-sessions in which the former owner may be in the middle of a transaction. Its own first transaction waits for standby
-servers, like any other, and with it all that the former owner had committed.
+A new owner takes the lock of its own epoch before it raises the epoch, which succeeds for one of several standbys. It
+ends the sessions in which the former owner may be in the middle of a transaction. Its own first transaction waits for
+standby servers, like any other, and with it all that the former owner had committed.
+
+An epoch counts takeovers, and its last digits are random. A failover to a server that lacks a takeover, as it was no
+synchronous standby, would else let the next owner have the same epoch as one that is still there.
 
 A standby that lost its own session does not trust a free lock until it has seen the lock held, or the lease has passed:
 after a restart of the server all locks are free, and the owner is about to return.
@@ -19,6 +22,7 @@ after a restart of the server all locks are free, and the owner is about to retu
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Sequence
@@ -34,6 +38,7 @@ BEAT_S = 1.0  # between two heartbeats
 LIMIT_S = 5.0  # of a query here; a server that takes longer cannot be reached
 LOCK_TIMEOUT = "55P03"
 EPOCHS = 2**31 - 1  # of which each has a lock of its own
+TOKENS = 10**9  # the random part of an epoch is less than this
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,11 @@ class Ownership:
         self._beaten_s = 0.0  # when the last heartbeat was sent, by the clock of this process
         # Advisory locks have two numbers of 32 bits: of the store, and of the epoch.
         self._key = int.from_bytes(sha256(store_id.encode()).digest()[:4], "big", signed=True)
+
+    @property
+    def takeovers(self) -> int:
+        """The number of takeovers until this owner."""
+        return self.epoch // TOKENS
 
     def name(self, epoch: int) -> str:
         """Return the application_name of the sessions of an owner."""
@@ -113,7 +123,8 @@ class Ownership:
     def _take_over(self, epoch: int) -> bool:
         """Raise the epoch, unless another broker does so or did."""
         run, schema = self._database.run, self._database.schema
-        if run(WATCH, [("SELECT pg_try_advisory_lock($1, $2)", self._lock_of(epoch + 1))], LIMIT_S)[0] != [[b"t"]]:
+        raised = after(epoch)
+        if run(WATCH, [("SELECT pg_try_advisory_lock($1, $2)", self._lock_of(raised))], LIMIT_S)[0] != [[b"t"]]:
             self._unlock()
             return False
         ending = (
@@ -123,25 +134,24 @@ class Ownership:
         run(WATCH, [(ending, (self.name(epoch),))], LIMIT_S)
         taking: list[Statement] = [
             ("SELECT set_config('lock_timeout', '2s', true)", ()),
-            (f"UPDATE {schema}.owner SET epoch = epoch + 1 WHERE epoch = $1 RETURNING commits", (epoch,)),
+            (f"UPDATE {schema}.owner SET epoch = $2 WHERE epoch = $1 RETURNING commits", (epoch, raised)),
             (
-                f"UPDATE {schema}.beat SET epoch = $1::bigint + 1, node = $2, beaten = clock_timestamp()"
-                " WHERE epoch = $1::bigint",
-                (epoch, self._node),
+                f"UPDATE {schema}.beat SET epoch = $2, node = $3, beaten = clock_timestamp() WHERE epoch = $1",
+                (epoch, raised, self._node),
             ),
         ]
         beaten_s = time.monotonic()
         try:
-            raised = run(WATCH, taking, None)[1]
+            taken = run(WATCH, taking, None)[1]
         except Refused as error:
             self._unlock()
             if error.sqlstate != LOCK_TIMEOUT:
                 raise
             return False
-        if not raised:
+        if not taken:
             self._unlock()
             return False
-        self.epoch, self.commits, self._locked = epoch + 1, int(raised[0][0] or 0), True
+        self.epoch, self.commits, self._locked = raised, int(taken[0][0] or 0), True
         self._beaten_s = beaten_s
         return True
 
@@ -201,6 +211,11 @@ class Beats:
         while not self._stopping.wait(BEAT_S):
             with suppress(Unreachable, Refused):
                 self._ownership.beat()
+
+
+def after(epoch: int) -> int:
+    """Return an epoch that follows this one, and that no other owner gets."""
+    return (epoch // TOKENS + 1) * TOKENS + secrets.randbelow(TOKENS)
 
 
 def standing_of(row: Sequence[bytes | None]) -> Standing:

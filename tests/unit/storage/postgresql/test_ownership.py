@@ -11,6 +11,8 @@ from tests.support.postgresql import Cluster
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.folder_lock import InUse
 from warren.broker.storage.postgresql.address import Address
+from warren.broker.storage.postgresql.database import WATCH
+from warren.broker.storage.postgresql.operations import quoted
 from warren.broker.storage.postgresql.store import PostgreSQLStore
 
 pytestmark = pytest.mark.sockets
@@ -32,9 +34,9 @@ def taken_over(store: PostgreSQLStore) -> bool:
 
 
 def test_another_broker_waits_and_knows_for_whom(store: PostgreSQLStore, standby: PostgreSQLStore) -> None:
-    assert store.ownership.epoch == 1
+    assert store.ownership.takeovers == 1
     standing = standby.acquire()
-    assert standing is not None and (standing.epoch, standing.node) == (1, "warren@test")
+    assert standing is not None and (standing.epoch, standing.node) == (store.ownership.epoch, "warren@test")
     assert standing.age_s is not None and standing.age_s < 5
     with pytest.raises(InUse, match="is in use by another broker \\(warren@test\\)"):
         standby.acquire_now()
@@ -43,7 +45,7 @@ def test_another_broker_waits_and_knows_for_whom(store: PostgreSQLStore, standby
 def test_it_takes_over_when_the_owner_ends(store: PostgreSQLStore, standby: PostgreSQLStore) -> None:
     assert standby.acquire() is not None
     store.close()
-    assert standby.acquire() is None and standby.ownership.epoch == 2
+    assert standby.acquire() is None and standby.ownership.takeovers == 2
 
 
 def test_it_takes_over_at_once_when_the_session_of_the_owner_ends(
@@ -57,7 +59,7 @@ def test_it_takes_over_at_once_when_the_session_of_the_owner_ends(
 
 def test_a_silent_owner_is_replaced_after_its_lease(store: PostgreSQLStore, address: Address) -> None:
     standby = PostgreSQLStore(address, "warren@other", lease_s=-1)
-    assert standby.acquire() is None and standby.ownership.epoch == 2
+    assert standby.acquire() is None and standby.ownership.takeovers == 2
     assert not store.ownership.beat()
     third = PostgreSQLStore(address, "warren@third")
     standing = third.acquire()
@@ -73,7 +75,7 @@ def test_of_several_standbys_one_takes_over(store: PostgreSQLStore, address: Add
     assert all(each.acquire() is not None for each in standbys)
     store.close()
     owners = [each for each in standbys if each.acquire() is None]
-    assert len(owners) == 1 and owners[0].ownership.epoch == 2
+    assert len(owners) == 1 and owners[0].ownership.takeovers == 2
     for each in standbys:
         each.close()
 
@@ -109,7 +111,7 @@ def test_a_transaction_that_the_former_owner_left_open_is_ended(
     disk, _ = store.open()
     disk.open("a", True).write(b"data")
     disk.commit()
-    name = store.ownership.name(1)
+    name = store.ownership.name(store.ownership.epoch)
     with psycopg.connect(f"{postgresql.conninfo()} application_name='{name}'") as stopped:
         stopped.execute(f'UPDATE "{address.schema}".owner SET commits = commits'.encode())
         standby = PostgreSQLStore(address, "warren@other", lease_s=-1)
@@ -133,3 +135,15 @@ def test_an_owner_is_certain_until_its_last_heartbeat_is_older_than_the_lease(ad
         store = PostgreSQLStore(address, "warren@test", lease_s)
         assert store.acquire() is None and store.ownership.certain() is certain
         store.close()
+
+
+def test_an_epoch_is_not_given_twice_after_a_failover_to_a_server_without_it(
+    store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster, address: Address
+) -> None:
+    former = store.ownership.epoch
+    postgresql.execute(f"UPDATE {quoted(address.schema)}.owner SET epoch = 0")
+    postgresql.execute(f"UPDATE {quoted(address.schema)}.beat SET epoch = 0, beaten = NULL")
+    assert standby.acquire() is None
+    assert standby.ownership.takeovers == store.ownership.takeovers and standby.ownership.epoch != former
+    store.database.disconnect(WATCH)
+    assert not store.ownership.beat()
