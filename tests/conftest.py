@@ -46,7 +46,13 @@ FIRST = (
 # Their tests share nothing within a module: each may run in another worker than the one before it.
 ONE_BY_ONE = ("acceptance/documents/", "faults/crash/", "bench/")
 # One worker has the tests of these modules, and with them the only Spark session.
-SPARK = tuple(f"analytics/test_{name}.py" for name in ("analysis", "arrivals", "damage", "end_to_end", "java"))
+SPARK = tuple(
+    f"analytics/test_{name}.py"
+    for name in (
+        *("analysis", "anomalies", "arrivals", "damage", "durability", "end_to_end", "figures", "proof"),
+        *("selection", "settings", "stream", "timeline", "verdict"),
+    )
+)
 # Tests with one of these fixtures open sockets or start processes.
 LISTENING = {"broker_address", "chrome", "controlled", "daemon", "listening", "ready", "running", "sites", "spark"}
 

@@ -14,12 +14,12 @@ from warren.plugins.throughput.analysis import job
 from warren.plugins.throughput.analysis.conservation.check import Checked
 from warren.plugins.throughput.analysis.conservation.evidence import evidence
 from warren.plugins.throughput.analysis.conservation.manifest import check_files, read_manifest
-from warren.plugins.throughput.analysis.fact_store import ALL, Facts
+from warren.plugins.throughput.analysis.fact_store import Store
 from warren.plugins.throughput.analysis.hadoop_fs import Folders
 from warren.plugins.throughput.analysis.input_files import list_files, read
-from warren.plugins.throughput.analysis.message_paths import BALANCES, STAGES
 from warren.plugins.throughput.analysis.reports import run
 from warren.plugins.throughput.analysis.reports.run import Reporting
+from warren.plugins.throughput.analysis.selection import ALL as EVERYTHING
 from warren.plugins.throughput.analysis.tables import Tables
 from warren.plugins.throughput.file_format import schema
 
@@ -50,11 +50,9 @@ def check_whole(spark: SparkSession, folder: Path, output: Path) -> Checked:
     """Make the conservation check."""
     manifest = read_manifest(Folders(spark), str(folder))
     inputs = list_files(Folders(spark), str(folder))
-    tables = {table: read(spark, table, inputs[table].paths) for table in schema.TABLES}
-    none = {fact.name: fact.make(read(spark, fact.table, [])) for fact in (BALANCES, STAGES)}
-    facts = {fact.name: fact.make(tables[fact.table]) for fact in ALL if fact.name not in none}
-    made = Facts(**facts, **none)
+    made = job.reduce_all(spark, inputs, EVERYTHING, Store(spark, f"{output}/_facts"), lambda what: None)
+    events = read(spark, schema.EVENTS, inputs[schema.EVENTS].paths)
     faults = check_files(spark, str(folder), manifest, inputs, {})
     known = evidence(inputs, manifest.boots, faults)
     written = Tables(spark, str(output), True, lambda what: None)
-    return Reporting(spark, made, tables[schema.EVENTS], known, written).conservation()
+    return Reporting(spark, made, events, known, written).conservation()

@@ -18,6 +18,7 @@ from warren.plugins.throughput.file_format import schema
 from .checking import ON_THE_PAGE, valid
 from .log import START, Log
 
+pytestmark = pytest.mark.timeout(600)
 HOURS = 4
 ROUND_S = 600  # between two rounds of messages
 NODES = ("rabbit@a", "rabbit@b")

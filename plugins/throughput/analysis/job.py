@@ -99,23 +99,26 @@ def describe_input(folder: str, inputs: dict[str, TableFiles], selection: Select
 def reduce_all(
     spark: SparkSession, inputs: dict[str, TableFiles], selection: Selection, store: Store, log: LogProgress
 ) -> Facts:
-    """Make all facts from the files, as one batch. Those of a small log stay in memory."""
-    tables = {table: read(spark, table, inputs[table].paths) for table in schema.TABLES}
-    every_row = selection.times(tables[schema.EVENTS])
+    """Make all facts from the files, as one batch. Those of a small log stay in memory, made when first needed."""
     small = is_small(event_count(inputs))
-    if small:
-        every_row = every_row.localCheckpoint(eager=False)
-    events = selection.events(every_row)
-    sources = {ROWS.name: every_row, CROSSINGS.name: selection.crossings(every_row)}
+
+    def table(name: str) -> DataFrame:
+        rows = read(spark, name, inputs[name].paths)
+        # Tables with one partition are aggregated and joined without a shuffle: most queries are a single task.
+        return rows.coalesce(1).localCheckpoint(eager=False) if small and inputs[name].paths else rows
 
     def reduced(fact: Fact) -> DataFrame:
         log(f"reduce {fact.name}")
         part = fact.make(sources.get(fact.name, events))
         if small:
-            return part.localCheckpoint()
+            return part.localCheckpoint(eager=False)
         store.write(fact, 0, part)
         return store.load(fact)
 
+    tables = {name: table(name) for name in schema.TABLES}
+    every_row = selection.times(tables[schema.EVENTS])
+    events = selection.events(every_row)
+    sources = {ROWS.name: every_row, CROSSINGS.name: selection.crossings(every_row)}
     facts = [fact for fact in ALL if fact.table == schema.EVENTS and fact not in (JOURNEYS, BALANCES, STAGES)]
     with ThreadPoolExecutor(AT_ONCE) as workers:
         made = dict(zip((fact.name for fact in facts), workers.map(reduced, facts), strict=True))

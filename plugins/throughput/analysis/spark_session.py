@@ -22,6 +22,7 @@ from .java_check import java_program
 LOCAL = "local[*]"
 ALLOCATOR = ("MALLOC_ARENA_MAX", "2")  # otherwise glibc has a heap for each of Spark's many threads
 LAUNCHER = ("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # a Java that prints a command line
+HOME = ("SPARK_HOME", str(Path(pyspark.__file__).parent))  # otherwise another Python looks for it
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which sets master and memory itself
 PARTITIONS = "spark.sql.shuffle.partitions"
 MEMORY, JAVA_OPTIONS = "spark.driver.memory", "spark.driver.extraJavaOptions"
@@ -40,11 +41,16 @@ HEAP_MIB = (512, 4096)  # the least and the greatest heap: tasks write to disk w
 SMALL_HEAP_MIB = 1024
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
+# Classes of Java that PySpark would ask for with each column.
+LOOKED_UP = ("functions", "PythonUtils", "org.apache.spark.sql.functions", "org.apache.spark.sql.classic.SparkSession")
+
 Settings = dict[str, str | int | bool]
 ALL_LOGS: Settings = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": False,
     "spark.ui.showConsoleProgress": False,
+    "spark.sql.ui.explainMode": "simple",  # of the text of each plan, for which Spark's own pages have a use
+    "spark.python.sql.dataFrameDebugging.enabled": False,  # seven calls of Java for each column, to name its line
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.ignoreCorruptFiles": False,
@@ -101,6 +107,7 @@ def session(
     archive = class_archive(java, Path(pyspark.__file__).parent) if java is not None else None
     spark = builder(master, records, driver_memory, further or {}, archive).getOrCreate()
     process: Any = getattr(spark.sparkContext._gateway, "proc", None)
+    keep_names(spark)
     making = archive if archive is not None and archive.missing and process is not None else None
     succeeded = False
     try:
@@ -131,6 +138,7 @@ def builder(
         building = building.master(master)
         os.environ.setdefault(*ALLOCATOR)
         os.environ.setdefault(*LAUNCHER)
+        os.environ.setdefault(*HOME)
         if master.startswith("local") or "127.0.0.1" in master:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark looks for an address, and warns
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the `python3` on PATH
@@ -141,6 +149,13 @@ def builder(
     for name, text in {CHOSEN: ",".join(further), **further}.items():
         building = building.config(name, text)
     return building
+
+
+def keep_names(spark: SparkSession) -> None:
+    """Keep the classes of LOOKED_UP, which Java otherwise searches each time, some of them in all of Spark's jars."""
+    java: Any = spark._jvm
+    for name in LOOKED_UP:
+        setattr(java, name, getattr(java, name))
 
 
 def fit(spark: SparkSession, records: int) -> None:
