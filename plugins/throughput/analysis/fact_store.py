@@ -54,7 +54,14 @@ class Store:
         self.folder = folder
 
     def write(self, fact: Fact, batch: int, part: DataFrame) -> None:
-        part.write.mode("overwrite").parquet(f"{self._place(fact)}/batch={batch}")
+        place = f"{self._place(fact)}/batch={batch}"
+        if fact.shorten is None:
+            part.write.mode("overwrite").parquet(place)
+            return
+        whole = f"{self._place(fact)}/_batch={batch}"  # not computed again for each query of the shorter one
+        part.write.mode("overwrite").parquet(whole)
+        fact.shorten(self.spark.read.schema(part.schema).parquet(whole)).write.mode("overwrite").parquet(place)
+        self.folders.remove(whole)
 
     def write_folded(self, marked: DataFrame) -> DataFrame:
         """Write journeys with the column `closed` (`mark_closed`) as the only batch.
@@ -102,7 +109,9 @@ class Store:
             names = self._parts(fact, None)
             if fact is not journeys.JOURNEYS and len(names) > PARTS:
                 last = batch_number(names[-1])[0]
-                self.load(fact).write.mode("overwrite").parquet(f"{self._place(fact)}/upto={last}")
+                merged = self.load(fact)
+                shorter = fact.shorten(merged) if fact.shorten is not None else merged
+                shorter.write.mode("overwrite").parquet(f"{self._place(fact)}/upto={last}")
                 self.folders.write(f"{self._merges(fact)}/{last}", "")
                 names = [f"upto={last}"]
             elif fact is journeys.JOURNEYS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..file_format import schema
@@ -23,13 +23,17 @@ UNROUTABLE = "unroutable"
 
 
 class Fact(NamedTuple):
-    """A fact. `merge` has the aggregate that merges each column other than the keys: sum, min, max or bit_or."""
+    """A fact. `merge` has the aggregate that merges each column other than the keys: sum, min, max or bit_or.
+
+    `shorten` is applied to a part that is stored, if its size is not bounded otherwise.
+    """
 
     name: str
     table: str
     make: Callable[[DataFrame], DataFrame]
     keys: tuple[str, ...]
     merge: Mapping[str, str]
+    shorten: Callable[[DataFrame], DataFrame] | None = None
 
 
 def merge_parts(fact: Fact, parts: DataFrame) -> DataFrame:
@@ -116,19 +120,77 @@ def latencies(events: DataFrame) -> DataFrame:
 LATENCY_KEYS = ("node", "vhost", "queue", "stage", "bucket")
 
 
+EXCHANGE = ("node", "vhost", "exchange")
+KEPT_KEYS = 10_000  # of one exchange that are counted each, in a part that is stored
+ROUTE_COUNTS = ("published", "bytes", "unroutable", "returned")
+
+
 def routes(events: DataFrame) -> DataFrame:
-    """Count by exchange and routing key what was published, was returned, and was unroutable."""
+    """Count by exchange and routing key what was published, was returned, and was unroutable.
+
+    `others` and `bound` are those of `busiest_keys`.
+    """
     published = is_event(PUBLISH, FED_IN)
     nowhere = published & (F.col("routed") == 0) & (F.coalesce("reason", F.lit("")) == "")
     return (
         events.where(is_event(PUBLISH, FED_IN, RETURN))
-        .groupBy("node", "vhost", "exchange", "routing_key")
+        .groupBy(*EXCHANGE, "routing_key")
         .agg(
             F.sum(F.when(published, weight()).otherwise(0)).alias("published"),
             F.sum(F.when(published, F.coalesce("size", F.lit(0)) * weight()).otherwise(0)).alias("bytes"),
             F.sum(F.when(nowhere, weight()).otherwise(0)).alias("unroutable"),
             F.sum(F.when(is_event(RETURN), weight()).otherwise(0)).alias("returned"),
+            F.lit(0).cast("long").alias("others"),
+            F.lit(0).cast("long").alias("bound"),
         )
+    )
+
+
+def busiest_keys(part: DataFrame) -> DataFrame:
+    """Return routes with one row for all keys of an exchange that are not among its KEPT_KEYS first ones.
+
+    The first ones are those with most messages, and those with most unroutable ones. `others` is the number of keys in
+    the further row, at most if parts were merged; its `routing_key` is null. `bound`, which all rows of the exchange
+    have, is the greatest number of messages that one of the others can have: at most one KEPT_KEYS-th of all. If a key
+    was among the others of some parts that were merged, its count is too low: by the bound of the others without its
+    own at most.
+    """
+    own, lost = own_keys(part), F.greatest("unroutable", "returned")
+    cuts = last_kept(own, F.col("published"), "cut").join(last_kept(own, lost, "lost_cut"), list(EXCHANGE), "left")
+    renamed = cuts.select(*[F.col(name).alias(f"cut_{name}") for name in EXCHANGE], "cut", "lost_cut")
+    same = [F.equal_null(name, f"cut_{name}") for name in EXCHANGE]
+    kept = (F.col("published") > F.coalesce("cut", F.lit(-1))) | (lost > F.coalesce("lost_cut", F.lit(0)))
+    return (
+        part.join(F.broadcast(renamed), same, "left")
+        .withColumn("kept", (F.coalesce("others", F.lit(0)) == 0) & kept)
+        .withColumn("routing_key", F.when(F.col("kept"), F.col("routing_key")))
+        .groupBy(*EXCHANGE, "routing_key", "kept")
+        .agg(
+            *[F.sum(name).alias(name) for name in ROUTE_COUNTS],
+            F.sum(F.when(F.col("kept"), 0).otherwise(F.greatest("others", F.lit(1)))).alias("others"),
+            (F.coalesce(F.max("bound"), F.lit(0)) + F.coalesce(F.max("cut"), F.lit(0))).alias("bound"),
+        )
+        .drop("kept")
+    )
+
+
+def own_keys(routes: DataFrame) -> DataFrame:
+    """Return the keys that are counted each. Parts of an earlier version have no other ones."""
+    return routes.where(F.coalesce("others", F.lit(0)) == 0)
+
+
+def last_kept(keys: DataFrame, measure: Column, name: str) -> DataFrame:
+    """Return the measure of the key at place KEPT_KEYS of each exchange that has so many keys with such messages."""
+    place = F.row_number().over(Window.partitionBy(*EXCHANGE).orderBy(F.desc("measure")))
+    return (
+        keys.withColumn("measure", measure)
+        .where(F.col("measure") > 0)
+        .withColumn("place", place)
+        .where(F.col("place") <= KEPT_KEYS)
+        .groupBy(*EXCHANGE)
+        .agg(F.min("measure").alias(name), F.max("place").alias("places"))
+        .where(F.col("places") == KEPT_KEYS)
+        .drop("places")
     )
 
 
@@ -244,12 +306,12 @@ _ATTEMPTS = {
     "first": "min",
     "last": "max",
 }
-_ROUTES = dict.fromkeys(("published", "bytes", "unroutable", "returned"), "sum")
+_ROUTES = dict.fromkeys((*ROUTE_COUNTS, "others", "bound"), "sum")
 _LATENCY = {"records": "sum", "highest_us": "max"}
 
 TRAFFIC = Fact("traffic", schema.EVENTS, traffic, TRAFFIC_KEYS, _TRAFFIC)
 LATENCIES = Fact("latencies", schema.EVENTS, latencies, LATENCY_KEYS, _LATENCY)
-ROUTES = Fact("routes", schema.EVENTS, routes, ("node", "vhost", "exchange", "routing_key"), _ROUTES)
+ROUTES = Fact("routes", schema.EVENTS, routes, (*EXCHANGE, "routing_key"), _ROUTES, busiest_keys)
 TRANSFERS = Fact(
     "transfers", schema.EVENTS, transfers, TRANSFER_KEYS, dict.fromkeys(("weight", "bytes", "redelivered"), "sum")
 )

@@ -17,6 +17,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from .class_archive import ClassArchive, class_archive
+from .facts import KEPT_KEYS
 from .java_check import java_program
 
 LOCAL = "local[*]"
@@ -52,6 +53,7 @@ ALL_LOGS: Settings = {
     "spark.sql.ui.explainMode": "simple",  # of the text of each plan, for which Spark's own pages have a use
     "spark.python.sql.dataFrameDebugging.enabled": False,  # seven calls of Java for each column, to name its line
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.optimizer.windowGroupLimitThreshold": KEPT_KEYS,  # the first keys of an exchange are chosen in each task
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.files.ignoreCorruptFiles": False,
     "spark.sql.maxConcurrentOutputFileWriters": 2,  # tables divided in two are written without a sort

@@ -9,10 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...file_format import schema
-from ..facts import WEIGHT
+from ..facts import EXCHANGE, WEIGHT
 from ..summaries import QUEUE, Summaries
 from ..tables import keyed
-from .hot_keys import EXCHANGE
 from .throughput import messages
 
 GIVEN_UP = {**dict.fromkeys((*QUEUE, "event", "reason"), pa.string()), "messages": pa.int64()}

@@ -8,11 +8,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ..facts import WEIGHT
+from ..facts import EXCHANGE, WEIGHT, own_keys
 from ..simulated_exchange import HASH_TYPES, SimulatedExchange
 
 Values = dict[str, Any]
-EXCHANGE = ("node", "vhost", "exchange")
 KEYS = 1000  # of one exchange that are hashed; the rest is assumed to be spread evenly
 EXCHANGES = 20  # for which advice is given
 ADVISED = EXCHANGES * KEYS  # keys that it regards at most
@@ -25,36 +24,47 @@ def messages_column(weight: str) -> Column:
 
 
 def hot_keys(routes: DataFrame) -> DataFrame:
-    """Return the keys with most messages of each exchange."""
+    """Return the keys with most messages of each exchange; `published` may be too low by `too_low_by`, mostly 0."""
     by_exchange = Window.partitionBy(*EXCHANGE)
     place = F.row_number().over(by_exchange.orderBy(F.desc("published"), "routing_key"))
+    whole = routes.groupBy(*EXCHANGE).agg(F.sum("published").alias("all"), F.max("bound").alias("greatest"))
     return (
-        routes.where(F.col("published") > 0)
+        own_keys(routes)
+        .where(F.col("published") > 0)
         .withColumn("place", place)
         .where(F.col("place") <= KEYS)
-        .join(routes.groupBy(*EXCHANGE).agg(F.sum("published").alias("all")), list(EXCHANGE))
+        .join(whole, list(EXCHANGE))
         .withColumn("share", F.round(F.col("published") / F.col("all"), 6))
-        .select(*EXCHANGE, "routing_key", "place", messages_column("published"), messages_column("bytes"), "share")
+        .withColumn("too_low_by", F.coalesce(F.col("greatest") - F.col("bound"), F.lit(0)))
+        .select(
+            *(*EXCHANGE, "routing_key", "place"),
+            *(messages_column("published"), messages_column("bytes"), "share", messages_column("too_low_by")),
+        )
     )
 
 
 def hot_exchanges(routes: DataFrame) -> DataFrame:
-    """Return the exchanges. `gini` is 0 if all keys have equally many messages, and almost 1 if one key has all."""
-    published = routes.where(F.col("published") > 0)
-    counts = published.groupBy(*EXCHANGE, "published").agg(F.count("*").alias("keys"))
-    order = Window.partitionBy(*EXCHANGE).orderBy("published")
+    """Return the exchanges. `gini` is 0 if all keys have equally many messages, and almost 1 if one key has all.
+
+    Keys that are not counted each are regarded as equal.
+    """
+    published = routes.where(F.col("published") > 0).withColumn("number", F.greatest("others", F.lit(1)))
+    each = (F.col("published") / F.col("number")).alias("each")
+    counts = published.groupBy(*EXCHANGE, each).agg(F.sum("number").alias("keys"))
+    order = Window.partitionBy(*EXCHANGE).orderBy("each")
     before = F.sum("keys").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow)) - F.col("keys")
-    each, number = F.col("published").cast("double"), F.col("keys")
+    each, number = F.col("each"), F.col("keys")
     ranks = number * before + number * (number + 1) / 2  # the sum of the ranks of keys with the same count
     total, keys = F.sum(each * number), F.sum(number)
     gini = 2 * F.sum(each * F.col("ranks")) / (keys * total) - (keys + 1) / keys
     uneven = (
         counts.withColumn("ranks", ranks).groupBy(*EXCHANGE).agg(F.round(gini, 6).alias("gini"), keys.alias("keys"))
     )
+    own = F.when(F.coalesce("others", F.lit(0)) == 0, F.col("published"))
     sums = published.groupBy(*EXCHANGE).agg(
         *[F.round(F.sum(name) / WEIGHT).cast("long").alias(name) for name in ("published", "bytes")],
-        F.max_by("routing_key", F.struct("published", "routing_key")).alias("top_key"),
-        F.round(F.max("published") / F.sum("published"), 6).alias("top_share"),
+        F.max_by("routing_key", F.struct(own, "routing_key")).alias("top_key"),
+        F.round(F.coalesce(F.max(own), F.lit(0)) / F.sum("published"), 6).alias("top_share"),
     )
     return sums.join(uneven, list(EXCHANGE))
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ..conservation.check import Checked, check
 from ..conservation.evidence import Evidence
 from ..fact_store import Facts
-from ..facts import LINK
+from ..facts import EXCHANGE, LINK
 from ..message_names import add_names
 from ..report_rows import LISTED, Values, first_rows
 from ..summaries import Summaries, collect, summarise
@@ -95,18 +95,18 @@ REPORTS = (
     Report(
         "hot_exchanges",
         lambda sources: hot_keys.hot_exchanges(sources.facts.routes),
-        ("-published", *hot_keys.EXCHANGE),
+        ("-published", *EXCHANGE),
     ),
     Report(
         "hot_keys",
         lambda sources: hot_keys.hot_keys(sources.facts.routes),
-        ("-published", *hot_keys.EXCHANGE, "place"),
+        ("-published", *EXCHANGE, "place"),
         bounded=False,
     ),
     Report(
         "unroutable",
         lambda sources: failures.unroutable(sources.facts.routes),
-        ("-unroutable", *hot_keys.EXCHANGE, "routing_key"),
+        ("-unroutable", *EXCHANGE, "routing_key"),
         bounded=False,
     ),
     Report(
@@ -214,5 +214,5 @@ class Reporting:
 
 
 def advice(keys: Written, exchanges: Written) -> list[Values]:
-    top = exchanges.first(("-published", *hot_keys.EXCHANGE), hot_keys.EXCHANGES)
-    return list(hot_keys.hash_advice(keys.first(("-published", *hot_keys.EXCHANGE, "place"), hot_keys.ADVISED), top))
+    top = exchanges.first(("-published", *EXCHANGE), hot_keys.EXCHANGES)
+    return list(hot_keys.hash_advice(keys.first(("-published", *EXCHANGE, "place"), hot_keys.ADVISED), top))
