@@ -155,6 +155,8 @@ class Load:
     ) -> None:
         channel = await connection.channel()
         await channel.set_qos(PREFETCH)
+        ended = asyncio.Event()  # also by an error of the channel, after which the connection stays open
+        channel.close_callbacks.add(lambda *_: ended.set())
         pending: set[asyncio.Task[None]] = set()
 
         def receive(queue: str, message: AbstractIncomingMessage) -> None:
@@ -178,16 +180,16 @@ class Load:
 
             consuming.append((queue, await queue.consume(callback)))
         closed = asyncio.ensure_future(connection.closed())
-        stop = asyncio.ensure_future(stopping.wait())
-        await asyncio.wait([closed, stop], return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        if not closed.done():
+        waits = [closed, asyncio.ensure_future(ended.wait()), asyncio.ensure_future(stopping.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not closed.done() and not ended.is_set():
             for queue, tag in consuming:
                 await queue.cancel(tag)
             await asyncio.sleep(0)  # what was delivered before is handled by tasks that have not begun
         while pending:
             await asyncio.gather(*pending, return_exceptions=True)
-        closed.cancel()
+        for wait in waits:
+            wait.cancel()
 
     # The count
 
