@@ -2,7 +2,7 @@
 
     python -m tests.bench.drain HTTP,AMQP
 
-HTTP and AMQP are URLs of a RabbitMQ with the plugin rabbitmq_shovel. Rounds alternate. The queues are deleted at the end.
+HTTP and AMQP are URLs of a RabbitMQ with the plugin rabbitmq_shovel. Rounds alternate.
 """
 
 import argparse
