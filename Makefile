@@ -13,7 +13,7 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java browser postgresql prometheus shells clean
+.PHONY: docs run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java browser postgresql prometheus shells clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -94,6 +94,9 @@ failover: .venv/test.stamp postgresql  ## brokers and PostgreSQL servers that ar
 
 replicated-containers:  ## two brokers, a primary and a standby server in containers: each is killed in turn, and the messages are counted
 	@$(PYTHON) docker/check_replicated.py $(ARGS)
+
+docs: .venv/test.stamp  ## the site of the documents, in build/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file docs/site/mkdocs.yml
 
 lock: .venv/run.stamp  ## the newest versions of the dependencies, with their hashes, for the image and the tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

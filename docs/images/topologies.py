@@ -24,8 +24,7 @@ PICTURES = {
     "set": Picture({"a": (0, 0), "b": (0, 130), "c": (330, 65)}, "a-c:federated.news b-c:world"),
     "queues": Picture({"a": (0, 0), "b": (330, 0)}, "a-b:work.orders b-a"),
     "regions": Picture({"a": (0, 0), "b": (330, 0)}, "a-b:80_ms"),
-    "shards": Picture({"front": (0, 75), "s1": (330, 0), "s2": (330, 150)},
-                      "front-s1:shard.1 front-s2:shard.2"),
+    "shards": Picture({"s1": (0, 0), "s2": (330, 0)}, "s1-s2:half_of_the_keys s2-s1"),
 }  # fmt: skip
 
 

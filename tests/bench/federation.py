@@ -16,13 +16,14 @@ from tests.support.broker_process import NotStarted
 from . import report
 from .client import LoadFailed
 from .generator import Result
+from .growth import far, shards
 from .loads import Load
 from .memory import Demand
 from .neighbours import beside
 from .pairs import LATENCY_RATE_PER_S, LINKS, OURS, Pair, best, carried, pairs
 from .spread import many_bindings, many_links
 
-PARTS = ("links", "beside", "bindings", "many")
+PARTS = ("links", "beside", "bindings", "many", "far", "shards")
 
 
 def main() -> int:
@@ -38,6 +39,9 @@ def main() -> int:
                 _print(many_bindings(Path(folder, "bindings")))
             if "many" in options.parts:
                 _print(many_links(Path(folder, "many")))
+            for part, runs in (("far", far), ("shards", shards)):
+                if part in options.parts:
+                    _print_rates(runs(Path(folder, part), options.seconds, options.warmup))
     except (NotStarted, LoadFailed, OSError, AssertionError) as reason:
         print(f"bench: {reason}", file=sys.stderr)
         return 1
@@ -101,6 +105,13 @@ def _print(demands: Iterable[tuple[str, Demand]]) -> None:
     for name, demand in demands:
         figures = (f"{demand.measured:,.2f} {demand.unit}", demand.wanted)
         print(report.row(report.DEMAND_COLUMNS, [demand.what, name, *figures]), flush=True)
+
+
+def _print_rates(results: Iterable[tuple[str, Result]]) -> None:
+    print(report.header(report.RATE_COLUMNS), flush=True)
+    for what, result in results:
+        per_cpu = f"{result.per_cpu_s:,.0f}" if result.per_cpu_s else ""
+        print(report.row(report.RATE_COLUMNS, [what, f"{result.received_per_s:,.0f}", per_cpu]), flush=True)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ COLUMNS = (
     ("per CPU s", 9), ("RSS MiB", 7), ("ratio", 6), ("wanted", 6),
 )  # fmt: skip
 CONFIRM_COLUMNS = (("what", 20), ("broker", 10), ("a second", 9), ("p50 ms", 8), ("p99 ms", 8), ("p99.9 ms", 8))
+RATE_COLUMNS = (("what", 30), ("received/s", 10), ("per CPU s", 9))
 DEMAND_COLUMNS = (("what", 40), ("broker", 10), ("measured", 14), ("wanted", 12))
 
 
