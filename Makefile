@@ -13,7 +13,7 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: docs run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java browser postgresql prometheus shells clean
+.PHONY: docs run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser postgresql prometheus shells clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -143,6 +143,10 @@ java: .venv/test.stamp
 		echo "NOTE: installing Debian's openjdk-17-jre-headless, for Spark"; \
 		apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; \
 	else echo "NOTE: the tests of the analysis will be skipped"; fi
+
+object-store: .venv/test.stamp  ## brings a server for S3 (moto) and Hadoop's connector, 180 MB, for the tests of S3, which are skipped otherwise
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "moto[server]>=5,<6"
+	$(BIN)/python -m tests.support.s3_connector
 
 # The pages of the user interface are tested in Chromium; its headless shell takes half of the processor time.
 browser: .venv/test.stamp
