@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis import streaming
+from warren.plugins.throughput.analysis import folding, streaming
 from warren.plugins.throughput.analysis.fact_store import Store
 from warren.plugins.throughput.analysis.reports import run
 from warren.plugins.throughput.compaction import merge
@@ -78,7 +79,25 @@ def processed(spark: SparkSession, folder: Path, state: Path) -> Store:
 
 
 @pytest.fixture(scope="module")
-def reports(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Report]:
+def early_folds() -> Iterator[list[int]]:
+    """Folds what is older than six hours; the times before which everything was folded."""
+    times: list[int] = []
+    fold = folding.fold
+
+    def noted(store: Store, before_s: int, oldest_s: int) -> None:
+        times.append(before_s)
+        fold(store, before_s, oldest_s)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folding, "KEPT_S", 6 * 3600)
+        patch.setattr(folding, "fold", noted)
+        yield times
+
+
+@pytest.fixture(scope="module")
+def reports(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, early_folds: list[int]
+) -> tuple[Report, Report]:
     """The report of the stream, and of a batch over the same files."""
     place = tmp_path_factory.mktemp("stream")
     folder, output, state = place / "input", place / "output", place / "output.state"
@@ -113,9 +132,10 @@ def crash(*arguments: object) -> None:
     raise Crash
 
 
-def test_it_says_the_same_as_a_batch(reports: tuple[Report, Report]) -> None:
+def test_it_says_the_same_as_a_batch(reports: tuple[Report, Report], early_folds: list[int]) -> None:
     streamed, batch = reports
     assert streamed == batch
+    assert len(early_folds) == 2
 
 
 def test_all_files_are_processed_however_late_they_came(reports: tuple[Report, Report]) -> None:

@@ -1,13 +1,19 @@
 """The store of facts on disk: a folder for each fact, with one part for each batch of files.
 
 A part is named after its batch and overwrites the part of an earlier attempt, so that each batch counts once however
-often it is tried. Of the open journeys only the part of the last batch counts.
+often it is tried. Of the open journeys only the part of the last batch counts. From time to time all parts are merged
+and what is old is folded (`folding`); the result is written beside them, and replaces them once a file says that it is
+complete. Nothing is renamed.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import io
+import json
+from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from ..file_format import schema
@@ -23,6 +29,45 @@ ALL = (
     *(facts.STATS, facts.METRICS, journeys.JOURNEYS, journeys.BALANCES, journeys.STAGES),
 )
 PARTS = 32  # of one fact; more are merged into one
+FOLDED, NOTES, ROWS_FILE = "folded", "folds", "rows.parquet"
+Values = dict[str, Any]
+
+
+class Folded(NamedTuple):
+    """The folded part of the facts: tables, and summaries of what is not in them, as rows of this process.
+
+    traffic       `facts.with_ends` of traffic by interval
+    minutes       messages by minute; `hours` are those before the minutes, `ever` is all that was before the hours
+    snapshots     the last complete snapshot of each interval, the greatest length of each queue, starts and stops
+    readings      the last, the highest and the lowest value of each metric in each interval
+    crossed       messages that links took and brought, by link; `crossed_lags`: histograms of their lag
+    queues, metrics, costs, paces   rows of `summaries.queues`, `summaries.metrics`, `capacity.cpu_intervals`,
+                                    `durability.paces` about what was folded
+    """
+
+    traffic: DataFrame
+    minutes: DataFrame
+    hours: DataFrame
+    ever: DataFrame
+    snapshots: DataFrame
+    readings: DataFrame
+    crossed: DataFrame
+    crossed_lags: DataFrame
+    queues: list[Values]
+    metrics: list[Values]
+    costs: list[Values]
+    paces: list[Values]
+
+
+ROWS_OF = ("queues", "metrics", "costs", "paces")  # those that are rows of this process
+
+
+class Fold(NamedTuple):
+    """A note about a fold: up to which batch of each table, and before which second, or None for nothing yet."""
+
+    number: int
+    upto: dict[str, int]
+    before_s: int | None
 
 
 class Facts(NamedTuple):
@@ -40,18 +85,36 @@ class Facts(NamedTuple):
     journeys: DataFrame
     balances: DataFrame
     stages: DataFrame
+    folded: Folded | None = None  # what is older than the rows of traffic, crossings, queue_stats and metrics
+
+    @property
+    def whole_traffic(self) -> DataFrame:
+        """Traffic with its ends, by second or by the interval to which seconds were folded."""
+        ended = facts.with_ends(self.traffic)
+        return ended if self.folded is None else ended.unionByName(self.folded.traffic)
+
+    @property
+    def snapshots(self) -> DataFrame:
+        """The snapshots of queues, and those of earlier times that were kept."""
+        return self.queue_stats if self.folded is None else self.queue_stats.unionByName(self.folded.snapshots)
+
+    @property
+    def readings(self) -> DataFrame:
+        """The readings of metrics, and those of earlier times that were kept."""
+        return self.metrics if self.folded is None else self.metrics.unionByName(self.folded.readings)
 
 
 class Store:
     """The store of the facts below one folder.
 
-    `batch=<n>` is the part of one batch; `upto=<n>` is a merge of the parts of all batches up to n, and replaces them.
+    `<fact>/batch=<n>` is the part of one batch; `<fact>/fold=<n>` is what the fold n has merged.
     """
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self.spark = spark
         self.folders = Folders(spark)
         self.folder = folder
+        self.fold = self._last_fold()
 
     def write(self, fact: Fact, batch: int, part: DataFrame) -> None:
         place = f"{self._place(fact)}/batch={batch}"
@@ -98,27 +161,72 @@ class Store:
         parts = self.spark.read.schema(columns).parquet(*[f"{self._place(fact)}/{name}" for name in names])
         return merge_parts(fact, parts) if len(names) > 1 else parts
 
-    def facts(self) -> Facts:
-        return Facts(**{fact.name: self.load(fact) for fact in ALL})
+    def merged(self) -> dict[str, DataFrame]:
+        """Return all facts but the journeys as a merge stores them, by name."""
+        loaded = [(fact, self.load(fact)) for fact in ALL if fact is not journeys.JOURNEYS]
+        return {fact.name: fact.shorten(part) if fact.shorten is not None else part for fact, part in loaded}
 
-    def tidy(self) -> None:
-        """Merge facts that have many parts, and remove replaced parts. Not to be called during a batch."""
-        for table in schema.TABLES:
-            self._tidy_names(table)
+    def facts(self) -> Facts:
+        parts: dict[str, Any] = {fact.name: self.load(fact) for fact in ALL}
+        return Facts(**parts, folded=self.folded())
+
+    def folded(self) -> Folded | None:
+        """Return what was folded, or None if nothing was."""
+        if self.fold.before_s is None:
+            return None
+        places = {name: f"{self.folder}/{FOLDED}/{name}/fold={self.fold.number}" for name in Folded._fields}
+        parts: dict[str, Any] = {}
+        for name, place in places.items():
+            if name in ROWS_OF:
+                parts[name] = pq.read_table(io.BytesIO(self.folders.content(f"{place}/{ROWS_FILE}"))).to_pylist()
+            else:
+                parts[name] = self.spark.read.parquet(place)
+        return Folded(**parts)
+
+    def kept(self, fact: Fact) -> DataFrame:
+        """Return the rows of STATS or METRICS, and those that folds have kept."""
+        rows, folded = self.load(fact), self.folded()
+        if folded is None:
+            return rows
+        return rows.unionByName(folded.snapshots if fact is facts.STATS else folded.readings)
+
+    def batches(self, table: str) -> int:
+        """Return the number of batches since the last fold."""
+        return self.next_batch(table) - 1 - self.fold.upto.get(table, -1)
+
+    def replace(self, merged: dict[str, DataFrame], folded: Folded | None, before_s: int | None) -> None:
+        """Replace the parts of all facts but journeys by `merged`, which has them by name, and what was folded.
+
+        If the job dies, the parts of before count, or these.
+        """
+        number = self.fold.number + 1
+        for name, table in merged.items():
+            table.write.mode("overwrite").parquet(f"{self.folder}/{name}/fold={number}")
+        for name, part in folded._asdict().items() if folded is not None else ():
+            place = f"{self.folder}/{FOLDED}/{name}/fold={number}"
+            if isinstance(part, DataFrame):
+                part.write.mode("overwrite").parquet(place)
+            else:
+                content = io.BytesIO()
+                pq.write_table(pa.Table.from_pylist(part), content)
+                self.folders.write_bytes(f"{place}/{ROWS_FILE}", content.getvalue())
+        fold = Fold(number, {table: self.next_batch(table) - 1 for table in schema.TABLES}, before_s)
+        self.folders.write(f"{self.folder}/{NOTES}/{number}", json.dumps(fold._asdict()))
+        self.fold = fold
+        self.remove_replaced()
+
+    def remove_replaced(self) -> None:
+        """Remove the parts and notes that the last fold, and the last part of the journeys, have replaced."""
         for fact in ALL:
             names = self._parts(fact, None)
-            if fact is not journeys.JOURNEYS and len(names) > PARTS:
-                last = batch_number(names[-1])[0]
-                merged = self.load(fact)
-                shorter = fact.shorten(merged) if fact.shorten is not None else merged
-                shorter.write.mode("overwrite").parquet(f"{self._place(fact)}/upto={last}")
-                self.folders.write(f"{self._merges(fact)}/{last}", "")
-                names = [f"upto={last}"]
-            elif fact is journeys.JOURNEYS:
-                names = names[-1:]
-            for name in self.folders.folders(self._place(fact)):
-                if name not in names:
-                    self.folders.remove(f"{self._place(fact)}/{name}")
+            self._keep(self._place(fact), names[-1:] if fact is journeys.JOURNEYS else names)
+        for name in Folded._fields:
+            self._keep(f"{self.folder}/{FOLDED}/{name}", [f"fold={self.fold.number}"])
+        for note in self.folders.names(f"{self.folder}/{NOTES}"):
+            if int(note) < self.fold.number:
+                self.folders.remove(f"{self.folder}/{NOTES}/{note}")
+        for table in schema.TABLES:
+            self._tidy_names(table)
 
     def note(self, table: str, batch: int, names: list[str]) -> None:
         """Store the names of the files of a batch."""
@@ -145,23 +253,26 @@ class Store:
                 if int(note.name) != last:
                     self.folders.remove(note.path)
 
+    def _keep(self, place: str, names: list[str]) -> None:
+        for name in self.folders.folders(place):
+            if name not in names:
+                self.folders.remove(f"{place}/{name}")
+
     def _parts(self, fact: Fact, before: int | None) -> list[str]:
         """Return the names of the parts that are not replaced, in order."""
-        merges = {f"upto={number}" for number in self.folders.names(self._merges(fact))}
-        found = self.folders.folders(self._place(fact))
-        names = [name for name in found if name in merges or name.startswith("batch=")]
-        order = sorted((name for name in names if before is None or batch_number(name)[0] < before), key=batch_number)
-        starts = [index for index, name in enumerate(order) if name in merges]
-        return order[starts[-1] :] if starts else order
+        names = self.folders.folders(self._place(fact))
+        numbers = sorted(int(name.partition("=")[2]) for name in names if name.startswith("batch="))
+        if fact is not journeys.JOURNEYS:
+            numbers = [number for number in numbers if number > self.fold.upto.get(fact.table, -1)]
+        batches = [f"batch={number}" for number in numbers if before is None or number < before]
+        folded = f"fold={self.fold.number}"
+        return [folded, *batches] if folded in names else batches
 
-    def _merges(self, fact: Fact) -> str:
-        """Return the folder that has a file for each complete merge of parts."""
-        return f"{self.folder}/merges/{fact.name}"
+    def _last_fold(self) -> Fold:
+        notes = self.folders.names(f"{self.folder}/{NOTES}")
+        if not notes:
+            return Fold(-1, {}, None)
+        return Fold(**json.loads(self.folders.text(f"{self.folder}/{NOTES}/{max(map(int, notes))}")))
 
     def _place(self, fact: Fact) -> str:
         return f"{self.folder}/{fact.name}"
-
-
-def batch_number(name: str) -> tuple[int, str]:
-    """Return the sort key of a part: its batch, then its name, so that `upto=5` follows `batch=5`."""
-    return int(name.partition("=")[2]), name

@@ -7,7 +7,7 @@ from histograms with fixed bounds. Pure functions of DataFrames.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
@@ -38,9 +38,12 @@ class Fact(NamedTuple):
 
 def merge_parts(fact: Fact, parts: DataFrame) -> DataFrame:
     """Merge parts of one fact."""
-    if not fact.keys:
-        return parts
-    return parts.groupBy(*fact.keys).agg(*[F.expr(f"{how}({name})").alias(name) for name, how in fact.merge.items()])
+    return merged(parts, fact.keys, fact.merge) if fact.keys else parts
+
+
+def merged(rows: DataFrame, keys: Sequence[str], merge: Mapping[str, str]) -> DataFrame:
+    """Merge rows with the same keys."""
+    return rows.groupBy(*keys).agg(*[F.expr(f"{how}({name})").alias(name) for name, how in merge.items()])
 
 
 def bucket(microseconds: Column) -> Column:
@@ -86,6 +89,16 @@ def traffic(events: DataFrame) -> DataFrame:
             F.coalesce(F.max("lat_us"), F.lit(0)).alias("highest_us"),
         )
     )
+
+
+def with_ends(seconds: DataFrame) -> DataFrame:
+    """Add to traffic its first and last second, and `entered_us`, when the message that waited longest entered.
+
+    That is the earliest time, as the latest possible moment of the second is taken for the end of its wait.
+    """
+    waited = F.when(F.col("timed") > 0, (F.col("second") + 1) * 1_000_000 - F.col("highest_us"))
+    ends = seconds.withColumn("first", F.col("second")).withColumn("last", F.col("second"))
+    return ends.withColumn("entered_us", waited)
 
 
 def ack_bucket(microseconds: Column) -> Column:
@@ -273,12 +286,62 @@ def crossings(events: DataFrame) -> DataFrame:
 LINK = ("link", "upstream_node")  # upstream queues at several brokers may have the same name
 
 
-def by_link(some_crossings: DataFrame) -> DataFrame:
-    """Fill in `upstream_node` for messages that the upstream did not log, if it logged others of the same link."""
-    sides = ("link", "node", "upstream")
-    known = some_crossings.groupBy(*sides).agg(F.max("upstream_node").alias("known")).where(F.col("known").isNotNull())
-    joined = some_crossings.join(F.broadcast(known), list(sides), "left")
+SIDES = ("link", "node", "upstream")
+
+
+def by_link(some_crossings: DataFrame, known: DataFrame | None = None) -> DataFrame:
+    """Fill in `upstream_node` for messages that the upstream did not log, if it logged others of the same link.
+
+    `known` is the result of `upstream_nodes` if there are more crossings than these.
+    """
+    known = upstream_nodes(some_crossings) if known is None else known
+    joined = some_crossings.join(F.broadcast(known), list(SIDES), "left")
     return joined.withColumn("upstream_node", F.coalesce("upstream_node", "known")).drop("known")
+
+
+def upstream_nodes(some_crossings: DataFrame) -> DataFrame:
+    """Return the upstream node of each link that the upstream logged, as the column `known`."""
+    found = some_crossings.groupBy(*SIDES).agg(F.max("upstream_node").alias("known"))
+    return found.where(F.col("known").isNotNull())
+
+
+def lag_us() -> Column:
+    """Return the time from the publish of a crossing's message at the upstream to its arrival."""
+    return F.col("entered") - F.col("published")
+
+
+def tally(some_crossings: DataFrame) -> DataFrame:
+    """Count crossings by link and by the brokers at its ends."""
+    return some_crossings.groupBy(*CROSSING_TALLY).agg(
+        *[F.sum(name).alias(name) for name in ("taken", "came", "discarded")],
+        F.sum(F.greatest(F.col("came") - F.greatest("taken", F.lit(1)), F.lit(0))).alias("duplicates"),
+        F.sum(F.greatest(F.col("taken") - F.col("came"), F.lit(0))).alias("missing"),
+        F.min("entered").alias("entered"),
+        F.max("last_entered").alias("last_entered"),
+        F.max("hops").alias("most_hops"),
+        F.sum("hops").alias("hops"),
+        F.count("hops").alias("hopped"),
+        F.sum((lag_us() < 0).cast("long")).alias("clocks_apart"),
+    )
+
+
+def lags(some_crossings: DataFrame) -> DataFrame:
+    """Return histograms of the lag of crossings by link."""
+    return (
+        some_crossings.where(lag_us().isNotNull())
+        .select(*LINK, bucket(lag_us()).alias("bucket"), F.greatest(lag_us(), F.lit(0)).alias("lag"))
+        .groupBy(*CROSSING_LAG)
+        .agg(F.count("*").alias("records"), F.max("lag").alias("highest_us"))
+    )
+
+
+CROSSING_TALLY = (*SIDES, "vhost", "upstream_node")
+CROSSING_LAG = (*LINK, "bucket")
+TALLY_MERGE = {
+    **dict.fromkeys(("taken", "came", "discarded", "duplicates", "missing", "hops", "hopped", "clocks_apart"), "sum"),
+    "entered": "min",
+    **dict.fromkeys(("last_entered", "most_hops"), "max"),
+}
 
 
 def unchanged(table: DataFrame) -> DataFrame:

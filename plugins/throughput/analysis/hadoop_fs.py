@@ -162,12 +162,16 @@ class Folders:
 
     def text(self, path: str) -> str:
         """Read a small text file."""
+        return self.content(path).decode("utf-8")
+
+    def content(self, path: str) -> bytes:
+        """Read a small file."""
         with _raise_os_error(path):
             system, place = self._place(path)
             stream = system.open(place)
             content = bytes(stream.readAllBytes())
             stream.close()
-        return content.decode("utf-8")
+        return content
 
     def remove(self, path: str) -> None:
         """Delete a folder and its content, if it exists."""

@@ -121,7 +121,7 @@ def reduce_all(
     sources = {ROWS.name: every_row, CROSSINGS.name: selection.crossings(every_row)}
     facts = [fact for fact in ALL if fact.table == schema.EVENTS and fact not in (JOURNEYS, BALANCES, STAGES)]
     with ThreadPoolExecutor(AT_ONCE) as workers:
-        made = dict(zip((fact.name for fact in facts), workers.map(reduced, facts), strict=True))
+        made: dict[str, Any] = dict(zip((fact.name for fact in facts), workers.map(reduced, facts), strict=True))
     made[STATS.name] = selection.snapshots(tables[schema.QUEUE_STATS])
     made[METRICS.name] = selection.times(tables[schema.METRICS])
     if small:

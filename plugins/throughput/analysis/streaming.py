@@ -21,6 +21,7 @@ from .conservation.evidence import evidence
 from .conservation.manifest import Manifest, check_files, read_manifest
 from .fact_store import ALL, Store
 from .facts import BLOCK_BITS, METRICS, ROWS, STATS, merge_parts
+from .folding import tidy
 from .hadoop_fs import Folders
 from .input_files import AcceptedFile, DamagedFile, TableFiles, read
 from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, read_old, report
@@ -85,7 +86,7 @@ def process(store: Store, inputs: dict[str, TableFiles], manifest: Manifest, log
     fit_to(store.spark, inputs)
     for table in ORDER:
         TableStream(store, table, log).process(inputs[table].accepted, manifest)
-    store.tidy()
+    tidy(store)
 
 
 def check_output(folders: Folders, folder: str, output: str, state: str) -> None:
@@ -182,7 +183,7 @@ class TableStream:
         """Merge the open journeys with those of this batch, and reduce the closed ones to counts."""
         store, fact = self._store, JOURNEYS
         both = merge_parts(fact, store.load(fact, batch).unionByName(fact.make(events)))
-        spans = checked_range.spans(store.load(STATS), store.load(ROWS))
+        spans = checked_range.spans(store.kept(STATS), store.load(ROWS))
         watermark = F.max("last").over(Window.partitionBy()) - F.expr(f"interval {WATERMARK}")
         marked = mark_closed(both, spans, watermark).persist()
         over = marked.where("closed").drop("closed")
@@ -220,7 +221,7 @@ def unread(store: Store, table: str, rows: DataFrame) -> DataFrame:
         there = F.coalesce(F.getbit("bits", place), F.lit(0)) == 1
         return joined.where(~there).select(*rows.columns)
     fact, key = (STATS, "snapshot") if table == schema.QUEUE_STATS else (METRICS, "mono_ns")
-    return rows.join(store.load(fact).select("node", "boot_id", key).distinct(), ["node", "boot_id", key], "left_anti")
+    return rows.join(store.kept(fact).select("node", "boot_id", key).distinct(), ["node", "boot_id", key], "left_anti")
 
 
 def check_records(store: Store, batch: int, files: Iterable[AcceptedFile]) -> None:

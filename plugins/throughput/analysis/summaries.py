@@ -15,10 +15,15 @@ from . import message_paths
 from .fact_store import Facts
 from .facts import TRAFFIC, TRAFFIC_KEYS
 from .quantiles import quantiles
+from .tables import keyed
 
 Values = dict[str, Any]
 QUEUE = ("node", "vhost", "queue")
 KIND = tuple(key for key in TRAFFIC_KEYS if key not in ("ack_bucket", "second"))
+METRIC = ("node", "boot_id", "name", "link")
+CONSUMED = ("consumers", "prefetch", "utilisation", "unacked", "ready")  # whose mean is that of times with consumers
+QUEUE_SUMS = ("snapshots", "length_sum", *[f"{name}_{what}" for name in CONSUMED for what in ("sum", "count")])
+MOMENTS = ("readings", "mean_x", "mean_y", "variance", "covariance")
 
 
 class Summaries(NamedTuple):
@@ -40,12 +45,16 @@ class Summaries(NamedTuple):
 def summarise(facts: Facts, workers: Executor) -> Summaries:
     """Make all summaries, some at once."""
     parts = (
-        kinds(facts.traffic),
+        kinds(facts.whole_traffic),
         queues(facts.queue_stats),
         metrics(facts.metrics),
         quantiles(facts.latencies.unionByName(waits(facts)), *QUEUE, "stage"),
     )
-    return Summaries(*workers.map(collect, parts))
+    of_kinds, of_queues, of_metrics, latency = workers.map(collect, parts)
+    if facts.folded is not None:
+        of_queues = merge_queues([*facts.folded.queues, *of_queues])
+        of_metrics = merge_metrics([*facts.folded.metrics, *of_metrics])
+    return Summaries(of_kinds, [queue_figures(row) for row in of_queues], of_metrics, latency)
 
 
 def collect(table: DataFrame) -> list[Values]:
@@ -60,14 +69,13 @@ def waits(facts: Facts) -> DataFrame:
 
 def kinds(traffic: DataFrame) -> DataFrame:
     merged = [F.expr(f"{how}({name})").alias(name) for name, how in TRAFFIC.merge.items()]
-    return traffic.groupBy(*KIND).agg(*merged, F.min("second").alias("first"), F.max("second").alias("last"))
+    return traffic.groupBy(*KIND).agg(*merged, F.min("first").alias("first"), F.max("last").alias("last"))
 
 
 def queues(queue_stats: DataFrame) -> DataFrame:
-    """Summarise the snapshots of each queue; `slope_per_s` is a linear regression of its length."""
+    """Summarise the snapshots of each queue, in sums that can be merged (`queue_figures`)."""
     depth, at = F.col("ready") + F.col("unacked"), F.unix_micros("ts_us") / 1e6
     consumed = F.col("consumers") > 0
-    means = ("consumers", "prefetch", "utilisation", "unacked", "ready")
     return (
         queue_stats.where(F.col("queue").isNotNull())
         .groupBy(*QUEUE)
@@ -75,13 +83,21 @@ def queues(queue_stats: DataFrame) -> DataFrame:
             F.count("*").alias("snapshots"),
             *[F.max_by(name, "ts_us").alias(name) for name in ("ready", "unacked", "consumers")],
             F.max(depth).alias("peak"),
-            F.avg(depth).alias("mean"),
-            F.regr_slope(depth, at).alias("slope_per_s"),
-            *[F.avg(F.when(consumed, F.col(name))).alias(f"consumed_{name}") for name in means],
+            F.sum(depth).alias("length_sum"),
+            *moments(at, depth),
+            *[F.sum(F.when(consumed, F.col(name)).cast("double")).alias(f"{name}_sum") for name in CONSUMED],
+            *[F.count(F.when(consumed, F.col(name))).alias(f"{name}_count") for name in CONSUMED],
             F.min("ts_us").alias("first"),
             F.max("ts_us").alias("last"),
         )
     )
+
+
+def queue_figures(row: Values) -> Values:
+    """Return the summary of a queue with means; `slope_per_s` is a linear regression of its length."""
+    counts = {name: row[f"{name}_count"] for name in CONSUMED}
+    means = {f"consumed_{name}": row[f"{name}_sum"] / count if count else None for name, count in counts.items()}
+    return {**row, "mean": row["length_sum"] / row["snapshots"], "slope_per_s": slope([row]), **means}
 
 
 def metrics(table: DataFrame) -> DataFrame:
@@ -93,12 +109,19 @@ def metrics(table: DataFrame) -> DataFrame:
         F.min("value").alias("least"),
         F.max("value").alias("greatest"),
         F.max_by("buckets", "mono_ns").alias("buckets"),
-        F.count("value").alias("readings"),
-        F.avg(hours).alias("mean_hours"),
-        F.avg("value").alias("mean"),
-        F.var_pop(hours).alias("variance"),
-        F.covar_pop("value", hours).alias("covariance"),
+        *moments(hours, F.col("value")),
     )
+
+
+def moments(x: Column, y: Column) -> list[Column]:
+    """Return what a linear regression of y over x needs, of parts that can be merged."""
+    return [
+        F.count(y).alias("readings"),
+        F.avg(x).alias("mean_x"),
+        F.avg(y).alias("mean_y"),
+        F.var_pop(x).alias("variance"),
+        F.covar_pop(y, x).alias("covariance"),
+    ]
 
 
 def pair(name: str, value_by: Any, end: Any) -> list[Column]:
@@ -107,14 +130,42 @@ def pair(name: str, value_by: Any, end: Any) -> list[Column]:
 
 
 def slope(rows: list[Values]) -> float | None:
-    """Return the slope of a linear regression over the hours, from summaries of parts of the values."""
+    """Return the slope of a linear regression, from the moments of parts of the values."""
+    merged = merge_moments(rows)
+    return float(merged["covariance"] / merged["variance"]) if merged["readings"] and merged["variance"] else None
+
+
+def merge_moments(rows: list[Values]) -> Values:
+    """Merge the moments of parts of the values."""
+    rows = [row for row in rows if row["readings"]]
     count = sum(row["readings"] for row in rows)
-    if not count:
-        return None
-    hours = sum(row["readings"] * row["mean_hours"] for row in rows) / count
-    mean = sum(row["readings"] * row["mean"] for row in rows) / count
-    square = sum(row["readings"] * (row["variance"] + (row["mean_hours"] - hours) ** 2) for row in rows)
-    product = sum(
-        row["readings"] * (row["covariance"] + (row["mean_hours"] - hours) * (row["mean"] - mean)) for row in rows
-    )
-    return float(product / square) if square else None
+    if len(rows) < 2:
+        return {name: row[name] for row in rows for name in MOMENTS} or dict.fromkeys(MOMENTS, 0)
+    x = sum(row["readings"] * row["mean_x"] for row in rows) / count
+    y = sum(row["readings"] * row["mean_y"] for row in rows) / count
+    square = sum(row["readings"] * (row["variance"] + (row["mean_x"] - x) ** 2) for row in rows)
+    product = sum(row["readings"] * (row["covariance"] + (row["mean_x"] - x) * (row["mean_y"] - y)) for row in rows)
+    return {"readings": count, "mean_x": x, "mean_y": y, "variance": square / count, "covariance": product / count}
+
+
+def merge_queues(rows: list[Values]) -> list[Values]:
+    """Merge summaries of the same queues at different times."""
+    merged = []
+    for parts in keyed(rows, *QUEUE).values():
+        newest = max(parts, key=lambda part: part["last"])
+        sums = {name: sum(part[name] or 0 for part in parts) for name in QUEUE_SUMS}
+        ends = {"first": min(part["first"] for part in parts), "peak": max(part["peak"] for part in parts)}
+        merged.append({**newest, **sums, **ends, **merge_moments(parts)})
+    return merged
+
+
+def merge_metrics(rows: list[Values]) -> list[Values]:
+    """Merge summaries of the same metrics at different times."""
+    merged = []
+    for parts in keyed(rows, *METRIC).values():
+        oldest, newest = min(parts, key=lambda part: part["first_at"]), max(parts, key=lambda part: part["last_at"])
+        values = [part[name] for part in parts for name in ("least", "greatest") if part[name] is not None]
+        ends = {name: oldest[name] for name in ("first", "first_at")}
+        extremes = {"least": min(values, default=None), "greatest": max(values, default=None)}
+        merged.append({**newest, **ends, **extremes, **merge_moments(parts)})
+    return merged

@@ -16,6 +16,7 @@ from . import boots, checked_range, durability, gaps, imbalances, queues, restar
 from .evidence import Evidence
 
 QUEUE = ("node", "vhost", "queue")
+CROSSED = ("taken", "came", "discarded", "missing", "pending")
 ORDER = ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "file", "first_row")
 
 
@@ -36,13 +37,13 @@ class Checked(NamedTuple):
 
 def check(spark: SparkSession, facts: Facts, events: DataFrame, evidence: Evidence, write: WriteTable) -> Checked:
     """Make the tables of the check. `events` is the log, for restarts and for details of faults."""
-    spans = checked_range.spans(facts.queue_stats, facts.rows)
+    spans = checked_range.spans(facts.snapshots, facts.rows)
     all_boots = boots.describe(spans.collect(), evidence)
     told = write("boots", boots.table(spark, all_boots, spans), True)
     spans = told.frame
-    balance = write("queues", queues.balance(facts.journeys, facts.balances, facts.queue_stats, spans), True)
-    arrivals = write("arrivals", imbalances.arrivals(facts.crossings, spans))
-    unrouted = imbalances.unrouted_boots(facts.traffic, spans if evidence.routes_compared else spans.limit(0))
+    balance = write("queues", queues.balance(facts.journeys, facts.balances, facts.snapshots, spans), True)
+    arrivals = write("arrivals", imbalances.arrivals(facts.crossings, spans, facts.folded and facts.folded.crossed))
+    unrouted = imbalances.unrouted_boots(facts.whole_traffic, spans if evidence.routes_compared else spans.limit(0))
     odd = imbalances.unrouted(events if unrouted.head(1) else events.limit(0), unrouted)
     lacking = any(boot["records"] - boot["duplicated"] != boot["end_row"] - boot["first_row"] for boot in all_boots)
     missing_rows = gaps.gaps(facts.rows if lacking else facts.rows.limit(0), spans if lacking else spans.limit(0))
@@ -61,10 +62,12 @@ def check(spark: SparkSession, facts: Facts, events: DataFrame, evidence: Eviden
     judged = verdict.verdict(all_boots, evidence, count, certain, uncertain)
     gap_rows = found.frame.where(F.col("problem") == imbalances.MISSING) if count else None
     missing = gap_rows.agg(F.sum("records")).collect()[0][0] if gap_rows is not None else 0
-    crossed = arrivals.frame.groupBy(*LINK).agg(
-        *[F.sum(name).alias(name) for name in ("taken", "came", "discarded", "missing", "pending")]
-    )
-    back = write("restarts", restarts.restarts(facts.queue_stats, spans), True)
+    counts = arrivals.frame.select(*LINK, *CROSSED)
+    if facts.folded is not None:
+        pending = F.lit(0).cast("long").alias("pending")  # nor is any missing
+        counts = counts.unionByName(facts.folded.crossed.select(*LINK, *CROSSED[:-1], pending))
+    crossed = counts.groupBy(*LINK).agg(*[F.sum(name).alias(name) for name in CROSSED])
+    back = write("restarts", restarts.restarts(facts.snapshots, spans), True)
     section = {
         "balanced": judged.balanced,
         **judged._asdict(),
@@ -72,7 +75,7 @@ def check(spark: SparkSession, facts: Facts, events: DataFrame, evidence: Eviden
         "imbalance_count": count,
         "imbalances": named.first(ORDER),
         "queues": balance.first(("-entered", *QUEUE, "boot_id")),
-        "links": first_rows(crossed, LINK) if arrivals.count else [],
+        "links": first_rows(crossed, LINK) if arrivals.count or facts.folded is not None else [],
         "boots": told.first(("node", "first")),
         "restarts": back.first((*QUEUE, "boot_id")),
         "files": {

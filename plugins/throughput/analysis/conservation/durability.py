@@ -60,8 +60,8 @@ def durability(
     if not restarts:
         return None
     pairs = local_table(spark, PAIR, [pair_row(*pair) for pair in restarts])
-    kept, after = waiting(facts.journeys, events, pairs), found(facts.queue_stats, pairs)
-    before = lengths(facts.queue_stats, pairs)
+    kept, after = waiting(facts.journeys, events, pairs), found(facts.snapshots, pairs)
+    before = lengths(facts.snapshots, pairs)
     keys = [F.equal_null(kept[name], before[name]) for name in QUEUE]
     named = [F.coalesce(kept[name], before[name]).alias(name) for name in QUEUE]
     counts = [F.coalesce(name, F.lit(0)).alias(name) for name in ("confirmed", "unconfirmed", "departed", "taken")]
@@ -69,7 +69,7 @@ def durability(
     whole = (
         both.join(F.broadcast(pairs), BOOT)
         .join(after, ["node", "next_boot_id", "vhost", "queue"], "left")
-        .join(pace(facts.traffic, restarts), "node", "left")
+        .join(pace(facts, restarts), "node", "left")
         .withColumn("durable", F.coalesce("durable_after", "durable_before"))
         .where(F.coalesce("durable", F.lit(True)))
     )
@@ -186,12 +186,23 @@ def found(queue_stats: DataFrame, pairs: DataFrame) -> DataFrame:
     )
 
 
-def pace(traffic: DataFrame, restarts: list[tuple[Boot, Boot]]) -> DataFrame:
-    """Return for nodes of which a boot was killed the greatest number of messages that left one queue in a second."""
-    killed = sorted({boot["node"] for boot, _ in restarts if not boot["stopped"]})
+def pace(facts: Facts, restarts: list[tuple[Boot, Boot]]) -> DataFrame:
+    """Return `paces` of the nodes of which a boot was killed."""
+    killed = F.col("node").isin(sorted({boot["node"] for boot, _ in restarts if not boot["stopped"]}))
+    found = paces(facts.traffic.where(killed))
+    if facts.folded is None:
+        return found
+    rows = [(row["node"], row["settled_per_s"]) for row in facts.folded.paces]
+    columns = {"node": t.StringType(), "settled_per_s": t.LongType()}
+    earlier = local_table(found.sparkSession, columns, rows).where(killed)
+    return found.unionByName(earlier).groupBy("node").agg(F.max("settled_per_s").alias("settled_per_s"))
+
+
+def paces(traffic: DataFrame) -> DataFrame:
+    """Return by node the greatest number of messages that left one queue in a second."""
     left = is_event(*LEAVING) | is_event(DELIVER) & F.col("no_ack")
     return (
-        traffic.where(F.col("node").isin(killed) & left)
+        traffic.where(left)
         .groupBy("node", "vhost", "queue", "second")
         .agg(F.sum("records").alias("settled"))
         .groupBy("node")

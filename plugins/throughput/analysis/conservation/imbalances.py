@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from ...file_format.schema import ENQUEUE, FED_IN, PUBLISH
-from ..facts import LINK, by_link, count_if, is_event
+from ..facts import LINK, SIDES, by_link, count_if, is_event, upstream_nodes
 from ..input_files import boot_key
 from ..local_table import local_table
 from .boots import Boot
@@ -92,8 +92,10 @@ def files(spark: SparkSession, faults: FileFaults, boots: list[Boot]) -> DataFra
     return local_table(spark, {name: COLUMNS[name] for name in names_of_columns}, rows) if rows else None
 
 
-def arrivals(crossings: DataFrame, spans: DataFrame) -> DataFrame:
+def arrivals(crossings: DataFrame, spans: DataFrame, crossed: DataFrame | None = None) -> DataFrame:
     """Return one row for each message that a link took, with how many copies are `missing` or `pending`.
+
+    `crossed` are tallies of messages that have arrived and are not among the crossings any more.
 
     They are pending if they may have arrived unlogged: if the downstream's log does not reach that far yet, or was cut
     short by a kill of the broker. Both columns are null if the other broker's log has no record of the link.
@@ -109,13 +111,17 @@ def arrivals(crossings: DataFrame, spans: DataFrame) -> DataFrame:
             F.collect_list(F.when(~F.col("stopped") & F.col("later").isNotNull(), dark)).alias("dark"),
         )
     )
-    crossings = by_link(crossings)
-    sides = crossings.groupBy(*LINK).agg(F.max("node").alias("downstream")).join(logs, "downstream", "left")
+    ends = (*SIDES, "upstream_node")
+    every = crossings.select(*ends) if crossed is None else crossings.select(*ends).unionByName(crossed.select(*ends))
+    known = upstream_nodes(every)
+    downstreams = by_link(every, known).groupBy(*LINK).agg(F.max("node").alias("downstream"))
+    sides = downstreams.join(logs, "downstream", "left")
     short = F.greatest(F.col("taken") - F.col("came"), F.lit(0))
     unseen = F.exists("dark", lambda gap: F.col("left").between(gap["since"], gap["until"]))
     logged = (F.col("stopped") | (F.col("left") <= F.col("until"))) & ~unseen
     return (
-        crossings.select(*LINK, "identity", "taken", "came", "discarded", "left")
+        by_link(crossings, known)
+        .select(*LINK, "identity", "taken", "came", "discarded", "left")
         .join(F.broadcast(sides), list(LINK), "left")
         .withColumn("missing", F.when(logged, short).when(F.col("until").isNotNull(), 0))
         .withColumn("pending", F.when(logged, 0).when(F.col("until").isNotNull(), short))

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from ...file_format import schema
 from ..facts import WEIGHT, is_event
-from ..summaries import Summaries, slope
+from ..summaries import Summaries, merge_moments, moments, slope
 from ..tables import keyed
 from .backlog import foreseeable, rounded
 
@@ -32,12 +32,12 @@ COLUMNS = {
 
 
 def capacity(known: Summaries, costs: list[Values]) -> list[Values]:
-    """Return the capacity by node; `costs` are rows of `cpu_cost`.
+    """Return the capacity by node; `costs` are rows of `cpu_intervals`.
 
     `*_full_in_h` is null if the limit is not approached, or if `*_too_short`: the log is too short to tell.
     """
     nodes = keyed(known.metrics, "node")
-    by_node = {cost["node"]: cost for cost in costs}
+    by_node = {cost["node"]: cost for cost in cpu_cost(costs)}
     rows = []
     for (node,), metrics in nodes.items():
         named = keyed(metrics, "name")
@@ -86,10 +86,37 @@ def p99(histograms: list[list[int]]) -> int | None:
     return None
 
 
-def cpu_cost(metrics: DataFrame, traffic: DataFrame) -> DataFrame:
-    """Return processor time in relation to messages by node, from the intervals between two readings.
+def cpu_cost(costs: list[Values]) -> list[Values]:
+    """Return processor time in relation to messages by node, from rows of `cpu_intervals`.
 
     `cpu_us_per_message` is the slope of processor time over messages in and out.
+    """
+    rows = []
+    for cost in merge_costs(costs):
+        per_message = slope([cost])
+        row = {
+            "node": cost["node"],
+            "peak_messages_per_s": round(cost["rate"], 3),
+            "peak_cpu": round(cost["busy"], 4),
+            "cpu_us_per_message": rounded(per_message and per_message * 1e6, 3),
+            "messages_per_s_at_one_cpu": round(1 / per_message, 0) if per_message and per_message > 0 else None,
+        }
+        rows.append(row)
+    return rows
+
+
+def merge_costs(rows: list[Values]) -> list[Values]:
+    """Merge rows of `cpu_intervals` about different times."""
+    return [
+        {"node": node, **{name: max(part[name] for part in parts) for name in ("rate", "busy")}, **merge_moments(parts)}
+        for (node,), parts in keyed(rows, "node").items()
+    ]
+
+
+def cpu_intervals(metrics: DataFrame, traffic: DataFrame, before_s: int | None = None) -> DataFrame:
+    """Summarise messages and processor time of the intervals between two readings by node.
+
+    With `before_s` only those that begin before that second are included.
     """
     readings = metrics.where(F.col("name") == schema.CPU_S).withColumn("at", F.unix_seconds("ts_us"))
     order = Window.partitionBy("node", "boot_id").orderBy("mono_ns")
@@ -97,6 +124,7 @@ def cpu_cost(metrics: DataFrame, traffic: DataFrame) -> DataFrame:
         readings.withColumn("cpu", F.col("value") - F.lag("value").over(order))
         .withColumn("from", F.lag("at").over(order))
         .where(F.col("from").isNotNull() & (F.col("at") > F.col("from")))
+        .where(F.lit(True) if before_s is None else F.col("from") < before_s)
         .select("node", "boot_id", "from", "at", "cpu", (F.col("at") - F.col("from")).alias("interval_s"))
     )
     handled = (
@@ -111,10 +139,5 @@ def cpu_cost(metrics: DataFrame, traffic: DataFrame) -> DataFrame:
         .agg(F.coalesce(F.sum("messages"), F.lit(0.0)).alias("messages"))
     )
     rate, busy = F.col("messages") / F.col("interval_s"), F.col("cpu") / F.col("interval_s")
-    slope = F.regr_slope(F.col("cpu"), F.col("messages"))
-    return together.groupBy("node").agg(
-        F.round(F.max(rate), 3).alias("peak_messages_per_s"),
-        F.round(F.max(busy), 4).alias("peak_cpu"),
-        F.round(slope * 1e6, 3).alias("cpu_us_per_message"),
-        F.when(slope > 0, F.round(1 / slope, 0)).alias("messages_per_s_at_one_cpu"),
-    )
+    measures = F.max(rate).alias("rate"), F.max(busy).alias("busy"), *moments(F.col("messages"), F.col("cpu"))
+    return together.groupBy("node").agg(*measures)

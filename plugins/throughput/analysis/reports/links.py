@@ -4,12 +4,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...file_format import schema
-from ..facts import LINK, bucket, by_link
+from ..facts import LINK, by_link
 from ..quantiles import quantiles
 
 
-def links(crossings: DataFrame, metrics: DataFrame) -> DataFrame:
-    """Return one row for each link.
+def links(tallies: DataFrame, lags: DataFrame, metrics: DataFrame) -> DataFrame:
+    """Return one row for each link, from the crossings as `facts.tally` and `facts.lags` reduce them.
 
     taken         messages that left the upstream queue
     came          messages that arrived downstream
@@ -19,26 +19,22 @@ def links(crossings: DataFrame, metrics: DataFrame) -> DataFrame:
     lag_*         from the publish at the upstream to the arrival, by the clocks of both brokers
     clocks_apart  the number of negative lags
     """
-    crossings = by_link(crossings)
-    lag = F.col("entered") - F.col("published")
     came_at_all = F.sum("came") > 0
     # Messages with the same content have the same identity.
     seconds = (F.max("last_entered") - F.min("entered")) / 1e6
-    sums = crossings.groupBy(*LINK).agg(
-        *[F.max(name).alias(name) for name in ("node", "vhost", "upstream")],
-        *[F.sum(name).alias(name) for name in ("taken", "came", "discarded")],
-        F.sum(F.greatest(F.col("came") - F.greatest("taken", F.lit(1)), F.lit(0))).alias("duplicates"),
-        F.when(came_at_all, F.sum(F.greatest(F.col("taken") - F.col("came"), F.lit(0)))).alias("missing"),
-        F.when(seconds > 0, F.round(F.sum("came") / seconds, 3)).alias("messages_per_s"),
-        F.max("hops").alias("most_hops"),
-        F.round(F.avg("hops"), 3).alias("mean_hops"),
-        F.sum((lag < 0).cast("long")).alias("clocks_apart"),
-    )
-    lags = (
-        crossings.where(lag.isNotNull())
-        .select(*LINK, bucket(lag).alias("bucket"), F.greatest(lag, F.lit(0)).alias("lag"))
-        .groupBy(*LINK, "bucket")
-        .agg(F.count("*").alias("records"), F.max("lag").alias("highest_us"))
+    sums = (
+        by_link(tallies)
+        .groupBy(*LINK)
+        .agg(
+            *[F.max(name).alias(name) for name in ("node", "vhost", "upstream")],
+            *[F.sum(name).alias(name) for name in ("taken", "came", "discarded")],
+            F.sum("duplicates").alias("duplicates"),
+            F.when(came_at_all, F.sum("missing")).alias("missing"),
+            F.when(seconds > 0, F.round(F.sum("came") / seconds, 3)).alias("messages_per_s"),
+            F.max("most_hops").alias("most_hops"),
+            F.round(F.sum("hops") / F.sum("hopped"), 3).alias("mean_hops"),
+            F.sum("clocks_apart").alias("clocks_apart"),
+        )
     )
     quantile = quantiles(lags, *LINK).drop("messages")
     renamed = quantile.toDF(*LINK, *[f"lag_{name}" for name in quantile.columns[len(LINK) :]])

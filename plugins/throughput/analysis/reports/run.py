@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ..conservation.check import Checked, check
 from ..conservation.evidence import Evidence
 from ..fact_store import Facts
-from ..facts import EXCHANGE, LINK
+from ..facts import EXCHANGE, LINK, lags, tally
 from ..message_names import add_names
 from ..report_rows import LISTED, Values, first_rows
 from ..summaries import Summaries, collect, summarise
@@ -63,12 +63,20 @@ class Report(NamedTuple):
 
 
 def capacity_report(sources: Sources) -> list[Values]:
-    costs = capacity.cpu_cost(sources.facts.metrics, sources.facts.traffic)
-    return capacity.capacity(sources.summaries, collect(costs) if sources.summaries.metrics else [])
+    facts = sources.facts
+    costs = collect(capacity.cpu_intervals(facts.metrics, facts.traffic)) if sources.summaries.metrics else []
+    return capacity.capacity(sources.summaries, costs + (facts.folded.costs if facts.folded is not None else []))
 
 
 def link_report(sources: Sources) -> DataFrame:
-    return links.links(sources.facts.crossings, sources.facts.metrics)
+    facts = sources.facts
+    tallies, histograms = tally(facts.crossings), lags(facts.crossings)
+    if facts.folded is not None:
+        tallies, histograms = (
+            tallies.unionByName(facts.folded.crossed),
+            histograms.unionByName(facts.folded.crossed_lags),
+        )
+    return links.links(tallies, histograms, facts.readings)
 
 
 def anomaly_report(sources: Sources) -> DataFrame | list[Values]:
@@ -84,7 +92,9 @@ LATENCY = {
 REPORTS = (
     Report(
         "throughput",
-        lambda sources: throughput.throughput(sources.hours),
+        lambda sources: throughput.throughput(
+            throughput.whole(sources.hours, sources.facts.folded and sources.facts.folded.ever)
+        ),
         ("-messages", "scope", "node", "vhost", "name", "flow", "grain"),
         listed=3 * LISTED,
     ),
@@ -188,9 +198,10 @@ class Reporting:
 
     def _series(self) -> tuple[DataFrame, DataFrame]:
         """Write the series of messages by second, minute and hour, each made of the finer one."""
+        folded = self._facts.folded
         seconds = self._tables.write("throughput_1s", throughput.seconds(self._facts.traffic)).frame
-        minutes = self._tables.write("throughput_1m", throughput.minutes(seconds)).frame
-        hours = self._tables.write("throughput_1h", throughput.hours(minutes)).frame
+        minutes = self._tables.write("throughput_1m", throughput.minutes(seconds, folded and folded.minutes)).frame
+        hours = self._tables.write("throughput_1h", throughput.hours(minutes, folded and folded.hours)).frame
         self.series = {"1s": seconds, "1m": minutes, "1h": hours}
         return minutes, hours
 

@@ -93,15 +93,28 @@ def seconds(traffic: DataFrame) -> DataFrame:
     )
 
 
-def minutes(series: DataFrame) -> DataFrame:
-    """Return the table of seconds by minute, with the peak of a second, and the first and the last second."""
-    return coarser(series, "1m", F.max("messages").alias("peak_1s"), *ends("start", "start"))
+def minutes(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
+    """Return the table of seconds by minute, with the peak of a second, and the first and the last second.
+
+    `further` are minutes of which there are no seconds any more.
+    """
+    made = coarser(series, "1m", F.max("messages").alias("peak_1s"), *ends("start", "start"))
+    if further is None:
+        return made
+    return coarser(made.unionByName(further), "1m", F.max("peak_1s").alias("peak_1s"), *ends("first", "last"))
 
 
-def hours(series: DataFrame) -> DataFrame:
-    """Return the table of minutes by hour, with the peaks of a second and a minute."""
+def hours(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
+    """Return the table of minutes by hour, with the peaks of a second and a minute.
+
+    `further` are hours of which there are no minutes any more.
+    """
     peaks = F.max("peak_1s").alias("peak_1s"), F.max("messages").alias("peak_1m")
-    return coarser(series, "1h", *peaks, *outer_windows("1m", "start", "start"), *ends("first", "last"))
+    made = coarser(series, "1h", *peaks, *outer_windows("1m", "start", "start"), *ends("first", "last"))
+    if further is None:
+        return made
+    peaks = F.max("peak_1s").alias("peak_1s"), F.max("peak_1m").alias("peak_1m")
+    return coarser(made.unionByName(further), "1h", *peaks, *same_windows("1m"), *ends("first", "last"))
 
 
 def coarser(series: DataFrame, grain: str, *further: Column) -> DataFrame:
@@ -123,26 +136,39 @@ def outer_windows(
     ]
 
 
+def same_windows(grain: str) -> list[Column]:
+    """Return the first and the last window of rows that have them."""
+    names = (f"{end}_{grain}{what}" for what in ("", "_messages") for end in ("first", "last"))
+    return outer_windows(grain, *names)
+
+
 def ends(first: str, last: str) -> list[Column]:
     return [F.min(first).alias("first"), F.max(last).alias("last")]
 
 
-def throughput(series: DataFrame) -> DataFrame:
-    """Return rates by grain, from the table of hours: the mean from the first second to the last, and the peak.
+def whole(series: DataFrame, further: DataFrame | None = None) -> DataFrame:
+    """Return the table of hours without times: sums, peaks, the first and the last windows.
+
+    `further` are such rows about hours that are not in the table.
+    """
+    peaks = F.max("peak_1s").alias("peak_1s"), F.max("peak_1m").alias("peak_1m")
+    sums = [F.sum(name).alias(name) for name in ("messages", "bytes")]
+    windows = *ends("first", "last"), *same_windows("1m")
+    made = series.groupBy(*SCOPED).agg(
+        *sums, *peaks, F.max("messages").alias("peak_1h"), *windows, *outer_windows("1h", "start", "start")
+    )
+    if further is None:
+        return made
+    every = made.unionByName(further).groupBy(*SCOPED)
+    return every.agg(*sums, *peaks, F.max("peak_1h").alias("peak_1h"), *windows, *same_windows("1h"))
+
+
+def throughput(totals: DataFrame) -> DataFrame:
+    """Return rates by grain, from `whole`: the mean from the first second to the last, and the peak.
 
     The first and the last window count by their seconds between the first message and the last. So no peak is below the
     mean or that of a coarser grain.
     """
-    whole = series.groupBy(*SCOPED).agg(
-        F.sum("messages").alias("messages"),
-        F.sum("bytes").alias("bytes"),
-        F.max("peak_1s").alias("peak_1s"),
-        F.max("peak_1m").alias("peak_1m"),
-        F.max("messages").alias("peak_1h"),
-        *ends("first", "last"),
-        *outer_windows("1m", "first_1m", "last_1m", "first_1m_messages", "last_1m_messages"),
-        *outer_windows("1h", "start", "start"),
-    )
     span_s = F.unix_seconds("last") - F.unix_seconds("first") + 1
     bounds = {"1s": ("first", "last"), "1m": ("first_1m", "last_1m"), "1h": ("first_1h", "last_1h")}
     grains = [
@@ -155,7 +181,7 @@ def throughput(series: DataFrame) -> DataFrame:
         )
         for grain, grain_s in GRAINS_S.items()
     ]
-    each = whole.select(*SCOPED, "messages", "bytes", span_s.alias("span_s"), F.explode(F.array(*grains)).alias("of"))
+    each = totals.select(*SCOPED, "messages", "bytes", span_s.alias("span_s"), F.explode(F.array(*grains)).alias("of"))
     mean = F.col("messages") / F.col("span_s")
     peak_per_s = F.col("of.peak_per_s")
     return each.select(

@@ -6,7 +6,7 @@ A step without messages has the rate 0, and one without a reading of a metric ha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,13 +43,21 @@ GAUGES = {  # each with what is kept of a step
 ENDLESS = 2**62  # of a limit: there is none
 
 
+def lengths_s() -> Iterator[int]:
+    """Yield the lengths that a step may have, each in which steps of days or more consist of whole shorter ones."""
+    yield from STEPS_S
+    length_s = STEPS_S[-1]
+    while True:
+        length_s *= 2
+        yield length_s
+
+
 class Steps:
     """The steps of a timeline: `count` of `step_s` seconds each, from `first`, in seconds since 1970."""
 
     def __init__(self, first_s: int, last_s: int) -> None:
         span_s = last_s - first_s + 1
-        days = -(-span_s // ((STEPS - 1) * 86_400)) * 86_400
-        self.step_s = next((step_s for step_s in STEPS_S if span_s <= step_s * (STEPS - 1)), days)
+        self.step_s = next(step_s for step_s in lengths_s() if span_s <= step_s * (STEPS - 1))
         self.first = first_s - first_s % self.step_s
         self.count = (last_s - self.first) // self.step_s + 1
 
@@ -75,7 +83,7 @@ class Steps:
 
 def timeline(facts: Facts, known: Summaries) -> Values | None:
     """Return the section "timeline" of report.json, or null if there are neither events nor snapshots."""
-    boots = collect(by_boot(facts.queue_stats))
+    boots = collect(by_boot(facts.snapshots))
     seconds = [row[name] for row in [*known.kinds, *boots] for name in ("first", "last")]
     if not seconds:
         return None
@@ -86,8 +94,8 @@ def timeline(facts: Facts, known: Summaries) -> Values | None:
         ends[boot] = max(ends[boot], row["last"])
     oldest = collect(undelivered(facts.journeys))
     chosen = choose(known, oldest, ends)
-    counts = collect(by_step(facts.traffic, steps, chosen))
-    depths = collect(lengths(facts.queue_stats, steps, chosen))
+    counts = collect(by_step(facts.whole_traffic, steps, chosen))
+    depths = collect(lengths(facts.snapshots, steps, chosen))
     return {
         "start": datetime.fromtimestamp(steps.first, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "step_s": steps.step_s,
@@ -95,7 +103,7 @@ def timeline(facts: Facts, known: Summaries) -> Values | None:
         "rates": rates(counts, steps),
         "queues": queues(counts, depths, oldest, ends, chosen, steps),
         "ack_latency": ack_latency(counts, steps),
-        "nodes": nodes(collect(readings(facts.metrics, steps)), steps),
+        "nodes": nodes(collect(readings(facts.readings, steps)), steps),
     }
 
 
@@ -147,8 +155,7 @@ def by_step(traffic: DataFrame, steps: Steps, chosen: Sequence[Queue]) -> DataFr
         .agg(
             *[F.sum(F.when(which, F.col("weight")).otherwise(0)).alias(name) for name, which in counted.items()],
             F.max(wait).alias("wait_us"),
-            # The end of the second: a message may have entered up to a second before, never later.
-            F.min((F.col("second") + 1) * 1_000_000 - wait).alias("entered_us"),
+            F.min(F.when(departed, F.col("entered_us"))).alias("entered_us"),
         )
         .withColumnRenamed("chosen", "queue")
     )

@@ -1,0 +1,206 @@
+"""The folding of a stream's state: what is older than a day is kept only as finely as reports show it.
+
+Without it the state would have a row for each second of each queue, each snapshot, each reading of a metric and each
+message of a link. A report of a longer time than KEPT_S has steps of at least ten minutes, and the longer it is the
+longer they are (`reports.timeline`), so sums, maxima and last values of such intervals give the same report. Figures
+that need the seconds themselves (peaks, processor time for a message, the minutes of which odd ones are reported) are
+calculated when the seconds are folded, and merged with those of later ones.
+
+The size of what is folded is bounded by the number of queues, users, nodes and links. The result is that of all rows
+at once, but for files that arrive more than KEPT_S late: if a second, minute or hour of one queue is divided between
+such a file and others, its peak is that of the larger part. Every message counts in any case.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from ..file_format import schema
+from .conservation.checked_range import BOOT
+from .conservation.checked_range import snapshots as complete_snapshots
+from .conservation.durability import paces
+from .fact_store import PARTS, Folded, Store
+from .facts import (
+    CROSSING_LAG,
+    CROSSING_TALLY,
+    CROSSINGS,
+    METRICS,
+    ROWS,
+    STATS,
+    TALLY_MERGE,
+    TRAFFIC,
+    TRAFFIC_KEYS,
+    lags,
+    merged,
+    tally,
+    with_ends,
+)
+from .reports import capacity, throughput
+from .reports.timeline import Steps
+from .summaries import collect, merge_metrics, merge_queues, metrics, queues
+from .tables import keyed
+
+Values = dict[str, Any]
+DAY_S = 86_400
+KEPT_S = DAY_S  # the age up to which everything is kept as it came
+MINUTES_S = 28 * DAY_S  # the age up to which minutes are kept: reports compare weeks
+HOURS_S = 120 * DAY_S
+# Intervals by age: each divides the steps of a report about a time of that length.
+INTERVALS_S = ((10 * DAY_S, 600), (HOURS_S, 7200))
+EDGE_S = 7200  # everything is folded up to a multiple of this
+
+
+def edge(newest_s: int) -> int:
+    """Return the second before which everything is folded, if the newest record is of this second."""
+    return (newest_s - KEPT_S) // EDGE_S * EDGE_S
+
+
+def interval(second: Column, before_s: int, oldest_s: int) -> Column:
+    """Return the start of the interval of a second before `before_s`."""
+    newest_s = before_s + KEPT_S
+    longest = max(Steps(oldest_s, newest_s).step_s, DAY_S)
+    start = second - second % longest
+    for age_s, length_s in reversed(INTERVALS_S):
+        whole = longest if age_s == HOURS_S else EDGE_S
+        since = (newest_s - age_s) // whole * whole
+        start = F.when(second >= since, second - second % length_s).otherwise(start)
+    return start
+
+
+def tidy(store: Store) -> None:
+    """Merge the parts of the facts and fold what is old, if either is due. Not to be called during a batch."""
+    before_s = store.fold.before_s
+    times = span(store)
+    if times is not None and edge(times[1]) - (before_s if before_s is not None else times[0]) >= KEPT_S:
+        fold(store, edge(times[1]), times[0])
+    elif max(map(store.batches, schema.TABLES)) > PARTS:
+        store.replace(store.merged(), store.folded(), before_s)
+    else:
+        store.remove_replaced()
+
+
+def span(store: Store) -> tuple[int, int] | None:
+    """Return the seconds of the first and the last record, or None if there are none."""
+    row = store.load(ROWS).agg(F.unix_seconds(F.min("first")), F.unix_seconds(F.max("last"))).collect()[0]
+    return (row[0], row[1]) if row[0] is not None else None
+
+
+def fold(store: Store, before_s: int, oldest_s: int) -> None:
+    """Fold everything before a second."""
+    facts, earlier = store.facts(), store.folded()
+    traffic, second = facts.traffic, F.col("second")
+    snapshots, readings, at = facts.queue_stats, facts.metrics, F.unix_seconds("ts_us")
+    crossed = facts.crossings.where(is_crossed(before_s))
+    was = at < before_s
+    parts: dict[str, Any] = {
+        "traffic": fold_traffic(traffic.where(second < before_s), earlier, before_s, oldest_s),
+        **fold_series(traffic.where(second < before_s), earlier, before_s),
+        "snapshots": fold_snapshots(old_and(snapshots, was, earlier and earlier.snapshots), before_s, oldest_s),
+        "readings": fold_readings(old_and(readings, was, earlier and earlier.readings), before_s, oldest_s),
+        **fold_crossings(crossed, earlier),
+    }
+    rows: dict[str, Any] = {
+        "queues": collect(queues(snapshots.where(was))),
+        "metrics": collect(metrics(readings.where(was))),
+        "costs": collect(capacity.cpu_intervals(readings, traffic, before_s)),
+        "paces": collect(paces(traffic.where(second < before_s))),
+    }
+    if earlier is not None:
+        rows["queues"] = merge_queues([*earlier.queues, *rows["queues"]])
+        rows["metrics"] = merge_metrics([*earlier.metrics, *rows["metrics"]])
+        rows["costs"] = capacity.merge_costs([*earlier.costs, *rows["costs"]])
+        rows["paces"] = highest_paces([*earlier.paces, *rows["paces"]])
+    recent = {
+        TRAFFIC.name: traffic.where(second >= before_s),
+        STATS.name: snapshots.where(at >= before_s),
+        METRICS.name: readings.where(at >= before_s),
+        CROSSINGS.name: facts.crossings.where(~is_crossed(before_s)),
+    }
+    store.replace({**store.merged(), **recent}, Folded(**parts, **rows), before_s)
+
+
+def old_and(rows: DataFrame, old: Column, earlier: DataFrame | None) -> DataFrame:
+    """Return the rows that are old, and those that an earlier fold has kept."""
+    return rows.where(old) if earlier is None else rows.where(old).unionByName(earlier)
+
+
+def highest_paces(rows: list[Values]) -> list[Values]:
+    return [max(parts, key=lambda row: row["settled_per_s"]) for parts in keyed(rows, "node").values()]
+
+
+def fold_traffic(seconds: DataFrame, earlier: Folded | None, before_s: int, oldest_s: int) -> DataFrame:
+    """Return traffic by interval."""
+    rows = with_ends(seconds)
+    rows = rows if earlier is None else rows.unionByName(earlier.traffic)
+    how = {**TRAFFIC.merge, "first": "min", "last": "max", "entered_us": "min"}
+    return merged(rows.withColumn("second", interval(F.col("second"), before_s, oldest_s)), TRAFFIC_KEYS, how)
+
+
+def fold_series(seconds: DataFrame, earlier: Folded | None, before_s: int) -> dict[str, DataFrame]:
+    """Return the tables `minutes`, `hours` and `ever`."""
+    newest_s = before_s + KEPT_S
+    minutes_from, hours_from = ((newest_s - age_s) // EDGE_S * EDGE_S for age_s in (MINUTES_S, HOURS_S))
+    start = F.unix_seconds("start")
+    minutes = throughput.minutes(throughput.seconds(seconds), earlier and earlier.minutes)
+    hours = throughput.hours(minutes.where(start < minutes_from), earlier and earlier.hours)
+    return {
+        "minutes": minutes.where(start >= minutes_from),
+        "hours": hours.where(start >= hours_from),
+        "ever": throughput.whole(hours.where(start < hours_from), earlier and earlier.ever),
+    }
+
+
+def fold_snapshots(queue_stats: DataFrame, before_s: int, oldest_s: int) -> DataFrame:
+    """Return the snapshots that are kept."""
+    at = F.unix_seconds("ts_us")
+    rows = queue_stats.withColumn("interval", interval(at, before_s, oldest_s))
+    starts = rows.groupBy(*BOOT, "snapshot").agg(F.max("interval").alias("interval"))
+    complete = complete_snapshots(queue_stats).select(*BOOT, "snapshot").join(starts, [*BOOT, "snapshot"])
+    last = complete.groupBy(*BOOT, "interval").agg(F.max("snapshot").alias("snapshot")).drop("interval")
+    first = complete.groupBy(*BOOT).agg(F.min("snapshot").alias("snapshot"))
+    kept = last.unionByName(first).distinct().withColumn("kept", F.lit(True))
+    by_length = Window.partitionBy("node", "vhost", "queue", "interval").orderBy(
+        F.desc(F.col("ready") + F.col("unacked")), F.desc("ts_us")
+    )
+    longest = F.col("queue").isNotNull() & (F.row_number().over(by_length) == 1)
+    edges = F.coalesce(F.col("kind").isin(schema.START, schema.STOP), F.lit(False))
+    return (
+        rows.withColumn("longest", longest)
+        .join(F.broadcast(kept), [*BOOT, "snapshot"], "left")
+        .where(F.col("longest") | edges | F.coalesce("kept", F.lit(False)))
+        .select(*queue_stats.columns)
+    )
+
+
+def fold_readings(metrics: DataFrame, before_s: int, oldest_s: int) -> DataFrame:
+    """Return the readings of metrics that are kept."""
+    of_interval = Window.partitionBy(
+        *BOOT, "name", F.col("labels")["link"], interval(F.unix_seconds("ts_us"), before_s, oldest_s)
+    )
+    orders = (F.desc("mono_ns"), F.desc("value"), F.asc("value"))
+    rows = metrics
+    for place, order in enumerate(orders):
+        rows = rows.withColumn(f"place{place}", F.row_number().over(of_interval.orderBy(order, F.desc("mono_ns"))))
+    first_of_any = F.least(*[F.col(f"place{place}") for place in range(len(orders))]) == 1
+    return rows.where(first_of_any).select(*metrics.columns)
+
+
+def is_crossed(before_s: int) -> Column:
+    """Return whether a message of a link has left the upstream and arrived, both before this second."""
+    done = F.greatest("left", "last_entered") < before_s * 1_000_000
+    return F.coalesce((F.col("taken") == 1) & (F.col("came") == 1) & done, F.lit(False))
+
+
+def fold_crossings(crossed: DataFrame, earlier: Folded | None) -> dict[str, DataFrame]:
+    """Return the tables `crossed` and `crossed_lags`, with further messages that have crossed."""
+    tallies, histograms = tally(crossed), lags(crossed)
+    if earlier is not None:
+        tallies, histograms = tallies.unionByName(earlier.crossed), histograms.unionByName(earlier.crossed_lags)
+    how = {"records": "sum", "highest_us": "max"}
+    return {
+        "crossed": merged(tallies, CROSSING_TALLY, TALLY_MERGE),
+        "crossed_lags": merged(histograms, CROSSING_LAG, how),
+    }
