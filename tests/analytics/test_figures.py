@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from warren.plugins.throughput.analysis.facts import crossings
+from warren.plugins.throughput.analysis.facts import by_link, crossings, lags, tally
 from warren.plugins.throughput.analysis.hadoop_fs import Folders
 from warren.plugins.throughput.analysis.input_files import list_files, read
 from warren.plugins.throughput.analysis.reports import throughput
@@ -46,7 +46,7 @@ def made_up_seconds(spark: SparkSession) -> Any:
 
 def test_no_peak_is_below_the_mean_or_that_of_a_coarser_grain(spark: SparkSession) -> None:
     hours = throughput.hours(throughput.minutes(made_up_seconds(spark)))
-    rows = throughput.throughput(hours).collect()
+    rows = throughput.throughput(throughput.whole(hours)).collect()
     assert len(rows) == SERIES * len(GRAINS)
     by_queue: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -69,7 +69,8 @@ def test_the_rate_of_a_link_is_over_the_time_from_its_first_arrival_to_the_last(
     log.write()
     files = list_files(Folders(spark), str(tmp_path))
     tables = {table: read(spark, table, files[table].paths) for table in schema.TABLES}
-    (row,) = links(crossings(tables[schema.EVENTS]), tables[schema.METRICS]).collect()
+    crossed = by_link(crossings(tables[schema.EVENTS]))
+    (row,) = links(tally(crossed), lags(crossed), tables[schema.METRICS]).collect()
     assert (row["came"], row["messages_per_s"]) == (11, 1.1)
 
 
@@ -93,7 +94,7 @@ def test_a_backlog_is_extrapolated_by_a_tenfold_of_what_was_seen_or_after_an_hou
 def gauge(name: str, observed_s: float, last: float, per_hour: float) -> dict[str, Any]:
     about = {"node": "n", "boot_id": "b", "name": name, "link": None, "buckets": None}
     times = {"first_at": START, "last_at": START + timedelta(seconds=observed_s)}
-    line = {"readings": 4, "mean_hours": 0.0, "mean": last, "variance": 1.0, "covariance": per_hour}
+    line = {"readings": 4, "mean_x": 0.0, "mean_y": last, "variance": 1.0, "covariance": per_hour}
     return {**about, **times, **line, "first": last, "last": last, "least": last, "greatest": last}
 
 

@@ -186,10 +186,10 @@ class Load:
             for queue, tag in consuming:
                 await queue.cancel(tag)
             await asyncio.sleep(0)  # what was delivered before is handled by tasks that have not begun
-        while pending:
-            await asyncio.gather(*pending, return_exceptions=True)
-        for wait in waits:
-            wait.cancel()
+        while pending and not closed.done() and not ended.is_set():
+            await asyncio.wait([*waits[:2], *pending], return_when=asyncio.FIRST_COMPLETED)
+        for unended in (*waits, *pending):  # aiormq's acks of a lost connection do not end
+            unended.cancel()
 
     # The count
 
