@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .product import distribution_version
@@ -50,9 +50,7 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
     warren.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
     commands = warren.add_subparsers(metavar="COMMAND", required=True)
 
-    about = "run a broker in the foreground; SIGTERM stops it"
-    command = commands.add_parser("serve", help=about, description=about, allow_abbrev=False)
-    command.set_defaults(run=serve)
+    command = add_command(commands, "serve", "run a broker in the foreground; SIGTERM stops it", serve)
     command.add_argument("--config", metavar="FILE", help="configuration: rabbitmq.conf, or TOML if it ends in .toml")
     command.add_argument("--amqp", metavar="HOST:PORT", action="append", help="listen here, repeatable; port 0: any")
     command.add_argument("--amqps", metavar="HOST:PORT", action="append", help="listen here with TLS, repeatable")
@@ -71,50 +69,62 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
     about = "print the configuration that this command line gives, and leave"
     command.add_argument("--print-config", action="store_true", help=about)
 
-    about = "list the exchange types that a broker started here would know, with their distributions"
-    command = commands.add_parser("plugins", help=about, description=about, allow_abbrev=False)
-    command.set_defaults(run=plugins)
+    add_command(
+        commands,
+        "plugins",
+        "list the exchange types that a broker started here would know, with their distributions",
+        plugins,
+    )
 
-    about = "verify what a stopped broker has stored"
-    command = commands.add_parser("doctor", help=about, description=about, allow_abbrev=False)
-    command.set_defaults(run=doctor)
+    command = add_command(commands, "doctor", "verify what a stopped broker has stored", doctor)
     command.add_argument("--data", metavar="DIR", default="./data", help="the broker's folder; default ./data")
     command.add_argument("--store", metavar="URL", help="its store on PostgreSQL, in place of the folder")
     add_store_options(command)
 
     about = "create, update or check the tables of a store on PostgreSQL"
-    command = commands.add_parser("store", help=about, description=about, allow_abbrev=False)
+    command = add_command(commands, "store", about)
     actions = command.add_subparsers(metavar="ACTION", required=True)
     for name, run, about in (
         ("init", store_init, "create the schema and its tables, or update them to this version"),
         ("check", store_check, "check that a broker can use the store, and print what a confirm means there"),
     ):
-        action = actions.add_parser(name, help=about, description=about, allow_abbrev=False)
-        action.set_defaults(run=run)
+        action = add_command(actions, name, about, run)
         action.add_argument("url", metavar="URL", help="postgresql://USER@HOST1,HOST2/DATABASE")
         add_store_options(action)
 
-    about = "copy what a stopped broker has stored to another store, which must be empty, and verify every record"
-    command = commands.add_parser("copy", help=about, description=about, allow_abbrev=False)
-    command.set_defaults(run=copy)
+    command = add_command(
+        commands,
+        "copy",
+        "copy what a stopped broker has stored to another store, which must be empty, and verify every record",
+        copy,
+    )
     command.add_argument("--from", metavar="DIR|URL", dest="source", required=True, help="a data folder, or PostgreSQL")
     command.add_argument("--to", metavar="DIR|URL", dest="target", required=True, help="a data folder, or PostgreSQL")
     add_store_options(command)
 
-    about = "print a unit of systemd that starts this broker"
-    command = commands.add_parser("systemd-unit", help=about, description=about, allow_abbrev=False)
-    command.set_defaults(run=systemd_unit)
+    add_command(commands, "systemd-unit", "print a unit of systemd that starts this broker", systemd_unit)
 
-    about = "print the script that makes a shell complete warren and warrenctl"
-    command = commands.add_parser("completion", help=about, description=about, allow_abbrev=False)
-    command.set_defaults(run=completion)
+    command = add_command(
+        commands, "completion", "print the script that makes a shell complete warren and warrenctl", completion
+    )
     command.add_argument("shell", metavar="SHELL", choices=("bash", "fish", "zsh"), help="bash, fish or zsh")
 
     for name, plugged in (more or {}).items():
-        command = commands.add_parser(name, help=plugged.about, description=plugged.about, allow_abbrev=False)
-        command.set_defaults(run=plugged.run)
-        plugged.add_options(command)
+        plugged.add_options(add_command(commands, name, plugged.about, plugged.run))
     return warren
+
+
+def add_command(
+    commands: argparse._SubParsersAction[Any],
+    name: str,
+    about: str,
+    run: Callable[[argparse.Namespace], int] | None = None,
+) -> argparse.ArgumentParser:
+    """Add a command, which `run` executes; one without it has commands of its own."""
+    command: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
+    if run is not None:
+        command.set_defaults(run=run)
+    return command
 
 
 def add_store_options(command: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ from .core.node.node import Node
 from .core.queues.enqueue import ACCEPTED, EnqueueResult
 from .core.queues.queue import Queue
 from .core.vhost.vhost import VHost
-from .hosting.host import Command, Host, Service
+from .hosting.host import Command, Host, Service, command_failed
 from .hosting.stable_hash import stable_hash
 from .hosting.standby_host import StandbyHost
 from .net.connection_limits import Pool
@@ -76,6 +76,7 @@ __all__ = [
     "User",
     "VHost",
     "Value",
+    "command_failed",
     "framed",
     "stable_hash",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,6 +77,12 @@ class Command:
     def run(self, options: Namespace) -> int:
         """Run the command and return its exit status."""
         raise NotImplementedError
+
+
+def command_failed(command: str, text: str, status: int) -> int:
+    """Print why a command of `warren` failed, and return its exit status."""
+    print(f"warren {command}: {text}", file=sys.stderr)
+    return status
 
 
 class Service:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
-from warren.broker.plugin import Command
+from warren.broker.plugin import Command, command_failed
 
 if TYPE_CHECKING:
     from .brokers import Broker
     from .plan import Plan
 
+failed = partial(command_failed, "migrate")
 INTERRUPTED = 130
 LINKS = 500
 NAMES_SHOWN = 20  # of queues in a dry run
@@ -71,11 +72,6 @@ class Migrate(Command):
             return failed(f"no broker answers: {error}", UNAVAILABLE)
         except KeyboardInterrupt:
             return failed("interrupted; the links stay and continue (--stop removes them)", INTERRUPTED)
-
-
-def failed(text: str, status: int) -> int:
-    print(f"warren migrate: {text}", file=sys.stderr)
-    return status
 
 
 def migrate(options: Namespace) -> int:

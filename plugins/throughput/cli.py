@@ -14,14 +14,16 @@ import traceback
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib.util import find_spec
 from types import FrameType
 from typing import NoReturn
 
-from warren.broker.plugin import Command
+from warren.broker.plugin import Command, command_failed
 
 from .analysis.java_check import java_fault
 
+failed = partial(command_failed, "analyze")
 USAGE, UNAVAILABLE, FAILED = 64, 69, 70  # EX_USAGE, EX_UNAVAILABLE and EX_SOFTWARE of sysexits.h
 # The exit status by the status of the verdict (`analysis.conservation.verdict`), and the least that --fail-on reports.
 STATUS = {"balanced": 0, "imbalanced": 1, "incomplete": 2, "sampled": 2}
@@ -158,11 +160,6 @@ def exit_status(verdict: str, fail_on: str) -> int:
 def interrupted(signal_number: int, frame: FrameType | None) -> None:
     """Handle SIGTERM like ^C: end the run and remove what it began."""
     raise KeyboardInterrupt
-
-
-def failed(text: str, status: int) -> int:
-    print(f"warren analyze: {text}", file=sys.stderr)
-    return status
 
 
 class Parser(ArgumentParser):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from warren.broker.plugin import Command
+from warren.broker.plugin import Command, command_failed
 
+failed = partial(command_failed, "compact")
 NO_INPUT, UNAVAILABLE, FAILED, RETRY = 66, 69, 70, 75  # of sysexits.h
 
 
@@ -39,8 +40,3 @@ class Compact(Command):
             return failed(str(error).splitlines()[0], FAILED)
         print(f"{done.before:,} files with {done.rows:,} rows were merged into {done.after:,}")
         return 0
-
-
-def failed(text: str, status: int) -> int:
-    print(f"warren compact: {text}", file=sys.stderr)
-    return status

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from importlib.util import find_spec
 
-from warren.broker.plugin import Command
+from warren.broker.plugin import Command, command_failed
 
+failed = partial(command_failed, "trace")
 NOT_FOUND, NO_INPUT, UNAVAILABLE, FAILED = 1, 66, 69, 70  # the others are of sysexits.h
 
 
@@ -41,8 +42,3 @@ class Trace(Command):
         traced = report.describe(options.id, found)
         print(json.dumps(traced, indent=1) if options.json else report.text(traced))
         return 0
-
-
-def failed(text: str, status: int) -> int:
-    print(f"warren trace: {text}", file=sys.stderr)
-    return status
