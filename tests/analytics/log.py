@@ -13,24 +13,11 @@ import pyarrow.parquet as pq
 from warren.plugins.throughput.export.boot_files import describe_file
 from warren.plugins.throughput.export.manifest import Manifest
 from warren.plugins.throughput.file_format import schema
+from warren.plugins.throughput.file_format.arrow_types import ARROW
 
 START = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
 STEP_US = 1_000  # between one event and the next
 
-ARROW: dict[str, pa.DataType] = {
-    "timestamp": pa.timestamp("us", "UTC"),
-    "int64": pa.int64(),
-    "int32": pa.int32(),
-    "int16": pa.int16(),
-    "int8": pa.int8(),
-    "float64": pa.float64(),
-    "float32": pa.float32(),
-    "bool": pa.bool_(),
-    "string": pa.string(),
-    "dictionary": pa.dictionary(pa.int32(), pa.string()),
-    "map": pa.map_(pa.string(), pa.string()),
-    "list": pa.list_(pa.int64()),
-}
 Values = dict[str, Any]
 
 

@@ -135,6 +135,14 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     assert missing.returncode == 66 and len(missing.stderr.splitlines()) == 1
 
 
+def test_an_object_store_is_refused_in_one_line(tmp_path: Path) -> None:
+    refused = run("compact", "--input", "s3a://bucket/export")
+    assert (refused.returncode, refused.stdout) == (64, "")
+    assert refused.stderr.startswith("warren compact: s3a://bucket/export: must be a folder of this machine")
+    assert len(refused.stderr.splitlines()) == 1
+    assert run("compact", "--input", f"file://{tmp_path}").returncode == 0
+
+
 def test_a_manifest_that_was_cut_names_only_what_was_written() -> None:
     whole = '{"replaces":["events/a"],"by":"events/b"}\n'
     assert compacted.replaced_paths([whole], {"events/b"}) == {"events/a"}

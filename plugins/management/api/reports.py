@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ...http.auth import MONITOR
 from ...http.responses import Response, bad, missing, ok
+from ...throughput.file_format.report_folder import PAGE, POINTER, POINTER_BYTES, REPORT, run_folder, runs
 from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
 
-# A report is in a folder of its own below `runs` in the output folder, where the pointer names the current one.
-POINTER, RUNS = "current.json", "runs"
-NAME, PAGE = "report.json", "index.html"
 FOLDERS_LIMIT = 1000  # looked at
 LISTED = 50  # the newest reports
-POINTER_BYTES = 4096
 REPORT_BYTES = 32 << 20  # larger ones are not read; lists in a report have at most 600 rows
 PAGE_HEADERS = {
     "content-disposition": 'attachment; filename="warren-report.html"',
     "content-security-policy": "sandbox; default-src 'none'",
     "x-content-type-options": "nosniff",
 }
+Value = TypeVar("Value")
 VERDICT = ("status", "balanced", "reasons", "imbalance_count", "missing_records", "unchecked_records")
 
 
@@ -37,25 +35,26 @@ async def list_reports(request: Request) -> Response:
 
 async def get_report(request: Request) -> Response:
     """Return the content of one report."""
-    with readable(request) as folder:
-        return ok(json.loads(await asyncio.to_thread(read, folder, NAME)))
+    return ok(await of_report(request, content))
+
+
+async def get_run(request: Request) -> Response:
+    """Return the run that is the current one of a report, and when it was published; a stream publishes others."""
+    return ok(await of_report(request, run))
 
 
 async def get_page(request: Request) -> Response:
     """Return the page of one report, as a file to save: the page has scripts, which must not run beside the API."""
-    with readable(request) as folder:
-        page = await asyncio.to_thread(read, folder, PAGE)
-    return Response(200, page, PAGE_HEADERS, media_type="text/html; charset=utf-8")
+    return Response(200, await of_report(request, page), PAGE_HEADERS, media_type="text/html; charset=utf-8")
 
 
-@contextmanager
-def readable(request: Request) -> Iterator[Path]:
-    """Give the output folder that the path names; what cannot be read there raises HTTPError (400, 404)."""
-    path = folder_of(request) / request.path["report"]
-    if path.parent != folder_of(request) or path.name in ("", "..", "."):
+async def of_report(request: Request, part: Callable[[Path], Value]) -> Value:
+    """Return a part of the report that the path names; what cannot be read raises HTTPError (400, 404)."""
+    folder = folder_of(request) / request.path["report"]
+    if folder.parent != folder_of(request) or folder.name in ("", "..", "."):
         raise missing()
     try:
-        yield path
+        return await asyncio.to_thread(part, folder)
     except FileNotFoundError:
         raise missing() from None
     except (OSError, ValueError) as error:
@@ -79,7 +78,7 @@ def summaries(folder: Path) -> list[Item]:
 
 def changed_s(folder: Path) -> float | None:
     """Return when the report in an output folder was published, in seconds since 1970, or None if there is none."""
-    for name in (POINTER, NAME):
+    for name in (POINTER, REPORT):
         try:
             return (folder / name).stat().st_mtime
         except OSError:
@@ -91,12 +90,30 @@ def summary(folder: Path, made_at_s: float) -> Item:
     """Return name, time, verdict and totals of a report, or the error if it cannot be read."""
     item: Item = {"name": folder.name, "made_at": datetime.fromtimestamp(made_at_s, UTC).isoformat()}
     try:
-        report = json.loads(read(folder, NAME))
+        report = content(folder)
         verdict = report["conservation"]
         fields = {name: verdict[name] for name in VERDICT if name in verdict}
         return {**item, "verdict": report.get("verdict"), "totals": report["totals"], **fields}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return {**item, "error": f"the report cannot be read: {error}"}
+
+
+def content(folder: Path) -> Any:
+    """Return the report in an output folder. Raises OSError, ValueError."""
+    return json.loads(read(folder, REPORT))
+
+
+def page(folder: Path) -> bytes:
+    """Return the page of the report in an output folder. Raises OSError, ValueError."""
+    return read(folder, PAGE)
+
+
+def run(folder: Path) -> Item:
+    """Return name and time of the current run in an output folder. Raises OSError, ValueError."""
+    place = current_run(folder)
+    made_at_s = (place / REPORT).stat().st_mtime
+    name = place.name if place != folder else None
+    return {"run": name, "made_at": datetime.fromtimestamp(made_at_s, UTC).isoformat()}
 
 
 def read(folder: Path, name: str) -> bytes:
@@ -112,17 +129,14 @@ def current_run(folder: Path) -> Path:
     """Return the folder of the run that the pointer names, or the folder itself if there is no pointer."""
     try:
         with (folder / POINTER).open("rb") as file:
-            named = json.loads(file.read(POINTER_BYTES))
+            return Path(run_folder(str(folder), runs(file.read(POINTER_BYTES))[0]))
     except FileNotFoundError:
         return folder
-    run = named.get("run") if isinstance(named, dict) else None
-    if not isinstance(run, str) or Path(run).name != run or run == "..":
-        raise ValueError(f"{POINTER} names no run")
-    return folder / RUNS / run
 
 
 ROUTES = (
     Route("GET", "/warren/reports", MONITOR, list_reports),
     Route("GET", "/warren/reports/{report}", MONITOR, get_report),
     Route("GET", "/warren/reports/{report}/page", MONITOR, get_page),
+    Route("GET", "/warren/reports/{report}/run", MONITOR, get_run),
 )

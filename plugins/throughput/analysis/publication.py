@@ -10,7 +10,6 @@ machine the links `report.json` and `tables`. They are renewed after the pointer
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from collections.abc import Iterator
@@ -18,10 +17,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ..file_format.report_folder import PAGE, POINTER, REPORT, RUNS, TABLES, pointer, run_folder, runs
 from .hadoop_fs import Folders
 
-POINTER, RUNS, FRONT_PAGE = "current.json", "runs", "index.html"
-REPORT, TABLES = "report.json", "tables"
 EARLIER = 2  # runs that are kept besides the current one, for those who are still reading them
 
 
@@ -39,7 +37,7 @@ def is_free(folders: Folders, output: str) -> bool:
 def new_run(folders: Folders, output: str) -> Iterator[str]:
     """Yield the folder of a new run. What is in it at the end is removed, unless the run was published."""
     run = run_id()
-    folder = f"{output.rstrip('/')}/{RUNS}/{run}"
+    folder = run_folder(output, run)
     try:
         yield folder
     finally:
@@ -49,33 +47,30 @@ def new_run(folders: Folders, output: str) -> Iterator[str]:
 
 def published(folders: Folders, output: str) -> list[str]:
     """Return the published runs, the current one first, or none. Raises OSError, ValueError."""
-    pointer = f"{output.rstrip('/')}/{POINTER}"
-    if not folders.exists(pointer):
-        return []
-    named = json.loads(folders.text(pointer))
-    return [named["run"], *named["earlier"]]
+    place = f"{output.rstrip('/')}/{POINTER}"
+    return runs(folders.text(place)) if folders.exists(place) else []
 
 
-def publish(folders: Folders, run_folder: str) -> None:
+def publish(folders: Folders, folder: str) -> None:
     """Make a complete run the current one, and remove all runs but it and the EARLIER ones before it."""
-    runs, _, run = run_folder.rpartition("/")
-    output = runs.removesuffix(f"/{RUNS}")
+    place, _, run = folder.rpartition("/")
+    output = place.removesuffix(f"/{RUNS}")
     earlier = published(folders, output)[:EARLIER]
-    folders.replace(f"{output}/{POINTER}", json.dumps({"run": run, "earlier": earlier}) + "\n")
-    folders.replace(f"{output}/{FRONT_PAGE}", front_page(f"{RUNS}/{run}/{FRONT_PAGE}"))
+    folders.replace(f"{output}/{POINTER}", pointer(run, earlier))
+    folders.replace(f"{output}/{PAGE}", front_page(f"{RUNS}/{run}/{PAGE}"))
     local = folders.local(output)
     if local is not None:
         for name in (REPORT, TABLES):
             link(local / name, f"{RUNS}/{run}/{name}")
-    for other in set(folders.names(runs)) - {run, *earlier}:
-        folders.remove(f"{runs}/{other}")
+    for other in set(folders.names(place)) - {run, *earlier}:
+        folders.remove(f"{place}/{other}")
 
 
 def report_of(folders: Folders, folder: str) -> str:
     """Return the path of the report.json in an output folder, or in the folder of one run."""
     top = folder.rstrip("/")
-    runs = published(folders, top)
-    return f"{top}/{RUNS}/{runs[0]}/{REPORT}" if runs else f"{top}/{REPORT}"
+    named = published(folders, top)
+    return f"{run_folder(top, named[0]) if named else top}/{REPORT}"
 
 
 def front_page(address: str) -> str:

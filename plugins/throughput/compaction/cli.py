@@ -11,7 +11,8 @@ from pathlib import Path
 from warren.broker.plugin import Command, command_failed
 
 failed = partial(command_failed, "compact")
-NO_INPUT, UNAVAILABLE, FAILED, RETRY = 66, 69, 70, 75  # of sysexits.h
+USAGE, NO_INPUT, UNAVAILABLE, FAILED, RETRY = 64, 66, 69, 70, 75  # of sysexits.h
+LOCAL = "file://"
 
 
 class Compact(Command):
@@ -28,7 +29,9 @@ class Compact(Command):
 
         from . import merge
 
-        folder = Path(options.input)
+        if "://" in options.input and not options.input.startswith(LOCAL):
+            return failed(f"{options.input}: must be a folder of this machine: files are locked and appended to", USAGE)
+        folder = Path(options.input.removeprefix(LOCAL))
         if not folder.is_dir():
             return failed(f"{folder}: no such folder", NO_INPUT)
         try:

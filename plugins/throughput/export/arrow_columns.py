@@ -14,6 +14,7 @@ from warren.broker.amqp.field_table import text_of
 from warren.broker.plugin import Properties
 
 from ..file_format import schema
+from ..file_format.arrow_types import ARROW
 from .decoded_names import Tables, constant, dictionary
 from .pipe_format import (
     ADDRESSED,
@@ -47,20 +48,6 @@ SEGMENT = np.dtype(
     + [(name, "<u4") for name in ("count", "size", "routed", "origin", "queue", "address", "tag", "reason")]
     + [(name, "<i8") for name in ("row", "mono_ns", "seq")]
 )
-TYPES: dict[str, pa.DataType] = {
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "int64": pa.int64(),
-    "int32": pa.int32(),
-    "int16": pa.int16(),
-    "int8": pa.int8(),
-    "float64": pa.float64(),
-    "float32": pa.float32(),
-    "bool": pa.bool_(),
-    "string": pa.string(),
-    "dictionary": pa.dictionary(pa.int32(), pa.string()),
-    "map": pa.map_(pa.string(), pa.string()),
-    "list": pa.list_(pa.int64()),
-}
 ARRIVING = (KINDS[schema.PUBLISH], KINDS[schema.FED_IN])
 
 
@@ -73,7 +60,7 @@ def arrow_schema(table: str, without: Collection[str] = ()) -> pa.Schema:
 
 def type_of(column: schema.Column) -> pa.DataType:
     """Return the Arrow type of a column. Routing keys are a dictionary in memory, and strings in the file."""
-    return TYPES["dictionary" if column.name == "routing_key" else column.type]
+    return ARROW["dictionary" if column.name == "routing_key" else column.type]
 
 
 class Boot(msgspec.Struct, frozen=True):
@@ -160,7 +147,7 @@ class Batches:
         untimed = seq >= UNTIMED
         return {
             "schema": pa.array(np.full(count, schema.SCHEMA, np.int16)),
-            "ts_us": pa.array(rows.each((mono_ns + rows.anchors) // 1000)).cast(TYPES["timestamp"]),
+            "ts_us": pa.array(rows.each((mono_ns + rows.anchors) // 1000)).cast(ARROW["timestamp"]),
             "mono_ns": pa.array(rows.each(mono_ns)),
             "row": pa.array(rows.each(of["row"]) + rows.within),
             "msg_seq": pa.array(seq),
@@ -235,7 +222,7 @@ class Batches:
                 for index in range(row, row + count):
                     column[places[index]] = value
             at += length
-        types = {column.name: TYPES[column.type] for column in schema.EVENT_COLUMNS}
+        types = {column.name: ARROW[column.type] for column in schema.EVENT_COLUMNS}
         return {name: pa.array(column, types[name]) for name, column in columns.items()}
 
     def _read(self, what: int, content: bytes) -> list[tuple[str, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
-from .arrow_columns import TYPES
+from ..file_format.arrow_types import ARROW
 from .pipe_format import READING, SNAPSHOT_HEAD, SNAPSHOT_KINDS
 
 COUNTERS = (*("ready", "unacked", "ready_bytes", "unacked_bytes", "published", "delivered", "redelivered", "acked"),)
@@ -71,7 +71,7 @@ def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -
 
     def each(values: list[Any], kind: str) -> pa.Array:
         """Repeat the value of each frame for its rows."""
-        return pa.array(np.repeat(np.array(values), counts)).cast(TYPES[kind])
+        return pa.array(np.repeat(np.array(values), counts)).cast(ARROW[kind])
 
     ends = np.cumsum(counts) - 1
     closing = ends[[frame.closing for frame in frames]]
@@ -86,13 +86,13 @@ def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -
     queues[closing] = [frame.head.queues for frame in frames if frame.closing]
 
     def some(values: np.ndarray[Any, Any], known: np.ndarray[Any, Any], kind: str) -> pa.Array:
-        return pa.array(values, mask=~known).cast(TYPES[kind])
+        return pa.array(values, mask=~known).cast(ARROW[kind])
 
     def linked(value: object, kind: str) -> pa.Array:
         column: list[object] = [None] * total
         for place in starting:
             column[place] = value
-        return pa.array(column, TYPES[kind])
+        return pa.array(column, ARROW[kind])
 
     def texts(place: int) -> pa.Array:
         return pa.array([name[place] for name in names], pa.string()).dictionary_encode()

@@ -18,23 +18,13 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from ..file_format import compacted, schema
+from ..file_format.arrow_types import ARROW
 
 MESSAGES = 100  # messages that are followed at most: a message_id need not be unique
 UNSEEN = ("schema", "mono_ns", "sample_rate")  # columns that no reader of the result needs
 
-_SMALL: dict[str, pa.DataType] = {
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "int64": pa.int64(),
-    "int32": pa.int32(),
-    "int16": pa.int16(),
-    "int8": pa.int8(),
-    "float32": pa.float32(),
-    "bool": pa.bool_(),
-    "string": pa.string(),
-    "dictionary": pa.string(),
-    "map": pa.map_(pa.string(), pa.string()),
-}
-SCHEMA = pa.schema([(column.name, _SMALL[column.type]) for column in schema.EVENT_COLUMNS])
+_COLUMNS = ARROW | {"dictionary": pa.string()}  # few rows are read
+SCHEMA = pa.schema([(column.name, _COLUMNS[column.type]) for column in schema.EVENT_COLUMNS])
 
 NUMBER = ("node", "boot_id", "msg_seq")
 

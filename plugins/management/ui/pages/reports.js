@@ -60,17 +60,22 @@ function createReport(context) {
     const load = whole(async () => (rows(report) ?? []).map((row, at) => ({ ...row, at })), queueName);
     return { title, table: new Table({ name: `report-${key}`, label: title, small: true, columns, key: (row) => String(row.at), load, empty: "nothing" }) };
   });
-  let loaded = false;
+  const made = h("p", { role: "status" });
+  let shown = "";
   return {
-    element: h("div.page", {}, heading("Report", name), h("div.tools", {}, download), verdict, section("Totals", totals), lists.map(({ title, table }) => section(title, table.element))),
+    element: h("div.page", {}, heading("Report", name), h("div.tools", {}, download), made, verdict, section("Totals", totals), lists.map(({ title, table }) => section(title, table.element))),
     async refresh(signal) {
-      if (loaded) return; // a report does not change
+      // A run does not change; a stream publishes a new one from time to time.
+      const current = await api.get(path`warren/reports/${name}/run`, {}, signal);
+      const run = `${current.run} ${current.made_at}`;
+      if (run === shown) return;
       report = await api.get(path`warren/reports/${name}`, {}, signal);
-      loaded = true;
       const { status, reasons = [] } = report.conservation;
       fill(verdict, h("p", {}, state(status, KINDS[status]), " ", report.verdict ?? ""), h("ul", {}, reasons.map((reason) => h("li", {}, reason))));
       fill(totals, facts(Object.entries(report.totals).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? format.count(value) : format.value(value)])));
       await Promise.all(lists.map(({ table }) => table.refresh(signal)));
+      fill(made, `Made ${format.time(current.made_at)}`);
+      shown = run;
     },
   };
 }

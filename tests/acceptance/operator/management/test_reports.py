@@ -49,6 +49,7 @@ def test_the_run_that_the_pointer_names_is_the_report(broker: BrokerProcess) -> 
     (output / "current.json").write_text('{"run": "2", "earlier": ["1"]}')
     assert [one["verdict"] for one in http.get("/warren/reports").json] == ["current"]
     assert http.get("/warren/reports/night").json["verdict"] == "current"
+    assert http.get("/warren/reports/night/run").json["run"] == "2"
     page = http.get("/warren/reports/night/page")
     assert page.status == 200 and page.body == b"<title>current</title>"
     assert page.headers["content-disposition"].startswith("attachment")
@@ -57,6 +58,7 @@ def test_the_run_that_the_pointer_names_is_the_report(broker: BrokerProcess) -> 
         (output / "current.json").write_text(pointer)
         assert http.get("/warren/reports/night").status == 400
         assert http.get("/warren/reports/night/page").status == 400
+        assert http.get("/warren/reports/night/run").status == 400
 
 
 @pytest.mark.parametrize("name", ["nothing", "..", ".", "%2E%2E", "..%2Fsecret", "%2Fetc", "a%00b", "x" * 300])
@@ -68,6 +70,7 @@ def test_only_reports_of_the_folder_are_read(broker: BrokerProcess, name: str) -
     (broker.folder / "reports").mkdir()
     assert broker.http().get(f"/warren/reports/{name}").status in (400, 404)
     assert broker.http().get(f"/warren/reports/{name}/page").status in (400, 404)
+    assert broker.http().get(f"/warren/reports/{name}/run").status in (400, 404)
 
 
 def test_reports_are_for_users_who_monitor(broker: BrokerProcess) -> None:

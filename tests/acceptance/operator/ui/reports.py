@@ -32,3 +32,14 @@ def write_report(folder: Path, name: str, queue: str) -> None:
     made.mkdir(parents=True)
     (made / "report.json").write_text(json.dumps(report))
     (made / "index.html").write_text("<title>a page</title>")
+
+
+def publish_run(folder: Path, name: str, run: str, verdict: str) -> None:
+    """Publish a run of the report `name`, with another verdict."""
+    output = folder / "reports" / name
+    report = json.loads((output / "report.json").read_text())
+    place = output / "runs" / run
+    place.mkdir(parents=True)
+    (place / "report.json").write_text(json.dumps({**report, "verdict": verdict}))
+    (output / "current.new").write_text(json.dumps({"run": run, "earlier": []}))
+    (output / "current.new").rename(output / "current.json")

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
 
-from .reports import write_report
+from .reports import publish_run, write_report
 
 
 def test_a_report_shows_its_verdict_lag_and_top_talkers(ui: UI, running: BrokerProcess) -> None:
@@ -26,3 +26,13 @@ def test_a_report_shows_its_verdict_lag_and_top_talkers(ui: UI, running: BrokerP
         page.get_by_role("button", name="Download the page").click()
     assert download.value.suggested_filename == "night.html"
     assert download.value.path().read_text() == "<title>a page</title>"
+
+
+def test_a_report_is_shown_anew_when_another_run_is_published(ui: UI, running: BrokerProcess) -> None:
+    write_report(running.folder, "stream", "orders")
+    page = ui.open("reports/stream").page
+    expect(page.locator("main")).to_contain_text("1 imbalance.")
+    for run in ("first", "second"):
+        publish_run(running.folder, "stream", run, f"The verdict of the {run} run.")
+        expect(page.locator("main")).to_contain_text(f"The verdict of the {run} run.")
+    expect(page.get_by_role("table", name="Durability")).to_contain_text("11")

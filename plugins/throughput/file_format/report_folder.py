@@ -1,0 +1,40 @@
+"""The layout of an output folder of the analysis, for the job that fills it and for readers without Spark.
+
+    runs/<run id>/            one run: `report.json`, `index.html`, `tables/`
+    current.json              the pointer: {"run": the current run, "earlier": [the published ones that are kept]}
+    index.html                goes to the page of the current run
+    report.json, tables       links to those of the current run, on a local disk
+
+The output of Warren before the pointer has `report.json` and `index.html` directly in the folder.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePath
+
+POINTER, RUNS = "current.json", "runs"
+REPORT, PAGE, TABLES = "report.json", "index.html", "tables"
+POINTER_BYTES = 4096  # at most
+
+
+def pointer(run: str, earlier: list[str]) -> str:
+    """Return the content of a pointer."""
+    return json.dumps({"run": run, "earlier": earlier}) + "\n"
+
+
+def runs(content: str | bytes) -> list[str]:
+    """Return the runs that a pointer names, the current one first. Raises ValueError if it names anything else."""
+    named = json.loads(content)
+    if not isinstance(named, dict):
+        raise ValueError(f"{POINTER} names no run")
+    earlier = named.get("earlier", [])
+    names = [named.get("run"), *(earlier if isinstance(earlier, list) else [None])]
+    if not all(isinstance(name, str) and PurePath(name).name == name and name != ".." for name in names):
+        raise ValueError(f"{POINTER} names no run")
+    return names
+
+
+def run_folder(output: str, run: str) -> str:
+    """Return the folder of a run below an output folder, which may be a URL."""
+    return f"{output.rstrip('/')}/{RUNS}/{run}"
