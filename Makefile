@@ -71,7 +71,7 @@ analytics: .venv/test.stamp java  ## the cost of analysing 10,000, 1 and 10 mill
 analytics-cluster: .venv/test.stamp java  ## checks that the reports of one log are equal on this machine and on a cluster of two workers
 	$(BIN)/python -m tests.analytics.cluster $(ARGS)
 
-interop: .venv/test.stamp  ## federation with Debian's rabbitmq-server, as upstream and as downstream
+interop: .venv/test.stamp  ## federation with Debian's rabbitmq-server, as upstream and as downstream, and migrations in and out
 	WARREN_INTEROP=1 $(PYTEST) -q -rs tests/acceptance/federation/interop
 
 ring: .venv/test.stamp  ## the topologies of federation with real processes: who received what

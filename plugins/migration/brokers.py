@@ -89,6 +89,11 @@ class Broker:
         found: Document = self.get("definitions")
         return found
 
+    def declared(self, section: str) -> list[Document]:
+        """Return the properties of all `queues` or `exchanges`, transient ones included."""
+        found: list[Document] = self.get(section, columns="vhost,name,type,durable,auto_delete,arguments")
+        return found
+
     def queues(self) -> dict[QueueName, QueueState]:
         """Return all queues, in order of their names."""
         rows = self.get("queues", columns=",".join(QUEUE_COLUMNS))

@@ -101,6 +101,9 @@ def migrate(options: Namespace) -> int:
         print(f"no link from {source} to {target} is left")
         return 0
     made = migration.plan()
+    again = bool(mover.queues())
+    if not again:
+        migration.compare(made)
     print(f"from {source}\nto   {target}")
     describe(made)
     if options.dry_run:
@@ -108,7 +111,6 @@ def migrate(options: Namespace) -> int:
     migration.require(made)
     if options.dry_run:
         return 0
-    again = bool(mover.queues())
     migration.import_definitions(made, again)
     if again:
         print("an earlier run is continued: definitions of queues, exchanges and bindings are imported, and no others")

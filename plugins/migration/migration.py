@@ -83,6 +83,10 @@ class Migration:
                 return
         raise ExitError(DATA, f"the target refuses more than {REFUSALS} objects: {made.missing[-1]}")
 
+    def compare(self, made: Plan) -> None:
+        """Note in the plan which queues and exchanges exist at the target with other properties."""
+        made.compare(*(self._target.declared(section) for section in ("queues", "exchanges")))
+
     def require(self, made: Plan) -> None:
         """Raises ExitError (65) if the target cannot have everything, unless that is accepted."""
         if made.missing and not self._options.leave_out:

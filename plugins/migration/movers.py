@@ -17,6 +17,8 @@ from .brokers import Broker, QueueName, with_vhost
 UPSTREAM, SHOVEL = "federation-upstream", "shovel"
 PREFETCH = 1000
 RECONNECT_S = 1
+NOT_STARTED = "the shovel does not start; the log of the RabbitMQ has the reason"
+STARTING = "starting"
 DOWN = ("error", "terminated", "invalid_upstream_uri", "shutdown")
 
 
@@ -107,6 +109,7 @@ class Shovels:
         self._target = target
         self._name = name
         self._uri = uri
+        self._starting: set[QueueName] = set()  # at the last look
 
     def _rows(self) -> list[tuple[QueueName, str]]:
         rows = self._target.get("parameters", SHOVEL)
@@ -149,15 +152,22 @@ class Shovels:
         }
 
     def state(self) -> dict[QueueName, Moving]:
+        queues = self.queues()
+        found = dict.fromkeys(queues, Moving())
         try:
             rows = self._target.get("shovels")
         except NotFound:  # without rabbitmq_shovel_management
-            return {queue: Moving() for queue in self.queues()}
-        found = {}
+            return found
+        starting = set(queues)
         for row in rows:
-            if row["name"].startswith(self._prefix):
-                problem = str(row.get("reason") or row["state"]) if row["state"] in DOWN else ""
-                found[QueueName(row["vhost"], row["name"].removeprefix(self._prefix))] = Moving(None, 0, problem)
+            queue = QueueName(row["vhost"], row["name"].removeprefix(self._prefix))
+            if row["name"].startswith(self._prefix) and queue in queues and row["state"] != STARTING:
+                starting.discard(queue)
+                if row["state"] in DOWN:
+                    found[queue] = Moving(problem=str(row.get("reason") or row["state"]))
+        # RabbitMQ does not report why a shovel fails while it starts, and lists none between two attempts.
+        found |= dict.fromkeys(starting & self._starting, Moving(problem=NOT_STARTED))
+        self._starting = starting
         return found
 
     def is_link(self, connection: str) -> bool:

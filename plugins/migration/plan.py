@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from .brokers import WARREN, Document, QueueName
 RESERVED = "amq."
 INTERNAL = "federation: "  # of the names of queues and exchanges that the links of other brokers have declared
 PURPOSE = "x-internal-purpose"
+QUEUE_TYPE = "x-queue-type"
 FEDERATION = ("federation-upstream", "federation-upstream-set")
 OWN_GLOBALS = ("cluster_name", "internal_cluster_id")
 KNOWN_COMPONENTS = {"vhost-limits", "operator_policy", "policy", *FEDERATION}
@@ -73,6 +75,22 @@ class Plan:
         self.queues = [queue for queue in self.queues if section != "queues" or queue != (first, name)]
         return True
 
+    def compare(self, queues: Collection[Document], exchanges: Collection[Document]) -> None:
+        """Note what exists at the target with other properties: no import changes them.
+
+        They stay in the plan: messages move into the queue that exists, and bindings lead to the exchange that exists.
+        """
+        for section, existing in (("queues", queues), ("exchanges", exchanges)):
+            there = {(row["vhost"], row["name"]): properties_of(section, row) for row in existing}
+            for item in self.document.get(section, []):
+                found, wanted = there.get((item["vhost"], item["name"])), properties_of(section, item)
+                if found is None or found == wanted:
+                    continue
+                names = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+                with_ = ", ".join(f"{name} {as_text(found.get(name))}" for name in names)
+                not_ = ", ".join(as_text(wanted.get(name)) for name in names)
+                self.missing.append(f"{section[:-1]} {place(item)}: exists there with {with_}, not {not_}")
+
     def drop_orphans(self) -> None:
         """Leave out bindings with an end, and permissions of users, that the target does not get."""
         ends = {
@@ -126,6 +144,19 @@ def takes(made: Plan, section: str, item: Document, target: Target) -> bool:
     return not change and not missing
 
 
+def properties_of(section: str, item: Document) -> Document:
+    """Return the properties that two declarations of one queue or exchange have in common."""
+    arguments = dict(item.get("arguments") or {})
+    type_ = item.get("type") or "classic"
+    if section == "queues":
+        type_ = arguments.pop(QUEUE_TYPE, type_)
+    return {"type": type_, "durable": item["durable"], "auto_delete": item["auto_delete"], **arguments}
+
+
+def as_text(value: object) -> str:
+    return value if isinstance(value, str) else "none" if value is None else json.dumps(value)
+
+
 def place(item: Document) -> str:
     return f"'{item['name']}' in vhost '{item['vhost']}'"
 
@@ -168,7 +199,7 @@ def queue_rule(item: Document, target: Target) -> tuple[str, str]:
         return f"{what}: links of another broker declare it again where they lead to", ""
     if item.get("auto_delete"):
         return f"{what}: it is deleted with its last consumer, who declares it again", ""
-    type_ = arguments.get("x-queue-type") or item.get("type", "classic")
+    type_ = arguments.get(QUEUE_TYPE) or item.get("type", "classic")
     if target.product == WARREN and type_ not in ("classic", "quorum"):
         return "", f"{what}: {WARREN} has no {type_}s"
     return "", ""

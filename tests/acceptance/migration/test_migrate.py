@@ -130,6 +130,18 @@ def test_definitions_that_the_new_broker_refuses_stop_the_command_before_it_does
     assert pair.messages(OLD, "orders") == 1
 
 
+def test_a_queue_that_exists_with_another_type_gets_the_messages_only_if_that_is_wanted(pair: Pair) -> None:
+    fill(pair, "orders", 3)
+    pair.ask(NEW, "PUT", "/queues/%2f/orders", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
+    done = pair.migrate()
+    assert done.returncode == 65, done
+    assert "queue 'orders' in vhost '/': exists there with type quorum, not classic" in done.stderr
+    assert (pair.messages(OLD, "orders"), pair.messages(NEW, "orders")) == (3, 0)
+    assert pair.migrate("--leave-out").returncode == 0
+    assert (pair.messages(OLD, "orders"), pair.messages(NEW, "orders")) == (0, 3)
+    assert pair.ask(NEW, "GET", "/queues/%2f/orders")["type"] == "quorum"
+
+
 def test_it_ends_when_no_client_is_left_and_the_last_messages_are_moved(pair: Pair) -> None:
     fill(pair, "orders", 10)
     client = pair.old.connect()

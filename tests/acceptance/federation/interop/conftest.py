@@ -1,4 +1,8 @@
-"""A real RabbitMQ for `make interop`; elsewhere each test says why it is skipped."""
+"""A real RabbitMQ for `make interop`; elsewhere each test says why it is skipped.
+
+WARREN_INTEROP=HTTP,AMQP names one that runs already, by its URLs, for the tests that need no more than these; they
+delete all its objects.
+"""
 
 import os
 from collections.abc import Iterator
@@ -8,6 +12,8 @@ import pytest
 from .rabbit import Rabbit, missing
 
 RUN = "WARREN_INTEROP"
+Urls = tuple[str, str]
+"""The HTTP API and AMQP of a broker, with user and password."""
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +28,16 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rabbit]:
         yield rabbit
     finally:
         rabbit.close()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(request: pytest.FixtureRequest) -> Urls:
+    """The URLs of a RabbitMQ."""
+    http, _, amqp = os.environ.get(RUN, "").partition(",")
+    if amqp:
+        return http, amqp
+    started: Rabbit = request.getfixturevalue("started")
+    return started.urls
 
 
 @pytest.fixture

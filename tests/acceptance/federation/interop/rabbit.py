@@ -18,7 +18,10 @@ from tests.support.polling import links_running, until
 
 BIN = Path("/usr/lib/rabbitmq/bin")  # the commands themselves, without what Debian does for its own service
 STARTED_WITHIN_S = 90.0
-PLUGINS = "[rabbitmq_management,rabbitmq_federation,rabbitmq_federation_management]."
+PLUGINS = (
+    "[rabbitmq_management,rabbitmq_federation,rabbitmq_federation_management,rabbitmq_shovel,"
+    "rabbitmq_shovel_management]."
+)
 
 
 def missing() -> str:
@@ -107,6 +110,11 @@ class Rabbit:
     @property
     def uri(self) -> str:
         return f"amqp://127.0.0.1:{self.port}/%2f"
+
+    @property
+    def urls(self) -> tuple[str, str]:
+        """The URLs of its HTTP API and of AMQP, with user and password."""
+        return f"http://guest:guest@{self._http}", f"amqp://guest:guest@127.0.0.1:{self.port}/%2f"
 
     def channel(self) -> Channel:
         """One of a new connection."""

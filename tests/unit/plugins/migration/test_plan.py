@@ -85,6 +85,30 @@ def test_what_the_target_cannot_have_is_named(
     assert len(made.missing) == 1 and reason in made.missing[0]
 
 
+def test_what_exists_at_the_target_with_other_properties_is_named() -> None:
+    document = {
+        "queues": [
+            queue("q", arguments={"x-max-length": 10}),
+            queue("safe", type="quorum"),
+            queue("new"),
+            queue("same"),
+        ],
+        "exchanges": [exchange("x"), exchange("y")],
+    }  # fmt: skip
+    made = plan(document, WARREN)
+    made.compare(
+        [queue("q", durable=False), queue("safe", arguments={"x-queue-type": "classic"}),
+         queue("same", arguments={"x-queue-type": "classic"}), queue("new", vhost="other", durable=False)],
+        [exchange("x", "direct"), exchange("y")],
+    )  # fmt: skip
+    assert made.missing == [
+        "queue 'q' in vhost '/': exists there with durable false, x-max-length none, not true, 10",
+        "queue 'safe' in vhost '/': exists there with type classic, not quorum",
+        "exchange 'x' in vhost '/': exists there with type direct, not topic",
+    ]
+    assert made.document["queues"] == document["queues"] and len(made.queues) == 4
+
+
 def test_bindings_and_permissions_go_with_what_they_belong_to() -> None:
     document = {
         "users": [user("kept"), user("lost", "argon2id")],
