@@ -121,6 +121,7 @@ def analyze(options: Namespace) -> int:
     from .analysis.input_files import DamagedFile, local_records
     from .analysis.selection import Selection
     from .analysis.spark_session import session
+    from .analysis.summaries import AmbiguousKind
 
     signal.signal(signal.SIGTERM, interrupted)
     for name in CHATTY:
@@ -140,7 +141,7 @@ def analyze(options: Namespace) -> int:
                 report = job.batch(spark, options.input, options.output, progress, options.compare, selection)
     except job.JobRefused as refused:
         return failed(str(refused), refused.status)
-    except (OSError, DamagedFile, Py4JError, PySparkException) as error:
+    except (OSError, DamagedFile, AmbiguousKind, Py4JError, PySparkException) as error:
         return failed(job.one_line(error), FAILED)
     except KeyboardInterrupt:
         return failed("stopped", 128 + signal.SIGTERM)

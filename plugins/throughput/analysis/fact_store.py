@@ -25,8 +25,8 @@ from .input_files import read
 from .local_table import no_rows
 
 ALL = (
-    *(facts.TRAFFIC, facts.LATENCIES, facts.ROUTES, facts.TRANSFERS, facts.ROWS, facts.ATTEMPTS, facts.CROSSINGS),
-    *(facts.STATS, facts.METRICS, journeys.JOURNEYS, journeys.BALANCES, journeys.STAGES),
+    *(facts.KINDS, facts.TRAFFIC, facts.LATENCIES, facts.ROUTES, facts.TRANSFERS, facts.ROWS, facts.ATTEMPTS),
+    *(facts.CROSSINGS, facts.STATS, facts.METRICS, journeys.JOURNEYS, journeys.BALANCES, journeys.STAGES),
 )
 PARTS = 32  # of one fact; more are merged into one
 FOLDED, NOTES, ROWS_FILE = "folded", "folds", "rows.parquet"
@@ -36,7 +36,7 @@ Values = dict[str, Any]
 class Folded(NamedTuple):
     """The folded part of the facts: tables, and summaries of what is not in them, as rows of this process.
 
-    traffic       `facts.with_ends` of traffic by interval
+    traffic       `facts.with_entry` of traffic by interval
     minutes       messages by minute; `hours` are those before the minutes, `ever` is all that was before the hours
     snapshots     the last complete snapshot of each interval, the greatest length of each queue, starts and stops
     readings      the last, the highest and the lowest value of each metric in each interval
@@ -73,6 +73,7 @@ class Fold(NamedTuple):
 class Facts(NamedTuple):
     """All facts, merged, by name."""
 
+    kinds: DataFrame
     traffic: DataFrame
     latencies: DataFrame
     routes: DataFrame
@@ -89,9 +90,9 @@ class Facts(NamedTuple):
 
     @property
     def whole_traffic(self) -> DataFrame:
-        """Traffic with its ends, by second or by the interval to which seconds were folded."""
-        ended = facts.with_ends(self.traffic)
-        return ended if self.folded is None else ended.unionByName(self.folded.traffic)
+        """Traffic with the entry of its messages, by second or by the interval to which seconds were folded."""
+        seconds = facts.with_entry(self.traffic)
+        return seconds if self.folded is None else seconds.unionByName(self.folded.traffic)
 
     @property
     def snapshots(self) -> DataFrame:

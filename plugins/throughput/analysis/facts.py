@@ -8,13 +8,15 @@ from histograms with fixed bounds. Pure functions of DataFrames.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as t
 
 from ..file_format import schema
 from ..file_format.schema import ACK, CONFIRM, DELIVER, ENQUEUE, FED_IN, FED_OUT, PUBLISH, REQUEUE, RETURN
+from .local_table import local_table
 
 WEIGHT = 1000  # of a record that represents one message; at half the sampling rate it is twice that
 FINENESS = 128  # buckets of a histogram for each factor of e: a quantile is off by 0.4 % at most
@@ -69,36 +71,68 @@ def is_event(*names: str) -> Column:
     return F.col("event").isin(*names)
 
 
+def kinds(events: DataFrame) -> DataFrame:
+    """Count events by KIND, with the seconds of the first and the last one, and with the number of the kind, `kind`.
+
+    The other facts have the number in place of the names.
+    """
+    second = F.unix_seconds("ts_us")
+    ends = F.min(second).alias("first"), F.max(second).alias("last")
+    return of_kinds(events).groupBy("kind", *KIND).agg(*event_sums(), *ends)
+
+
 def traffic(events: DataFrame) -> DataFrame:
-    """Count events by queue, user, kind and second, acknowledgements also by the time since the publish."""
+    """Count events by kind and second, acknowledgements also by the time since the publish."""
+    return (
+        of_kinds(events)
+        .withColumn("ack_bucket", F.when(is_event(ACK), ack_bucket(F.col("lat_us"))))
+        .withColumn("second", F.unix_seconds("ts_us"))
+        .groupBy(*TRAFFIC_KEYS)
+        .agg(*event_sums())
+    )
+
+
+def of_kinds(events: DataFrame) -> DataFrame:
+    """Add the columns of KIND that the log does not have, and the number of the kind.
+
+    It is a hash, so that all batches have the same number for a kind without knowing of each other. Whoever reads the
+    fact `kinds` makes sure that no two of them have the same one (`summaries.kinds`).
+    """
     unrouted = is_event(PUBLISH, FED_IN) & (F.col("routed") == 0) & F.col("reason").isNull()
+    absent = [F.col(name).isNull() for name in KIND]  # a hash is the same with a null and without it
     return (
         events.withColumn("reason", F.nullif(F.col("reason"), F.lit("")))
         .withColumn("reason", F.when(unrouted, UNROUTABLE).otherwise(F.coalesce("reason", F.lit(""))))
         .withColumn("linked", F.col("link").isNotNull())
-        .withColumn("ack_bucket", F.when(is_event(ACK), ack_bucket(F.col("lat_us"))))
-        .withColumn("second", F.unix_seconds("ts_us"))
-        .groupBy(*TRAFFIC_KEYS)
-        .agg(
-            F.count("*").alias("records"),
-            F.sum(weight()).alias("weight"),
-            F.coalesce(F.sum(F.col("size") * weight()), F.lit(0)).alias("bytes"),
-            F.coalesce(F.sum("routed"), F.lit(0)).alias("routed"),
-            F.coalesce(F.sum(F.greatest("lat_us", F.lit(0))), F.lit(0)).alias("latency_us"),
-            F.count("lat_us").alias("timed"),
-            F.coalesce(F.max("lat_us"), F.lit(0)).alias("highest_us"),
-        )
+        .withColumn("kind", F.xxhash64(*KIND, *absent))
     )
 
 
-def with_ends(seconds: DataFrame) -> DataFrame:
-    """Add to traffic its first and last second, and `entered_us`, when the message that waited longest entered.
+def by_kind(traffic: DataFrame, columns: Mapping[str, t.DataType], rows: Sequence[Sequence[Any]]) -> DataFrame:
+    """Add columns to traffic. Each row has the number of a kind and its values; kinds without a row are left out."""
+    of_kind = local_table(traffic.sparkSession, {"kind": t.LongType(), **columns}, rows)
+    return traffic.join(F.broadcast(of_kind), "kind")
+
+
+def event_sums() -> list[Column]:
+    return [
+        F.count("*").alias("records"),
+        F.sum(weight()).alias("weight"),
+        F.coalesce(F.sum(F.col("size") * weight()), F.lit(0)).alias("bytes"),
+        F.coalesce(F.sum("routed"), F.lit(0)).alias("routed"),
+        F.coalesce(F.sum(F.greatest("lat_us", F.lit(0))), F.lit(0)).alias("latency_us"),
+        F.count("lat_us").alias("timed"),
+        F.coalesce(F.max("lat_us"), F.lit(0)).alias("highest_us"),
+    ]
+
+
+def with_entry(seconds: DataFrame) -> DataFrame:
+    """Add to traffic `entered_us`, when the message that waited longest entered.
 
     That is the earliest time, as the latest possible moment of the second is taken for the end of its wait.
     """
     waited = F.when(F.col("timed") > 0, (F.col("second") + 1) * 1_000_000 - F.col("highest_us"))
-    ends = seconds.withColumn("first", F.col("second")).withColumn("last", F.col("second"))
-    return ends.withColumn("entered_us", waited)
+    return seconds.withColumn("entered_us", waited)
 
 
 def ack_bucket(microseconds: Column) -> Column:
@@ -112,7 +146,8 @@ def ack_bucket(microseconds: Column) -> Column:
 
 ACK_BUCKETS = range(4, 18)  # from 100 microseconds to 5 minutes
 OF_EVENT = ("event", "reason", "no_ack", "redelivered", "linked")
-TRAFFIC_KEYS = ("node", "boot_id", "vhost", "queue", "user", *OF_EVENT, "ack_bucket", "second")
+KIND = ("node", "boot_id", "vhost", "queue", "user", *OF_EVENT)
+TRAFFIC_KEYS = ("kind", "ack_bucket", "second")
 STAGES = {ENQUEUE: "publish_enqueue", CONFIRM: "publish_confirm", DELIVER: "publish_deliver", ACK: "publish_ack"}
 
 
@@ -358,6 +393,7 @@ _TRAFFIC = {
     **dict.fromkeys(("records", "weight", "bytes", "routed", "latency_us", "timed"), "sum"),
     "highest_us": "max",
 }
+_KINDS = {**_TRAFFIC, "first": "min", "last": "max"}
 _ROWS = {
     **dict.fromkeys(("first_row", "first", "least_offset", "sample_rate"), "min"),
     **dict.fromkeys(("last_row", "last", "greatest_offset"), "max"),
@@ -372,6 +408,7 @@ _ATTEMPTS = {
 _ROUTES = dict.fromkeys((*ROUTE_COUNTS, "others", "bound"), "sum")
 _LATENCY = {"records": "sum", "highest_us": "max"}
 
+KINDS = Fact("kinds", schema.EVENTS, kinds, ("kind", *KIND), _KINDS)
 TRAFFIC = Fact("traffic", schema.EVENTS, traffic, TRAFFIC_KEYS, _TRAFFIC)
 LATENCIES = Fact("latencies", schema.EVENTS, latencies, LATENCY_KEYS, _LATENCY)
 ROUTES = Fact("routes", schema.EVENTS, routes, (*EXCHANGE, "routing_key"), _ROUTES, busiest_keys)

@@ -36,11 +36,11 @@ from .facts import (
     lags,
     merged,
     tally,
-    with_ends,
+    with_entry,
 )
 from .reports import capacity, throughput
 from .reports.timeline import Steps
-from .summaries import collect, merge_metrics, merge_queues, metrics, queues
+from .summaries import collect, kinds, merge_metrics, merge_queues, metrics, queues
 from .tables import keyed
 
 Values = dict[str, Any]
@@ -92,12 +92,13 @@ def fold(store: Store, before_s: int, oldest_s: int) -> None:
     """Fold everything before a second."""
     facts, earlier = store.facts(), store.folded()
     traffic, second = facts.traffic, F.col("second")
+    of_traffic = kinds(facts.kinds)
     snapshots, readings, at = facts.queue_stats, facts.metrics, F.unix_seconds("ts_us")
     crossed = facts.crossings.where(is_crossed(before_s))
     was = at < before_s
     parts: dict[str, Any] = {
         "traffic": fold_traffic(traffic.where(second < before_s), earlier, before_s, oldest_s),
-        **fold_series(traffic.where(second < before_s), earlier, before_s),
+        **fold_series(traffic.where(second < before_s), of_traffic, earlier, before_s),
         "snapshots": fold_snapshots(old_and(snapshots, was, earlier and earlier.snapshots), before_s, oldest_s),
         "readings": fold_readings(old_and(readings, was, earlier and earlier.readings), before_s, oldest_s),
         **fold_crossings(crossed, earlier),
@@ -105,8 +106,8 @@ def fold(store: Store, before_s: int, oldest_s: int) -> None:
     rows: dict[str, Any] = {
         "queues": collect(queues(snapshots.where(was))),
         "metrics": collect(metrics(readings.where(was))),
-        "costs": collect(capacity.cpu_intervals(readings, traffic, before_s)),
-        "paces": collect(paces(traffic.where(second < before_s))),
+        "costs": collect(capacity.cpu_intervals(readings, traffic, of_traffic, before_s)),
+        "paces": collect(paces(traffic.where(second < before_s), of_traffic)),
     }
     if earlier is not None:
         rows["queues"] = merge_queues([*earlier.queues, *rows["queues"]])
@@ -133,18 +134,20 @@ def highest_paces(rows: list[Values]) -> list[Values]:
 
 def fold_traffic(seconds: DataFrame, earlier: Folded | None, before_s: int, oldest_s: int) -> DataFrame:
     """Return traffic by interval."""
-    rows = with_ends(seconds)
+    rows = with_entry(seconds)
     rows = rows if earlier is None else rows.unionByName(earlier.traffic)
-    how = {**TRAFFIC.merge, "first": "min", "last": "max", "entered_us": "min"}
+    how = {**TRAFFIC.merge, "entered_us": "min"}
     return merged(rows.withColumn("second", interval(F.col("second"), before_s, oldest_s)), TRAFFIC_KEYS, how)
 
 
-def fold_series(seconds: DataFrame, earlier: Folded | None, before_s: int) -> dict[str, DataFrame]:
+def fold_series(
+    seconds: DataFrame, of_traffic: list[Values], earlier: Folded | None, before_s: int
+) -> dict[str, DataFrame]:
     """Return the tables `minutes`, `hours` and `ever`."""
     newest_s = before_s + KEPT_S
     minutes_from, hours_from = ((newest_s - age_s) // EDGE_S * EDGE_S for age_s in (MINUTES_S, HOURS_S))
     start = F.unix_seconds("start")
-    minutes = throughput.minutes(throughput.seconds(seconds), earlier and earlier.minutes)
+    minutes = throughput.minutes(throughput.seconds(seconds, of_traffic), earlier and earlier.minutes)
     hours = throughput.hours(minutes.where(start < minutes_from), earlier and earlier.hours)
     return {
         "minutes": minutes.where(start >= minutes_from),

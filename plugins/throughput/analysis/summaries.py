@@ -13,13 +13,12 @@ from pyspark.sql import functions as F
 
 from . import message_paths
 from .fact_store import Facts
-from .facts import TRAFFIC, TRAFFIC_KEYS
+from .facts import KIND
 from .quantiles import quantiles
 from .tables import keyed
 
 Values = dict[str, Any]
 QUEUE = ("node", "vhost", "queue")
-KIND = tuple(key for key in TRAFFIC_KEYS if key not in ("ack_bucket", "second"))
 METRIC = ("node", "boot_id", "name", "link")
 CONSUMED = ("consumers", "prefetch", "utilisation", "unacked", "ready")  # whose mean is that of times with consumers
 QUEUE_SUMS = ("snapshots", "length_sum", *[f"{name}_{what}" for name in CONSUMED for what in ("sum", "count")])
@@ -42,15 +41,18 @@ class Summaries(NamedTuple):
     latency: list[Values]
 
 
-def summarise(facts: Facts, workers: Executor) -> Summaries:
-    """Make all summaries, some at once."""
+class AmbiguousKind(Exception):
+    """An error of one line, for two kinds of events with the same number."""
+
+
+def summarise(facts: Facts, of_kinds: list[Values], workers: Executor) -> Summaries:
+    """Make all summaries but that of kinds, some at once."""
     parts = (
-        kinds(facts.whole_traffic),
         queues(facts.queue_stats),
         metrics(facts.metrics),
         quantiles(facts.latencies.unionByName(waits(facts)), *QUEUE, "stage"),
     )
-    of_kinds, of_queues, of_metrics, latency = workers.map(collect, parts)
+    of_queues, of_metrics, latency = workers.map(collect, parts)
     if facts.folded is not None:
         of_queues = merge_queues([*facts.folded.queues, *of_queues])
         of_metrics = merge_metrics([*facts.folded.metrics, *of_metrics])
@@ -67,9 +69,14 @@ def waits(facts: Facts) -> DataFrame:
     return facts.stages.unionByName(message_paths.stages(facts.journeys))
 
 
-def kinds(traffic: DataFrame) -> DataFrame:
-    merged = [F.expr(f"{how}({name})").alias(name) for name, how in TRAFFIC.merge.items()]
-    return traffic.groupBy(*KIND).agg(*merged, F.min("first").alias("first"), F.max("last").alias("last"))
+def kinds(table: DataFrame) -> list[Values]:
+    """Return the fact of this name. Raises AmbiguousKind."""
+    rows = collect(table)
+    for same in keyed(rows, "kind").values():
+        if len(same) > 1:
+            both = " and ".join(", ".join(str(row[name]) for name in KIND) for row in same)
+            raise AmbiguousKind(f"these kinds of events cannot be told apart, select one of their queues: {both}")
+    return rows
 
 
 def queues(queue_stats: DataFrame) -> DataFrame:

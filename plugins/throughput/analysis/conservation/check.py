@@ -43,7 +43,7 @@ def check(spark: SparkSession, facts: Facts, events: DataFrame, evidence: Eviden
     spans = told.frame
     balance = write("queues", queues.balance(facts.journeys, facts.balances, facts.snapshots, spans), True)
     arrivals = write("arrivals", imbalances.arrivals(facts.crossings, spans, facts.folded and facts.folded.crossed))
-    unrouted = imbalances.unrouted_boots(facts.whole_traffic, spans if evidence.routes_compared else spans.limit(0))
+    unrouted = imbalances.unrouted_boots(facts.kinds, spans if evidence.routes_compared else spans.limit(0))
     odd = imbalances.unrouted(events if unrouted.head(1) else events.limit(0), unrouted)
     lacking = any(boot["records"] - boot["duplicated"] != boot["end_row"] - boot["first_row"] for boot in all_boots)
     missing_rows = gaps.gaps(facts.rows if lacking else facts.rows.limit(0), spans if lacking else spans.limit(0))

@@ -33,8 +33,10 @@ from pyspark.sql import types as t
 
 from ...file_format.schema import CONFIRM, DELIVER, FED_IN, LEAVING, PUBLISH, START
 from ..fact_store import Facts
-from ..facts import count_if, is_event
+from ..facts import by_kind, count_if, is_event
 from ..local_table import local_table
+from ..summaries import Values, kinds
+from ..tables import keyed
 from .boots import Boot
 from .checked_range import BOOT, ORDERED
 
@@ -188,22 +190,23 @@ def found(queue_stats: DataFrame, pairs: DataFrame) -> DataFrame:
 
 def pace(facts: Facts, restarts: list[tuple[Boot, Boot]]) -> DataFrame:
     """Return `paces` of the nodes of which a boot was killed."""
-    killed = F.col("node").isin(sorted({boot["node"] for boot, _ in restarts if not boot["stopped"]}))
-    found = paces(facts.traffic.where(killed))
+    killed = {boot["node"] for boot, _ in restarts if not boot["stopped"]}
+    found = paces(facts.traffic, [kind for kind in kinds(facts.kinds) if kind["node"] in killed] if killed else [])
     if facts.folded is None:
         return found
-    rows = [(row["node"], row["settled_per_s"]) for row in facts.folded.paces]
-    columns = {"node": t.StringType(), "settled_per_s": t.LongType()}
-    earlier = local_table(found.sparkSession, columns, rows).where(killed)
+    rows = [(row["node"], row["settled_per_s"]) for row in facts.folded.paces if row["node"] in killed]
+    earlier = local_table(found.sparkSession, {"node": t.StringType(), "settled_per_s": t.LongType()}, rows)
     return found.unionByName(earlier).groupBy("node").agg(F.max("settled_per_s").alias("settled_per_s"))
 
 
-def paces(traffic: DataFrame) -> DataFrame:
+def paces(traffic: DataFrame, of_traffic: list[Values]) -> DataFrame:
     """Return by node the greatest number of messages that left one queue in a second."""
-    left = is_event(*LEAVING) | is_event(DELIVER) & F.col("no_ack")
+    left = [kind for kind in of_traffic if kind["event"] in LEAVING or kind["event"] == DELIVER and kind["no_ack"]]
+    queues = enumerate(keyed(left, "node", "vhost", "queue").values())
+    rows = [(kind["kind"], kind["node"], number) for number, of_queue in queues for kind in of_queue]
     return (
-        traffic.where(left)
-        .groupBy("node", "vhost", "queue", "second")
+        by_kind(traffic, {"node": t.StringType(), "of_queue": t.IntegerType()}, rows)
+        .groupBy("node", "of_queue", "second")
         .agg(F.sum("records").alias("settled"))
         .groupBy("node")
         .agg(F.max("settled").alias("settled_per_s"))

@@ -130,10 +130,10 @@ def arrivals(crossings: DataFrame, spans: DataFrame, crossed: DataFrame | None =
     )
 
 
-def unrouted_boots(traffic: DataFrame, spans: DataFrame) -> DataFrame:
+def unrouted_boots(kinds: DataFrame, spans: DataFrame) -> DataFrame:
     """Return the completely logged boots in which published messages entered more or fewer queues than routed to."""
     entered = is_event(ENQUEUE) & (F.col("reason") == "")
-    sums = traffic.groupBy(*BOOT).agg(
+    sums = kinds.groupBy(*BOOT).agg(
         F.sum(F.when(is_event(PUBLISH, FED_IN), F.col("routed")).otherwise(0)).alias("routed"),
         F.sum(F.when(entered, F.col("records")).otherwise(0)).alias("entered"),
     )

@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as t
 
 from ...file_format import schema
-from ..facts import WEIGHT, is_event
+from ..facts import WEIGHT, by_kind
 from ..summaries import Summaries, merge_moments, moments, slope
 from ..tables import keyed
 from .backlog import foreseeable, rounded
@@ -113,7 +114,9 @@ def merge_costs(rows: list[Values]) -> list[Values]:
     ]
 
 
-def cpu_intervals(metrics: DataFrame, traffic: DataFrame, before_s: int | None = None) -> DataFrame:
+def cpu_intervals(
+    metrics: DataFrame, traffic: DataFrame, kinds: list[Values], before_s: int | None = None
+) -> DataFrame:
     """Summarise messages and processor time of the intervals between two readings by node.
 
     With `before_s` only those that begin before that second are included.
@@ -127,8 +130,10 @@ def cpu_intervals(metrics: DataFrame, traffic: DataFrame, before_s: int | None =
         .where(F.lit(True) if before_s is None else F.col("from") < before_s)
         .select("node", "boot_id", "from", "at", "cpu", (F.col("at") - F.col("from")).alias("interval_s"))
     )
+    events = schema.PUBLISH, schema.FED_IN, schema.DELIVER
+    boots = [(kind["kind"], kind["node"], kind["boot_id"]) for kind in kinds if kind["event"] in events]
     handled = (
-        traffic.where(is_event(schema.PUBLISH, schema.FED_IN, schema.DELIVER))
+        by_kind(traffic, dict.fromkeys(("node", "boot_id"), t.StringType()), boots)
         .groupBy("node", "boot_id", "second")
         .agg((F.sum("weight") / WEIGHT).alias("messages"))
     )

@@ -15,7 +15,7 @@ from ..fact_store import Facts
 from ..facts import EXCHANGE, LINK, lags, tally
 from ..message_names import add_names
 from ..report_rows import LISTED, Values, first_rows
-from ..summaries import Summaries, collect, summarise
+from ..summaries import Summaries, collect, kinds, summarise
 from ..tables import Columns, Tables, Written
 from . import (
     anomalies,
@@ -64,8 +64,9 @@ class Report(NamedTuple):
 
 def capacity_report(sources: Sources) -> list[Values]:
     facts = sources.facts
-    costs = collect(capacity.cpu_intervals(facts.metrics, facts.traffic)) if sources.summaries.metrics else []
-    return capacity.capacity(sources.summaries, costs + (facts.folded.costs if facts.folded is not None else []))
+    known = sources.summaries
+    costs = collect(capacity.cpu_intervals(facts.metrics, facts.traffic, known.kinds)) if known.metrics else []
+    return capacity.capacity(known, costs + (facts.folded.costs if facts.folded is not None else []))
 
 
 def link_report(sources: Sources) -> DataFrame:
@@ -171,8 +172,9 @@ class Reporting:
         """Make all reports. Returns the content of report.json; `read` is its section "input"."""
         with ThreadPoolExecutor(AT_ONCE) as workers:
             checking = workers.submit(self.conservation)
-            series = workers.submit(self._series)
-            self.summaries = summarise(self._facts, workers)
+            of_kinds = kinds(self._facts.kinds)
+            series = workers.submit(self._series, of_kinds)
+            self.summaries = summarise(self._facts, of_kinds, workers)
             sources = Sources(self._facts, self.summaries, *series.result())
             times = workers.submit(lambda: timeline.timeline(self._facts, self.summaries))
             made = list(workers.map(lambda each: self._report(each, sources), REPORTS))
@@ -196,10 +198,10 @@ class Reporting:
         report["rows"] = counts
         return report
 
-    def _series(self) -> tuple[DataFrame, DataFrame]:
+    def _series(self, of_kinds: list[Values]) -> tuple[DataFrame, DataFrame]:
         """Write the series of messages by second, minute and hour, each made of the finer one."""
         folded = self._facts.folded
-        seconds = self._tables.write("throughput_1s", throughput.seconds(self._facts.traffic)).frame
+        seconds = self._tables.write("throughput_1s", throughput.seconds(self._facts.traffic, of_kinds)).frame
         minutes = self._tables.write("throughput_1m", throughput.minutes(seconds, folded and folded.minutes)).frame
         hours = self._tables.write("throughput_1h", throughput.hours(minutes, folded and folded.hours)).frame
         self.series = {"1s": seconds, "1m": minutes, "1h": hours}

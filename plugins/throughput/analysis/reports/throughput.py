@@ -6,11 +6,14 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as t
 
 from ...file_format import schema
-from ..facts import UNROUTABLE, WEIGHT, is_event
+from ..facts import UNROUTABLE, WEIGHT, by_kind
+from ..local_table import local_table
 
 Values = dict[str, Any]
+Series = tuple[str, ...]  # the values of SCOPED
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
 SCOPED = ("scope", "node", "vhost", "name", "flow")  # the keys of throughput
 SCOPES = ("queue", "vhost", "user")
@@ -57,39 +60,50 @@ def totals(kinds: list[Values]) -> Values:
     }
 
 
-def flows(traffic: DataFrame) -> DataFrame:
-    """Return the traffic of queues, virtual hosts and users by second."""
-    flow = F.lit(None)
-    for name, events in FLOWS.items():
-        flow = F.when(is_event(*events), name).otherwise(flow)
-    scopes = F.array(*[F.struct(F.lit(scope).alias("scope"), F.col(scope).alias("name")) for scope in SCOPES])
-    sums = ("weight", "bytes", "latency_us", "timed")
-    return (
-        traffic.withColumn("flow", flow)
-        .where(F.col("flow").isNotNull())
-        .groupBy("node", "vhost", "queue", "user", "flow", "second")
-        .agg(*[F.sum(name).alias(name) for name in sums])
-        .select("node", "vhost", "flow", "second", *sums, F.explode(scopes).alias("of"))
-        .select("of.scope", "node", "vhost", "of.name", "flow", "second", *sums)
-        .where(F.col("name").isNotNull())
-        .where(F.col("flow") != F.when(F.col("scope") == "queue", "published").otherwise("enqueued"))
-    )
+def series_of(kinds: list[Values], *scopes: str) -> tuple[list[tuple[int, int]], dict[Series, int]]:
+    """Return in which series each kind of events counts, as pairs of numbers, and the numbers of the series."""
+    flow_of = {event: flow for flow, events in FLOWS.items() for event in events}
+    numbers: dict[Series, int] = {}
+    pairs = []
+    for kind in kinds:
+        flow = flow_of.get(kind["event"])
+        for scope in scopes:
+            absent = "published" if scope == "queue" else "enqueued"
+            if flow not in (None, absent) and kind[scope] is not None:
+                key = scope, kind["node"], kind["vhost"], kind[scope], flow
+                pairs.append((kind["kind"], numbers.setdefault(key, len(numbers))))
+    return pairs, numbers
 
 
-def seconds(traffic: DataFrame) -> DataFrame:
+def seconds(traffic: DataFrame, kinds: list[Values]) -> DataFrame:
     """Return messages and bytes by second; a second without messages has no row.
 
     `latency_us` is the sum of the time since the publish, of `timed` messages.
     """
+    of_queues, of_others = (scoped(traffic, kinds, *scopes) for scopes in (("queue",), ("vhost", "user")))
+    return of_queues.unionByName(of_others)
+
+
+def scoped(traffic: DataFrame, kinds: list[Values], *scopes: str) -> DataFrame:
+    """Return the part of `seconds` about queues, virtual hosts or users."""
+    pairs, numbers = series_of(kinds, *scopes)
+    names = dict.fromkeys(SCOPED, t.StringType())
+    named = local_table(
+        traffic.sparkSession,
+        {**names, "series": t.IntegerType()},
+        [(*key, number) for key, number in numbers.items()],
+    )
     return (
-        flows(traffic)
-        .groupBy(*SCOPED, F.timestamp_seconds("second").alias("start"))
+        by_kind(traffic, {"series": t.IntegerType()}, pairs)
+        .groupBy("series", "second")
         .agg(
             F.round(F.sum("weight") / WEIGHT).cast("long").alias("messages"),
             F.round(F.sum("bytes") / WEIGHT).cast("long").alias("bytes"),
             F.sum("latency_us").alias("latency_us"),
             F.sum("timed").alias("timed"),
         )
+        .join(F.broadcast(named), "series")
+        .select(*SCOPED, F.timestamp_seconds("second").alias("start"), "messages", "bytes", "latency_us", "timed")
     )
 
 

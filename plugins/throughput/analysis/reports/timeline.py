@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 
 from ...file_format import schema
 from ..fact_store import Facts
-from ..facts import ACK_BUCKETS, WEIGHT, is_event
+from ..facts import ACK_BUCKETS, WEIGHT, by_kind
 from ..local_table import local_table
 from ..summaries import QUEUE, Summaries, collect
 from ..tables import keyed
@@ -25,12 +25,21 @@ Values = dict[str, Any]
 Ends = dict[tuple[str, str], int]  # the last second of each boot, by node and boot
 Queue = tuple[str, str | None, str]  # node, vhost, name
 SCOPE = ("node", "vhost")
+QUEUE_OF_BOOT = ("node", "boot_id", "vhost", "queue")
 STEPS = 240  # at most
 STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
 READING_S = 3 * schema.SNAPSHOT_S // 2  # the age up to which a reading counts
 LINES = 10  # queues that are chosen by each measure
 SCOPES = 20  # nodes and virtual hosts with most messages
 LEFT_UNDELIVERED = {schema.DROP: ("maxlen", "purged", "moved"), schema.DEAD_LETTER: ("expired", "maxlen")}
+COUNTED = {  # the events of each count; "redelivered" and "left" have some of the deliveries, too
+    "published": (schema.PUBLISH, schema.FED_IN),
+    "entered": (schema.ENQUEUE,),
+    "delivered": (schema.DELIVER,),
+    "redelivered": (),
+    "acknowledged": (schema.ACK, schema.FED_OUT),
+    "left": schema.LEAVING,
+}
 GAUGES = {  # each with what is kept of a step
     schema.RESIDENT_BYTES: F.max,
     schema.MEMORY_LIMIT_BYTES: F.max,
@@ -94,7 +103,7 @@ def timeline(facts: Facts, known: Summaries) -> Values | None:
         ends[boot] = max(ends[boot], row["last"])
     oldest = collect(undelivered(facts.journeys))
     chosen = choose(known, oldest, ends)
-    counts = collect(by_step(facts.whole_traffic, steps, chosen))
+    counts = by_step(facts.whole_traffic, known.kinds, steps, chosen)
     depths = collect(lengths(facts.snapshots, steps, chosen))
     return {
         "start": datetime.fromtimestamp(steps.first, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -107,19 +116,14 @@ def timeline(facts: Facts, known: Summaries) -> Values | None:
     }
 
 
-# Queries, each with a result that is bounded by the numbers of queues, nodes and steps
-
-
-def first_departure() -> Column:
+def departs(kind: Values) -> bool:
     """Return whether messages left the ready ones of their queue for the first time, as far as an event shows."""
-    left = is_event(schema.EXPIRE) | is_event(schema.DELIVER) & ~F.col("redelivered")
-    for event, reasons in LEFT_UNDELIVERED.items():
-        left = left | is_event(event) & F.col("reason").isin(*reasons)
-    return left
+    event = kind["event"]
+    first = event == schema.DELIVER and not kind["redelivered"]
+    return first or event == schema.EXPIRE or kind["reason"] in LEFT_UNDELIVERED.get(event, ())
 
 
-def redelivery() -> Column:
-    return is_event(schema.DELIVER) & F.col("redelivered")
+# Queries, each with a result that is bounded by the numbers of queues, nodes and steps
 
 
 def by_boot(queue_stats: DataFrame) -> DataFrame:
@@ -135,30 +139,45 @@ def undelivered(journeys: DataFrame) -> DataFrame:
     return journeys.where(waits).groupBy("node", "boot_id", "vhost", "queue").agg(at)
 
 
-def by_step(traffic: DataFrame, steps: Steps, chosen: Sequence[Queue]) -> DataFrame:
-    """Return counts by step and chosen queue; the other queues together have the queue null."""
-    leaving = is_event(*schema.LEAVING) | is_event(schema.DELIVER) & F.col("no_ack")
-    counted = {
-        "published": is_event(schema.PUBLISH, schema.FED_IN),
-        "entered": is_event(schema.ENQUEUE),
-        "delivered": is_event(schema.DELIVER),
-        "redelivered": redelivery(),
-        "acknowledged": is_event(schema.ACK, schema.FED_OUT),
-        "left": leaving,
-    }
-    departed = first_departure() & (F.col("timed") > 0)
-    wait = F.when(departed, F.col("highest_us"))
-    return (
-        marked(traffic, chosen)
-        .withColumn("step", steps.of(F.col("second")))
-        .groupBy("node", "boot_id", "vhost", "chosen", "step", "ack_bucket")
+def by_step(traffic: DataFrame, kinds: list[Values], steps: Steps, chosen: Sequence[Queue]) -> list[Values]:
+    """Return counts by step and chosen queue; the other queues together have the queue null.
+
+    `wait_us` is the longest wait of a message that left for the first time, `entered_us` when it entered.
+    """
+    shown = set(chosen)
+    numbers: dict[tuple[Any, ...], int] = {}
+    numbered = []
+    for kind in kinds:
+        queue = kind["queue"] if name_of(kind) in shown else None
+        line = kind["node"], kind["boot_id"], kind["vhost"], queue, counts_of(kind), departs(kind)
+        numbered.append((kind["kind"], numbers.setdefault(line, len(numbers))))
+    timed = F.col("timed") > 0
+    sums = (
+        by_kind(traffic, {"line": t.IntegerType()}, numbered)
+        .groupBy("line", steps.of(F.col("second")).alias("step"), "ack_bucket")
         .agg(
-            *[F.sum(F.when(which, F.col("weight")).otherwise(0)).alias(name) for name, which in counted.items()],
-            F.max(wait).alias("wait_us"),
-            F.min(F.when(departed, F.col("entered_us"))).alias("entered_us"),
+            F.sum("weight").alias("weight"),
+            F.max(F.when(timed, F.col("highest_us"))).alias("wait_us"),
+            F.min(F.when(timed, F.col("entered_us"))).alias("entered_us"),
         )
-        .withColumnRenamed("chosen", "queue")
     )
+    lines, rows = list(numbers), []
+    for row in collect(sums):
+        *names, counted, departed = lines[row["line"]]
+        of_step = {name: row[name] for name in ("step", "ack_bucket")}
+        counts = {name: row["weight"] if name in counted else 0 for name in COUNTED}
+        waits = {name: row[name] if departed else None for name in ("wait_us", "entered_us")}
+        rows.append({**dict(zip(QUEUE_OF_BOOT, names, strict=True)), **of_step, **counts, **waits})
+    return rows
+
+
+def counts_of(kind: Values) -> tuple[str, ...]:
+    """Return the names of the counts that include a kind of events."""
+    event = kind["event"]
+    names = [name for name, events in COUNTED.items() if event in events]
+    if event == schema.DELIVER:
+        names += ["redelivered"] * bool(kind["redelivered"]) + ["left"] * bool(kind["no_ack"])
+    return tuple(names)
 
 
 def lengths(queue_stats: DataFrame, steps: Steps, chosen: Sequence[Queue]) -> DataFrame:
@@ -202,8 +221,7 @@ def choose(known: Summaries, oldest: list[Values], ends: Ends) -> list[Queue]:
             again = of_event == schema.DELIVER and row["redelivered"]
             entered[name] += row["weight"] if of_event == schema.ENQUEUE else 0
             redelivered[name] += row["weight"] if again else 0
-            waited = of_event in (schema.DELIVER, schema.EXPIRE) and not again
-            if waited or row["reason"] in LEFT_UNDELIVERED.get(of_event, ()):
+            if departs(row):
                 ages[name] = max(ages[name], row["highest_us"])
     for row in oldest:
         age_s = ends[row["node"], row["boot_id"]] + 1 - row["second"]
