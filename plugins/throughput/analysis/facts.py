@@ -154,18 +154,11 @@ STAGES = {ENQUEUE: "publish_enqueue", CONFIRM: "publish_confirm", DELIVER: "publ
 def latencies(events: DataFrame) -> DataFrame:
     """Return histograms of the time since a message was published; only first deliveries count."""
     first = ~F.coalesce("redelivered", F.lit(False)) | ~is_event(DELIVER)
-    stage = F.lit(None)
-    for event, name in STAGES.items():
-        stage = F.when(is_event(event), name).otherwise(stage)
     return (
-        events.where(is_event(*STAGES) & F.col("lat_us").isNotNull() & first)
-        .select("node", "vhost", "queue", stage.alias("stage"), bucket(F.col("lat_us")).alias("bucket"), "lat_us")
-        .groupBy(*LATENCY_KEYS)
+        of_kinds(events.where(is_event(*STAGES) & F.col("lat_us").isNotNull() & first))
+        .groupBy("kind", bucket(F.col("lat_us")).alias("bucket"))
         .agg(F.count("*").alias("records"), F.max(F.greatest("lat_us", F.lit(0))).alias("highest_us"))
     )
-
-
-LATENCY_KEYS = ("node", "vhost", "queue", "stage", "bucket")
 
 
 EXCHANGE = ("node", "vhost", "exchange")
@@ -410,7 +403,7 @@ _LATENCY = {"records": "sum", "highest_us": "max"}
 
 KINDS = Fact("kinds", schema.EVENTS, kinds, ("kind", *KIND), _KINDS)
 TRAFFIC = Fact("traffic", schema.EVENTS, traffic, TRAFFIC_KEYS, _TRAFFIC)
-LATENCIES = Fact("latencies", schema.EVENTS, latencies, LATENCY_KEYS, _LATENCY)
+LATENCIES = Fact("latencies", schema.EVENTS, latencies, ("kind", "bucket"), _LATENCY)
 ROUTES = Fact("routes", schema.EVENTS, routes, (*EXCHANGE, "routing_key"), _ROUTES, busiest_keys)
 TRANSFERS = Fact(
     "transfers", schema.EVENTS, transfers, TRANSFER_KEYS, dict.fromkeys(("weight", "bytes", "redelivered"), "sum")

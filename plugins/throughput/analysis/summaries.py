@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as t
 
 from . import message_paths
 from .fact_store import Facts
-from .facts import KIND
+from .facts import KIND, STAGES, by_kind
 from .quantiles import quantiles
 from .tables import keyed
 
@@ -50,7 +51,7 @@ def summarise(facts: Facts, of_kinds: list[Values], workers: Executor) -> Summar
     parts = (
         queues(facts.queue_stats),
         metrics(facts.metrics),
-        quantiles(facts.latencies.unionByName(waits(facts)), *QUEUE, "stage"),
+        quantiles(ages(facts, of_kinds).unionByName(waits(facts)), *QUEUE, "stage"),
     )
     of_queues, of_metrics, latency = workers.map(collect, parts)
     if facts.folded is not None:
@@ -62,6 +63,14 @@ def summarise(facts: Facts, of_kinds: list[Values], workers: Executor) -> Summar
 def collect(table: DataFrame) -> list[Values]:
     rows: list[Values] = table.toArrow().to_pylist()
     return rows
+
+
+def ages(facts: Facts, of_kinds: list[Values]) -> DataFrame:
+    """Return the histograms of the times since the publish."""
+    staged = [kind for kind in of_kinds if kind["event"] in STAGES]
+    rows = [(kind["kind"], *[kind[name] for name in QUEUE], STAGES[kind["event"]]) for kind in staged]
+    named = by_kind(facts.latencies, dict.fromkeys((*QUEUE, "stage"), t.StringType()), rows)
+    return named.drop("kind")
 
 
 def waits(facts: Facts) -> DataFrame:
