@@ -168,6 +168,9 @@ class Store:
         return {fact.name: fact.shorten(part) if fact.shorten is not None else part for fact, part in loaded}
 
     def facts(self) -> Facts:
+        """Return all facts. Raises OSError if an earlier version has stored some of them, without numbers of kinds."""
+        if self._parts(facts.KINDS, None) != self._parts(facts.TRAFFIC, None):
+            raise OSError(f"{self.folder} was made by an earlier version: remove it, and all files are read again")
         parts: dict[str, Any] = {fact.name: self.load(fact) for fact in ALL}
         return Facts(**parts, folded=self.folded())
 

@@ -77,8 +77,16 @@ def kinds(events: DataFrame) -> DataFrame:
     The other facts have the number in place of the names.
     """
     second = F.unix_seconds("ts_us")
-    ends = F.min(second).alias("first"), F.max(second).alias("last")
-    return of_kinds(events).groupBy("kind", *KIND).agg(*event_sums(), *ends)
+    return (
+        of_kinds(events)
+        .groupBy("kind", *KIND)
+        .agg(
+            *counts(),
+            F.coalesce(F.sum("routed"), F.lit(0)).alias("routed"),
+            F.min(second).alias("first"),
+            F.max(second).alias("last"),
+        )
+    )
 
 
 def traffic(events: DataFrame) -> DataFrame:
@@ -88,7 +96,12 @@ def traffic(events: DataFrame) -> DataFrame:
         .withColumn("ack_bucket", F.when(is_event(ACK), ack_bucket(F.col("lat_us"))))
         .withColumn("second", F.unix_seconds("ts_us"))
         .groupBy(*TRAFFIC_KEYS)
-        .agg(*event_sums())
+        .agg(
+            *counts(),
+            F.coalesce(F.sum(F.col("size") * weight()), F.lit(0)).alias("bytes"),
+            F.coalesce(F.sum(F.greatest("lat_us", F.lit(0))), F.lit(0)).alias("latency_us"),
+            F.count("lat_us").alias("timed"),
+        )
     )
 
 
@@ -114,14 +127,11 @@ def by_kind(traffic: DataFrame, columns: Mapping[str, t.DataType], rows: Sequenc
     return traffic.join(F.broadcast(of_kind), "kind")
 
 
-def event_sums() -> list[Column]:
+def counts() -> list[Column]:
+    """Return what both kinds and traffic have."""
     return [
         F.count("*").alias("records"),
         F.sum(weight()).alias("weight"),
-        F.coalesce(F.sum(F.col("size") * weight()), F.lit(0)).alias("bytes"),
-        F.coalesce(F.sum("routed"), F.lit(0)).alias("routed"),
-        F.coalesce(F.sum(F.greatest("lat_us", F.lit(0))), F.lit(0)).alias("latency_us"),
-        F.count("lat_us").alias("timed"),
         F.coalesce(F.max("lat_us"), F.lit(0)).alias("highest_us"),
     ]
 
@@ -382,11 +392,8 @@ _CROSSING = {
     **dict.fromkeys(("node", "vhost", "upstream", "upstream_node", "hops", "left", "last_entered"), "max"),
     **dict.fromkeys(("published", "entered"), "min"),
 }
-_TRAFFIC = {
-    **dict.fromkeys(("records", "weight", "bytes", "routed", "latency_us", "timed"), "sum"),
-    "highest_us": "max",
-}
-_KINDS = {**_TRAFFIC, "first": "min", "last": "max"}
+_TRAFFIC = {**dict.fromkeys(("records", "weight", "bytes", "latency_us", "timed"), "sum"), "highest_us": "max"}
+_KINDS = {**dict.fromkeys(("records", "weight", "routed"), "sum"), "highest_us": "max", "first": "min", "last": "max"}
 _ROWS = {
     **dict.fromkeys(("first_row", "first", "least_offset", "sample_rate"), "min"),
     **dict.fromkeys(("last_row", "last", "greatest_offset"), "max"),

@@ -55,10 +55,13 @@ ALL_LOGS: Settings = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.optimizer.windowGroupLimitThreshold": KEPT_KEYS,  # the first keys of an exchange are chosen in each task
     "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # as in tables that this process writes
     "spark.sql.files.ignoreCorruptFiles": False,
+    "spark.sql.files.maxPartitionBytes": "32m",  # about two million events, whose groups a task can hold
     "spark.sql.maxConcurrentOutputFileWriters": 2,  # tables divided in two are written without a sort
     "spark.sql.adaptive.skewJoin.enabled": True,
     "spark.sql.adaptive.coalescePartitions.enabled": True,
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",  # compressed: up to a million groups
 }
 JAVA = "-XX:MaxDirectMemorySize=512m -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
 QUICK = "-XX:TieredStopAtLevel=1"

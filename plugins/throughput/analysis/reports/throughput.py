@@ -13,7 +13,6 @@ from ..facts import UNROUTABLE, WEIGHT, by_kind
 from ..local_table import local_table
 
 Values = dict[str, Any]
-Series = tuple[str, ...]  # the values of SCOPED
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
 SCOPED = ("scope", "node", "vhost", "name", "flow")  # the keys of throughput
 SCOPES = ("queue", "vhost", "user")
@@ -60,10 +59,10 @@ def totals(kinds: list[Values]) -> Values:
     }
 
 
-def series_of(kinds: list[Values], *scopes: str) -> tuple[list[tuple[int, int]], dict[Series, int]]:
-    """Return in which series each kind of events counts, as pairs of numbers, and the numbers of the series."""
+def of_series(traffic: DataFrame, kinds: list[Values], *scopes: str) -> tuple[DataFrame, DataFrame]:
+    """Return traffic by the series of these scopes, each with a number, and the names of the series."""
     flow_of = {event: flow for flow, events in FLOWS.items() for event in events}
-    numbers: dict[Series, int] = {}
+    numbers: dict[tuple[str, ...], int] = {}
     pairs = []
     for kind in kinds:
         flow = flow_of.get(kind["event"])
@@ -72,7 +71,10 @@ def series_of(kinds: list[Values], *scopes: str) -> tuple[list[tuple[int, int]],
             if flow not in (None, absent) and kind[scope] is not None:
                 key = scope, kind["node"], kind["vhost"], kind[scope], flow
                 pairs.append((kind["kind"], numbers.setdefault(key, len(numbers))))
-    return pairs, numbers
+    number = {"series": t.IntegerType()}
+    names = [(*key, place) for key, place in numbers.items()]
+    columns = {**dict.fromkeys(SCOPED, t.StringType()), **number}
+    return by_kind(traffic, number, pairs), local_table(traffic.sparkSession, columns, names)
 
 
 def seconds(traffic: DataFrame, kinds: list[Values]) -> DataFrame:
@@ -80,22 +82,18 @@ def seconds(traffic: DataFrame, kinds: list[Values]) -> DataFrame:
 
     `latency_us` is the sum of the time since the publish, of `timed` messages.
     """
-    of_queues, of_others = (scoped(traffic, kinds, *scopes) for scopes in (("queue",), ("vhost", "user")))
-    return of_queues.unionByName(of_others)
+    of_queues, queues = of_series(traffic, kinds, "queue")
+    of_others, others = of_series(traffic, kinds, "vhost", "user")
+    # There are almost as many seconds of queues as rows of traffic: to combine them first would only cost. The seconds
+    # of an hour are together, so that they are combined to minutes where they are.
+    apart = of_queues.withColumn("hour", F.floor(F.col("second") / GRAINS_S["1h"])).repartition("series", "hour")
+    return summed(apart, queues, "hour").unionByName(summed(of_others, others))
 
 
-def scoped(traffic: DataFrame, kinds: list[Values], *scopes: str) -> DataFrame:
-    """Return the part of `seconds` about queues, virtual hosts or users."""
-    pairs, numbers = series_of(kinds, *scopes)
-    names = dict.fromkeys(SCOPED, t.StringType())
-    named = local_table(
-        traffic.sparkSession,
-        {**names, "series": t.IntegerType()},
-        [(*key, number) for key, number in numbers.items()],
-    )
+def summed(rows: DataFrame, named: DataFrame, *further: str) -> DataFrame:
+    """Return the sums of traffic by series and second; `further` are keys that depend on these."""
     return (
-        by_kind(traffic, {"series": t.IntegerType()}, pairs)
-        .groupBy("series", "second")
+        rows.groupBy("series", *further, "second")
         .agg(
             F.round(F.sum("weight") / WEIGHT).cast("long").alias("messages"),
             F.round(F.sum("bytes") / WEIGHT).cast("long").alias("bytes"),
