@@ -123,7 +123,7 @@ class Batches:
         counts = segments["count"].astype(np.int64)
         counts += np.where(segments["flags"] & ENQUEUED, counts, 0)
         self.rows += int(counts.sum())
-        self.next_row = max(self.next_row, int((segments["row"] + counts).max()))
+        self.next_row = max(self.next_row, int(np.max(segments["row"] + counts)))
         self.last_us = (int(segments["mono_ns"].max()) + anchor_ns) // 1000
 
     def take(self) -> dict[str, pa.Array]:
