@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 
 from tests.support.broker_process import NotStarted
@@ -41,7 +42,11 @@ def main() -> int:
                 _print(many_links(Path(folder, "many")))
             for part, runs in (("far", far), ("shards", shards)):
                 if part in options.parts:
-                    _print_rates(runs(Path(folder, part), options.seconds, options.warmup))
+                    rounds = [
+                        runs(Path(folder, f"{part}-{number}"), options.seconds, options.warmup)
+                        for number in range(options.rounds)
+                    ]
+                    _print_rates(rounds)
     except (NotStarted, LoadFailed, OSError, AssertionError) as reason:
         print(f"bench: {reason}", file=sys.stderr)
         return 1
@@ -107,11 +112,16 @@ def _print(demands: Iterable[tuple[str, Demand]]) -> None:
         print(report.row(report.DEMAND_COLUMNS, [demand.what, name, *figures]), flush=True)
 
 
-def _print_rates(results: Iterable[tuple[str, Result]]) -> None:
+def _print_rates(rounds: Iterable[Iterable[tuple[str, Result]]]) -> None:
+    """Print the medians of all rounds, after the last of them."""
+    results: dict[str, list[Result]] = {}
+    for what, result in chain.from_iterable(rounds):
+        results.setdefault(what, []).append(result)
     print(report.header(report.RATE_COLUMNS), flush=True)
-    for what, result in results:
-        per_cpu = f"{result.per_cpu_s:,.0f}" if result.per_cpu_s else ""
-        print(report.row(report.RATE_COLUMNS, [what, f"{result.received_per_s:,.0f}", per_cpu]), flush=True)
+    for what, done in results.items():
+        median = report.median(done)
+        per_cpu = f"{median.per_cpu_s:,.0f}" if median.per_cpu_s else ""
+        print(report.row(report.RATE_COLUMNS, [what, f"{median.received_per_s:,.0f}", per_cpu]), flush=True)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ PREFETCHES = (1_000, 10_000)
 WITHIN_S = 60.0
 KEYS = 20_000
 EXCHANGE, VHOST, SHARD = "bench.shards", "shards", "bench.shard"
+SHARDS = (1, 2)  # brokers
 HASHES = ("x-consistent-hash", "x-modulus-hash")
 
 
@@ -34,22 +35,24 @@ def far(folder: Path, seconds: float, warmup_s: float) -> Iterator[tuple[str, Re
         stack.callback(loop.close)
         slow = Proxy(loop, ("127.0.0.1", pair.up.broker.port))
         stack.callback(slow.close)
-        for prefetch in PREFETCHES:
-            value = {"uri": f"amqp://{slow.address}/{pair.up.broker.vhost}", "prefetch-count": prefetch}
-            pair.down.set("parameters/federation-upstream", "up", {"value": value})
-            for round_trip_ms in ROUND_TRIPS_MS:
-                slow.delay_s = round_trip_ms / 2000
+        for round_trip_ms in ROUND_TRIPS_MS:
+            slow.delay_s = round_trip_ms / 2000
+            for prefetch in PREFETCHES:
+                value = {"uri": f"amqp://{slow.address}/{pair.up.broker.vhost}", "prefetch-count": prefetch}
+                pair.down.set("parameters/federation-upstream", "up", {"value": value})
                 yield f"{round_trip_ms} ms, prefetch {prefetch:,}", carried(FEDERATED, pair, seconds, warmup_s)
 
 
 def shards(folder: Path, seconds: float, warmup_s: float) -> Iterator[tuple[str, Result]]:
-    """The messages of one Warren with a hash exchange and two queues, and of two Warrens with a queue each."""
+    """The messages of one Warren with a hash exchange and two queues, and of several Warrens with a queue each."""
     for kind in HASHES:
         load = Load("C", kind, "two queues by hash", exchange=EXCHANGE, exchange_type=kind, keys=KEYS)
-        for names in (("one",), ("s1", "s2")):
+        for count in SHARDS:
+            names = [f"s{number}" for number in range(count)]
             with ExitStack() as stack:
                 warrens = {
-                    name: stack.enter_context(FederatedBroker(folder / f"{kind}-{name}", name)) for name in names
+                    name: stack.enter_context(FederatedBroker(folder / f"{kind}-{count}-{name}", name))
+                    for name in names
                 }
                 places = {name: Place.of(warren, name, VHOST) for name, warren in warrens.items()}
                 if len(places) > 1:
@@ -58,14 +61,14 @@ def shards(folder: Path, seconds: float, warmup_s: float) -> Iterator[tuple[str,
                                         seconds, warmup_s)  # fmt: skip
                 else:
                     (place,) = places.values()
-                    load = replace(load, queues=2, publishers=2, consumers=2)
+                    both = replace(load, queues=2, publishers=2, consumers=2)
                     control = place.connect()
                     control.declare_exchange(EXCHANGE, kind, durable=False)
-                    declare(replace(load, exchange=""), control)
+                    declare(replace(both, exchange=""), control)
                     for index in range(2):
-                        control.bind_queue(load.queue(index), EXCHANGE, "1")
-                    results = [measure(load, place.broker, seconds, warmup_s)]
-            yield f"{kind}, {len(places)}", _sum(results)
+                        control.bind_queue(both.queue(index), EXCHANGE, "1")
+                    results = [measure(both, place.broker, seconds, warmup_s)]
+            yield f"{kind}, {count}", _sum(results)
 
 
 def _shard(load: Load, places: dict[str, Place]) -> None:
