@@ -1,4 +1,4 @@
-# Each target does its own set-up: on a fresh machine nothing but make and Python 3.11, 3.12 or 3.13 is needed.
+# Each target does its own set-up: on a fresh machine nothing but make and Python 3.11 to 3.14 is needed.
 # PYTHON names the interpreter: make test PYTHON=python3.12
 
 PYTHON ?= python3
@@ -193,8 +193,8 @@ $(CLIENTS_NODE)/node_modules: $(CLIENTS_NODE)/package.json
 
 # Debian's python3 lacks ensurepip; pip, if it is installed, can fill an empty environment as well.
 .venv/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
-		echo "Warren needs Python 3.11, 3.12 or 3.13 as '$(PYTHON)'; name another with: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' || { \
+		echo "Warren needs Python 3.11, 3.12, 3.13 or 3.14 as '$(PYTHON)'; name another with: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv .venv; \
 	elif $(PYTHON) -m pip --version >/dev/null 2>&1; then \
 		$(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $@ install --quiet pip; \
