@@ -140,7 +140,7 @@ def test_the_metadata_of_the_wheel_are_complete(wheel: Path) -> None:
 @pytest.mark.sockets
 def test_an_installed_wheel_serves_clients(wheel: Path, tmp_path: Path) -> None:
     commands = install_wheel(wheel, tmp_path / "venv")
-    assert len(list(check_installed(commands, tmp_path / "broker", analytics=False))) == 5
+    assert len(list(check_installed(commands, tmp_path / "broker"))) == 6
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
     python -m tests.distribution.check [INTERPRETER ...]
 
-Dependencies come from the package index, those of `warren analyze` included. A compiled wheel is checked beside the one
-in pure Python where it fits. An interpreter that is not found is named in the output; the exit status is 1 if a check
-fails, and 69 if nothing could be checked.
+Dependencies come from the package index, those of `warren analyze` included. Spark, 450 MB that are the same for every
+Python, is installed once, so all analyses share one archive of Java's classes. Where a compiled wheel fits, it then
+replaces the one in pure Python, and all but the analysis, of which nothing is compiled, is checked again. An
+interpreter that is not found is named in the output; the exit status is 1 if a check fails, and 69 if nothing could be
+checked.
 """
 
 import os
@@ -12,14 +14,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from tests.support.checkout import ROOT
 
+from .contents import PROJECT, extension_modules
 from .installed import check_installed
 
-VERSIONS = ("3.11", "3.12", "3.13")
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 QUERY = "import platform, sys; print('%d.%d' % sys.version_info[:2], platform.python_version())"
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
 
@@ -53,18 +59,37 @@ def wheels_for(version: str) -> list[Path]:
     return [*dist.glob("warrenmq-*-py3-none-any.whl"), *dist.glob(f"warrenmq-*-cp{major}{minor}-*manylinux*.whl")]
 
 
-def check(python: str, wheel: Path, folder: Path) -> None:
-    """Install a wheel into an empty environment of this interpreter, and print what works. Raises AssertionError."""
-    environment = folder / "venv"
+def install(*words: str | Path, python: str | Path = sys.executable) -> None:
+    """Install with the pip of these tests for this interpreter. Raises CalledProcessError."""
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *words], check=True)
+
+
+def install_spark(folder: Path) -> None:
+    """Install Spark alone into a folder. Raises CalledProcessError."""
+    (spark,) = (each for each in PROJECT["optional-dependencies"]["analytics"] if Requirement(each).name == "pyspark")
+    install("--target", folder, spark)
+
+
+def check(python: str, wheels: list[Path], folder: Path, spark: Path | None) -> None:
+    """Install wheels, one after the other, into an empty environment of this interpreter, and print what works.
+
+    `spark` is the folder with Spark; without it the analysis is left out. Raises AssertionError.
+    """
+    environment, commands = folder / "venv", folder / "venv" / "bin"
     subprocess.run([python, "-m", "venv", "--without-pip", str(environment)], check=True)
-    java = shutil.which("java") is not None
-    requirement = f"{wheel}{'[analytics]' if java else ''}"
-    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "install", "--quiet"]
-    subprocess.run([*pip, "--disable-pip-version-check", requirement], check=True)
-    for line in check_installed(environment / "bin", folder / "broker", analytics=java):
-        print(f"    {line}", flush=True)
-    if not java:
-        print("    NOTE: without Java, warren analyze was not checked")
+    if spark is not None:
+        (packages,) = environment.glob("lib/python3*/site-packages")
+        (packages / "spark.pth").write_text(f"{spark}\n", encoding="utf-8")
+    for wheel in wheels:
+        begin_s = time.monotonic()
+        first = wheel is wheels[0]
+        cache = spark.parent / "cache" if spark is not None and first else None
+        extra = "" if cache is None else "[analytics]"
+        install(f"{wheel}{extra}", *([] if first else ["--force-reinstall", "--no-deps"]), python=commands / "python")
+        print(f"  {wheel.name}, installed in {time.monotonic() - begin_s:.0f} s", flush=True)
+        for line in check_installed(commands, folder / wheel.stem, extension_modules(wheel), cache):
+            print(f"    {line}", flush=True)
 
 
 def main() -> int:
@@ -75,17 +100,27 @@ def main() -> int:
         if version not in minors:
             print(f"Python {version}: not found, not checked")
     checked, status = 0, 0
-    for version, python in found.items():
-        for wheel in wheels_for(version):
+    with tempfile.TemporaryDirectory(prefix="warren-") as shared:
+        spark = Path(shared, "spark") if shutil.which("java") is not None else None
+        if spark is None:
+            print("NOTE: without Java, warren analyze is not checked")
+        else:
+            install_spark(spark)
+        for version, python in found.items():
+            wheels = wheels_for(version)
+            if not wheels:
+                continue
+            begin_s = time.monotonic()
+            print(f"Python {version} ({python})", flush=True)
             with tempfile.TemporaryDirectory(prefix="warren-") as folder:
-                print(f"Python {version} ({python}), {wheel.name}", flush=True)
                 try:
-                    check(python, wheel, Path(folder))
+                    check(python, wheels, Path(folder), spark)
+                    print(f"  checked in {time.monotonic() - begin_s:.0f} s", flush=True)
                 except (AssertionError, OSError, subprocess.SubprocessError):
                     traceback.print_exc()
-                    print("    FAILED", flush=True)
+                    print("  FAILED", flush=True)
                     status = 1
-            checked += 1
+            checked += len(wheels)
     return status if checked else UNAVAILABLE
 
 

@@ -65,6 +65,11 @@ def wheel_files(wheel: Path) -> set[str]:
         return {name for name in opened.namelist() if not name.endswith("/")}
 
 
+def extension_modules(wheel: Path) -> list[str]:
+    """Return the names of the compiled modules of a wheel; none for one in pure Python."""
+    return sorted(name.split(".")[0].replace("/", ".") for name in wheel_files(wheel) if name.endswith(".so"))
+
+
 def differences(files: set[str], expected: set[str]) -> list[str]:
     """Return a line for each file that is missing or unexpected; extensions and their list are a compiled wheel's."""
     extra = [name for name in files - expected if not name.endswith(".so") and "/compiled." not in name]
