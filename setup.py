@@ -22,6 +22,7 @@ from zlib import crc32
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
 from setuptools.command.sdist import sdist
 from setuptools.errors import CCompilerError
 
@@ -88,15 +89,19 @@ class BuildModules(build_py):
         super().run()
 
 
+class Metadata(egg_info):
+    """Brings the charts before it lists the files: a later build would list them, and so make another archive."""
+
+    def run(self) -> None:
+        bring_charts()
+        super().run()
+
+
 class SourceArchive(sdist):
     """The archive of the sources, charts included, without tests. The same sources make the same bytes each time.
 
     The time of its files is SOURCE_DATE_EPOCH, or 1980-01-01; setuptools itself writes times and owners of a checkout.
     """
-
-    def run(self) -> None:
-        bring_charts()
-        super().run()
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         super().make_release_tree(base_dir, [file for file in files if not file.startswith("tests/")])
@@ -172,6 +177,6 @@ compiling = os.environ.get("WARREN_COMPILE") == "1"
 requirements = [requirement for module, requirement in COMPILING.items() if compiling and find_spec(module) is None]
 setup(
     ext_modules=extensions() if compiling else [],
-    cmdclass={"build_py": BuildModules, "build_ext": BuildExtensions, "sdist": SourceArchive},
+    cmdclass={"egg_info": Metadata, "build_py": BuildModules, "build_ext": BuildExtensions, "sdist": SourceArchive},
     setup_requires=requirements,
 )
