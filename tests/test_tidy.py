@@ -62,6 +62,7 @@ STARTS: dict[str, str] = {
     "plugins/prometheus/service.py::MetricsService.guarded_application": "a call in a thread, awaited",
     "plugins/throughput/analysis/input_files.py::check_files_of": "threads that end with the call",
     "plugins/throughput/analysis/conservation/manifest.py::checksums": "threads that end with the call",
+    "plugins/throughput/analysis/job.py::batch": "a thread that ends with the call",
     "plugins/throughput/analysis/job.py::reduce_all": "threads that end with the call",
     "plugins/throughput/analysis/reports/run.py::Reporting.run": "threads that end with the call",
     "plugins/throughput/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",

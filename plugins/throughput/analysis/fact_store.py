@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -127,19 +128,19 @@ class Store:
         fact.shorten(self.spark.read.schema(part.schema).parquet(whole)).write.mode("overwrite").parquet(place)
         self.folders.remove(whole)
 
-    def write_folded(self, marked: DataFrame) -> DataFrame:
-        """Write journeys with the column `closed` (`mark_closed`) as the only batch.
+    def write_marked(self, marked: DataFrame) -> DataFrame:
+        """Write journeys with the column `closed` (`mark_closed`). Returns them, to be read again."""
+        marked.write.partitionBy("closed").parquet(f"{self.folder}/marked")
+        return self.spark.read.schema(marked.schema).parquet(f"{self.folder}/marked")
 
-        The closed ones are reduced to counts. Returns the others.
-        """
-        place = f"{self.folder}/marked"
-        marked.write.partitionBy("closed").parquet(place)
-        read_again = self.spark.read.schema(marked.schema).parquet(place)
-        over = read_again.where("closed").drop("closed")
-        self.write(journeys.BALANCES, 0, journeys.balances(over))
-        self.write(journeys.STAGES, 0, journeys.stages(over))
-        self.folders.remove(f"{place}/closed=true")
-        return read_again.where("not closed").drop("closed")
+    def write_folded(self, marked: DataFrame, workers: Executor) -> DataFrame:
+        """Reduce the closed ones of journeys that were written to counts, as the only batch. Returns the others."""
+        over = marked.where("closed").drop("closed")
+        counts = (journeys.BALANCES, journeys.balances(over)), (journeys.STAGES, journeys.stages(over))
+        for written in [workers.submit(self.write, fact, 0, part) for fact, part in counts]:
+            written.result()
+        self.folders.remove(f"{self.folder}/marked/closed=true")
+        return marked.where("not closed").drop("closed")
 
     def bytes(self) -> int:
         """Return the size of all facts."""

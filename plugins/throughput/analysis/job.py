@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -119,18 +119,21 @@ def reduce_all(
     every_row = selection.times(tables[schema.EVENTS])
     events = selection.events(every_row)
     sources = {ROWS.name: every_row, CROSSINGS.name: selection.crossings(every_row)}
-    facts = [fact for fact in ALL if fact.table == schema.EVENTS and fact not in (JOURNEYS, BALANCES, STAGES)]
-    with ThreadPoolExecutor(AT_ONCE) as workers:
-        made: dict[str, Any] = dict(zip((fact.name for fact in facts), workers.map(reduced, facts), strict=True))
-    made[STATS.name] = selection.snapshots(tables[schema.QUEUE_STATS])
-    made[METRICS.name] = selection.times(tables[schema.METRICS])
-    if small:
-        made[JOURNEYS.name] = reduced(JOURNEYS)
-    else:
+    snapshots = selection.snapshots(tables[schema.QUEUE_STATS])
+
+    def marked(rows: Future[DataFrame]) -> DataFrame:
+        spans = checked_range.spans(snapshots, rows.result())
         log(f"reduce {JOURNEYS.name}")
-        spans = checked_range.spans(made[STATS.name], made[ROWS.name])
-        marked = mark_closed(JOURNEYS.make(events), spans, F.lit(NEVER))
-        made[JOURNEYS.name] = store.write_folded(marked)
+        return store.write_marked(mark_closed(JOURNEYS.make(events), spans, F.lit(NEVER)))
+
+    others = [fact for fact in ALL if fact.table == schema.EVENTS and fact not in (ROWS, JOURNEYS, BALANCES, STAGES)]
+    with ThreadPoolExecutor(AT_ONCE) as workers:
+        rows = workers.submit(reduced, ROWS)
+        journeys = workers.submit(reduced, JOURNEYS) if small else workers.submit(marked, rows)
+        made: dict[str, Any] = dict(zip((fact.name for fact in others), workers.map(reduced, others), strict=True))
+        made[ROWS.name] = rows.result()
+        made[JOURNEYS.name] = journeys.result() if small else store.write_folded(journeys.result(), workers)
+    made.update({STATS.name: snapshots, METRICS.name: selection.times(tables[schema.METRICS])})
     for fact in (BALANCES, STAGES):
         made[fact.name] = store.load(fact)
     return Facts(**made)
@@ -217,9 +220,11 @@ def batch(
     fit_to(spark, inputs)
     with new_run(folders, output) as place:
         store = Store(spark, f"{place}/_facts")
-        facts = reduce_all(spark, inputs, selection, store, log)
-        log("check files")
-        faults = check_files(spark, folder, manifest, inputs, {}, selection.has_file)
+        with ThreadPoolExecutor(1) as aside:
+            log("check files")
+            checking = aside.submit(check_files, spark, folder, manifest, inputs, {}, selection.has_file)
+            facts = reduce_all(spark, inputs, selection, store, log)
+            faults = checking.result()
         known = of_part(evidence(inputs, manifest.boots, faults), selection)
         made = report(spark, facts, store.bytes(), inputs, known, folder, place, log, old, selection)
         if not selection.of_rows:

@@ -56,6 +56,7 @@ ALL_LOGS: Settings = {
     "spark.sql.optimizer.windowGroupLimitThreshold": KEPT_KEYS,  # the first keys of an exchange are chosen in each task
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # as in tables that this process writes
+    "spark.sql.broadcastTimeout": -1,  # of a small table, which may be made of the whole log, and waits for other jobs
     "spark.sql.files.ignoreCorruptFiles": False,
     "spark.sql.files.maxPartitionBytes": "32m",  # about two million events, whose groups a task can hold
     "spark.sql.maxConcurrentOutputFileWriters": 2,  # tables divided in two are written without a sort

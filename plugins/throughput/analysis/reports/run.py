@@ -62,6 +62,14 @@ class Report(NamedTuple):
     messages: bool = False
 
 
+class Reported(NamedTuple):
+    """A report that was made: its table, the list of its first rows, and the number of all."""
+
+    written: Written
+    listed: list[Values]
+    rows: int
+
+
 def capacity_report(sources: Sources) -> list[Values]:
     facts = sources.facts
     known = sources.summaries
@@ -177,7 +185,10 @@ class Reporting:
             self.summaries = summarise(self._facts, of_kinds, workers)
             sources = Sources(self._facts, self.summaries, *series.result())
             times = workers.submit(lambda: timeline.timeline(self._facts, self.summaries))
-            made = list(workers.map(lambda each: self._report(each, sources), REPORTS))
+            # Those as large as the log take longest.
+            first = sorted(REPORTS, key=lambda each: each.bounded)
+            reported = workers.map(lambda each: self._report(each, sources), first)
+            made = {each.name: of_report for each, of_report in zip(first, reported, strict=True)}
             checked = checking.result()
         report: Values = {
             "schema": SCHEMA,
@@ -190,10 +201,9 @@ class Reporting:
             "timeline": times.result(),
         }
         counts = {"durability": checked.durability_rows}
-        for each, written in zip(REPORTS, made, strict=True):
-            report[each.name] = self._listed(each, written)
-            counts[each.name] = written.count
-        by_name = {each.name: written for each, written in zip(REPORTS, made, strict=True)}
+        for each in REPORTS:
+            report[each.name], counts[each.name] = made[each.name].listed, made[each.name].rows
+        by_name = {name: of_report.written for name, of_report in made.items()}
         report["hash_advice"] = advice(by_name["hot_keys"], by_name["hot_exchanges"])
         report["rows"] = counts
         return report
@@ -207,12 +217,14 @@ class Reporting:
         self.series = {"1s": seconds, "1m": minutes, "1h": hours}
         return minutes, hours
 
-    def _report(self, each: Report, sources: Sources) -> Written:
+    def _report(self, each: Report, sources: Sources) -> Reported:
         made = each.make(sources)
         if isinstance(made, DataFrame):
-            return self._tables.write(each.name, made, each.bounded)
-        assert each.columns is not None
-        return self._tables.write_rows(each.name, made, each.columns)
+            written = self._tables.write(each.name, made, each.bounded)
+        else:
+            assert each.columns is not None
+            written = self._tables.write_rows(each.name, made, each.columns)
+        return Reported(written, self._listed(each, written), written.count)
 
     def _listed(self, each: Report, written: Written) -> list[Values]:
         rows = written.first(each.order, each.listed)
