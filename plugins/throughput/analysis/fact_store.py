@@ -21,12 +21,14 @@ from ..file_format import schema
 from . import facts
 from . import message_paths as journeys
 from .facts import Fact, merge_parts
+from .file_names import FileNames
 from .hadoop_fs import FileInfo, Folders
 from .input_files import read
 from .local_table import no_rows
+from .row_numbers import ROWS
 
 ALL = (
-    *(facts.KINDS, facts.TRAFFIC, facts.LATENCIES, facts.ROUTES, facts.TRANSFERS, facts.ROWS, facts.ATTEMPTS),
+    *(facts.KINDS, facts.TRAFFIC, facts.LATENCIES, facts.ROUTES, facts.TRANSFERS, ROWS, facts.ATTEMPTS),
     *(facts.CROSSINGS, facts.STATS, facts.METRICS, journeys.JOURNEYS, journeys.BALANCES, journeys.STAGES),
 )
 PARTS = 32  # of one fact; more are merged into one
@@ -233,13 +235,16 @@ class Store:
         for table in schema.TABLES:
             self._tidy_names(table)
 
-    def note(self, table: str, batch: int, names: list[str]) -> None:
+    def note(self, table: str, batch: int, names: FileNames) -> None:
         """Store the names of the files of a batch."""
-        self.folders.write(f"{self.folder}/names/{table}/{batch}", "\n".join(names))
+        self.folders.write(f"{self.folder}/names/{table}/{batch}", names.text())
 
-    def names(self, table: str) -> list[str]:
+    def names(self, table: str) -> FileNames:
         """Return the names of the files of all batches."""
-        return [name for note in self._notes(table) for name in self.folders.text(note.path).split("\n")]
+        names = FileNames()
+        for note in self._notes(table):
+            names.update(FileNames.read(self.folders.text(note.path)))
+        return names
 
     def next_batch(self, table: str) -> int:
         """Return the number of the next batch, which is that of a batch that failed before its files were noted."""

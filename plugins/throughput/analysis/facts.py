@@ -20,14 +20,14 @@ from .local_table import local_table
 
 WEIGHT = 1000  # of a record that represents one message; at half the sampling rate it is twice that
 FINENESS = 128  # buckets of a histogram for each factor of e: a quantile is off by 0.4 % at most
-BLOCK_BITS = 6  # a block is 64 rows of the log, one bit for each
 UNROUTABLE = "unroutable"
 
 
 class Fact(NamedTuple):
     """A fact. `merge` has the aggregate that merges each column other than the keys: sum, min, max or bit_or.
 
-    `shorten` is applied to a part that is stored, if its size is not bounded otherwise.
+    `shorten` is applied to a part that is stored, if its size is not bounded otherwise. `join` merges parts whose rows
+    may overlap although their keys differ.
     """
 
     name: str
@@ -36,10 +36,13 @@ class Fact(NamedTuple):
     keys: tuple[str, ...]
     merge: Mapping[str, str]
     shorten: Callable[[DataFrame], DataFrame] | None = None
+    join: Callable[[DataFrame], DataFrame] | None = None
 
 
 def merge_parts(fact: Fact, parts: DataFrame) -> DataFrame:
     """Merge parts of one fact."""
+    if fact.join is not None:
+        return fact.join(parts)
     return merged(parts, fact.keys, fact.merge) if fact.keys else parts
 
 
@@ -261,27 +264,6 @@ def transfers(events: DataFrame) -> DataFrame:
 TRANSFER_KEYS = ("node", "vhost", "event", "exchange", "queue", "user", "conn_id", "link")
 
 
-def rows(events: DataFrame) -> DataFrame:
-    """Return the row numbers of the log as one bit each, and the offsets of the wall clock from the monotonic clock."""
-    offset = F.unix_micros("ts_us") - F.floor(F.col("mono_ns") / 1000)
-    return (
-        events.select("node", "boot_id", "row", "ts_us", "sample_rate", offset.alias("offset"))
-        .withColumn("block", F.shiftright("row", BLOCK_BITS))
-        .groupBy("node", "boot_id", "block")
-        .agg(
-            F.expr(f"bit_or(shiftleft(1L, cast(row & {(1 << BLOCK_BITS) - 1} as int)))").alias("bits"),
-            F.count("*").alias("records"),
-            F.min("row").alias("first_row"),
-            F.max("row").alias("last_row"),
-            F.min("ts_us").alias("first"),
-            F.max("ts_us").alias("last"),
-            F.min("offset").alias("least_offset"),
-            F.max("offset").alias("greatest_offset"),
-            F.min("sample_rate").alias("sample_rate"),
-        )
-    )
-
-
 def attempts(events: DataFrame) -> DataFrame:
     """Return the messages that were redelivered or requeued."""
     again = is_event(DELIVER) & F.col("redelivered")
@@ -394,12 +376,6 @@ _CROSSING = {
 }
 _TRAFFIC = {**dict.fromkeys(("records", "weight", "bytes", "latency_us", "timed"), "sum"), "highest_us": "max"}
 _KINDS = {**dict.fromkeys(("records", "weight", "routed"), "sum"), "highest_us": "max", "first": "min", "last": "max"}
-_ROWS = {
-    **dict.fromkeys(("first_row", "first", "least_offset", "sample_rate"), "min"),
-    **dict.fromkeys(("last_row", "last", "greatest_offset"), "max"),
-    "bits": "bit_or",
-    "records": "sum",
-}
 _ATTEMPTS = {
     **dict.fromkeys(("redelivered", "requeued"), "sum"),
     "first": "min",
@@ -415,7 +391,6 @@ ROUTES = Fact("routes", schema.EVENTS, routes, (*EXCHANGE, "routing_key"), _ROUT
 TRANSFERS = Fact(
     "transfers", schema.EVENTS, transfers, TRANSFER_KEYS, dict.fromkeys(("weight", "bytes", "redelivered"), "sum")
 )
-ROWS = Fact("rows", schema.EVENTS, rows, ("node", "boot_id", "block"), _ROWS)
 ATTEMPTS = Fact("attempts", schema.EVENTS, attempts, ("node", "boot_id", "vhost", "queue", "msg_seq"), _ATTEMPTS)
 CROSSINGS = Fact("crossings", schema.EVENTS, crossings, ("link", "identity"), _CROSSING)
 STATS = Fact("queue_stats", schema.QUEUE_STATS, unchanged, (), {})

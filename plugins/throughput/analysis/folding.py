@@ -28,7 +28,6 @@ from .facts import (
     CROSSING_TALLY,
     CROSSINGS,
     METRICS,
-    ROWS,
     STATS,
     TALLY_MERGE,
     TRAFFIC,
@@ -40,6 +39,7 @@ from .facts import (
 )
 from .reports import capacity, throughput
 from .reports.timeline import Steps
+from .row_numbers import ROWS
 from .summaries import collect, kinds, merge_metrics, merge_queues, metrics, queues
 from .tables import keyed
 

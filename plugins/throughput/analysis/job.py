@@ -20,7 +20,7 @@ from .conservation import checked_range
 from .conservation.evidence import Evidence, evidence
 from .conservation.manifest import check_files, read_manifest
 from .fact_store import ALL, Facts, Store
-from .facts import CROSSINGS, METRICS, ROWS, STATS, Fact
+from .facts import CROSSINGS, METRICS, STATS, Fact
 from .hadoop_fs import Folders
 from .input_files import DamagedFile, TableFiles, list_files, missing_hours, read
 from .message_paths import BALANCES, JOURNEYS, STAGES, mark_closed
@@ -28,6 +28,7 @@ from .page.document import document
 from .publication import is_free, new_run, publish, report_of
 from .report_rows import Values
 from .reports.run import Reporting
+from .row_numbers import ROWS
 from .selection import ALL as EVERYTHING
 from .selection import Selection
 from .spark_session import fit, is_small

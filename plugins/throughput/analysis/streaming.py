@@ -20,7 +20,8 @@ from .conservation import checked_range
 from .conservation.evidence import evidence
 from .conservation.manifest import Manifest, check_files, read_manifest
 from .fact_store import ALL, Store
-from .facts import BLOCK_BITS, METRICS, ROWS, STATS, merge_parts
+from .facts import METRICS, STATS, merge_parts
+from .file_names import FileNames
 from .folding import tidy
 from .hadoop_fs import Folders
 from .input_files import AcceptedFile, DamagedFile, TableFiles, read
@@ -28,6 +29,7 @@ from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, read_ol
 from .message_paths import BALANCES, JOURNEYS, STAGES, balances, mark_closed, stages
 from .publication import is_free, new_run, publish
 from .report_rows import Values
+from .row_numbers import BLOCK_BITS, BOOT, REGION_BITS, ROWS, by_region
 
 BATCH_BYTES = 1 << 30  # files of a batch
 FILES_PER_BATCH = 1000
@@ -102,7 +104,7 @@ def check_output(folders: Folders, folder: str, output: str, state: str) -> None
 
 def unprocessed_files(store: Store, table: str, files: TableFiles) -> list[str]:
     """Return the accepted files of a table that are in no batch."""
-    names = set(store.names(table))
+    names = store.names(table)
     return [path for path in files.paths if file_name(path) not in names]
 
 
@@ -117,13 +119,16 @@ class Verified:
         """Read the names of the processed files: it must be made before new ones are processed."""
         self._folders = folders
         self._place = f"{state}/changed"
-        self._names = {name for table in ORDER for name in store.names(table)}
+        self._names = {table: store.names(table) for table in ORDER}
         self._changed = set(folders.text(self._place).split("\n")) if folders.exists(self._place) else set()
 
     def checksums(self, manifest: Manifest) -> dict[str, str]:
         """Return the checksums that need not be computed again, by path; an empty text for changed files."""
-        known = {path: entry for path, entry in manifest.files.items() if file_name(path) in self._names}
-        return {path: "" if path in self._changed else entry.sha256 for path, entry in known.items()}
+        return {
+            path: "" if path in self._changed else entry.sha256
+            for path, entry in manifest.files.items()
+            if entry.table in self._names and file_name(path) in self._names[entry.table]
+        }
 
     def note(self, changed: Iterable[str]) -> None:
         """Store which files are changed."""
@@ -139,6 +144,7 @@ class TableStream:
         self._store = store
         self._table = table
         self._log = log
+        self._replaced: dict[str, set[str]] = {}  # names of files, by that of the compaction's file
 
     def process(self, files: Iterable[AcceptedFile], manifest: Manifest) -> None:
         """Process all files that were not processed before. Raises DamagedFile.
@@ -146,21 +152,29 @@ class TableStream:
         A file of a compaction is known if it replaces only files that were processed; if some were not, those of its
         rows that were read before are left out.
         """
-        names = set(self._store.names(self._table))
-        new = [file for file in files if file_name(file.path) not in names]
-        replaced = {file_name(by): {file_name(path) for path in paths} for by, paths in manifest.replaced.items()}
+        names = self._store.names(self._table)
+        self._replaced = {file_name(by): set(map(file_name, paths)) for by, paths in manifest.replaced.items()}
         known: list[AcceptedFile] = []
         partly: list[AcceptedFile] = []
         others: list[AcceptedFile] = []
-        for file in sorted(new):
-            parts = originals(file_name(file.path), replaced)
-            (others if not parts & names else known if parts <= names else partly).append(file)
+        for file in sorted(files):
+            name = file_name(file.path)
+            there = [part in names for part in originals(name, self._replaced)]
+            if not (names.lists(name) or name in names and all(there)):
+                (known if all(there) else partly if any(there) else others).append(file)
         if known:
-            self._store.note(self._table, self._store.next_batch(self._table), [file_name(file.path) for file in known])
+            self._note(self._store.next_batch(self._table), known)
         for some in in_batches(others):
             self._batch(some, again=False)
         for some in in_batches(partly):
             self._batch(some, again=True)
+
+    def _note(self, batch: int, files: Iterable[AcceptedFile]) -> None:
+        """Note the files as processed, and those that compactions have merged into them: others may have them too."""
+        names = {file_name(file.path) for file in files}
+        self._store.note(
+            self._table, batch, FileNames(names.union(*[originals(name, self._replaced) for name in names]))
+        )
 
     def _batch(self, files: list[AcceptedFile], again: bool) -> None:
         """Process one batch. With `again`, rows that are in the facts already are left out."""
@@ -177,7 +191,7 @@ class TableStream:
                 check_records(store, batch, files)
             self._update_journeys(table, batch)
         table.unpersist()
-        store.note(self._table, batch, [file_name(file.path) for file in files])
+        self._note(batch, files)
 
     def _update_journeys(self, events: DataFrame, batch: int) -> None:
         """Merge the open journeys with those of this batch, and reduce the closed ones to counts."""
@@ -216,10 +230,13 @@ def unread(store: Store, table: str, rows: DataFrame) -> DataFrame:
     """Return those of the rows that are not in the facts."""
     if table == schema.EVENTS:
         number, place = F.shiftright("row", BLOCK_BITS), (F.col("row") % (1 << BLOCK_BITS)).cast("int")
-        seen = store.load(ROWS).select("node", "boot_id", "block", "bits")
-        joined = rows.withColumn("block", number).join(seen, ["node", "boot_id", "block"], "left")
-        there = F.coalesce(F.getbit("bits", place), F.lit(0)) == 1
-        return joined.where(~there).select(*rows.columns)
+        columns = [F.col(name).alias(f"seen_{name}") for name in (*BOOT, "region", "block", "bits")]
+        seen = by_region(store.load(ROWS)).select(*columns, "blocks")
+        same = [F.col(name) == F.col(f"seen_{name}") for name in (*BOOT, "region")]
+        within = (F.col("block") >= F.col("seen_block")) & (F.col("block") < F.col("seen_block") + F.col("blocks"))
+        numbered = rows.withColumn("block", number).withColumn("region", F.shiftright("block", REGION_BITS))
+        there = F.coalesce(F.getbit("seen_bits", place), F.lit(0)) == 1
+        return numbered.join(seen, [*same, within], "left").where(~there).select(*rows.columns)
     fact, key = (STATS, "snapshot") if table == schema.QUEUE_STATS else (METRICS, "mono_ns")
     return rows.join(store.kept(fact).select("node", "boot_id", key).distinct(), ["node", "boot_id", key], "left_anti")
 

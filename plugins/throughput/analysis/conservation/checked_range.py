@@ -4,6 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...file_format.schema import START, STOP
+from ..row_numbers import present
 
 BOOT = ["node", "boot_id"]
 LINK = ("previous_boot", "previous_row", "previous_at", "retention_days", "comparable")  # of the snapshot of a start
@@ -63,7 +64,7 @@ def bounds(whole: DataFrame, rows: DataFrame) -> DataFrame:
         F.max("last").alias("last"),
         F.min("sample_rate").alias("sample_rate"),
         F.sum("records").alias("records"),
-        (F.sum("records") - F.sum(F.bit_count("bits"))).alias("duplicated"),
+        (F.sum("records") - F.sum(present())).alias("duplicated"),
         (F.max("greatest_offset") - F.min("least_offset")).alias("clock_moved_us"),
     )
     known = whole.groupBy(*BOOT).agg(

@@ -3,12 +3,11 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ..facts import BLOCK_BITS
+from ..row_numbers import BLOCK, BLOCK_BITS, REGION_BITS, by_region, present
 from .checked_range import BOOT
 
-BLOCK = 1 << BLOCK_BITS
-REGION_BITS = 16  # blocks of a region are examined only if the region lacks a row
-REGION = 1 << REGION_BITS
+NUMBER_BITS = REGION_BITS + BLOCK_BITS
+REGION = 1 << NUMBER_BITS  # numbers; blocks of a region are examined only if the region lacks a row
 
 
 def gaps(rows: DataFrame, spans: DataFrame) -> DataFrame:
@@ -33,11 +32,10 @@ def gaps(rows: DataFrame, spans: DataFrame) -> DataFrame:
 def lacking_blocks(rows: DataFrame, spans: DataFrame) -> DataFrame:
     """Return one row for each block of the log that lacks a row."""
     ought = spans.where(F.col("end_row") > F.col("first_row")).select(*BOOT, "first_row", "end_row")
-    last = F.shiftright(F.col("end_row") - 1, REGION_BITS)
-    regions = ought.withColumn("region", F.explode(F.sequence(F.shiftright("first_row", REGION_BITS), last)))
-    there = rows.groupBy(*BOOT, F.shiftright("block", REGION_BITS - BLOCK_BITS).alias("region")).agg(
-        F.sum(F.bit_count("bits")).alias("present")
-    )
+    last = F.shiftright(F.col("end_row") - 1, NUMBER_BITS)
+    regions = ought.withColumn("region", F.explode(F.sequence(F.shiftright("first_row", NUMBER_BITS), last)))
+    pieces = by_region(rows)
+    there = pieces.groupBy(*BOOT, "region").agg(F.sum(present()).alias("present"))
     low, high = inside(F.col("region"), REGION)
     lacking = regions.join(there, [*BOOT, "region"], "left").where(F.coalesce("present", F.lit(0)) < high - low)
     low, high = inside(F.col("region"), REGION)
@@ -47,9 +45,14 @@ def lacking_blocks(rows: DataFrame, spans: DataFrame) -> DataFrame:
     low, high = inside(F.col("block"), BLOCK)
     numbers = F.sequence(low, high - 1)
     bits = F.coalesce("bits", F.lit(0)).cast("long")
+    known = (
+        pieces.join(lacking.select(*BOOT, "region"), [*BOOT, "region"], "left_semi")
+        .withColumn("block", F.explode(F.sequence("block", F.col("block") + F.col("blocks") - 1)))
+        .select(*BOOT, "block", "bits", "first")
+    )
     missing = F.filter(numbers, lambda row: F.getbit(bits, (row % BLOCK).cast("int")) == 0)
     return (
-        blocks.join(rows.select(*BOOT, "block", "bits", "first"), [*BOOT, "block"], "left")
+        blocks.join(known, [*BOOT, "block"], "left")
         .withColumn("missing", missing)
         .where(F.size("missing") > 0)
         .select(
