@@ -41,6 +41,7 @@ class Log:
         self.start = start
         self.vhost = "/"
         self.user = "guest"
+        self.connection: str | None = None
         self.sample_rate = 1.0
         self.lost = 0
         self.version = schema.SCHEMA
@@ -78,7 +79,7 @@ class Log:
         self.declare(*queues)
         number = self._new()
         reason = columns.get("reason")
-        told = {"exchange": "x", "routing_key": "key", "size": 100, "persistent": True, "user": self.user, **columns}
+        told = {"exchange": "x", "routing_key": "key", "size": 100, "persistent": True, **self._client(), **columns}
         self.event(event, number, **{"routed": len(queues), **told})
         if not reason:
             self._enter(number, queues, told)
@@ -104,7 +105,7 @@ class Log:
         self.ready[queue].remove(number)
         if not no_ack:
             self.unacked[queue].append(number)
-        self.event(schema.DELIVER, number, queue=queue, no_ack=no_ack, redelivered=redelivered, user=self.user)
+        self.event(schema.DELIVER, number, queue=queue, no_ack=no_ack, redelivered=redelivered, **self._client())
 
     def ack(self, number: int, queue: str, event: str = schema.ACK, **columns: Any) -> None:
         self.unacked[queue].remove(number)
@@ -199,6 +200,9 @@ class Log:
         if self.version > 1:
             listed(self.folder, path, self.node, self.boot_id)
         return path
+
+    def _client(self) -> Values:
+        return {"user": self.user, **({"conn_id": self.connection} if self.connection is not None else {})}
 
     def _stamp(self) -> Values:
         wall_us = int(self.start.timestamp() * 1_000_000) + self.now_us + self.wall_jump_us

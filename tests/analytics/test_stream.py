@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from warren.plugins.throughput.analysis import folding, streaming
-from warren.plugins.throughput.analysis.fact_store import Store
+from warren.plugins.throughput.analysis import folding, kept_rows, streaming
+from warren.plugins.throughput.analysis.conservation.manifest import Manifest
+from warren.plugins.throughput.analysis.fact_store import ALL, Store
+from warren.plugins.throughput.analysis.file_names import FileNames
+from warren.plugins.throughput.analysis.input_files import AcceptedFile
 from warren.plugins.throughput.analysis.reports import run
 from warren.plugins.throughput.compaction import merge
 from warren.plugins.throughput.file_format import schema
@@ -25,7 +28,9 @@ pytestmark = pytest.mark.timeout(900)
 Report = dict[str, Any]
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
 HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
 LATE = timedelta(days=10)
+CHOSEN = (*ON_THE_PAGE, "clients", "flow", "poison")
 
 
 class Crash(Exception):
@@ -52,6 +57,7 @@ class Brokers:
         log = self.log
         for _ in range(3):
             log.round_trip("work")
+        self.come_back(hour_of(log))
         self.waiting.append(log.publish("kept"))
         if len(self.waiting) > 5:
             oldest = self.waiting.pop(0)
@@ -59,6 +65,18 @@ class Brokers:
             log.ack(oldest, "kept")
         log.snapshot()
         log.write()
+
+    def come_back(self, hour: int) -> None:
+        """A message that comes back to one of three connections of these hours, up to five times."""
+        log = self.log
+        log.connection = f"{hour // 2}:{log.row % 3}"
+        number = log.publish("again")
+        log.deliver(number, "again")
+        for _ in range(log.row % 6):
+            log.requeue(number, "again")
+            log.deliver(number, "again", redelivered=True)
+        log.ack(number, "again")
+        log.connection = None
 
     def end(self) -> None:
         self.log.snapshot(schema.STOP)
@@ -74,13 +92,20 @@ class Brokers:
             os.utime(path, ((DAY - LATE).timestamp(),) * 2)
 
 
+def hour_of(log: Log) -> int:
+    return log.now_us // HOUR_US
+
+
 def processed(spark: SparkSession, folder: Path, state: Path) -> Store:
     return streaming.process_new_files(spark, str(folder), str(state), lambda what: None)
 
 
 @pytest.fixture(scope="module")
 def early_folds() -> Iterator[list[int]]:
-    """Folds what is older than six hours; the times before which everything was folded."""
+    """Fold what is older than six hours, and keep few messages and connections each.
+
+    Returns the times before which everything was folded.
+    """
     times: list[int] = []
     fold = folding.fold
 
@@ -90,6 +115,8 @@ def early_folds() -> Iterator[list[int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folding, "KEPT_S", 6 * 3600)
+        patch.setattr(kept_rows, "KEPT_MESSAGES", 4)
+        patch.setattr(kept_rows, "KEPT_CONNECTIONS", 3)
         patch.setattr(folding, "fold", noted)
         yield times
 
@@ -121,11 +148,11 @@ def reports(
     brokers.late()
     (state / "input").write_text(str(folder))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "REPORTS", [report for report in run.REPORTS if report.name in ON_THE_PAGE])
+        patch.setattr(run, "REPORTS", [report for report in run.REPORTS if report.name in CHOSEN])
         patch.setattr(streaming, "FILES_PER_BATCH", 9)
         streaming.follow(spark, str(folder), str(output), None, lambda what: None)
     streamed = valid(json.loads((output / "report.json").read_text()))
-    return streamed, batch_of(spark, folder, place / "batch")
+    return streamed, batch_of(spark, folder, place / "batch", *CHOSEN)
 
 
 def crash(*arguments: object) -> None:
@@ -144,6 +171,93 @@ def test_all_files_are_processed_however_late_they_came(reports: tuple[Report, R
     assert {boot["node"] for boot in streamed["conservation"]["boots"]} == {"rabbit@day", "rabbit@late"}
     assert streamed["conservation"]["status"] == "balanced", streamed["reasons"]
     assert streamed["totals"]["records"] == streamed["input"]["events"]
+
+
+def test_messages_that_come_back_and_connections_are_few_and_the_others_are_counted(
+    reports: tuple[Report, Report],
+) -> None:
+    streamed, _ = reports
+    others = [row for row in streamed["poison"] if row["msg_seq"] is None]
+    kept = [row for row in streamed["poison"] if row["msg_seq"] is not None]
+    assert len(kept) == 4 and {(row["redelivered"], row["requeued"]) for row in kept} == {(5, 5)}
+    assert len(others) == 1 and others[0]["others"] > 10
+    named = [row for row in streamed["clients"] if row["connection"] is not None]
+    (rest,) = [row for row in streamed["clients"] if row["connection"] is None]
+    assert len(named) == 3 and rest["others"] > 10
+    assert rest["messages"] > 0 and all(row["others"] == 0 for row in named)
+
+
+class Names:
+    """The names of processed files, in place of a store."""
+
+    def __init__(self) -> None:
+        self.kept = FileNames()
+        self.batches: list[tuple[list[str], bool]] = []
+
+    def names(self, table: str) -> FileNames:
+        names = FileNames()
+        names.update(self.kept)
+        return names
+
+    def note(self, table: str, batch: int, names: FileNames) -> None:
+        self.kept.update(names)
+
+    def next_batch(self, table: str) -> int:
+        return 0
+
+
+def test_files_of_compactions_are_processed_once_however_often_they_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Any = Names()
+
+    def batch(stream: Any, files: list[AcceptedFile], again: bool) -> None:
+        store.batches.append(([file.path for file in files], again))
+        stream._note(0, files)
+
+    def processed_of(replaced: dict[str, tuple[str, ...]], *names: str) -> list[tuple[list[str], bool]]:
+        files = [AcceptedFile(f"part-a-{name}.parquet", 1, 0) for name in names]
+        manifest = Manifest(replaced={file(by): tuple(map(file, paths)) for by, paths in replaced.items()})
+        store.batches = []
+        streaming.TableStream(store, schema.EVENTS, lambda what: None).process(files, manifest)
+        return [([path[7:-8] for path in paths], again) for paths, again in store.batches]
+
+    def file(name: str) -> str:
+        return f"part-a-{name}.parquet"
+
+    monkeypatch.setattr(streaming.TableStream, "_batch", batch)
+    assert processed_of({}, "000000") == [(["000000"], False)]
+    merged: dict[str, tuple[str, ...]] = {"000001_000003": ("000001", "000003")}
+    assert processed_of(merged, "000000", "000001_000003") == [(["000001_000003"], False)]
+    merged |= {"000000_000003": ("000000", "000001_000003")}
+    assert processed_of(merged, "000000_000003") == [], "merged again"
+    merged |= {"000000_000004": ("000000_000003", "000004")}
+    assert processed_of(merged, "000000_000004") == [(["000000_000004"], True)]
+    assert processed_of(merged, "000000_000004", "000002") == [(["000002"], False)], "a late one"
+    assert processed_of(merged, "000000_000004", "000002") == []
+    assert len(store.kept) == 1 or FileNames.read(store.kept.text()).text() == store.kept.text()
+    assert '"names": []' in store.kept.text() and "[[0, 4]]" in store.kept.text()
+
+
+def test_the_state_does_not_grow_with_the_age_of_the_stream(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_rows, "KEPT_MESSAGES", 4)
+    monkeypatch.setattr(kept_rows, "KEPT_CONNECTIONS", 3)
+    brokers = Brokers(tmp_path / "input")
+    sizes: list[dict[str, int]] = []
+    for day in range(40):
+        brokers.log.now_us = day * DAY_US
+        for _ in range(2):
+            brokers.half()
+        if day % 13 == 0:
+            store = processed(spark, brokers.folder, tmp_path / "state")
+            names = {f"names of {table}": len(store.names(table)) for table in schema.TABLES}
+            sizes.append({fact.name: store.load(fact).count() for fact in ALL} | names)
+    month, last = sizes[-2:]
+    assert store.fold.before_s is not None and store.fold.before_s > (DAY + timedelta(days=36)).timestamp()
+    for fact in (*("rows", "attempts", "transfers", "traffic", "queue_stats", "journeys"), *names):
+        assert last[fact] <= month[fact] + 1, (fact, month, last)
+    assert last["rows"] <= 2 and last["names of events"] == 1
+    assert last["attempts"] <= 2 * 2 + 4 + 1, "those of the last day, and of all others the first four and a count"
 
 
 def test_files_of_compactions_are_known_by_those_that_they_replace() -> None:

@@ -5,12 +5,23 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from warren.plugins.throughput.analysis import row_numbers
+from warren.plugins.throughput.analysis import kept_rows, row_numbers
 from warren.plugins.throughput.analysis.conservation import gaps
 from warren.plugins.throughput.analysis.file_names import FileNames
+from warren.plugins.throughput.analysis.reports import clients
+from warren.plugins.throughput.file_format import schema
 
+ATTEMPTS = (
+    "node string, boot_id string, vhost string, queue string, msg_seq long, redelivered long, requeued long, "
+    "first timestamp, last timestamp, others long"
+)
+TRANSFERS = (
+    "node string, vhost string, event string, exchange string, queue string, user string, conn_id string, "
+    "link string, weight long, bytes long, redelivered long, others long, last timestamp"
+)
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 
@@ -56,12 +67,6 @@ def test_names_of_another_kind_stay_as_they_are() -> None:
     assert FileNames.read("\n".join([*odd, name(5)])).text() == FileNames([*odd, name(5)]).text()
 
 
-COLUMNS = (
-    "node string, boot_id string, block long, bits long, records long, first_row long, last_row long, first timestamp, "
-    "last timestamp, least_offset long, greatest_offset long, sample_rate float, blocks long"
-)
-
-
 def numbers_of(spark: SparkSession, *numbers: int) -> DataFrame:
     """Return the fact of a log with these row numbers."""
     log = [("a", "b1", number, NOW, 1000 * number, 1.0) for number in numbers]
@@ -97,3 +102,45 @@ def test_records_that_come_twice_are_counted_whatever_run_has_them(spark: SparkS
     assert described(both) == [(0, 11, -1, 644 + 275), (11, 1, (1 << 16) - 1, 32)]
     total = both.selectExpr("sum(records)", "sum(records) - sum(bit_count(bits) * blocks)").collect()[0]
     assert tuple(total) == (951, 231)
+
+
+def test_the_messages_with_most_attempts_are_kept_and_the_others_counted(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_rows, "KEPT_MESSAGES", 2)
+    rows = [("a", "b1", "/", queue, seq, seq, seq, NOW, NOW, 0) for queue in ("p", "q") for seq in range(1, 7)]
+    attempts = spark.createDataFrame(rows[:9], ATTEMPTS)
+    once = kept_rows.most_attempts(attempts)
+    again = kept_rows.most_attempts(once.unionByName(spark.createDataFrame(rows[9:], ATTEMPTS)))
+    for made, queue, kept in ((once, "p", [5, 6]), (again, "p", [5, 6]), (again, "q", [5, 6])):
+        found = made.where(f"queue = '{queue}'").orderBy("msg_seq").collect()
+        assert [(row["msg_seq"], row["redelivered"], row["others"]) for row in found] == [
+            (None, None, 3),  # what came back once is in no report
+            *[(seq, seq, 0) for seq in kept],
+        ]
+
+
+def test_the_connections_with_most_messages_are_kept_and_the_others_are_one(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_rows, "KEPT_CONNECTIONS", 2)
+    rows: list[tuple[object, ...]] = [
+        ("a", "/", event, "x", None, "guest", f"c{number}", None, 1000 * number, number, 0, 0, NOW)
+        for event in (schema.PUBLISH, schema.DELIVER)
+        for number in range(1, 7)
+    ]
+    rows.append(("a", "/", schema.ENQUEUE, "x", "q", None, None, None, 42_000, 42, 0, 0, NOW))
+    whole = spark.createDataFrame(rows, TRANSFERS)
+    once = kept_rows.busiest_connections(whole)
+    sums = once.groupBy("conn_id").agg({"weight": "sum", "others": "sum"}).collect()
+    kept = {row["conn_id"]: (row["sum(weight)"], row["sum(others)"]) for row in sums}
+    assert kept == {"c6": (12_000, 0), "c5": (10_000, 0), "": (20_000, 4), None: (42_000, 0)}
+    more = [("a", "/", schema.PUBLISH, "x", None, "guest", "c7", None, 70_000, 7, 0, 0, NOW)]
+    shown = clients.clients(once.unionByName(spark.createDataFrame(more, TRANSFERS))).orderBy("messages").collect()
+    assert [(row["connection"], row["messages"], row["others"]) for row in shown] == [
+        ("c6", 12, 0),
+        (None, 30, 5),
+        ("c7", 70, 0),
+    ]
+    targets = {row["target"]: row["messages"] for row in clients.flow(whole.fillna("q", ["queue"])).collect()}
+    assert targets == {"guest c6": 6, "guest c5": 5, "guest": 10, "q": 42}

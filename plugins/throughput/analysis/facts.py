@@ -249,7 +249,7 @@ def last_kept(keys: DataFrame, measure: Column, name: str) -> DataFrame:
 
 
 def transfers(events: DataFrame) -> DataFrame:
-    """Count the messages between clients, exchanges and queues."""
+    """Count the messages between clients, exchanges and queues. `others` is that of `kept_rows`."""
     return (
         events.where(is_event(PUBLISH, FED_IN, ENQUEUE, DELIVER))
         .groupBy(*TRANSFER_KEYS)
@@ -257,6 +257,8 @@ def transfers(events: DataFrame) -> DataFrame:
             F.sum(weight()).alias("weight"),
             F.coalesce(F.sum(F.col("size") * weight()), F.lit(0)).alias("bytes"),
             F.sum(F.when(F.col("redelivered"), weight()).otherwise(0)).alias("redelivered"),
+            F.lit(0).cast("long").alias("others"),
+            F.max("ts_us").alias("last"),
         )
     )
 
@@ -265,7 +267,7 @@ TRANSFER_KEYS = ("node", "vhost", "event", "exchange", "queue", "user", "conn_id
 
 
 def attempts(events: DataFrame) -> DataFrame:
-    """Return the messages that were redelivered or requeued."""
+    """Return the messages that were redelivered or requeued. `others` is that of `kept_rows`."""
     again = is_event(DELIVER) & F.col("redelivered")
     return (
         events.where(again | is_event(REQUEUE))
@@ -275,6 +277,7 @@ def attempts(events: DataFrame) -> DataFrame:
             count_if(is_event(REQUEUE)).alias("requeued"),
             F.min("ts_us").alias("first"),
             F.max("ts_us").alias("last"),
+            F.lit(0).cast("long").alias("others"),
         )
     )
 
@@ -377,10 +380,11 @@ _CROSSING = {
 _TRAFFIC = {**dict.fromkeys(("records", "weight", "bytes", "latency_us", "timed"), "sum"), "highest_us": "max"}
 _KINDS = {**dict.fromkeys(("records", "weight", "routed"), "sum"), "highest_us": "max", "first": "min", "last": "max"}
 _ATTEMPTS = {
-    **dict.fromkeys(("redelivered", "requeued"), "sum"),
+    **dict.fromkeys(("redelivered", "requeued", "others"), "sum"),
     "first": "min",
     "last": "max",
 }
+_TRANSFERS = {**dict.fromkeys(("weight", "bytes", "redelivered", "others"), "sum"), "last": "max"}
 _ROUTES = dict.fromkeys((*ROUTE_COUNTS, "others", "bound"), "sum")
 _LATENCY = {"records": "sum", "highest_us": "max"}
 
@@ -388,9 +392,7 @@ KINDS = Fact("kinds", schema.EVENTS, kinds, ("kind", *KIND), _KINDS)
 TRAFFIC = Fact("traffic", schema.EVENTS, traffic, TRAFFIC_KEYS, _TRAFFIC)
 LATENCIES = Fact("latencies", schema.EVENTS, latencies, ("kind", "bucket"), _LATENCY)
 ROUTES = Fact("routes", schema.EVENTS, routes, (*EXCHANGE, "routing_key"), _ROUTES, busiest_keys)
-TRANSFERS = Fact(
-    "transfers", schema.EVENTS, transfers, TRANSFER_KEYS, dict.fromkeys(("weight", "bytes", "redelivered"), "sum")
-)
+TRANSFERS = Fact("transfers", schema.EVENTS, transfers, TRANSFER_KEYS, _TRANSFERS)
 ATTEMPTS = Fact("attempts", schema.EVENTS, attempts, ("node", "boot_id", "vhost", "queue", "msg_seq"), _ATTEMPTS)
 CROSSINGS = Fact("crossings", schema.EVENTS, crossings, ("link", "identity"), _CROSSING)
 STATS = Fact("queue_stats", schema.QUEUE_STATS, unchanged, (), {})

@@ -6,9 +6,13 @@ longer they are (`reports.timeline`), so sums, maxima and last values of such in
 that need the seconds themselves (peaks, processor time for a message, the minutes of which odd ones are reported) are
 calculated when the seconds are folded, and merged with those of later ones.
 
+Of messages that came back and have left their queue, and of connections that are silent, as many are kept as reports
+show (`kept_rows`). Numbers of records need no folding: `row_numbers`.
+
 The size of what is folded is bounded by the number of queues, users, nodes and links. The result is that of all rows
 at once, but for files that arrive more than KEPT_S late: if a second, minute or hour of one queue is divided between
-such a file and others, its peak is that of the larger part. Every message counts in any case.
+such a file and others, its peak is that of the larger part, and so is the count of a message's attempts, or of a
+connection that was silent for so long. Every message counts in any case.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from .conservation.checked_range import snapshots as complete_snapshots
 from .conservation.durability import paces
 from .fact_store import PARTS, Folded, Store
 from .facts import (
+    ATTEMPTS,
     CROSSING_LAG,
     CROSSING_TALLY,
     CROSSINGS,
@@ -32,11 +37,14 @@ from .facts import (
     TALLY_MERGE,
     TRAFFIC,
     TRAFFIC_KEYS,
+    TRANSFERS,
     lags,
     merged,
     tally,
     with_entry,
 )
+from .kept_rows import USER, busiest_connections, most_attempts
+from .message_paths import QUEUE
 from .reports import capacity, throughput
 from .reports.timeline import Steps
 from .row_numbers import ROWS
@@ -119,6 +127,8 @@ def fold(store: Store, before_s: int, oldest_s: int) -> None:
         STATS.name: snapshots.where(at >= before_s),
         METRICS.name: readings.where(at >= before_s),
         CROSSINGS.name: facts.crossings.where(~is_crossed(before_s)),
+        TRANSFERS.name: fold_transfers(facts.transfers, before_s),
+        ATTEMPTS.name: fold_attempts(facts.attempts, facts.journeys, before_s),
     }
     store.replace({**store.merged(), **recent}, Folded(**parts, **rows), before_s)
 
@@ -207,3 +217,23 @@ def fold_crossings(crossed: DataFrame, earlier: Folded | None) -> dict[str, Data
         "crossed": merged(tallies, CROSSING_TALLY, TALLY_MERGE),
         "crossed_lags": merged(histograms, CROSSING_LAG, how),
     }
+
+
+def fold_transfers(transfers: DataFrame, before_s: int) -> DataFrame:
+    """Return transfers in which only the busiest ones of the connections that are silent since then are kept each."""
+    last = F.max("last").over(Window.partitionBy(*USER, "conn_id"))
+    marked = transfers.withColumn("silent", F.coalesce(F.unix_seconds(last) < before_s, F.lit(True)))
+    return busiest_connections(marked.where("silent").drop("silent")).unionByName(
+        marked.where(~F.col("silent")).drop("silent")
+    )
+
+
+def fold_attempts(attempts: DataFrame, open_journeys: DataFrame, before_s: int) -> DataFrame:
+    """Return attempts in which, of messages that left their queue before, only those with most attempts are kept each.
+
+    A message that came back once is not: reports show none.
+    """
+    here = open_journeys.select(*QUEUE, "msg_seq").withColumn("here", F.lit(True))
+    over = (F.unix_seconds("last") < before_s) & F.col("here").isNull()
+    marked = attempts.join(here, [*QUEUE, "msg_seq"], "left").withColumn("over", over).drop("here")
+    return most_attempts(marked.where("over").drop("over")).unionByName(marked.where(~F.col("over")).drop("over"))

@@ -207,7 +207,7 @@ def redelivered(page: Page) -> Section | None:
     body = page.chart("Redeliveries per second", "per_s", lines) + page.table("redelivered", "Redelivered")
     finding = f"{count(sum(row['redelivered'] for row in rows), 'redelivery')}".replace("redeliverys", "redeliveries")
     if poison:
-        most = max(max(row["redelivered"], row["requeued"]) for row in poison)
+        most = max(row[name] or 0 for row in poison for name in ("redelivered", "requeued"))
         finding += f"; one message came back {count(most, 'time')}"
         body += "<h3>Messages that keep coming back</h3>" + page.table("poison", "Messages that keep coming back")
     return Section("redelivered", "Redelivered", 58 if poison else 45, finding, body)
@@ -398,7 +398,8 @@ def clients(page: Page) -> Section | None:
     rows = page.rows("clients")
     if not rows:
         return None
-    finding = f"{count(page.report['rows'].get('clients', len(rows)), 'connection')}"
+    others = sum(row["others"] - 1 for row in rows if row.get("others"))  # connections in one row
+    finding = f"{count(page.report['rows'].get('clients', len(rows)) + others, 'connection')}"
     all_messages = sum(row["messages"] for row in rows)
     if all_messages:
         finding += f"; the first has {rows[0]['messages'] / all_messages * 100:.0f} % of the messages listed"

@@ -5,6 +5,7 @@ from pyspark.sql import functions as F
 
 from ...file_format import schema
 from ..facts import WEIGHT, is_event
+from ..kept_rows import OTHERS, busiest_connections
 
 CLIENT = ("node", "vhost", "user", "connection")
 EDGE = ("node", "vhost", "source_kind", "source", "target_kind", "target")
@@ -12,7 +13,10 @@ EXCHANGE, QUEUE, CONSUMER, LINK = "exchange", "queue", "consumer", "link"  # kin
 
 
 def clients(transfers: DataFrame) -> DataFrame:
-    """Return the connections of clients, with the messages and bytes that they published and consumed."""
+    """Return the connections of clients, with the messages and bytes that they published and consumed.
+
+    Those of a user that are not kept each (`kept_rows`) are one row without a name, with their number, `others`.
+    """
     out = is_event(schema.DELIVER)
     counts = {
         "published": F.when(is_event(schema.PUBLISH), F.col("weight")),
@@ -21,23 +25,30 @@ def clients(transfers: DataFrame) -> DataFrame:
         "delivered_bytes": F.when(out, F.col("bytes")),
         "redelivered": F.when(out, F.col("redelivered")),
     }
-    of_clients = transfers.where(
+    of_clients = busiest_connections(transfers).where(
         is_event(schema.PUBLISH, schema.DELIVER) & F.col("link").isNull() & F.col("conn_id").isNotNull()
     )
     sums = (
-        of_clients.withColumnRenamed("conn_id", "connection")
+        of_clients.withColumn("connection", F.nullif(F.col("conn_id"), F.lit(OTHERS)))
         .groupBy(*CLIENT)
-        .agg(*[scaled(F.coalesce(F.sum(weight), F.lit(0))).alias(name) for name, weight in counts.items()])
+        .agg(
+            *[scaled(F.coalesce(F.sum(weight), F.lit(0))).alias(name) for name, weight in counts.items()],
+            F.sum("others").alias("others"),
+        )
     )
     return sums.withColumn("messages", F.col("published") + F.col("delivered"))
 
 
 def flow(transfers: DataFrame) -> DataFrame:
-    """Return the messages that went from each exchange to each queue, and from each queue to each consumer or link."""
-    consumer = F.concat_ws(" ", "user", "conn_id")
+    """Return the messages that went from each exchange to each queue, and from each queue to each consumer or link.
+
+    The connections of a user that are not kept each (`kept_rows`) are one consumer, with the name of the user.
+    """
+    consumer = F.concat_ws(" ", "user", F.nullif(F.col("conn_id"), F.lit(OTHERS)))
     entered = is_event(schema.ENQUEUE)
     return (
-        transfers.where((entered | is_event(schema.DELIVER)) & F.col("queue").isNotNull())
+        busiest_connections(transfers)
+        .where((entered | is_event(schema.DELIVER)) & F.col("queue").isNotNull())
         .select(
             "node",
             "vhost",

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from ...file_format import schema
 from ..facts import EXCHANGE, WEIGHT
+from ..kept_rows import most_attempts
 from ..summaries import QUEUE, Summaries
 from ..tables import keyed
 from .throughput import messages
@@ -62,5 +63,5 @@ def redelivered(known: Summaries) -> list[dict[str, Any]]:
 
 
 def poison(attempts: DataFrame) -> DataFrame:
-    """Return the messages that were redelivered or requeued more than once."""
-    return attempts.where(F.greatest("redelivered", "requeued") > 1)
+    """Return the messages that were redelivered or requeued more than once, as `kept_rows` keeps them."""
+    return most_attempts(attempts)
