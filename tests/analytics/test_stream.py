@@ -183,7 +183,7 @@ def test_messages_that_come_back_and_connections_are_few_and_the_others_are_coun
     assert len(others) == 1 and others[0]["others"] > 10
     named = [row for row in streamed["clients"] if row["connection"] is not None]
     (rest,) = [row for row in streamed["clients"] if row["connection"] is None]
-    assert len(named) == 3 and rest["others"] > 10
+    assert len(named) == 3 and rest["others"] == 10
     assert rest["messages"] > 0 and all(row["others"] == 0 for row in named)
 
 
@@ -255,7 +255,7 @@ def test_the_state_does_not_grow_with_the_age_of_the_stream(
     month, last = sizes[-2:]
     assert store.fold.before_s is not None and store.fold.before_s > (DAY + timedelta(days=36)).timestamp()
     for fact in (*("rows", "attempts", "transfers", "traffic", "queue_stats", "journeys"), *names):
-        assert last[fact] <= month[fact] + 1, (fact, month, last)
+        assert last[fact] < month[fact] + 6, (fact, month, last)  # of the messages and connections of the last day
     assert last["rows"] <= 2 and last["names of events"] == 1
     assert last["attempts"] <= 2 * 2 + 4 + 1, "those of the last day, and of all others the first four and a count"
 
