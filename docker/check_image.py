@@ -252,11 +252,14 @@ def check_compose() -> None:
 
 
 @contextmanager
-def project(file: str, *services: str) -> Iterator[list[str]]:
-    """The containers of a compose file, from the images that were built, which are removed with their volumes."""
+def project(file: str, *services: str, build: bool = False) -> Iterator[list[str]]:
+    """The containers of a compose file, which are removed with their volumes.
+
+    They use the image that the checks before have built; with `build`, theirs is built first.
+    """
     command = [*composes()[0], "--project-name", NAME, "--file", str(FOLDER / file)]
     try:
-        run(*command, "up", "--detach", *services)
+        run(*command, "up", "--detach", *["--build"] * build, *services)
         yield command
     except Failed:
         print(attempt(*command, "logs", "--tail", "20")[1][-4000:], file=sys.stderr)
@@ -335,7 +338,7 @@ def check_monitoring() -> None:
 
 def check_analytics() -> None:
     """analytics/compose.yaml: Spark makes a report while brokers run, and misses nothing after they have stopped."""
-    with project("analytics/compose.yaml") as command:
+    with project("analytics/compose.yaml", build=True) as command:
         where = "/var/lib/warren"
         begin_s = time.monotonic()
         ask = [*command, "exec", "-T", "analyze", "test", "-s", f"{where}/report/index.html"]
