@@ -1,6 +1,6 @@
 """The health check of the image: does the broker answer at the unix socket in its data folder?
 
-It asks what `warrenctl ping` asks, for less than half of its processor time, as it runs every few seconds: run it by
+It asks what `warrenctl ping` asks, for about half of its processor time, as it runs every few seconds: run it by
 `python -I -S`, since it imports the standard library alone.
 """
 
