@@ -80,9 +80,9 @@ def kinds(events: DataFrame) -> DataFrame:
     The other facts have the number in place of the names.
     """
     second = F.unix_seconds("ts_us")
-    return (
-        of_kinds(events)
-        .groupBy("kind", *KIND)
+    sums = (
+        described(events)
+        .groupBy(*KIND)
         .agg(
             *counts(),
             F.coalesce(F.sum("routed"), F.lit(0)).alias("routed"),
@@ -90,6 +90,7 @@ def kinds(events: DataFrame) -> DataFrame:
             F.max(second).alias("last"),
         )
     )
+    return sums.withColumn("kind", kind_number())
 
 
 def traffic(events: DataFrame) -> DataFrame:
@@ -109,19 +110,27 @@ def traffic(events: DataFrame) -> DataFrame:
 
 
 def of_kinds(events: DataFrame) -> DataFrame:
-    """Add the columns of KIND that the log does not have, and the number of the kind.
+    """Add the columns of KIND that the log does not have, and the number of the kind."""
+    return described(events).withColumn("kind", kind_number())
 
-    It is a hash, so that all batches have the same number for a kind without knowing of each other. Whoever reads the
-    fact `kinds` makes sure that no two of them have the same one (`summaries.kinds`).
-    """
+
+def described(events: DataFrame) -> DataFrame:
     unrouted = is_event(PUBLISH, FED_IN) & (F.col("routed") == 0) & F.col("reason").isNull()
-    absent = [F.col(name).isNull() for name in KIND]  # a hash is the same with a null and without it
     return (
         events.withColumn("reason", F.nullif(F.col("reason"), F.lit("")))
         .withColumn("reason", F.when(unrouted, UNROUTABLE).otherwise(F.coalesce("reason", F.lit(""))))
         .withColumn("linked", F.col("link").isNotNull())
-        .withColumn("kind", F.xxhash64(*KIND, *absent))
     )
+
+
+def kind_number() -> Column:
+    """Return the number of the kind of KIND.
+
+    It is a hash, so that all batches have the same number for a kind without knowing of each other. Whoever reads the
+    fact `kinds` makes sure that no two of them have the same one (`summaries.kinds`).
+    """
+    absent = [F.col(name).isNull() for name in KIND]  # a hash is the same with a null and without it
+    return F.xxhash64(*KIND, *absent)
 
 
 def by_kind(traffic: DataFrame, columns: Mapping[str, t.DataType], rows: Sequence[Sequence[Any]]) -> DataFrame:
