@@ -63,7 +63,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="runs of each load on each pair (default 3)")
     parser.add_argument("--only", default="", metavar="LETTERS", help="these loads only: --only EQ")
     parser.add_argument("--pairs", default="", metavar="NAMES", help="these only: --pairs warren,rabbitmq")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="writes all runs there as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="writes the runs of links there as well")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
