@@ -88,7 +88,7 @@ def changed_s(folder: Path) -> float | None:
 
 def summary(folder: Path, made_at_s: float) -> Item:
     """Return name, time, verdict and totals of a report, or the error if it cannot be read."""
-    item: Item = {"name": folder.name, "made_at": datetime.fromtimestamp(made_at_s, UTC).isoformat()}
+    item: Item = {"name": folder.name, "made_at": time_text(made_at_s)}
     try:
         report = content(folder)
         verdict = report["conservation"]
@@ -96,6 +96,11 @@ def summary(folder: Path, made_at_s: float) -> Item:
         return {**item, "verdict": report.get("verdict"), "totals": report["totals"], **fields}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return {**item, "error": f"the report cannot be read: {error}"}
+
+
+def time_text(time_s: float) -> str:
+    """Return a time, in seconds since 1970, in the format of ISO 8601."""
+    return datetime.fromtimestamp(time_s, UTC).isoformat()
 
 
 def content(folder: Path) -> Any:
@@ -113,7 +118,7 @@ def run(folder: Path) -> Item:
     place = current_run(folder)
     made_at_s = (place / REPORT).stat().st_mtime
     name = place.name if place != folder else None
-    return {"run": name, "made_at": datetime.fromtimestamp(made_at_s, UTC).isoformat()}
+    return {"run": name, "made_at": time_text(made_at_s)}
 
 
 def read(folder: Path, name: str) -> bytes:

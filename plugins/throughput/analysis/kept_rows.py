@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from ..file_format.schema import DELIVER, PUBLISH
 from .facts import TRANSFER_KEYS, TRANSFERS, is_event, merged
+from .summaries import QUEUE
 
-QUEUE = ("node", "vhost", "queue")
 USER = ("node", "vhost", "user")
 KEPT_MESSAGES = 1000  # of one queue: those with most attempts
 KEPT_CONNECTIONS = 1000  # of one user and virtual host: those with most messages

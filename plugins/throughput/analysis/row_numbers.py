@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from ..file_format import schema
 from .facts import Fact, merged
+from .message_paths import BOOT
 
-BOOT = ("node", "boot_id")
 BLOCK_BITS = 6  # a block is 64 numbers
 BLOCK = 1 << BLOCK_BITS
 REGION_BITS = 10  # a region is 1024 blocks

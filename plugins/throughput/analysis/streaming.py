@@ -26,10 +26,10 @@ from .folding import tidy
 from .hadoop_fs import Folders
 from .input_files import AcceptedFile, DamagedFile, TableFiles, read
 from .job import NO_OUTPUT, JobRefused, LogProgress, find_input, fit_to, read_old, report
-from .message_paths import BALANCES, JOURNEYS, STAGES, balances, mark_closed, stages
+from .message_paths import BALANCES, BOOT, JOURNEYS, STAGES, balances, mark_closed, stages
 from .publication import is_free, new_run, publish
 from .report_rows import Values
-from .row_numbers import BLOCK_BITS, BOOT, REGION_BITS, ROWS, by_region
+from .row_numbers import BLOCK_BITS, REGION_BITS, ROWS, by_region
 
 BATCH_BYTES = 1 << 30  # files of a batch
 FILES_PER_BATCH = 1000

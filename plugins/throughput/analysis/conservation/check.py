@@ -11,11 +11,11 @@ from ..fact_store import Facts
 from ..facts import LINK
 from ..message_names import add_names
 from ..report_rows import first_rows
+from ..summaries import QUEUE
 from ..tables import Written
 from . import boots, checked_range, durability, gaps, imbalances, queues, restarts, verdict
 from .evidence import Evidence
 
-QUEUE = ("node", "vhost", "queue")
 CROSSED = ("taken", "came", "discarded", "missing", "pending")
 ORDER = ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "file", "first_row")
 

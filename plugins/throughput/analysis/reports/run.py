@@ -15,7 +15,7 @@ from ..fact_store import Facts
 from ..facts import EXCHANGE, LINK, lags, tally
 from ..message_names import add_names
 from ..report_rows import LISTED, Values, first_rows
-from ..summaries import Summaries, collect, kinds, summarise
+from ..summaries import QUEUE, Summaries, collect, kinds, summarise
 from ..tables import Columns, Tables, Written
 from . import (
     anomalies,
@@ -33,7 +33,6 @@ from . import (
 
 AT_ONCE = 3  # reports that are made concurrently: most are too small to keep all cores busy
 SCHEMA = 1  # of report.json
-QUEUE = ("node", "vhost", "queue")
 
 
 class Sources(NamedTuple):
