@@ -34,22 +34,22 @@ test-compiled: .venv/test.stamp .venv/compiled.stamp  ## the tests of the folder
 	$(PYTEST) -q $(SIDE_BY_SIDE) $(COMPILED_TESTS)
 
 test-stress: .venv/test.stamp node java browser postgresql prometheus shells  ## runs the suite ROUNDS times on busy cores: how often each test failed
-	$(BIN)/python -m tests.stress --rounds $(ROUNDS)
+	$(BIN)/python -m tools.stress --rounds $(ROUNDS)
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
-	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not sockets" --ignore=tests/clients --ignore=tests/bench --ignore=tests/test_compiled.py
+	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not sockets" --ignore=tests/clients --ignore=tools/bench --ignore=tests/test_compiled.py
 
 compare: .venv/test.stamp  ## every route, AMQP refusal and command compared with a running RabbitMQ 4; ARGS are passed on
-	$(BIN)/python -m tests.compare $(ARGS)
+	$(BIN)/python -m tools.compare $(ARGS)
 
-bench: .venv/run.stamp  ## the loads of tests/bench/README.md; ARGS are passed on
-	$(BIN)/python -m tests.bench $(ARGS)
+bench: .venv/run.stamp  ## the loads of tools/bench/README.md; ARGS are passed on
+	$(BIN)/python -m tools.bench $(ARGS)
 
 bench-federation: .venv/test.stamp  ## the throughput of links, compared with RabbitMQ's if it is installed; ARGS are passed on
-	$(BIN)/python -m tests.bench.federation $(ARGS)
+	$(BIN)/python -m tools.bench.federation $(ARGS)
 
 bench-hash: .venv/test.stamp  ## x-modulus-hash compared with x-consistent-hash: the table in docs/plugins.md
-	$(BIN)/python -m tests.bench.hash_exchanges
+	$(BIN)/python -m tools.bench.hash_exchanges
 
 crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats a round
 	WARREN_CRASH_ROUNDS=$(CRASH_ROUNDS) WARREN_CRASH_SEED=$(SEED) $(PYTEST) -q -s --timeout=0 tests/faults/crash
@@ -62,20 +62,20 @@ sim: .venv/test.stamp  ## journal and node on a simulated disk that stops at any
 
 conformance: .venv/test.stamp node  ## real clients, and their own test suites (ARGS are passed on to those)
 	$(PYTEST) -q tests/clients
-	$(BIN)/python -m tests.clients.suites $(ARGS)
+	$(BIN)/python -m tools.conformance $(ARGS)
 
 analytics: .venv/test.stamp java  ## the cost of analysing 10,000, 1 and 10 million events, compared with DuckDB; ARGS are passed on
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check duckdb
-	$(BIN)/python -m tests.analytics.bench --duckdb $(ARGS)
+	$(BIN)/python -m tools.analytics.bench --duckdb $(ARGS)
 
 analytics-cluster: .venv/test.stamp java  ## checks that the reports of one log are equal on this machine and on a cluster of two workers
-	$(BIN)/python -m tests.analytics.cluster $(ARGS)
+	$(BIN)/python -m tools.analytics.cluster $(ARGS)
 
 interop: .venv/test.stamp  ## federation with Debian's rabbitmq-server, as upstream and as downstream, and migrations in and out
 	WARREN_INTEROP=1 $(PYTEST) -q -rs tests/acceptance/federation/interop
 
 ring: .venv/test.stamp  ## the topologies of federation with real processes: who received what
-	$(BIN)/python -m tests.acceptance.federation.ring $(ARGS)
+	$(BIN)/python -m tools.ring $(ARGS)
 
 ring-containers:  ## three brokers in containers: one is cut off (ARGS="--cuts 10"), one killed, and the messages are counted
 	@$(PYTHON) docker/check_ring.py $(ARGS)
@@ -84,13 +84,13 @@ image-check:  ## builds the image and runs it and the compose files as their use
 	@$(PYTHON) docker/check_image.py $(ARGS)
 
 federation-faults: .venv/test.stamp  ## a link under load while brokers are killed and connections cut: which messages are lost
-	$(BIN)/python -m tests.faults.federation.faults $(ARGS)
+	$(BIN)/python -m tools.federation_faults.faults $(ARGS)
 
 migration: .venv/test.stamp  ## migrations under load while brokers and the command are killed: which messages are lost; ARGS are passed on
-	$(BIN)/python -m tests.faults.migration.rounds $(ARGS)
+	$(BIN)/python -m tools.migration_faults.rounds $(ARGS)
 
 failover: .venv/test.stamp postgresql  ## brokers and PostgreSQL servers that are killed, stopped and cut off: the demands on a replicated store; ARGS are passed on
-	$(BIN)/python -m tests.faults.failover.demands $(ARGS)
+	$(BIN)/python -m tools.failover.demands $(ARGS)
 
 replicated-containers:  ## two brokers, a primary and a standby server in containers: each is killed in turn, and the messages are counted
 	@$(PYTHON) docker/check_replicated.py $(ARGS)
@@ -109,18 +109,18 @@ lock: .venv/run.stamp  ## the newest versions of the dependencies, with their ha
 		--generate-hashes --no-header --no-annotate --output-file docker/requirements-test.txt
 
 dist: .venv/test.stamp .venv/tools.stamp  ## the source archive and the wheels in ./dist, with a bill of materials; ARGS=--pure is faster
-	@$(BIN)/python -m tests.distribution.build $(ARGS)
+	@$(BIN)/python -m tools.distribution.build $(ARGS)
 	@$(MAKE) --no-print-directory sbom
 
 dist-check: .venv/test.stamp java  ## installs the wheels of ./dist into empty environments of each Python that is found, and uses them
-	@$(BIN)/python -m tests.distribution.check $(ARGS)
+	@$(BIN)/python -m tools.distribution.check $(ARGS)
 
 sbom: .venv/test.stamp .venv/tools.stamp  ## the bill of materials of the locked dependencies, CycloneDX, beside the wheels
 	@mkdir -p dist
-	@$(BIN)/python -m tests.distribution.sbom dist/warrenmq.cdx.json
+	@$(BIN)/python -m tools.distribution.sbom dist/warrenmq.cdx.json
 
 audit: .venv/test.stamp .venv/tools.stamp  ## known vulnerabilities of the locked dependencies; status 69 if they cannot be looked up
-	@$(BIN)/python -m tests.distribution.audit
+	@$(BIN)/python -m tools.distribution.audit
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check .

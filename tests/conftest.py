@@ -1,4 +1,4 @@
-"""The set-up of the suite: several processes in parallel, bytecode that is kept, and a list of the skipped tests."""
+"""The set-up of the suite: its tiers, several processes in parallel, bytecode that is kept, and a list of skipped tests."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
+from tests import tiers
+from tests.processor_time import ProcessorTime
 from tests.support.loop_thread import LoopThread
 from warren.broker import compilation
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+TESTS = Path(__file__).parent
 WORKERS_PER_CORE = 2  # most of the time goes by while tests wait for processes and sockets
 FEWEST_WORKERS, MOST_WORKERS = 4, 12
 # What takes longest stands first, so that no worker is left with it at the end; the names begin paths below tests/.
@@ -74,7 +77,13 @@ def _rank(item: pytest.Item) -> int:
     return next((rank for rank, start in enumerate(FIRST) if path.startswith(start)), len(FIRST))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=tiers.TIERS, help="run the tests of this tier only (tests/tiers.py)")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    limit_s = tiers.GATE_LIMIT_S if config.option.tier == "gate" else None
+    config.pluginmanager.register(ProcessorTime(limit_s, tiers.NO_LIMIT))
     # How long an example takes says nothing where others use the machine too.
     slow = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=slow)
@@ -139,8 +148,20 @@ def pytest_report_header() -> str:
     return f"Warren: {compilation.DESCRIPTION}"
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Spare the gate the import of files of which it has no test."""
+    if config.option.tier != "gate" or not collection_path.is_relative_to(TESTS):
+        return None
+    return tiers.only_in_rest(collection_path.relative_to(TESTS).as_posix()) or None
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if tier := config.option.tier:
+        others = [item for item in items if (tiers.reason_for_rest(item) is None) != (tier == "gate")]
+        config.hook.pytest_deselected(items=others)
+        left_out = set(others)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=_rank)
     for item in items:
         pure = item.get_closest_marker("pure")

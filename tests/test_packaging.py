@@ -14,8 +14,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from tests.distribution import audit, sbom
-from tests.distribution.contents import (
+from tools.distribution import audit, sbom
+from tools.distribution.contents import (
     LICENSES,
     NAME,
     PROJECT,
@@ -26,7 +26,7 @@ from tests.distribution.contents import (
     modules,
     wheel_files,
 )
-from tests.distribution.installed import check_installed
+from tools.distribution.installed import check_installed
 from tests.support.broker_process import run
 from tests.support.checkout import ROOT, write_distribution
 from tests.support.wheel import PACKAGES, build_wheel, install_wheel

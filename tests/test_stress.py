@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stress import busy, main
+from tools.stress import busy, main
 
 SOMETIMES = """
 from pathlib import Path

@@ -457,8 +457,8 @@ def test_only_the_supervisor_starts_what_outlives_a_call() -> None:
 READS_CLOCK = {"monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns", "time", "time_ns"}
 # path, or path::function -> why it may sleep for a fixed time, or reckon with the time that something took
 CLOCK_READERS: dict[str, str] = {
-    "tests/faults/failover/demands.py::main": "says how long a demand took; nothing depends on it",
-    "tests/faults/failover/load.py::Load.run": "any moment of the load",
+    "tools/failover/demands.py::main": "says how long a demand took; nothing depends on it",
+    "tools/failover/load.py::Load.run": "any moment of the load",
     "tests/support/broker_process.py::BrokerProcess.start": "says how long a start took; nothing depends on it",
     "tests/faults/crash/test_features_restarted.py::"
     "test_a_kill_finds_a_dying_message_in_one_queue_or_the_other": "any moment",
@@ -471,25 +471,25 @@ CLOCK_READERS: dict[str, str] = {
     "test_a_consumer_that_takes_one_at_a_time_gets_all_without_a_storm": "a rate: slower allows more",
     "tests/acceptance/federation/test_status.py::"
     "test_the_command_line_tells_of_links_in_columns_that_may_be_blank": "a time of day, to the hour",
-    "tests/distribution/check.py": "a program that says how long each installation took",
-    "tests/faults/federation/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
-    "tests/faults/federation/faults.py": "a program that says how long each fault took",
-    "tests/faults/migration/rounds.py": "a program that kills brokers at intervals, and says how long it took",
+    "tools/distribution/check.py": "a program that says how long each installation took",
+    "tools/federation_faults/crossing.py": "makes a load, whose pauses are drawn by lot, and says how long it was away",
+    "tools/federation_faults/faults.py": "a program that says how long each fault took",
+    "tools/migration_faults/rounds.py": "a program that kills brokers at intervals, and says how long it took",
     "tests/acceptance/testing/test_broker.py::"
     "test_replies_are_delayed_in_order_until_the_fault_is_undone": "a lower bound: a slower machine allows more",
     "tests/acceptance/testing/test_broker.py::"
     "test_timestamps_are_those_of_the_machine_again_after_a_reset.died_s": "a time of day, to some hours",
     "tests/unit/testing/test_clock.py::"
     "test_timestamps_follow_the_clock_until_they_are_reset.use": "a time of day, to the hour",
-    "tests/acceptance/federation/ring.py": "a program that watches real brokers, and waits for what must not come",
+    "tools/ring.py": "a program that watches real brokers, and waits for what must not come",
     "tests/unit/runtime/test_clock.py::test_the_clock_counts_milliseconds_since_1970": "the clock is what is tested",
     "tests/unit/runtime/test_committer.py::"
     "test_nothing_is_sealed_after_a_stop": "a timer behind the one that must not fire",
     "tests/unit/plugins/order_taker.py": "a consumer that takes its time, and prints in which order",
-    "tests/stress.py": "a program that says how long a round took",
+    "tools/stress.py": "a program that says how long a round took",
     "tests/support/peer.py::SocketPeer.wait": "another broker has no clock that a test could advance",
-    "tests/analytics/bench.py": "a benchmark",
-    "tests/analytics/cluster.py": "a program that says how long each analysis took",
+    "tools/analytics/bench.py": "a benchmark",
+    "tools/analytics/cluster.py": "a program that says how long each analysis took",
     "tests/analytics/test_export_writer.py::"
     "test_a_writer_that_dies_leaves_nothing_that_a_reader_takes_for_a_file": "sets the time of a file into the past",
 }

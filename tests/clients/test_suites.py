@@ -1,13 +1,13 @@
-"""The runner of other clients' suites (tests/clients/suites): reports, cache and output."""
+"""The runner of other clients' suites (tools/conformance): reports, cache and output."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.clients.suites.report import Run, markdown
-from tests.clients.suites.results import Case, Outcome, go, junit, rspec
-from tests.clients.suites.suite import Suite, Unavailable, bring, needed
+from tools.conformance.report import Run, markdown
+from tools.conformance.results import Case, Outcome, go, junit, rspec
+from tools.conformance.suite import Suite, Unavailable, bring, needed
 
 JUNIT = """<testsuites><testsuite>
 <testcase classname="a.B" name="good"/>

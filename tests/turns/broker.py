@@ -12,9 +12,9 @@ from typing import Any
 from pamqp import base
 from pamqp.commands import Basic
 
-from tests.bench import client as raw
-from tests.bench.loads import Load
-from tests.bench.publishing import BATCH, batch_of
+from tools.bench import client as raw
+from tools.bench.loads import Load
+from tools.bench.publishing import BATCH, batch_of
 from tests.support import codec
 from tests.support.clock import FakeTimer
 from tests.support.in_process import InProcessPeer, socket_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.loads import LOADS, Load
+from tools.bench.loads import LOADS, Load
 from tests.support.in_process import InProcessPeer
 
 from .broker import MeasuredPeer, StepMeter, StoredPeer, Traffic

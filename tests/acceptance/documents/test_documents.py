@@ -39,8 +39,8 @@ NOT_RUN: dict[str, dict[str, int]] = {
     "docs/start.md": {"containers": 1},
     "docker/README.md": {"containers": 16},
     "tests/README.md": {"many tests": 1},
-    "tests/bench/README.md": {"minutes": 3},
-    "tests/compare/README.md": {"another broker": 1},
+    "tools/bench/README.md": {"minutes": 3},
+    "tools/compare/README.md": {"another broker": 1},
 }  # fmt: skip
 # What these say is done in a clone of the project, with its Makefile.
 IN_A_CLONE = {"README.md", "CONTRIBUTING.md", "docs/analysis.md"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.failover import figures, losses, refusals
-from tests.faults.failover.load import PUBLISHERS
-from tests.faults.failover.outcome import Outcome
+from tools.failover import figures, losses, refusals
+from tools.failover.load import PUBLISHERS
+from tools.failover.outcome import Outcome
 from tests.support.postgresql import missing
 
 pytestmark = [pytest.mark.sockets, pytest.mark.skipif(bool(missing()), reason=missing() or "-")]

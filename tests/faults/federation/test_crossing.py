@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.loop_thread import LoopThread
 
-from .crossing import PREFETCH, Crossing
-from .faults import repeat
+from tools.federation_faults.crossing import PREFETCH, Crossing
+from tools.federation_faults.faults import repeat
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(120)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .rounds import Side, migrate
+from tools.migration_faults.rounds import Side, migrate
 
 pytestmark = [pytest.mark.sockets, pytest.mark.timeout(600)]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bench import hash_exchanges
+from tools.bench import hash_exchanges
 
 
 @pytest.fixture(autouse=True)

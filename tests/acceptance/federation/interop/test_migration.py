@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from tests.faults.migration.rounds import Side, migrate
+from tools.migration_faults.rounds import Side, migrate
 from tests.support import codec
 from tests.support.amqp_client import Channel, Content
 from tests.support.broker_process import environment_of, run

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.bench.process import Broker
+from tools.bench.process import Broker
 from tests.support.checkout import ROOT
 from tests.support.postgresql import missing
 
@@ -108,7 +108,7 @@ DEMANDS = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.failover.demands", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.failover.demands", description=__doc__)
     parser.add_argument("numbers", nargs="*", type=int, metavar="DEMAND", help="numbers of demands; default: all")
     parser.add_argument("--rounds", type=int, help="of each demand, in place of what it says")
     parser.add_argument("--seconds", type=float, help="of an outage, or of a window, in place of what the demand says")

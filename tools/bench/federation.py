@@ -1,4 +1,4 @@
-"""The benchmark of federation links: python -m tests.bench.federation (README.md beside this file)."""
+"""The benchmark of federation links: python -m tools.bench.federation (README.md beside this file)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.federation", description="Loads links of federation.")
+    parser = argparse.ArgumentParser(prog="python -m tools.bench.federation", description="Loads links of federation.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)} (all)")
     parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run (default 4)")
     parser.add_argument("--warmup", type=float, default=1.5, metavar="SECONDS", help="before it (default 1.5)")

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
-from tests.bench.client import Connection
-from tests.bench.confirms import confirms
-from tests.bench.generator import declare, run
-from tests.bench.loads import LOADS
-from tests.bench.process import Broker, cpu_s
-from tests.bench.publishing import BATCH, Confirms, batch_of
+from tools.bench.client import Connection
+from tools.bench.confirms import confirms
+from tools.bench.generator import declare, run
+from tools.bench.loads import LOADS
+from tools.bench.process import Broker, cpu_s
+from tools.bench.publishing import BATCH, Confirms, batch_of
 from tests.support.postgresql import Cluster, replicated
 
 from .outcome import Outcome

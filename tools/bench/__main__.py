@@ -1,4 +1,4 @@
-"""The command line of the benchmark: python -m tests.bench [--memory | --confirms | --churn ...] [NAME=PORT ...]"""
+"""The command line of the benchmark: python -m tools.bench [--memory | --confirms | --churn ...] [NAME=PORT ...]"""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Loads brokers, prints figures.")
+    parser = argparse.ArgumentParser(prog="python -m tools.bench", description="Loads brokers, prints figures.")
     parser.add_argument(
         "brokers", nargs="*", type=Broker.parse, metavar="NAME=PORT[:PID]",
         help="brokers on 127.0.0.1 to compare with; with its pid, CPU time and memory are measured as well",

@@ -1,6 +1,6 @@
 """Installs the wheels of `dist/` into empty environments, one for each Python that is found, and checks them there.
 
-    python -m tests.distribution.check [INTERPRETER ...]
+    python -m tools.distribution.check [INTERPRETER ...]
 
 Dependencies come from the package index, those of `warren analyze` included. Spark, 450 MB that are the same for every
 Python, is installed once, so all analyses share one archive of Java's classes. Where a compiled wheel fits, it then

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import churn, latency, process, report
-from tests.bench.bindings import LOAD, pattern
-from tests.bench.client import (
+from tools.bench import churn, latency, process, report
+from tools.bench.bindings import LOAD, pattern
+from tools.bench.client import (
     BODY,
     HEADER,
     METHOD,
@@ -27,15 +27,15 @@ from tests.bench.client import (
     shortstr,
     table,
 )
-from tests.bench.confirms import TimedConfirms, confirms, disk
-from tests.bench.consuming import Acks, Deliveries, check_numbers
-from tests.bench.generator import Result, Workers, run
-from tests.bench.loads import LOADS, Load
-from tests.bench.pairs import FEDERATED, QUEUE, pairs
-from tests.bench.process import Broker, cpu_s, rss_bytes
-from tests.bench.progress import RUNNING
-from tests.bench.publishing import BATCH, Confirms, batch_of
-from tests.bench.sink import Chunk, sink
+from tools.bench.confirms import TimedConfirms, confirms, disk
+from tools.bench.consuming import Acks, Deliveries, check_numbers
+from tools.bench.generator import Result, Workers, run
+from tools.bench.loads import LOADS, Load
+from tools.bench.pairs import FEDERATED, QUEUE, pairs
+from tools.bench.process import Broker, cpu_s, rss_bytes
+from tools.bench.progress import RUNNING
+from tools.bench.publishing import BATCH, Confirms, batch_of
+from tools.bench.sink import Chunk, sink
 from tests.support.broker_process import NotStarted
 from tests.support.polling import until
 

@@ -1,6 +1,6 @@
 """Builds what is distributed, into `dist/`: the source archive, a wheel in pure Python, and one that is compiled.
 
-    python -m tests.distribution.build [--pure]
+    python -m tools.distribution.build [--pure]
 
 The wheels are made of the source archive, and all files have the time of the last commit, so the same commit makes the
 same bytes. A C compiler is needed for the compiled wheel, which is tagged for this Python and the oldest glibc with
@@ -53,7 +53,7 @@ def build(pure: bool) -> list[Path]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.distribution.build")
+    parser = argparse.ArgumentParser(prog="tools.distribution.build")
     parser.add_argument("--pure", action="store_true", help="leave out the compiled wheel, which takes minutes")
     status = 0
     for path in build(parser.parse_args().pure):

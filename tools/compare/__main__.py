@@ -1,4 +1,4 @@
-"""`python -m tests.compare`: compare a Warren started here with a running RabbitMQ 4, and print the differences."""
+"""`python -m tools.compare`: compare a Warren started here with a running RabbitMQ 4, and print the differences."""
 
 import argparse
 import os

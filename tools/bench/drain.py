@@ -1,6 +1,6 @@
 """The rate at which a queue of a running RabbitMQ is drained: by a link of Warren, and by a shovel of that RabbitMQ.
 
-    python -m tests.bench.drain HTTP,AMQP
+    python -m tools.bench.drain HTTP,AMQP
 
 HTTP and AMQP are URLs of a RabbitMQ with the plugin rabbitmq_shovel. Rounds alternate.
 """

@@ -1,4 +1,4 @@
-"""python -m tests.clients.suites [--broker warren|rabbitmq] [SUITE ...]"""
+"""python -m tools.conformance [--broker warren|rabbitmq] [SUITE ...]"""
 
 import argparse
 import sys
@@ -25,7 +25,7 @@ BROKERS = {broker.name: broker for broker in (Warren, RabbitMQ)}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.clients.suites", description="Suites of other clients.")
+    parser = argparse.ArgumentParser(prog="python -m tools.conformance", description="Suites of other clients.")
     parser.add_argument("--broker", choices=sorted(BROKERS), default=Warren.name, help="default: ours")
     parser.add_argument("--folder", type=Path, default=ROOT / "build/conformance", help="for sources and reports")
     parser.add_argument("suites", metavar="SUITE", nargs="*", help=f"default all: {', '.join(SUITES)}")

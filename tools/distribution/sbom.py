@@ -1,6 +1,6 @@
 """The software bill of materials in CycloneDX's format: what the image installs, and the charts of the user interface.
 
-    python -m tests.distribution.sbom FILE
+    python -m tools.distribution.sbom FILE
 
 It is made of the lock files and of the requirement in setup.py, with versions and hashes.
 """

@@ -1,6 +1,6 @@
 """A standalone cluster on loopback, of the Spark that pyspark brings: one master and two workers, and the job on them.
 
-    python -m tests.analytics.cluster [--events 1000000 | --brokers]
+    python -m tools.analytics.cluster [--events 1000000 | --brokers]
 
 Analyses one log on this machine alone, there as a stream, and on the cluster, and fails unless all say the same. The
 log is that of a model of a broker, or of three brokers that federate, under a load that counts.
@@ -26,8 +26,8 @@ from tests.support.broker_process import command_line
 from tests.support.loop_thread import LoopThread
 from tests.support.polling import until
 
-from . import bulk
-from .federated import Federated
+from tests.analytics import bulk
+from tests.analytics.federated import Federated
 
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 WAIT_S = 60.0

@@ -71,7 +71,7 @@ def run(folder: Path, number: int, options: list[str]) -> tuple[int, list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.stress", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.stress", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--busy", type=int, default=os.cpu_count() or 1, help="processes that keep a core busy")
     parser.add_argument("options", nargs="*", help="tests and options for pytest, behind --")

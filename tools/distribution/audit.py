@@ -1,6 +1,6 @@
 """Looks the locked requirements up in databases of known vulnerabilities, by pip-audit.
 
-    python -m tests.distribution.audit
+    python -m tools.distribution.audit
 
 The exit status is 0 if each requirement was looked up and none is vulnerable, 1 if one is, and 69 if a requirement
 could not be looked up. pip-audit by itself reports success also when its service knows none of the requirements.

@@ -87,6 +87,6 @@ def row(what: str, cells: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(prog="python -m tests.bench.hash_exchanges", description=__doc__).parse_args()
+    argparse.ArgumentParser(prog="python -m tools.bench.hash_exchanges", description=__doc__).parse_args()
     for line in lines():
         print(line, flush=True)

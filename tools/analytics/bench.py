@@ -1,6 +1,6 @@
 """The cost of an analysis: time, processor time and memory, for logs of three sizes; and the large tables by DuckDB.
 
-    python -m tests.analytics.bench [--events 10000 1000000 10000000] [--master local[2]] [--duckdb]
+    python -m tools.analytics.bench [--events 10000 1000000 10000000] [--master local[2]] [--duckdb]
 
 The first analysis is not measured: it may leave Java's loaded classes for the others.
 Memory is the greatest sum of what the process and its children had resident at once (Python and Java together).
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.support.broker_process import command_line
 
-from . import bulk
+from tests.analytics import bulk
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")

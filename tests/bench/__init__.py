@@ -1,1 +1,0 @@
-"""Warren's own benchmark: `python -m tests.bench` (README.md beside this file says what it shows)."""

@@ -1,0 +1,121 @@
+"""The processor time of each test, the ten slowest of a run, and a limit for those of the gate.
+
+The time of a test is that of its worker and of all processes below it from its set-up to its end. What fixtures of a wider
+scope take, such as a server for a whole module, is counted by itself: the first test that needs them does not pay for them.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+SLOWEST = 10
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PROPERTY = "processor_time_s"
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        return [
+            int(child)
+            for thread in os.listdir(f"/proc/{pid}/task")
+            for child in Path(f"/proc/{pid}/task/{thread}/children").read_text().split()
+        ]
+    except OSError:  # it has ended, or the kernel does not list children
+        return []
+
+
+def processor_time_s() -> float:
+    """The processor time of this process and of all below it, those that have ended included."""
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    total_s = sum(each.ru_utime + each.ru_stime for each in usage)
+    running = children_of(os.getpid())
+    while running:
+        pid = running.pop()
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total_s += sum(map(int, fields[11:15])) / TICKS_PER_S
+        running += children_of(pid)
+    return total_s
+
+
+class ProcessorTime:
+    """The part of a pytest plugin that measures, in each worker, and reports, in the process that prints.
+
+    `limit_s` is the longest that a test may take, or None; `exempt` are the ids of tests with no limit.
+    """
+
+    def __init__(self, limit_s: float | None, exempt: tuple[str, ...] = ()) -> None:
+        self._limit_s = limit_s
+        self._exempt = exempt
+        self._shared_s = 0.0  # of fixtures of a wider scope, since the test began
+        self._fixtures = 0  # being set up, one within the other
+        self._times: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+        if fixturedef.scope == "function" or self._fixtures:
+            return (yield)
+        self._fixtures += 1
+        begin_s = processor_time_s()
+        try:
+            return (yield)
+        finally:
+            self._fixtures -= 1
+            self._shared_s += processor_time_s() - begin_s
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
+        self._shared_s = 0.0
+        begin_s = processor_time_s()
+        try:
+            yield
+        finally:
+            self._setup_s = processor_time_s() - begin_s - self._shared_s
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
+        self._shared_s = 0.0
+        begin_s = processor_time_s()
+        try:
+            yield
+        finally:
+            took_s = self._setup_s + processor_time_s() - begin_s - self._shared_s
+            item.user_properties.append((PROPERTY, took_s))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call":
+            self._times[report.nodeid] = dict(report.user_properties).get(PROPERTY, 0.0)  # type: ignore[assignment]
+
+    def too_slow(self) -> list[str]:
+        """The tests above the limit."""
+        limit_s = self._limit_s
+        if limit_s is None:
+            return []
+        return [name for name, took_s in self._times.items() if took_s > limit_s and not name.startswith(self._exempt)]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        yield
+        if session.exitstatus == pytest.ExitCode.OK and self.too_slow() and not hasattr(session.config, "workerinput"):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if len(self._times) <= SLOWEST:
+            return
+        terminalreporter.section(f"processor time: {sum(self._times.values()):.0f} s in tests; the slowest")
+        slowest = sorted(self._times.items(), key=lambda each: -each[1])[:SLOWEST]
+        for name, took_s in slowest:
+            terminalreporter.write_line(f"{took_s:6.2f} s  {name}")
+        for name in self.too_slow():
+            terminalreporter.write_line(
+                f"FAILED {name}: {self._times[name]:.2f} s of processor time, more than the {self._limit_s} s of the gate: "
+                "make it cheaper, or give it the mark `rest`",
+                red=True,
+            )

@@ -1,0 +1,1 @@
+"""Warren's own benchmark: `python -m tools.bench` (README.md beside this file says what it shows)."""
