@@ -13,16 +13,20 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: docs run compiled pure test test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser postgresql prometheus shells clean
+.PHONY: docs run compiled pure test test-more test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser postgresql prometheus shells clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
 
-test: lint node java browser postgresql prometheus shells  ## what CI runs; the types are checked beside the tests
-	@$(BIN)/mypy >.venv/types.txt 2>&1 & types=$$!; \
-	WARREN_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE); tests=$$?; \
+# tests/tiers.py explains the two tiers. The types are checked beside the tests.
+test: lint  ## the gate: lint, types, and a proof of every promise, in five minutes
+	@$(BIN)/python -m mypy >.venv/types.txt 2>&1 & types=$$!; \
+	WARREN_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE) --tier gate; tests=$$?; \
 	wait $$types; types=$$?; cat .venv/types.txt; \
 	exit $$((tests || types))
+
+test-more: .venv/test-more.stamp node java browser postgresql prometheus shells  ## all other tests that run unattended; says at its end what it could not run
+	WARREN_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE) --tier rest
 
 compiled: .venv/compiled.stamp  ## compiles the hot modules in place, where a C compiler is there; `make run` then runs them
 
@@ -33,11 +37,11 @@ pure:  ## removes the compiled modules
 test-compiled: .venv/test.stamp .venv/compiled.stamp  ## the tests of the folders with compiled modules, compiled
 	$(PYTEST) -q $(SIDE_BY_SIDE) $(COMPILED_TESTS)
 
-test-stress: .venv/test.stamp node java browser postgresql prometheus shells  ## runs the suite ROUNDS times on busy cores: how often each test failed
-	$(BIN)/python -m tools.stress --rounds $(ROUNDS)
+test-stress: .venv/test.stamp  ## runs the gate ROUNDS times on busy cores: how often each test failed; ARGS="--tier rest" for the rest
+	$(BIN)/python -m tools.stress --rounds $(ROUNDS) $(ARGS)
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
-	$(PYTEST) -q $(SIDE_BY_SIDE) -m "not sockets" --ignore=tests/clients --ignore=tools/bench --ignore=tests/test_compiled.py
+	$(PYTEST) -q $(SIDE_BY_SIDE) --tier gate -m "not sockets" --ignore=tests/clients
 
 compare: .venv/test.stamp  ## every route, AMQP refusal and command compared with a running RabbitMQ 4; ARGS are passed on
 	$(BIN)/python -m tools.compare $(ARGS)
@@ -95,18 +99,20 @@ failover: .venv/test.stamp postgresql  ## brokers and PostgreSQL servers that ar
 replicated-containers:  ## two brokers, a primary and a standby server in containers: each is killed in turn, and the messages are counted
 	@$(PYTHON) docker/check_replicated.py $(ARGS)
 
-docs: .venv/test.stamp  ## the site of the documents, in build/site; a broken link fails
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file docs/site/mkdocs.yml
+docs: .venv/test-more.stamp  ## the site of the documents, in build/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --config-file docs/site/mkdocs.yml
 
 lock: .venv/run.stamp  ## the newest versions of the dependencies, with their hashes, for the image and the tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	for extra in "" analytics postgresql; do \
-		$(BIN)/uv pip compile --quiet pyproject.toml $${extra:+--extra $$extra} --upgrade --python-version 3.11 \
+		$(BIN)/python -m uv pip compile --quiet pyproject.toml $${extra:+--extra $$extra} --upgrade --python-version 3.11 \
 			--python-platform linux --generate-hashes --no-header --no-annotate \
 			--output-file docker/requirements$${extra:+-$$extra}.txt || exit 1; \
 	done
-	$(BIN)/uv pip compile --quiet pyproject.toml --extra test --upgrade --python-version 3.11 --universal \
-		--generate-hashes --no-header --no-annotate --output-file docker/requirements-test.txt
+	for extra in test test-more; do \
+		$(BIN)/python -m uv pip compile --quiet pyproject.toml --extra $$extra --upgrade --python-version 3.11 --universal \
+			--generate-hashes --no-header --no-annotate --output-file docker/requirements-$$extra.txt || exit 1; \
+	done
 
 dist: .venv/test.stamp .venv/tools.stamp  ## the source archive and the wheels in ./dist, with a bill of materials; ARGS=--pure is faster
 	@$(BIN)/python -m tools.distribution.build $(ARGS)
@@ -123,10 +129,10 @@ audit: .venv/test.stamp .venv/tools.stamp  ## known vulnerabilities of the locke
 	@$(BIN)/python -m tools.distribution.audit
 
 lint: .venv/test.stamp
-	$(BIN)/ruff check .
+	$(BIN)/python -m ruff check .
 
 types: .venv/test.stamp
-	$(BIN)/mypy
+	$(BIN)/python -m mypy
 
 # The clients of Node are optional: without node, the tests that need it are skipped.
 node:
@@ -209,13 +215,13 @@ $(CLIENTS_NODE)/node_modules: $(CLIENTS_NODE)/package.json
 
 # The locked versions first. Where the package index lacks one of them, the newest one that fits is taken; a file with another
 # hash than the locked one ends it.
-.venv/test.stamp: pyproject.toml docker/requirements-test.txt | .venv/bin/python
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-		--requirement docker/requirements-test.txt 2>.venv/locked.txt || { \
+.venv/test.stamp .venv/test-more.stamp: .venv/%.stamp: pyproject.toml docker/requirements-%.txt | .venv/bin/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes \
+		--requirement docker/requirements-$*.txt 2>.venv/locked.txt || { \
 		cat .venv/locked.txt >&2; ! grep -q 'DO NOT MATCH THE HASHES' .venv/locked.txt && \
-		echo "NOTE: the locked versions of docker/requirements-test.txt cannot be installed: taking those that fit"; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
-	@touch $@ .venv/run.stamp
+		echo "NOTE: the locked versions of docker/requirements-$*.txt cannot be installed: taking those that fit"; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$*]'
+	@touch $@ .venv/run.stamp .venv/test.stamp
 
 # The tools of releases have an environment of their own, so that their dependencies are not those of the tests.
 .venv/tools.stamp: | .venv/bin/python

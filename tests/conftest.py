@@ -79,10 +79,11 @@ def _rank(item: pytest.Item) -> int:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=tiers.TIERS, help="run the tests of this tier only (tests/tiers.py)")
+    parser.addoption("--no-limit", action="store_true", help="no limit for the processor time of a test of the gate")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    limit_s = tiers.GATE_LIMIT_S if config.option.tier == "gate" else None
+    limit_s = tiers.GATE_LIMIT_S if config.option.tier == "gate" and not config.option.no_limit else None
     config.pluginmanager.register(ProcessorTime(limit_s, tiers.NO_LIMIT))
     # How long an example takes says nothing where others use the machine too.
     slow = [hypothesis.HealthCheck.too_slow]

@@ -43,6 +43,7 @@ GATE = (
     "acceptance/documents/test_documents.py::test_the_blocks_do_what_the_document_says[docs/start.md]",
     "analytics/test_export_",
     "analytics/test_compaction",
+    "analytics/test_scene",
     "analytics/test_trace_message",
 )
 # Tests of the gate that may take longer: the one scene of the analysis, which starts Spark, and the documents of a first hour
