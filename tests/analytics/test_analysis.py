@@ -147,7 +147,8 @@ def test_trouble_is_named(ran: Ran) -> None:
 def test_the_process_and_its_queues_are_described(ran: Ran) -> None:
     (backlog,) = ran.rows("backlog", node="rabbit@up", queue="work")
     assert (backlog["ready"], backlog["snapshots"]) == (1, 3)
-    assert ran.rows("consumers", node="rabbit@up", queue="work")[0]["advice"]
+    (work,) = ran.rows("consumers", node="rabbit@up", queue="work")
+    assert work["advice"] == "they keep up"
     channels = {row["name"]: row for row in ran.rows("churn", node="rabbit@up")}
     assert channels[schema.CHANNELS]["leak_suspected"] is True
     (capacity,) = ran.rows("capacity", node="rabbit@up")

@@ -2,50 +2,49 @@
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 from tests.support.http import Api, asgi_scope
+from tests.support.prepared import IT, prepare, readable
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import SHA256, hash_password
-from warren.plugins.http.auth import LOCAL
-from warren.plugins.management.api import routes
 from warren.plugins.management.api.trace import trace
 from warren.plugins.management.api.warren import stream_events, stream_log
 from warren.plugins.management.framework.router import Route
 
 from .broker import fill
+from .meter import MANY
 
-OBJECTS = 100_000
-MESSAGES = 100_000
-FEW = 10_000  # of what takes long to make, and of which nobody has more
+FEW = MANY // 10  # of what takes long to make, and of which nobody has more
 STREAMS = (stream_events, stream_log, trace)
-VALUES = {
-    "vhost": "%2F", "name": "q0", "queue": "q0", "exchange": "amq.topic", "source": "amq.topic", "destination": "q0",
-    "e": "amq.topic", "q": "q0", "user": "guest", "username": "guest", "node": "rabbit@localhost", "props": "k0",
-}  # fmt: skip
 
 
-def crowded() -> Api:
-    """Queues with a binding each, users, and one queue with many messages."""
+def crowded(folder: Path) -> Api:
+    """Return the API of a broker with an object for each route, and very many others.
+
+    These are queues with a binding of the same exchange each, users, exchanges, and messages of one queue.
+    """
     api = Api()
+    prepare(api, folder)
     node = api.peer.node
     vhost = node.vhosts["/"]
-    for number in range(OBJECTS):
+    for number in range(MANY):
         queue = vhost.declare_queue(f"q{number}")
-        vhost.bind("amq.topic", queue, f"k{number % FEW}", Table.EMPTY)
+        vhost.bind(IT, queue, f"k{number % FEW}", Table.EMPTY)
     password_hash = hash_password("x", os.urandom(4), SHA256)
     for number in range(FEW):
         node.users.add(f"u{number}", password_hash, (), SHA256)
         node.users.set_permission(f"u{number}", "/", "", "", "")
         vhost.declare_exchange(f"x{number}", "fanout")
-    fill(api.peer, "q0", MESSAGES)
+    fill(api.peer, IT, MANY)
     return api
 
 
-def readable() -> list[Route]:
-    """A route of each handler that a user reaches and that comes to an end."""
-    by_handler = {route.handler: route for route in reversed(routes().all) if route.method == "GET"}
-    return [route for route in by_handler.values() if route.handler not in STREAMS and route.guard is not LOCAL]
+def readable_and_finite() -> list[Route]:
+    """Return a route of each handler that reads and comes to an end."""
+    by_handler = {route.handler: route for route in reversed(readable())}
+    return [route for handler, route in by_handler.items() if handler not in STREAMS]
 
 
 class Reader:
@@ -72,7 +71,3 @@ async def stay() -> dict[str, Any]:
     """The client waits for the end of its answer."""
     await asyncio.get_running_loop().create_future()
     raise AssertionError
-
-
-def path_of(route: Route) -> str:
-    return "/" + "/".join(VALUES.get(part.strip(":{}"), part) if part[:1] in ":{" else part for part in route.segments)

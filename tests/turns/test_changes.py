@@ -14,15 +14,14 @@ from tests.support.http import Api, asgi_scope, call_application
 from warren.broker.amqp.field_table import Table
 
 from .broker import fill
-from .meter import ATTEMPTS, LIMIT_MS, PATIENCE_S, Meter
+from .meter import ATTEMPTS, LIMIT_MS, MANY, PATIENCE_S, Meter
 
-MOST = 100_000
-MANY = 30_000  # of what is done in slices all the same, and takes long to make
-SOME = 1_000  # connections, which take longest to make
-FEW = 10_000  # of what nobody has more of
+SOME = MANY // 3  # of what is done in slices all the same, and takes long to make
+FEW = MANY // 10  # of what nobody has more of
+CONNECTIONS = MANY // 100  # take longest to make
 
 
-def queues(api: Api, count: int = MOST, vhost: str = "/") -> None:
+def queues(api: Api, count: int = MANY, vhost: str = "/") -> None:
     api.peer.node.add_vhost(vhost)
     for number in range(count):
         api.peer.node.vhosts[vhost].declare_queue(f"q{number}")
@@ -30,7 +29,7 @@ def queues(api: Api, count: int = MOST, vhost: str = "/") -> None:
 
 def queues_of_another(api: Api) -> None:
     """Make the queues of another virtual host, which is deleted."""
-    queues(api, MANY, "v")
+    queues(api, SOME, "v")
 
 
 def bindings(api: Api) -> None:
@@ -38,7 +37,7 @@ def bindings(api: Api) -> None:
     vhost = api.peer.node.vhosts["/"]
     vhost.declare_exchange("x", "topic")
     queue = vhost.declare_queue("q")
-    for number in range(MANY):
+    for number in range(SOME):
         vhost.bind("x", queue, f"k{number}", Table.EMPTY)
 
 
@@ -62,7 +61,7 @@ def permissions(api: Api) -> None:
 
 def connections(api: Api) -> None:
     """Open connections of one user. The peer settles faster if it forgets their sockets."""
-    for _ in range(SOME):
+    for _ in range(CONNECTIONS):
         api.peer.connect().channel()
         api.peer._sockets.clear()
 
@@ -72,7 +71,7 @@ def messages(api: Api) -> None:
     channel = api.peer.connect().channel()
     for name in ("q", "other"):
         channel.declare(name, durable=True)
-    fill(api.peer, "q", MOST)
+    fill(api.peer, "q", MANY)
 
 
 def deliveries(api: Api) -> None:
@@ -80,24 +79,25 @@ def deliveries(api: Api) -> None:
     messages(api)
     for number in range(10):
         consumer = api.peer.connect().channel()
-        consumer.qos(MOST // 10)
+        consumer.qos(MANY // 10)
         consumer.consume("q" if number else "other")
 
 
+MOVE = json.dumps({"destination": {"queue": "other"}, "count": MANY}).encode()
 LIMITED = json.dumps({"pattern": "", "definition": {"max-length": 1}}).encode()
-ONE_BINDING = "/bindings/%2F/e/x/q/q/k29999"
+STATUS = {"PUT": 201, "DELETE": 204, "POST": 200, "GET": 200}
 REQUESTS: list[tuple[str, str, bytes, Callable[[Api], None]]] = [
     ("PUT", "/policies/%2F/p", LIMITED, queues),
     ("DELETE", "/vhosts/v", b"", queues_of_another),
     ("DELETE", "/exchanges/%2F/x", b"", bindings),
-    ("DELETE", ONE_BINDING, b"", bindings),
+    ("DELETE", f"/bindings/%2F/e/x/q/q/k{SOME - 1}", b"", bindings),
     ("DELETE", "/users/u", b"", permissions),
     ("DELETE", "/connections/username/guest", b"", connections),
-    ("POST", "/warren/queues/%2F/q/move", b'{"destination": {"queue": "other"}, "count": 100000}', messages),
+    ("POST", "/warren/queues/%2F/q/move", MOVE, messages),
     ("GET", "/warren/queues/%2F/q/unacked?limit=500", b"", deliveries),
     ("GET", "/policies", b"", parameters),
     ("GET", "/parameters", b"", parameters),
-    ("DELETE", "/parameters/federation-upstream/%2F/u9999", b"", parameters),
+    ("DELETE", f"/parameters/federation-upstream/%2F/u{FEW - 1}", b"", parameters),
 ]
 
 
@@ -107,7 +107,7 @@ def longest_ms(method: str, path: str, body: bytes, make: Callable[[Api], None])
     make(api)
     scope, content = asgi_scope(method, path, body)
     response = meter.run(asyncio.wait_for(call_application(api.application, scope, content), PATIENCE_S))
-    assert response.status < 300, response.body
+    assert response.status == STATUS[method], response.body
     meter.close()
     longest_s, begun_s = meter.longest_s, time.thread_time()
 
@@ -124,9 +124,7 @@ def longest_ms(method: str, path: str, body: bytes, make: Callable[[Api], None])
 @pytest.mark.parametrize(
     ("method", "path", "body", "make"), REQUESTS, ids=lambda value: getattr(value, "__name__", None)
 )
-def test_no_turn_of_a_change_takes_longer_than_20_ms(
-    method: str, path: str, body: bytes, make: Callable[[Api], None]
-) -> None:
+def test_no_turn_of_a_change_is_long(method: str, path: str, body: bytes, make: Callable[[Api], None]) -> None:
     best_ms = float("inf")
     for _ in range(ATTEMPTS):
         best_ms = min(best_ms, longest_ms(method, path, body, make))

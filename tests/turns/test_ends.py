@@ -10,11 +10,11 @@ from tests.support import codec
 from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
 
 from .broker import MeasuredPeer, Prompter, StepMeter
-from .crowd import FEW
-from .meter import ATTEMPTS, LIMIT_MS
+from .meter import ATTEMPTS, LIMIT_MS, MANY
 
-CONNECTIONS = 2_000
-QUEUES = 50_000
+CONNECTIONS = MANY // 50
+QUEUES = MANY // 2
+FEW = MANY // 10
 CLOSE = codec.method_frame(0, Connection.Close, {"reply_code": 200})
 
 

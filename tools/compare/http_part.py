@@ -122,9 +122,12 @@ def wait_until_listed(broker: Broker, connection: Any) -> None:
 
 
 def run(warren: Broker, reference: Broker) -> Comparison:
-    """Run everything, then remove the objects."""
+    """Run everything, then remove the objects. Raises SystemExit if a route has no probe."""
     comparison = Comparison(warren, reference)
     table = shared_routes()
+    probes = [*http_probes.setup(), *swept(table), *http_probes.checks(), *bad_bodies.probes()]
+    if missing := uncovered(table, probes):
+        raise SystemExit(f"routes that need a probe in {http_probes.__file__}: {', '.join(missing)}")
     paths = sorted({*PATHS, *(route.path for route in table)})
     known: dict[str, list[str]] = {}
     for route in table:

@@ -24,7 +24,7 @@ from .conftest import NewProxy
 pytestmark = pytest.mark.sockets
 
 modes = pytest.mark.parametrize("mode", ["multiple", "single"])
-CROWD = 10_000
+CROWD = 3_000
 ROUND_TRIP_S = 0.05  # one binding after the other would take CROWD of these, longer than a test may
 
 
@@ -304,7 +304,7 @@ class Publisher:
 
 
 @pytest.mark.parametrize("nowait", [True, False])
-def test_ten_thousand_bindings_cross_a_slow_line_while_messages_flow(
+def test_many_bindings_cross_a_slow_line_while_messages_flow(
     up: Place, down: Place, proxied: NewProxy, nowait: bool
 ) -> None:
     proxy = proxied(up.site)

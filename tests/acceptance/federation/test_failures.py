@@ -18,10 +18,10 @@ from .conftest import NewProxy
 pytestmark = pytest.mark.sockets
 
 HEARTBEAT_S = 1
-FAILING = 200
-ATTEMPTS = 1000  # of those that fail, in all
+FAILING = 60
+ATTEMPTS = 300  # of those that fail, in all
 SPARE = 5  # files, connections or tasks that may come and go with other things
-MANY = 500
+MANY = 120
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from .conftest import NewPlaces, NewProxy
 
 pytestmark = pytest.mark.sockets
 
-MANY = 100_000
+MANY = 30_000
 RETRIES_A_SECOND = 20
 
 
@@ -338,7 +338,7 @@ def test_while_this_broker_is_low_on_something_the_backlog_stays_upstream(
 
 
 @pytest.mark.timeout(120)
-def test_a_hundred_thousand_messages_come_once_and_in_order(everywhere: list[Place]) -> None:
+def test_many_messages_come_once_and_in_order(everywhere: list[Place]) -> None:
     up, down, _ = everywhere
     here = linked(up, down, uri=up.uri)
     consumer = down.channel()

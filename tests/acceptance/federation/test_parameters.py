@@ -141,8 +141,9 @@ ILLEGAL: dict[str, list[object]] = {
 
 @pytest.mark.parametrize("key", LEGAL)
 def test_all_legal_values_of_a_key_are_taken(api: Api, key: str) -> None:
+    assert put(api, {"uri": "amqp://h"}).status == 201
     for value in LEGAL[key]:
-        assert put(api, {"uri": "amqp://h", key: value}).status in (201, 204), value
+        assert put(api, {"uri": "amqp://h", key: value}).status == 204, value
     (shown,) = stored(api)
     assert shown["value"][key] == LEGAL[key][-1]
 
@@ -171,8 +172,9 @@ def policymaker(api: Api) -> str:
 
 
 def test_a_direct_uri_leads_where_its_author_may_go(api: Api, policymaker: str) -> None:
-    for value in ("amqp:///open", "amqp://", ["amqp:///open", "amqp:///%2f"], ["amqp:///open", "amqp://h/closed"]):
-        assert put(api, {"uri": value}, user=policymaker).status in (201, 204), value
+    assert put(api, {"uri": "amqp:///open"}, user=policymaker).status == 201
+    for value in ("amqp://", ["amqp:///open", "amqp:///%2f"], ["amqp:///open", "amqp://h/closed"]):
+        assert put(api, {"uri": value}, user=policymaker).status == 204, value
 
 
 @pytest.mark.parametrize("vhost", ["closed", "nowhere"])
@@ -223,12 +225,12 @@ def test_definitions_with_a_set_are_imported_and_exported_the_same(api: Api) -> 
         {"vhost": "/", "component": "federation-upstream", "name": "a", "value": {"uri": password}},
         {"vhost": "/", "component": "federation-upstream-set", "name": "s", "value": upstreams},
     ]
-    assert api.post("/definitions", {"parameters": parameters}).status in (201, 204)
+    assert api.post("/definitions", {"parameters": parameters}).status == 204
     exported = api.get("/definitions").json
     assert sorted(exported["parameters"], key=lambda one: str(one["name"])) == parameters
     other = Api()
     try:
-        assert other.post("/definitions", exported).status in (201, 204)
+        assert other.post("/definitions", exported).status == 204
         assert other.get("/definitions").json["parameters"] == exported["parameters"]
     finally:
         other.close()

@@ -339,4 +339,4 @@ class FeaturesMachine(RuleBasedStateMachine):
 
 
 TestTheBooksOfAllFeatures = FeaturesMachine.TestCase
-TestTheBooksOfAllFeatures.settings = examples(40)
+TestTheBooksOfAllFeatures.settings = examples(25)

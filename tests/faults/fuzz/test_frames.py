@@ -123,7 +123,7 @@ repeated = st.tuples(sound, st.integers(1, 5), streams).map(lambda parts: parts[
 
 @given(st.one_of(streams, repeated), st.lists(st.integers(0, 1 << 12), max_size=6))
 @example(codec.frame(0, 0, b"") * 2, [])
-@examples(400)
+@examples(200)
 def test_how_a_stream_is_cut_makes_no_difference(stream: bytes, places: list[int]) -> None:
     whole = read([stream])
     assert read([bytes((byte,)) for byte in stream]) == whole
@@ -253,7 +253,7 @@ def test_what_is_announced_and_not_sent_takes_no_memory() -> None:
 
 def test_a_body_in_tiny_frames_takes_little_more_than_what_was_sent() -> None:
     tiny = codec.frame(codec.BODY, 1, b"x") * 100
-    pieces = [announcement(1, 1 << 20)] + [tiny] * 1000
+    pieces = [announcement(1, 1 << 20)] + [tiny] * 300
     assert kept_by(pieces) < 2 * sum(map(len, pieces))
 
 

@@ -267,7 +267,7 @@ def test_the_recorded_sessions_meet_no_error(slow: bool) -> None:
 
 
 @given(damaged(), st.sampled_from((at_once, late, never)), st.integers(1, 5))
-@examples(250)
+@examples(150)
 def test_a_damaged_session_hurts_nobody_else(
     frames: list[bytes], after_each: Callable[[SlowJournal], None], together: int
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import decode, encode
 
+from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.errors import SyntaxFault
 from warren.broker.amqp.field_table import (
     MAX_DEPTH,
@@ -92,17 +93,20 @@ def nested(depth: int, letter: bytes = b"F") -> bytes:
 
 
 class TestCodec:
+    @examples(40)
     @given(items)
     def test_what_is_encoded_decodes_to_the_same_types_and_values(self, fields):
         raw = Table.encode_items(fields)
         check(raw)
         assert Table(raw).items() == fields
 
+    @examples(40)
     @given(items)
     def test_decoded_fields_encode_to_the_same_bytes(self, fields):
         raw = Table.encode_items(fields)
         assert Table.encode_items(Table(raw).items()) == raw
 
+    @examples(40)
     @given(st.dictionaries(st.text(max_size=20), plain_values, max_size=6))
     def test_tables_that_pamqp_wrote_are_read(self, fields):
         framed = encode.field_table(fields)
@@ -111,6 +115,7 @@ class TestCodec:
         assert {key: plain(value) for key, value in table.items()} == fields
         assert table.framed == framed
 
+    @examples(40)
     @given(st.dictionaries(st.text(max_size=20), plain_values, max_size=6))
     def test_pamqp_reads_the_tables_that_are_made_of_python_values(self, fields):
         framed = Table.of(fields).framed
@@ -158,6 +163,7 @@ class TestQuestions:
     def test_the_empty_table_is_false(self):
         assert not Table.EMPTY and Table.EMPTY.framed == b"\x00\x00\x00\x00" and Table.of({"k": None})
 
+    @examples(40)
     @given(items, st.lists(names, max_size=3))
     def test_without_leaves_the_other_fields_as_they_were(self, fields, keys):
         keys = [*keys, *[key for key, _ in fields[:2]]]
@@ -168,6 +174,7 @@ class TestQuestions:
         table = Table.of({"a": 1, "b": 2}).with_items([("a", ("S", b"x"))])
         assert table.items() == [("b", ("I", 2)), ("a", ("S", b"x"))]
 
+    @examples(40)
     @given(st.dictionaries(names, values, max_size=6).flatmap(lambda d: st.permutations(list(d.items()))), st.data())
     def test_identity_does_not_depend_on_the_order_of_fields(self, fields, data):
         shuffled = data.draw(st.permutations(fields))
@@ -178,6 +185,7 @@ class TestQuestions:
 
 
 class TestHostileBytes:
+    @examples(40)
     @given(st.binary(max_size=60))
     def test_garbage_raises_only_syntax_fault(self, raw):
         for question in (
@@ -189,6 +197,7 @@ class TestHostileBytes:
             with contextlib.suppress(SyntaxFault):
                 question(raw)
 
+    @examples(40)
     @given(items, st.data())
     def test_a_damaged_table_raises_only_syntax_fault(self, fields, data):
         raw = bytearray(Table.encode_items(fields) + b"\x00V")
@@ -201,6 +210,7 @@ class TestHostileBytes:
             text_of(value)
             Table.encode_items([(key, value)])
 
+    @examples(40)
     @given(items.filter(lambda fields: len(fields) == 1))
     def test_a_truncated_table_is_refused_wherever_it_is_cut(self, fields):
         raw = Table.encode_items(fields)

@@ -121,5 +121,5 @@ def test_a_port_in_use_ends_warren_with_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = warren("serve", "--amqp", f"127.0.0.1:{port}", "--memory")
-    assert done.returncode not in (0, 2, 78)
+    assert done.returncode == 69
     assert str(port) in only_line(done.stderr)

@@ -15,7 +15,7 @@ from tests.support.pika_client import Connect, dial, queue, taken
 pytestmark = pytest.mark.sockets
 
 KEYS = [f"order-{number}" for number in range(1000)]
-MANY = 20_000  # test_consistent_hash.py has 100,000
+MANY = 5_000  # test_consistent_hash.py has 100,000
 HASH = "x-consistent-hash"
 
 

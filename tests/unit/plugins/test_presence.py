@@ -186,9 +186,12 @@ def test_whether_it_relays_must_be_said_again_and_be_a_bool(vhost):
     assert "s" not in vhost.exchanges
 
 
-@pytest.mark.parametrize(("listeners", "producers"), [(10, 9_990), (9_990, 10), (5_000, 5_000)])
-def test_ten_thousand_bind_in_less_than_five_seconds(vhost, listeners, producers):
-    """Measure processor time of this thread. Presences first, so that each listener gets a summary of them all."""
+@pytest.mark.parametrize(("listeners", "producers"), [(2, 1_998), (1_998, 2), (1_000, 1_000)])
+def test_two_thousand_bind_in_less_than_a_fifth_of_a_second(vhost, listeners, producers):
+    """Measure processor time of this thread. Presences first, so that each listener gets a summary of them all.
+
+    The work is at most that for each pair, so ten thousand, with 25 times as many pairs, bind in less than five seconds.
+    """
     listening = [queue(vhost, f"l{number}") for number in range(listeners)]
     present = [queue(vhost, f"q{number}") for number in range(producers)]
     begin = time.thread_time()
@@ -196,5 +199,5 @@ def test_ten_thousand_bind_in_less_than_five_seconds(vhost, listeners, producers
         vhost.bind("p", each, "here", Table.EMPTY)
     for each in listening:
         vhost.bind("p", each, "", Table.EMPTY)
-    assert time.thread_time() - begin < 5
+    assert time.thread_time() - begin < 0.2
     assert {each.ready for each in listening} == {producers}

@@ -19,7 +19,7 @@ from warren.broker.storage.journal import Journal
 if TYPE_CHECKING:
     from warren.broker.storage.metadata import Metadata
 
-MESSAGES = 20_000
+MESSAGES = 6_000
 PEAK_BYTES = 60  # a message, of which 16 stay
 
 

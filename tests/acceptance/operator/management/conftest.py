@@ -5,6 +5,7 @@ import pytest
 
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.http import Api
+from tests.support.prepared import prepare
 from tests.support.warrenctl import Controlled
 from warren.plugins.management.api import routes
 from warren.plugins.management.http_api import HTTPAPI
@@ -17,6 +18,13 @@ def api() -> Iterator[Api]:
     yield made
     made.close()
     assert not [fields for event, _, fields in made.peer.log if event == "internal_error"]
+
+
+@pytest.fixture
+def prepared(api: Api, tmp_path: Path) -> Api:
+    """The HTTP API of a broker with an object for each route."""
+    prepare(api, tmp_path / "reports")
+    return api
 
 
 @pytest.fixture

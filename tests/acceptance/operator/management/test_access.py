@@ -147,3 +147,17 @@ def test_too_many_waiting_logins_are_503_without_a_hint_about_the_password() -> 
         assert (answer.status, answer.json["error"]) == (503, "service_unavailable")
     finally:
         api.close()
+
+
+def test_events_and_policymakers_show_no_password_of_an_upstream(api: Api) -> None:
+    upstream = "/parameters/federation-upstream/%2F/up"
+    api.peer.add_user("maker", ("policymaker",))
+    channel = api.peer.connect("maker", "maker").channel()
+    channel.declare("events", exclusive=True)
+    channel.bind("events", "amq.rabbitmq.event", "parameter.set")
+    api.put(upstream, {"value": {"uri": "amqp://bob:secret@127.0.0.1:1"}})
+    event = channel.get("events")
+    assert event is not None
+    redacted = {"uri": "amqp://bob:[redacted]@127.0.0.1:1"}
+    assert event.headers["value"] == api.get(upstream, user="maker").json["value"] == redacted
+    assert api.get(upstream).json["value"] == {"uri": "amqp://bob:secret@127.0.0.1:1"}

@@ -133,10 +133,3 @@ def test_a_user_without_permission_is_refused_soon_and_changes_nothing(
     assert filled.request(method, path, body, user="m").error == (401, "not_authorised", "Access refused.")
     assert time.process_time() - begun < 10 * WITHIN_S
     assert state(filled) == before
-
-
-@pytest.mark.parametrize("path", ["/users", "/nodes", "/definitions", "/permissions", "/config/effective"])
-def test_a_user_without_the_tag_gets_its_name(filled: Api, path: str) -> None:
-    filled.peer.add_user("m", ("management",))
-    wanted = "Not monitor user" if path == "/nodes" else "Not administrator user"
-    assert filled.get(path, user="m").error == (401, "not_authorised", wanted)

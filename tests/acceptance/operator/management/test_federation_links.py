@@ -1,82 +1,18 @@
 """Federation links over HTTP, from a service with prepared rows."""
 
-from datetime import datetime
-
 import pytest
 
+from tests.support.fake_federation import FakeFederation, row
 from tests.support.http import Api
-from warren.broker.hosting.host import Host, Service
-from warren.plugins.management.stats.federation_links import Row
 from warren.plugins.management.stats.sampler import Sampler
 
-CHANGED_S = datetime(2026, 11, 22, 5, 7, 9).timestamp()
 MISSING = (404, "Object Not Found", "Not Found")
-
-
-def row(**changes: object) -> Row:
-    """A running link with some values changed."""
-    return {
-        "vhost": "/",
-        "type": "exchange",
-        "name": "x",
-        "upstream": "origin",
-        "upstream_name": "x",
-        "consumer_tag": "",
-        "id": "0badcafe",
-        "node": "rabbit@here",
-        "policy": "p",
-        "status": "running",
-        "error": "",
-        "uri": "amqp://origin:5672/%2f",
-        "upstream_cluster_name": "origin",
-        "upstream_vhost": "/",
-        "local_connection": "link 1",
-        "changed_s": CHANGED_S,
-        "state": "flowing",
-        "reason": "messages are wanted",
-        "since_s": 1000.5,
-        "retries": 0,
-        "reconnects": 2,
-        "next_attempt_s": None,
-        "backlog": 7,
-        "lag_ms": None,
-        "forwarded": 12,
-        "confirmed": 10,
-        "unconfirmed": 2,
-        "dropped_max_hops": 1,
-        "dropped_seen": 0,
-        "dropped_invalid": 4,
-        "degraded": False,
-        "nacked": 0,
-        "bindings": 3,
-    } | changes
-
-
 BROKEN = {"status": "error", "error": "no route to host", "state": "", "reason": "", "local_connection": ""}
 
 
-class Federation(Service):
-    """The federation service, as far as the API uses it."""
-
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self.restarted: list[str] = []
-
-    async def start(self, host: Host) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    def status(self) -> list[Row]:
-        return self.rows
-
-    def restart(self, id: str) -> bool:
-        self.restarted.append(id)
-        return any(row["id"] == id for row in self.rows)
-
-
 @pytest.fixture
-def federation(api: Api) -> Federation:
-    api.host.services["federation"] = service = Federation()
+def federation(api: Api) -> FakeFederation:
+    api.host.services["federation"] = service = FakeFederation()
     return service
 
 
@@ -86,11 +22,11 @@ def test_without_the_service_the_routes_are_404(api: Api) -> None:
     assert api.delete(f"/federation-links/vhost/%2F/0badcafe/{api.host.node.name}/restart").error == MISSING
 
 
-def test_no_links_are_an_empty_list(api: Api, federation: Federation) -> None:
+def test_no_links_are_an_empty_list(api: Api, federation: FakeFederation) -> None:
     assert api.get("/federation-links").json == api.get("/federation-links/%2F").json == []
 
 
-def test_an_exchange_link_has_rabbitmqs_fields(api: Api, federation: Federation) -> None:
+def test_an_exchange_link_has_rabbitmqs_fields(api: Api, federation: FakeFederation) -> None:
     federation.rows = [row()]
     (link,) = api.get("/federation-links").json
     changes = ("node", "vhost", "type", "exchange", "upstream_exchange", "upstream", "id", "status", "uri", "timestamp")
@@ -114,14 +50,14 @@ def test_an_exchange_link_has_rabbitmqs_fields(api: Api, federation: Federation)
     assert (link["local_channel"]["name"], link["local_channel"]["messages_unconfirmed"]) == ("link 1 (1)", 2)
 
 
-def test_a_link_of_a_queue_has_a_consumer(api: Api, federation: Federation) -> None:
+def test_a_link_of_a_queue_has_a_consumer(api: Api, federation: FakeFederation) -> None:
     federation.rows = [row(type="queue", name="q", upstream_name="r", consumer_tag="t")]
     (link,) = api.get("/federation-links/%2F").json
     assert (link["queue"], link["upstream_queue"], link["consumer_tag"]) == ("q", "r", "t")
     assert link.keys().isdisjoint({"exchange", "upstream_exchange"})
 
 
-def test_a_link_that_is_down_shows_the_error_and_the_next_attempt(api: Api, federation: Federation) -> None:
+def test_a_link_that_is_down_shows_the_error_and_the_next_attempt(api: Api, federation: FakeFederation) -> None:
     federation.rows = [row(), row(id="00000001", **BROKEN, retries=3, next_attempt_s=2.0), row(status="starting")]
     (link,) = api.get("/federation-links/state/down/").json
     assert (link["status"], link["error"], link["retries"]) == ("error", "no route to host", 3)
@@ -130,7 +66,7 @@ def test_a_link_that_is_down_shows_the_error_and_the_next_attempt(api: Api, fede
     assert api.get("/federation-links/%2F/state/down").json == [link]
 
 
-def test_the_rate_of_a_link_is_that_of_what_was_confirmed(api: Api, federation: Federation) -> None:
+def test_the_rate_of_a_link_is_that_of_what_was_confirmed(api: Api, federation: FakeFederation) -> None:
     clock = api.peer.clock
     sampler = Sampler(api.host.node, api.state.samples, api.host.connections, more=api.state.more_samples)
     for confirmed in (10, 60):
@@ -143,7 +79,7 @@ def test_the_rate_of_a_link_is_that_of_what_was_confirmed(api: Api, federation: 
     assert "message_stats" not in api.get("/federation-links?disable_stats=true").json[0]["local_channel"]
 
 
-def test_links_are_listed_in_order_with_columns_and_sorting(api: Api, federation: Federation) -> None:
+def test_links_are_listed_in_order_with_columns_and_sorting(api: Api, federation: FakeFederation) -> None:
     api.peer.add_vhost("a")
     federation.rows = [row(name="y"), row(), row(vhost="a"), row(vhost="gone")]
     listed = [(link["vhost"], link["exchange"]) for link in api.get("/federation-links").json]
@@ -156,7 +92,7 @@ def test_links_are_listed_in_order_with_columns_and_sorting(api: Api, federation
     assert api.get("/federation-links/none").error == MISSING
 
 
-def test_monitoring_sees_links_and_policymakers_restart_them(api: Api, federation: Federation) -> None:
+def test_monitoring_sees_links_and_policymakers_restart_them(api: Api, federation: FakeFederation) -> None:
     api.peer.add_user("watch", ("monitoring",))
     api.peer.add_user("maker", ("policymaker",))
     federation.rows = [row()]
@@ -174,7 +110,7 @@ def test_monitoring_sees_links_and_policymakers_restart_them(api: Api, federatio
 
 
 @pytest.mark.parametrize("path", ["none/0badcafe/{}", "other/0badcafe/{}", "%2F/0badf00d/{}", "%2F/0badcafe/rabbit@x"])
-def test_an_unknown_link_is_not_restarted(api: Api, federation: Federation, path: str) -> None:
+def test_an_unknown_link_is_not_restarted(api: Api, federation: FakeFederation, path: str) -> None:
     api.peer.add_vhost("other")
     federation.rows = [row()]
     path = path.format(api.host.node.name)
@@ -182,7 +118,9 @@ def test_an_unknown_link_is_not_restarted(api: Api, federation: Federation, path
     assert federation.restarted == []
 
 
-def test_a_single_link_has_its_counters_while_it_is_down_and_samples_if_asked(api: Api, federation: Federation) -> None:
+def test_a_single_link_has_its_counters_while_it_is_down_and_samples_if_asked(
+    api: Api, federation: FakeFederation
+) -> None:
     api.peer.add_user("maker", ("policymaker",))
     federation.rows = [row(), row(id="00000001", **BROKEN)]
     link = api.get("/warren/federation/links/%2F/00000001?msg_rates_age=60&msg_rates_incr=5").json

@@ -9,7 +9,6 @@ import pytest
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 from tests.support.users import set_tags
-from warren.plugins.management.api import routes
 
 MISSING = (404, "Object Not Found", "Not Found")
 
@@ -49,22 +48,6 @@ def test_a_path_in_the_query_reaches_names_that_clients_remove_from_paths(api: A
 def test_options_need_no_password(api: Api) -> None:
     answer = api.request("OPTIONS", "/vhosts", user=None)
     assert (answer.status, answer.body) == (200, b"") and "GET" in answer.headers["allow"]
-
-
-def test_head_is_allowed_wherever_get_is(api: Api) -> None:
-    assert api.request("HEAD", "/vhosts").status == 200
-
-
-@pytest.mark.parametrize("path", sorted({route.path for route in routes().all if route.method == "GET"}))
-def test_head_answers_as_get_without_the_body(api: Api, path: str) -> None:
-    named = {"{vhost}": "%2F", "{exchange}": "amq.topic", "{source}": "amq.topic", "{destination}": "amq.fanout"}
-    segments = [named.get(part, part.strip("{}")) for part in path.split("/")]
-    at = "/".join(api.host.node.name if part == "node" else part for part in segments)
-    bounded = f"{at}?duration=0"  # a stream of lines has no end, except for HEAD
-    get, head = api.get(bounded), api.request("HEAD", at)
-    assert head.status == get.status and head.headers.get("content-type") == get.headers.get("content-type")
-    if get.status == 200 and get.headers["content-type"] == "application/json":
-        assert head.headers["cache-control"].startswith("no-cache")
 
 
 def test_responses_must_not_be_cached_and_have_security_headers(api: Api) -> None:

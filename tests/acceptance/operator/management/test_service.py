@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from tests.support.broker_process import ANY_PORT, BrokerProcess
-from tests.support.http import HTTPClient
+from tests.support.http import HTTPClient, basic
 
 pytestmark = pytest.mark.sockets
 
@@ -36,6 +36,15 @@ def test_the_api_answers_at_the_configured_address_and_ends_with_the_broker(tmp_
                 "timeout graceful shutdown exceeded" not in broker.output.read_text()
             )  # an idle connection does not delay the shutdown
             assert idle.sock is not None and idle.sock.recv(4096) == b""
+
+
+def test_a_response_without_content_has_no_length_and_the_connection_stays_open(tmp_path: Path) -> None:
+    with broker_with_api(tmp_path) as broker, closing(broker.http().connect()) as client:
+        for _ in range(2):
+            client.request("POST", "/api/definitions", b"{}", {"Authorization": basic("guest")})
+            answer = client.getresponse()
+            assert (answer.status, answer.read()) == (204, b"")
+            assert answer.getheader("content-length") is None and answer.getheader("transfer-encoding") is None
 
 
 def test_a_broker_that_nobody_asks_imports_nothing_of_it_and_ends_too(tmp_path: Path) -> None:

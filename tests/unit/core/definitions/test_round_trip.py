@@ -80,7 +80,7 @@ def build(node: Node, vhost: str, step: Any) -> None:
         node.update_vhost(vhost, *given)
 
 
-@examples(150)
+@examples(40)
 @given(st.lists(st.tuples(st.sampled_from(VHOSTS), STEPS), max_size=40))
 def test_imported_definitions_are_exported_the_same(steps: list[tuple[str, Any]]) -> None:
     node = new_node()

@@ -168,7 +168,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueAgainstItsModel = QueueMachine.TestCase
-TestQueueAgainstItsModel.settings = examples(60)
+TestQueueAgainstItsModel.settings = examples(40)
 
 
 def filled(count: int, kind: type[Queue] = Queue) -> Queue:
