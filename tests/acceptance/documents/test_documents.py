@@ -66,7 +66,7 @@ def test_the_blocks_do_what_the_document_says(name: str, tmp_path: Path, request
         return
     clone = name in IN_A_CLONE
     installs = clone or "pip install" in text
-    with Walk(tmp_path, clone=clone, wheel=request.getfixturevalue("wheel") if installs else None) as walk:
+    with Walk(tmp_path, text, clone=clone, wheel=request.getfixturevalue("wheel") if installs else None) as walk:
         for block in blocks:
             walk.run(block)
         walk.finish()
