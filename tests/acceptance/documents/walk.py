@@ -110,7 +110,8 @@ class Walk:
     def __init__(self, folder: Path, text: str, *, clone: bool = False, wheel: Path | None = None) -> None:
         """Begin in `folder`: in a `clone` of the project, or in an empty folder. `text` is that of all blocks.
 
-        With a `wheel` the document installs Warren itself, in an environment of its own; else it has this checkout.
+        In a clone, and with a `wheel`, the document installs Warren, in an environment of its own; else it has this
+        checkout.
         """
         self.folder = folder / "project"
         self.address, self._distance = free_ports()
@@ -137,7 +138,9 @@ class Walk:
             "WARREN_PURE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }  # fmt: skip
         if wheel is not None:
-            self._virtual_environment(self.folder / ".venv" if clone else folder / "venv", wheel)
+            self._environment["PIP_FIND_LINKS"] = str(wheel.parent)
+        if clone or wheel is not None:
+            self._virtual_environment(self.folder / ".venv" if clone else folder / "venv")
         else:
             self._path(programs(folder / "bin"))
 
@@ -150,8 +153,8 @@ class Walk:
     def _path(self, programs: Path) -> None:
         self._environment["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
 
-    def _virtual_environment(self, venv: Path, wheel: Path) -> None:
-        """Make an environment with all that this one has but Warren, which pip installs there from the wheel."""
+    def _virtual_environment(self, venv: Path) -> None:
+        """Make an environment with all that this one has but Warren, which pip installs there."""
         subprocess.run([sys.executable, "-m", "venv", "--symlinks", "--without-pip", str(venv)], check=True)
         others = venv / "others"
         others.mkdir()
@@ -164,10 +167,7 @@ class Walk:
             (venv / "bin" / name).write_text(f'#!/bin/sh\nexec "{venv}/bin/python" -m {name} "$@"\n')
             (venv / "bin" / name).chmod(0o755)
         self._environment.pop("PYTHONPATH")
-        self._environment |= {
-            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheel.parent), "PIP_NO_BUILD_ISOLATION": "0",
-            "VIRTUAL_ENV": str(venv),
-        }  # fmt: skip
+        self._environment |= {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "VIRTUAL_ENV": str(venv)}
         self._path(venv / "bin")
 
     def __enter__(self) -> "Walk":
