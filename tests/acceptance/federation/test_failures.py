@@ -21,7 +21,7 @@ HEARTBEAT_S = 1
 FAILING = 200
 ATTEMPTS = 1000  # of those that fail, in all
 SPARE = 5  # files, connections or tasks that may come and go with other things
-MANY = 500
+MANY = 300  # links, with 2 or 3 descriptors each, of which the process may have no more than 1,024
 
 
 @pytest.fixture
