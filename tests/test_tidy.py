@@ -539,7 +539,7 @@ def test_tests_wait_for_conditions_and_not_for_the_clock() -> None:
 def test_threads_of_tests_do_not_keep_their_process_from_ending() -> None:
     """A thread that is blocked when a test fails would, unless it is a daemon, block the run at its end."""
     found = []
-    for path in sources("tests", "testing"):
+    for path in sources("tests", "testing", "tools"):
         for node in nodes_of(path):
             makes = isinstance(node, ast.Call) and called(node) == "Thread"
             extends = isinstance(node, ast.ClassDef) and "threading.Thread" in map(ast.unparse, node.bases)

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
+from tests.support.polling import WITHIN_S
+from tests.support.postgresql import Cluster, replicated
 from tools.bench.client import Connection
 from tools.bench.confirms import confirms
 from tools.bench.generator import declare, run
 from tools.bench.loads import LOADS
 from tools.bench.process import Broker, cpu_s
 from tools.bench.publishing import BATCH, Confirms, batch_of
-from tests.support.polling import WITHIN_S
-from tests.support.postgresql import Cluster, replicated
 
 from .outcome import Outcome
 from .site import site
