@@ -545,6 +545,18 @@ def test_tests_wait_for_conditions_and_not_for_the_clock() -> None:
     assert not found, "\n".join(found)
 
 
+def test_threads_of_tests_do_not_keep_their_process_from_ending() -> None:
+    """A thread that is blocked when a test fails would, unless it is a daemon, block the run at its end."""
+    found = []
+    for path in sources("tests", "testing", "tools"):
+        for node in nodes_of(path):
+            makes = isinstance(node, ast.Call) and called(node) == "Thread"
+            extends = isinstance(node, ast.ClassDef) and "threading.Thread" in map(ast.unparse, node.bases)
+            if (makes or extends) and "daemon=True" not in ast.unparse(node):
+                found.append(complaint(path, getattr(node, "lineno", 0), "a thread without daemon=True"))
+    assert not found, "\n".join(found)
+
+
 SKIPPED = {".git", ".venv", "node_modules", "build", "dist", "__pycache__", "data"}
 TEXT = {"", ".py", ".md", ".toml", ".yaml", ".yml", ".json", ".js", ".mjs", ".cfg", ".txt"}
 # Somebody's own machine; written so that this line does not match itself.

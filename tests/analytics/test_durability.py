@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.polling import until
+from tests.support.polling import WITHIN_S, until
 from warren.plugins.throughput.analysis.conservation import imbalances
 from warren.plugins.throughput.analysis.conservation.check import Checked
 from warren.plugins.throughput.export.node_state import state_path
@@ -83,7 +83,7 @@ def kept(folder: Path) -> None:
         load.start()
         until(lambda: load.confirmed > 50)
         node.stop()
-        load.join()
+        load.join(WITHIN_S)
         node.clock_ahead_s = 2 * TTL_MS / 1000
         node.start()
         node.stop()
@@ -95,7 +95,7 @@ class Load(threading.Thread):
     """A publisher and a consumer that go on until the broker closes their connections."""
 
     def __init__(self, node: Node) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.confirmed = 0
         self._publisher, self._consumer = node.connect().channel(), node.connect().channel()
         self._publisher.declare("busy", durable=True)

@@ -15,6 +15,7 @@ NODE_FOLDER = Path(__file__).resolve().parent / "node"
 RUN_TIMEOUT_S = 180
 INSTALL_TIMEOUT_S = 120
 OLDEST_NODE = 18
+NO_REGISTRY = re.compile(r"\b(?:EAI_AGAIN|ENOTFOUND|ENETUNREACH|EHOSTUNREACH|ECONNREFUSED|ECONNRESET|ETIMEDOUT)\b")
 
 
 def why_not() -> str:
@@ -38,8 +39,10 @@ pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON)
 def node_modules() -> None:
     if (NODE_FOLDER / "node_modules" / "amqplib").is_dir():
         return
-    command = ["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"]
+    command = ["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error", "--fetch-retries=0"]
     done = subprocess.run(command, cwd=NODE_FOLDER, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
+    if done.returncode and (error := NO_REGISTRY.search(done.stderr)):
+        pytest.skip(f"amqplib is not tested: npm cannot reach its registry to install it: {error[0]}")
     if done.returncode:
         pytest.fail(f"npm could not install amqplib:\n{done.stdout}{done.stderr}")
 

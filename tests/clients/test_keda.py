@@ -79,13 +79,13 @@ def test_the_message_rate_is_seen_under_load(api, vhost, channel):
                 publisher.basic_publish("", "q", b"x")
                 connection.sleep(0.01)
 
-    load = threading.Thread(target=publish)
+    load = threading.Thread(target=publish, daemon=True)
     load.start()
     try:
         until_result(lambda: queue_info(api.call("GET", path)), lambda found: found[2][0] > 0)
     finally:
         over.set()
-        load.join()
+        load.join(WITHIN_S)
 
 
 def test_the_length_of_a_queue_over_amqp(channel):

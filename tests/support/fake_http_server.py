@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from .polling import WITHIN_S
+
 Answers = dict[str, tuple[int, object]]
 """The status and the document of a response, by method and path."""
 
@@ -53,11 +55,11 @@ def fake_http_server(answers: Answers, context: ssl.SSLContext | None = None) ->
     server = Server(("127.0.0.1", 0), handler)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
         yield f"http{'s' * (context is not None)}://127.0.0.1:{server.server_port}", asked
     finally:
         server.shutdown()
-        thread.join()
+        thread.join(WITHIN_S)
         server.server_close()

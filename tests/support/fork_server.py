@@ -27,6 +27,7 @@ from .checkout import ROOT, write_distribution
 
 REQUEST_BYTES = 1 << 17  # more than any command line with its environment
 FILES = 3  # of a child: standard input, output and error
+END_WITHIN_S = 20.0
 MOST_FILES = 1024  # of the server, for what it waits for
 
 
@@ -93,7 +94,10 @@ class ForkServer:
 
     def close(self) -> None:
         self._socket.close()
-        self._process.wait()
+        try:
+            self._process.wait(END_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
         self._folder.cleanup()
 
 

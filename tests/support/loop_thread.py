@@ -42,5 +42,5 @@ class LoopThread:
 
         self.run(cancel_all())
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
+        self._thread.join(PATIENCE_S)
         self.loop.close()

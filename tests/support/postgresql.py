@@ -20,6 +20,7 @@ from .polling import until
 from .ports import ReservedPort
 
 DEBIAN = Path("/usr/lib/postgresql")
+PROGRAM_WITHIN_S = 120.0
 UNPRIVILEGED = ("postgres", "nobody")  # PostgreSQL does not run as root
 OWNER = "postgres"  # the superuser of each cluster
 # For tests that lose no server: the files of a cluster need not survive the machine.
@@ -145,7 +146,7 @@ class Cluster:
         environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
         done = subprocess.run(
             line, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=PROGRAM_WITHIN_S,
         )  # fmt: skip
         if done.returncode:
             log = self.folder / f"{self.name}.log"

@@ -31,6 +31,7 @@ from tests.analytics.federated import Federated
 
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 WAIT_S = 60.0
+ANALYSIS_WITHIN_S = 4 * 3600.0
 SPARK = Path(pyspark.__file__).parent
 
 
@@ -79,7 +80,7 @@ def analyzed(log: Path, output: Path, master: str, *further: str) -> tuple[dict[
     """The report, and how long it took."""
     started = time.monotonic()
     options = ["--input", str(log), "--output", str(output), "--master", master, *further]
-    subprocess.run(command_line("analyze", *options), check=True)
+    subprocess.run(command_line("analyze", *options), check=True, timeout=ANALYSIS_WITHIN_S)
     report: dict[str, Any] = json.loads((output / "report.json").read_text(encoding="utf-8"))
     return report, time.monotonic() - started
 

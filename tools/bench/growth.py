@@ -109,7 +109,10 @@ def _reached(place: Place, shard: str) -> bool:
 def _together(loads: list[tuple[Load, Place]], seconds: float, warmup_s: float) -> list[Result]:
     results: list[Result] = []
     threads = [
-        Thread(target=lambda load=load, place=place: results.append(measure(load, place.broker, seconds, warmup_s)))
+        Thread(
+            target=lambda load=load, place=place: results.append(measure(load, place.broker, seconds, warmup_s)),
+            daemon=True,
+        )
         for load, place in loads
     ]
     for thread in threads:

@@ -35,7 +35,7 @@ def idle_connections(broker: Broker, count: int) -> Iterator[None]:
                     return
                 sock.sendall(HEARTBEAT_FRAME)
 
-    thread = threading.Thread(target=send_heartbeats)
+    thread = threading.Thread(target=send_heartbeats, daemon=True)
     try:
         while len(sockets) < count:
             sockets += open_wave(broker.port, min(WAVE, count - len(sockets)), HEARTBEAT_S)

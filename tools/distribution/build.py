@@ -20,10 +20,11 @@ from .contents import archive_files, differences, expected_archive, expected_whe
 
 DIST = ROOT / "dist"
 TOOLS = ROOT / ".venv" / "tools" / "bin"
+STEP_WITHIN_S = 3600.0
 
 
 def run(*words: str | Path, **variables: str) -> None:
-    subprocess.run(list(words), cwd=ROOT, env=os.environ | variables, check=True)
+    subprocess.run(list(words), cwd=ROOT, env=os.environ | variables, check=True, timeout=STEP_WITHIN_S)
 
 
 def build(pure: bool) -> list[Path]:

@@ -28,6 +28,7 @@ from .installed import check_installed
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 QUERY = "import platform, sys; print('%d.%d' % sys.version_info[:2], platform.python_version())"
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
+STEP_WITHIN_S = 1800.0  # Spark is downloaded
 
 
 def version_of(python: str) -> tuple[str, str] | None:
@@ -62,7 +63,7 @@ def wheels_for(version: str) -> list[Path]:
 def install(*words: str | Path, python: str | Path = sys.executable) -> None:
     """Install with the pip of these tests for this interpreter. Raises CalledProcessError."""
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, *words], check=True)
+    subprocess.run([*pip, *words], check=True, timeout=STEP_WITHIN_S)
 
 
 def install_spark(folder: Path) -> None:

@@ -49,8 +49,9 @@ def write(file: Path) -> None:
     # A lock file has no dependencies of each requirement, of which the tool warns.
     environment = {**os.environ, "PYTHONWARNINGS": "ignore::UserWarning"}
     subprocess.run(
-        [TOOL, "requirements", *options], input=requirements, text=True, cwd=ROOT, env=environment, check=True
-    )
+        [TOOL, "requirements", *options], input=requirements, text=True, cwd=ROOT, env=environment, check=True,
+        timeout=300,
+    )  # fmt: skip
     missing = pins(requirements) - components(file)
     if missing:
         raise ValueError(f"{file} lacks {sorted(missing)}")

@@ -23,6 +23,7 @@ from . import figures, losses, refusals
 from .outcome import Outcome
 
 NOTHING_COLLECTED = 5  # pytest's exit status
+SIMULATION_WITHIN_S = 4 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,9 @@ def simulation(options: argparse.Namespace) -> Outcome:
     line = [sys.executable, "-m", "pytest", "-q", "--timeout=0", "-n", str(os.cpu_count()), "tests/faults/simulation"]
     environment = {**os.environ, "WARREN_SIM_SEEDS": str(options.seeds)}
     done = subprocess.run(
-        [*line, "-k", "postgresql"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+        [*line, "-k", "postgresql"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+        timeout=SIMULATION_WITHIN_S,
+    )  # fmt: skip
     summary = re.sub(r" in [\d.]+s.*", "", (done.stdout.strip().splitlines() or [done.stderr.strip()])[-1])
     if done.returncode == NOTHING_COLLECTED:
         return Outcome(None, "there is no simulation of it")

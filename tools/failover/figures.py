@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
+from tests.support.polling import WITHIN_S
+from tests.support.postgresql import Cluster, replicated
 from tools.bench.client import Connection
 from tools.bench.confirms import confirms
 from tools.bench.generator import declare, run
 from tools.bench.loads import LOADS
 from tools.bench.process import Broker, cpu_s
 from tools.bench.publishing import BATCH, Confirms, batch_of
-from tests.support.postgresql import Cluster, replicated
 
 from .outcome import Outcome
 from .site import site
@@ -133,13 +134,13 @@ def size(minutes: float, rate_per_s: float = 0.0) -> Outcome:
     samples: list[Sample] = []
     stopped = threading.Event()
     with replicated() as (primary, standby), site(primary.url(standby), standby=False) as here:
-        thread = threading.Thread(target=sample, args=(primary, samples, stopped))
+        thread = threading.Thread(target=sample, args=(primary, samples, stopped), daemon=True)
         thread.start()
         try:
             result = run(load, Broker("warren", here.active.port), minutes * 60, 1.0)
         finally:
             stopped.set()
-            thread.join()
+            thread.join(WITHIN_S)
     third = len(samples) // 3
     first, last, largest = samples[: third or 1], samples[third:], partial(most, samples)
     early, late = most(first, "database_bytes"), most(last, "database_bytes")

@@ -13,7 +13,7 @@ from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.ports import HOST, ReservedPort
 from tests.support.postgresql import init
 
-from .load import BACKLOG, PAUSE_S, PERSISTENT, connect
+from .load import BACKLOG, PAUSE_S, PERSISTENT, SETTLED_WITHIN_S, connect
 
 FILL_BATCH = 1000
 
@@ -63,7 +63,7 @@ class Site:
 
     def served_s(self, since_s: float, queue: str) -> tuple[float, int]:
         """Wait until the standby serves clients; return how long after that time, and the messages of a queue."""
-        while True:
+        while time.monotonic() - since_s < SETTLED_WITHIN_S:
             try:
                 client = connect(self.standby.listener)
                 count = client.channel().count(queue)
@@ -73,6 +73,7 @@ class Site:
             took_s = time.monotonic() - since_s
             client.close()
             return took_s, count
+        raise AssertionError(f"the standby does not serve clients:\n{self.standby.tail()}")
 
     def swap(self) -> None:
         """The standby has taken over: start the former owner, which has ended, as its standby."""

@@ -61,7 +61,7 @@ class Publisher(threading.Thread):
         while not self._ended:
             if not self._going.is_set():
                 self._idle.set()
-                self._going.wait()
+                self._going.wait(SETTLED_WITHIN_S)
                 continue
             numbers = range(self.published, self.published + BURST)
             self.published += BURST
@@ -87,7 +87,7 @@ class Publisher(threading.Thread):
         self._ended = True
         self._going.set()
         if self.is_alive():
-            self.join()
+            self.join(SETTLED_WITHIN_S)
 
 
 class Outcome:

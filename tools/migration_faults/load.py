@@ -23,6 +23,7 @@ BATCH = 20  # messages of a publisher that wait for their confirms together
 PAUSE_S = 0.05  # of a publisher between two batches
 PREFETCH = 100
 AGAIN_S = 0.3  # between attempts to connect
+CONNECTED_WITHIN_S = 120.0  # a broker that was killed starts meanwhile
 WITHIN_S = 60.0  # in which one more of the messages that were confirmed has to arrive
 LOST = (AMQPError, OSError, asyncio.TimeoutError, aio_pika.exceptions.ChannelInvalidStateError)
 Id = tuple[str, int]
@@ -105,11 +106,12 @@ class Load:
         await task
 
     async def _connect(self, place: str) -> AbstractConnection:
-        while True:
-            try:
-                return await aio_pika.connect(self.uris[place], timeout=10)
-            except LOST:
-                await asyncio.sleep(AGAIN_S)
+        async with asyncio.timeout(CONNECTED_WITHIN_S):
+            while True:
+                try:
+                    return await aio_pika.connect(self.uris[place], timeout=10)
+                except LOST:
+                    await asyncio.sleep(AGAIN_S)
 
     async def _keep_publishing(self, place: str, queues: list[str], stopping: asyncio.Event) -> None:
         while not stopping.is_set():

@@ -65,8 +65,8 @@ def test_the_blocks_do_what_the_document_says(name: str, tmp_path: Path, request
     if not blocks:
         return
     clone = name in IN_A_CLONE
-    installs = clone or "pip install" in text
-    with Walk(tmp_path, clone=clone, wheel=request.getfixturevalue("wheel") if installs else None) as walk:
+    wheel = request.getfixturevalue("wheel") if re.search("pip install '?warrenmq", text) else None
+    with Walk(tmp_path, text, clone=clone, wheel=wheel) as walk:
         for block in blocks:
             walk.run(block)
         walk.finish()

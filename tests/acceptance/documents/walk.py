@@ -1,7 +1,8 @@
 """The blocks of one document, run in their order in a folder of their own, as a reader would run them.
 
-The default ports are free there: 127.0.0.1 is replaced by a loopback address that no other test uses, and folders such
-as /etc/warren by ones below the folder. Everything that a block starts ends with the document.
+127.0.0.1 is replaced by a loopback address that no other test uses, the default ports by ports that are free there,
+whoever listens at the default ports of all addresses, and folders such as /etc/warren by ones below the folder.
+Everything that a block starts ends with the document.
 """
 
 import json
@@ -17,7 +18,7 @@ import sys
 import sysconfig
 import time
 import tomllib
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +35,10 @@ from .blocks import BadBlock, Block
 BLOCK_WITHIN_S = 200.0
 END_WITHIN_S = 20.0
 OURS = "127.0.0.1"
+DEFAULT_PORT = re.compile(r"\b1?56[79]\d\b")  # 5672 of AMQP, 15672 of HTTP, 15692 of the metrics, and their neighbours
+PORTS = tuple(first + number for first in (5670, 15670, 15690) for number in range(10))
+OPTIONAL = {"management.tcp.port": "15672", "prometheus.tcp.port": "15692"}  # if in use, a broker serves without them
+ATTEMPTS = 100
 MAPPED = ("/etc/warren", "/var/lib/warren", "/opt/warren")
 SERVERS = "server-a,server-b"  # the PostgreSQL servers of the documents
 READY = re.compile(r'"event": "ready"')
@@ -84,29 +89,32 @@ def members(group: int) -> list[int]:
     return found
 
 
-def free_address() -> str:
-    """A loopback address on which the default ports are free."""
-    while True:
+def free_ports() -> tuple[str, int]:
+    """A loopback address, and the distance from the default ports to ports that are free on it.
+
+    It keeps the number of digits, as columns of an output have widths.
+    """
+    for _ in range(ATTEMPTS):
         address = f"127.{random.randint(1, 254)}.{random.randint(0, 255)}.{random.randint(2, 254)}"
-        try:
-            for port in (5672, 15672, 15692):
-                with socket.create_server((address, port)):
-                    pass
-            return address
-        except OSError:
-            continue
+        distance = random.randint(100, 4000)
+        with suppress(OSError):
+            for port in PORTS:
+                socket.create_server((address, port + distance)).close()
+            return address, distance
+    raise AssertionError(f"no free ports on {ATTEMPTS} loopback addresses, such as {address}:{PORTS[0] + distance}")
 
 
 class Walk:
     """One document: `run` runs a block, and `finish` the tests that its blocks have written."""
 
-    def __init__(self, folder: Path, *, clone: bool = False, wheel: Path | None = None) -> None:
-        """Begin in `folder`: in a `clone` of the project, or in an empty folder.
+    def __init__(self, folder: Path, text: str, *, clone: bool = False, wheel: Path | None = None) -> None:
+        """Begin in `folder`: in a `clone` of the project, or in an empty folder. `text` is that of all blocks.
 
-        With a `wheel` the document installs Warren itself, in an environment of its own; else it has this checkout.
+        In a clone, and with a `wheel`, the document installs Warren, in an environment of its own; else it has this
+        checkout.
         """
         self.folder = folder / "project"
-        self.address = free_address()
+        self.address, self._distance = free_ports()
         self.unchecked: list[str] = []  # the programs that would check a block, and are not installed
         self._end = ExitStack()
         self._last: Started  # the last block that was run
@@ -124,17 +132,29 @@ class Walk:
             name: value
             for name, value in environment_of(folder / "checkout").items()
             if not name.startswith(("PYTEST", "RABBITMQ", "WARREN", "COV"))
-        } | {"RABBITMQ_NODE_IP_ADDRESS": self.address, "WARREN_PURE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        } | {
+            "RABBITMQ_NODE_IP_ADDRESS": self.address, "RABBITMQ_NODE_PORT": self._here("5672"),
+            "RABBITMQ_CONFIG_FILE": str(self._defaults(folder, text)),
+            "WARREN_PURE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }  # fmt: skip
         if wheel is not None:
-            self._virtual_environment(self.folder / ".venv" if clone else folder / "venv", wheel)
+            self._environment["PIP_FIND_LINKS"] = str(wheel.parent)
+        if clone or wheel is not None:
+            self._virtual_environment(self.folder / ".venv" if clone else folder / "venv")
         else:
             self._path(programs(folder / "bin"))
+
+    def _defaults(self, folder: Path, text: str) -> Path:
+        """Write a configuration with the optional ports that the document uses; one with several brokers uses none."""
+        path = folder / "defaults.conf"
+        path.write_text("".join(f"{key} = {self._here(port)}\n" for key, port in OPTIONAL.items() if port in text))
+        return path
 
     def _path(self, programs: Path) -> None:
         self._environment["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
 
-    def _virtual_environment(self, venv: Path, wheel: Path) -> None:
-        """Make an environment with all that this one has but Warren, which pip installs there from the wheel."""
+    def _virtual_environment(self, venv: Path) -> None:
+        """Make an environment with all that this one has but Warren, which pip installs there."""
         subprocess.run([sys.executable, "-m", "venv", "--symlinks", "--without-pip", str(venv)], check=True)
         others = venv / "others"
         others.mkdir()
@@ -147,10 +167,7 @@ class Walk:
             (venv / "bin" / name).write_text(f'#!/bin/sh\nexec "{venv}/bin/python" -m {name} "$@"\n')
             (venv / "bin" / name).chmod(0o755)
         self._environment.pop("PYTHONPATH")
-        self._environment |= {
-            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheel.parent), "PIP_NO_BUILD_ISOLATION": "0",
-            "VIRTUAL_ENV": str(venv),
-        }  # fmt: skip
+        self._environment |= {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "VIRTUAL_ENV": str(venv)}
         self._path(venv / "bin")
 
     def __enter__(self) -> "Walk":
@@ -180,8 +197,8 @@ class Walk:
                 raise BadBlock(f"the tests that the blocks have written fail:\n{ran.tail()}")
 
     def _here(self, text: str) -> str:
-        """The text with the address, folders and servers of this run."""
-        text = text.replace(OURS, self.address)
+        """The text with the address, ports, folders and servers of this run."""
+        text = DEFAULT_PORT.sub(lambda port: str(int(port[0]) + self._distance), text.replace(OURS, self.address))
         for folder in MAPPED:
             text = text.replace(folder, f"{self.folder.parent}{folder}")
         if SERVERS in text:

@@ -3,7 +3,6 @@
 What a link does with one channel it does with two; those that are marked run with both.
 """
 
-import itertools
 import random
 import threading
 import time
@@ -13,7 +12,7 @@ import pytest
 
 from tests.support.codec import Typed
 from tests.support.federation import Place, fields, plain
-from tests.support.polling import until, until_steady
+from tests.support.polling import WITHIN_S, until, until_steady
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.vhost.vhost import VHost
 from warren.federation.exchange_link import ExchangeLink
@@ -292,7 +291,7 @@ class Publisher:
         """Return the number of published messages, once the broker has them all."""
         self._going = False
         assert self._thread is not None
-        self._thread.join()
+        self._thread.join(WITHIN_S)
         self._channel.sync()
         return self.published
 
@@ -322,7 +321,7 @@ def test_many_bindings_cross_a_slow_line_while_messages_flow(
 
     down.look(bind)
     flowed = 0
-    for number in itertools.count():
+    for number in range(CROWD):
         up.ch.publish("fed.x", "first", b"%d" % number)
         assert down.get(here).body == b"%d" % number
         if len(up.keys("fed.x")) == CROWD + 1:

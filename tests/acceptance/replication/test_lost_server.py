@@ -20,6 +20,7 @@ from tests.support.polling import until
 from tests.support.postgresql import CARELESS, Cluster, cluster, init
 
 pytestmark = pytest.mark.sockets
+SILENCES = 3  # of a minute each
 
 
 @pytest.fixture
@@ -43,18 +44,20 @@ def publisher(broker: BrokerProcess) -> Channel:
 
 def blocked(client: Client, reason: str) -> None:
     """Wait until the connection is blocked."""
-    while True:
+    for _ in range(SILENCES):
         with suppress(Silence):
             frame = client.next()
             assert isinstance(frame, Connection.Blocked) and frame.reason == reason
             return
+    raise AssertionError("the connection is not blocked")
 
 
 def unblocked(client: Client) -> None:
-    while True:
+    for _ in range(SILENCES):
         with suppress(Silence):
             assert isinstance(client.next(), Connection.Unblocked)
             return
+    raise AssertionError("the connection is not unblocked")
 
 
 def publish_while_lost(broker: BrokerProcess, channel: Channel) -> None:

@@ -15,7 +15,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.http import HTTPClient
-from tests.support.polling import until
+from tests.support.polling import WITHIN_S, until
 from warren.testing import Broker, BrokerError, VHost
 
 pytestmark = pytest.mark.sockets
@@ -108,7 +108,7 @@ def test_replies_are_delayed_in_order_until_the_fault_is_undone(broker: Broker, 
 def test_what_waits_is_sent_at_once_when_the_delay_ends(broker: Broker, vhost: VHost, channel: BlockingChannel) -> None:
     channel.queue_declare("q")
     broker.delay(DAY_MS)
-    declared = threading.Thread(target=channel.queue_declare, args=["other"])
+    declared = threading.Thread(target=channel.queue_declare, args=["other"], daemon=True)
     declared.start()
     http = HTTPClient(broker.http_url.removeprefix("http://"), "/api")
     until(lambda: http.get(f"/queues/{vhost}/other").status == 200)
@@ -259,11 +259,11 @@ def test_threads_share_a_broker(broker: Broker) -> None:
             with broker.vhost() as vhost:
                 names.append(vhost.name)
 
-    threads = [threading.Thread(target=use) for _ in range(4)]
+    threads = [threading.Thread(target=use, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(WITHIN_S)
     assert len(set(names)) == 80
 
 

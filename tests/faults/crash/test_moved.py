@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from tests.support.broker_process import ANY_PORT, BrokerProcess
+from tests.support.polling import WITHIN_S
 
 from .test_purge_and_delete import check_sound, drain_queue, kill_and_restart, publish_and_store
 
@@ -19,7 +20,7 @@ class Mover(threading.Thread):
     """Moves all messages, a part in each request, until the broker is gone. `moved` counts those that were answered."""
 
     def __init__(self, broker: BrokerProcess) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self._http = broker.http()
         self.moved = 0
         self.enough = threading.Event()
@@ -44,9 +45,9 @@ def test_a_moved_message_survives_in_one_queue(daemon: BrokerProcess, attempt: i
     publish_and_store(client, "from", BODIES)
     mover = Mover(daemon)
     mover.start()
-    assert mover.enough.wait(60)
+    assert mover.enough.wait(WITHIN_S)
     after = kill_and_restart(daemon)
-    mover.join()
+    mover.join(WITHIN_S)
     kept, moved = drain_queue(after, "from"), drain_queue(after, "to")
     assert moved + kept == BODIES, "each message once, in order"
     assert len(moved) >= mover.moved

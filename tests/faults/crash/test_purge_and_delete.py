@@ -9,6 +9,7 @@ from pamqp.commands import Basic, Queue
 from tests.support import codec
 from tests.support.amqp_client import Client
 from tests.support.broker_process import BrokerProcess
+from tests.support.polling import until
 
 PERSISTENT = {"delivery_mode": 2}
 MANY = 50_000  # ten slices: a kill right behind the answer comes while they are let go of
@@ -79,8 +80,7 @@ def test_what_is_published_behind_a_purge_is_not_lost_with_it(daemon: BrokerProc
     publish_and_store(other, "other", OTHERS)
     client.channel().send(Queue.Purge, queue="long")
     looking = other.channel()
-    while looking.count("long"):
-        pass
+    until(lambda: not looking.count("long"), "the queue is purged", every_s=0.0)
     publish_and_store(other, "long", LATE)
     after = kill_and_restart(daemon)
     there = drain_queue(after, "long")

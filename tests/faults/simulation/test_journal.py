@@ -1,28 +1,20 @@
 """Durable messages are not lost and durably settled ones do not return, whenever the machine stops.
 
 Each seed is a few processes with a journal, with kills, power cuts, failing and full disks in between, in recoveries
-too. `make sim` runs 10,000 seeds. A failing seed is printed; WARREN_SIM_SEED=n runs only that one and prints all its
-steps.
+too. `make sim` runs 10,000 seeds (seeds.py).
 """
 
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from tests.faults.simulation.disk import Stopped
 from tests.faults.simulation.journal_process import JournalProcess, World, stop_after
+from tests.faults.simulation.seeds import each_seed
 from warren.broker.storage import compaction, segment_reader
-
-SEEDS = int(os.environ.get("WARREN_SIM_SEEDS", "300"))
-FIRST = int(os.environ.get("WARREN_SIM_FIRST", "1"))
-ONLY = os.environ.get("WARREN_SIM_SEED")
-BLOCK = 25  # seeds in one test
-TRACE_LINES = 60  # before a failure
 
 # The ends of processes, and their weights.
 ENDS = {"kill": 1, "power": 1, "stopped": 2, "stopped without power": 4, "failing disk": 2, "full disk": 2, "close": 1}
@@ -99,19 +91,6 @@ def simulate(world: World) -> None:
     assert not news, f"after a clean stop: {news}"
 
 
-@contextmanager
-def traced(world: World, seed: int) -> Iterator[None]:
-    """Report a failure with its seed and the steps before it."""
-    try:
-        yield
-    except BaseException as failure:
-        lines = "\n".join(world.trace if ONLY else world.trace[-TRACE_LINES:])
-        raise AssertionError(f"{lines}\nWARREN_SIM_SEED={seed}: {type(failure).__name__}: {failure}") from failure
-
-
-@pytest.mark.parametrize("first", [int(ONLY)] if ONLY else range(FIRST, FIRST + SEEDS, BLOCK))
-def test_stops_at_any_moment(first: int) -> None:
-    for seed in range(first, first + 1 if ONLY else min(first + BLOCK, FIRST + SEEDS)):
-        world = World(seed)
-        with traced(world, seed):
-            simulate(world)
+@each_seed(World)
+def test_stops_at_any_moment(world: World) -> None:
+    simulate(world)

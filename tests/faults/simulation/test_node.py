@@ -1,7 +1,6 @@
 """A whole node keeps its promises, whenever it stops: confirmed messages exist once, rejected ones do not.
 
-Each seed is a few processes of a node with its clients, like those of the journal alone (test_journal.py). A failing
-seed is printed; WARREN_SIM_SEED=n runs only that one and prints all its steps.
+Each seed is a few processes of a node with its clients, like those of the journal alone (test_journal.py).
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import pytest
 from tests.faults.simulation.disk import Stopped
 from tests.faults.simulation.journal_process import stop_after
 from tests.faults.simulation.node_process import NodeProcess, SimulatedStore, World, set_small_sizes
-from tests.faults.simulation.test_journal import BLOCK, FAILURES, FIRST, ONLY, SEEDS, TRACE_LINES
+from tests.faults.simulation.seeds import SEEDS, each_seed
+from tests.faults.simulation.test_journal import FAILURES
 
-NODE_SEEDS = SEEDS // 5  # a process with a node takes as long as many with a journal
 ENDS = {"kill": 2, "power": 2, "stopped": 3, "failing disk": 2, "full disk": 2, "close": 1}
 
 
@@ -76,12 +75,6 @@ def simulate(world: World) -> None:
     NodeProcess(world).drain()
 
 
-@pytest.mark.parametrize("first", [int(ONLY)] if ONLY else range(FIRST, FIRST + NODE_SEEDS, BLOCK))
-def test_a_node_stops_at_any_moment(first: int) -> None:
-    for seed in range(first, first + 1 if ONLY else min(first + BLOCK, FIRST + NODE_SEEDS)):
-        world = World(seed)
-        try:
-            simulate(world)
-        except BaseException as failure:
-            lines = "\n".join(world.trace if ONLY else world.trace[-TRACE_LINES:])
-            raise AssertionError(f"{lines}\nWARREN_SIM_SEED={seed}: {type(failure).__name__}: {failure}") from failure
+@each_seed(World, SEEDS // 5)  # a process with a node takes as long as many with a journal
+def test_a_node_stops_at_any_moment(world: World) -> None:
+    simulate(world)

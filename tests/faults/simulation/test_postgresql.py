@@ -1,8 +1,7 @@
 """A store on PostgreSQL loses nothing that was confirmed, and no former owner confirms what is not there.
 
 Each seed is a few brokers, one after the other, with a store on a simulated server. A broker is killed, stops cleanly,
-gives up, or is taken over at any moment while it works, and goes on. `make sim` runs 10,000 seeds. A failing seed is
-printed; WARREN_SIM_SEED=n runs only that one and prints all its steps.
+gives up, or is taken over at any moment while it works, and goes on. `make sim` runs 10,000 seeds (seeds.py).
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 import errno
 from copy import copy, deepcopy
 from random import Random
-
-import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.journal_process import JournalProcess, World
@@ -23,7 +20,8 @@ from tests.faults.simulation.postgresql import (
     SimulatedTables,
     SimulatedTransactions,
 )
-from tests.faults.simulation.test_journal import BLOCK, FIRST, ONLY, SEEDS, sizes, traced
+from tests.faults.simulation.seeds import each_seed
+from tests.faults.simulation.test_journal import sizes
 from warren.broker.core.metadata.records import Change
 from warren.broker.storage.postgresql.metadata import PostgreSQLMetadata
 from warren.broker.storage.postgresql.transactions import NOT_OWNER, UNREACHABLE
@@ -165,11 +163,7 @@ def simulate(world: World, server: SimulatedServer) -> None:
     assert not last.journal.report, "nothing is torn or damaged"
 
 
-@pytest.mark.parametrize("first", [int(ONLY)] if ONLY else range(FIRST, FIRST + SEEDS, BLOCK))
-def test_stops_and_takeovers_at_any_moment(first: int) -> None:
-    for seed in range(first, first + 1 if ONLY else min(first + BLOCK, FIRST + SEEDS)):
-        world = World(seed)
-        assert isinstance(world.disk, SimulatedDisk) and isinstance(world.disk.random, Random)
-        server = SimulatedServer(world.random, world.trace.append)
-        with traced(world, seed):
-            simulate(world, server)
+@each_seed(World)
+def test_stops_and_takeovers_at_any_moment(world: World) -> None:
+    assert isinstance(world.disk, SimulatedDisk) and isinstance(world.disk.random, Random)
+    simulate(world, SimulatedServer(world.random, world.trace.append))

@@ -63,11 +63,12 @@ def test_the_environment_switches_compiled_modules_off(
 def test_switched_off_every_module_of_the_broker_is_imported_from_its_source() -> None:
     program = (
         "import sys, warren.broker.app.main\n"
-        "print(*[module.__file__ for name, module in sys.modules.items() if name.startswith('warren.broker.')])"
+        "files = [module.__file__ for name, module in sys.modules.items() if name.startswith('warren.broker.')]\n"
+        "print(*files, sep='\\n')"
     )
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "WARREN_PURE": "1"}
     ran = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True)
-    files = ran.stdout.split()
+    files = ran.stdout.splitlines()
     assert len(files) > 100 and all(file.endswith(".py") for file in files)
 
 

@@ -306,10 +306,15 @@ def test_another_address_of_a_host_is_tried_where_the_first_does_not_answer(
     monkeypatch.setattr(federation_dialling, "CONNECT_S", 0.1)
 
     async def test(site: UpstreamBroker) -> None:
-        async def two_addresses(host: str, port: int, *, type: int) -> list[Any]:
-            assert (host, port) == ("two.example", 5672)
+        def addresses() -> Iterator[Any]:
             head = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
-            return [(*head, ("127.0.0.1", deaf)), (*head, ("127.0.0.1", site.port))]
+            yield (*head, ("127.0.0.1", deaf))
+            monkeypatch.setattr(federation_dialling, "CONNECT_S", PATIENCE_S)
+            yield (*head, ("127.0.0.1", site.port))
+
+        async def two_addresses(host: str, port: int, *, type: int) -> Iterator[Any]:
+            assert (host, port) == ("two.example", 5672)
+            return addresses()
 
         monkeypatch.setattr(federation_dialling, "resolve", two_addresses)
         connection = await site.dial(parse_endpoint("amqp://two.example/%2f"))

@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+from tests.support.polling import until_async
 from warren.broker.runtime.loop_watchdog import INTERVAL_S, REPORT_S, WARN_S, Turns
 
 
@@ -51,8 +52,7 @@ def test_a_turn_that_works_is_measured() -> None:
         end_s = time.thread_time() + 0.15
         while time.thread_time() < end_s:
             pass
-        while not turns.longest_s:  # noqa: ASYNC110  # the probe sets no event
-            await asyncio.sleep(0.01)
+        await until_async(lambda: turns.longest_s)
         watching.cancel()
 
     asyncio.run(main())

@@ -10,6 +10,7 @@ import pytest
 import trustme
 
 from tests.support.fake_http_server import Answers, fake_http_server
+from tests.support.polling import WITHIN_S
 from tests.support.warrenctl import commanded
 from warren.broker.ctl.api_client import API, basic_credentials
 from warren.broker.ctl.command_line import parse
@@ -135,14 +136,14 @@ def test_a_command_ends_after_its_timeout_also_where_bytes_keep_coming(
                     return
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=drip, args=[listening])
+        thread = threading.Thread(target=drip, args=[listening], daemon=True)
         thread.start()
         try:
             run = commanded(monkeypatch, capsys, "--url", f"http://127.0.0.1:{listening.getsockname()[1]}")
             status, _, err = run("list_users --timeout 0.5")
         finally:
             ended.set()
-            thread.join()
+            thread.join(WITHIN_S)
     assert status == 75 and "timed out. Timeout value used: 500" in err
 
 

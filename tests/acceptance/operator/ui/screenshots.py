@@ -18,6 +18,7 @@ import pika
 
 from tests.support.browser import UI, browser
 from tests.support.federated_broker import FederatedBroker
+from tests.support.polling import WITHIN_S
 
 from .objects import ROUTES, encode
 from .reports import write_report
@@ -69,7 +70,7 @@ def publish(port: int, end: threading.Event) -> None:
 @contextlib.contextmanager
 def traffic(*brokers: FederatedBroker) -> Iterator[None]:
     end = threading.Event()
-    threads = [threading.Thread(target=publish, args=(broker.port, end)) for broker in brokers]
+    threads = [threading.Thread(target=publish, args=(broker.port, end), daemon=True) for broker in brokers]
     for thread in threads:
         thread.start()
     try:
@@ -77,7 +78,7 @@ def traffic(*brokers: FederatedBroker) -> Iterator[None]:
     finally:
         end.set()
         for thread in threads:
-            thread.join()
+            thread.join(WITHIN_S)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,8 @@ from typing import Any
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.support.polling import WITHIN_S
+
 PAUSE_S = 0.02  # between messages
 
 
@@ -26,7 +28,7 @@ class Traffic:
         self._queue = queue
         self._end = threading.Event()
         self._failed: Exception | None = None
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Traffic:
         self._thread.start()
@@ -34,7 +36,7 @@ class Traffic:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end.set()
-        self._thread.join()
+        self._thread.join(WITHIN_S)
         assert self._failed is None, self._failed
 
     def _run(self) -> None:

@@ -179,7 +179,7 @@ def test_busy_threads_do_not_make_a_short_search_too_long() -> None:
         while not done.is_set():
             sum(range(1000))
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     try:

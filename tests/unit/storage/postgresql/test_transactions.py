@@ -79,7 +79,7 @@ def server() -> FakeServer:
 def begun(server: FakeServer, transactions: Transactions, operation: Operation) -> threading.Thread:
     """Commit an operation from a thread, and return when its transaction was sent and waits for its sync."""
     transactions.gather(operation)
-    thread = threading.Thread(target=transactions.commit)
+    thread = threading.Thread(target=transactions.commit, daemon=True)
     thread.start()
     until(lambda: [operation] in server.log and server.waiting, "the transaction is sent")
     return thread
@@ -226,7 +226,7 @@ def test_what_gathers_while_every_session_waits_is_one_transaction(
     server.syncing.clear()
     threads = [begun(server, transactions, RemoveFile(str(number))) for number in range(server.sessions)]
     transactions.gather(ONE)
-    threads.append(threading.Thread(target=transactions.commit))
+    threads.append(threading.Thread(target=transactions.commit, daemon=True))
     threads[-1].start()
     transactions.gather(TWO)
     assert len(server.waiting) == server.sessions
@@ -259,7 +259,7 @@ def test_a_call_that_failed_settles_what_is_in_doubt_though_its_operations_are_c
             transactions.commit()
         failures.append(failed.value.errno)
 
-    thread = threading.Thread(target=fail)
+    thread = threading.Thread(target=fail, daemon=True)
     thread.start()
     until(lambda: server.waiting, "the transaction is sent")
     server.lost = server.away = True
