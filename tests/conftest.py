@@ -1,4 +1,4 @@
-"""The set-up of the suite: its tiers, several processes in parallel, bytecode that is kept, and a list of skipped tests."""
+"""The set-up of the suite: tiers, several processes in parallel, bytecode that is kept, and a list of skipped tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The processor time of each test, the ten slowest of a run, and a limit for those of the gate.
 
-The time of a test is that of its worker and of all processes below it from its set-up to its end. What fixtures of a wider
-scope take, such as a server for a whole module, is counted by itself: the first test that needs them does not pay for them.
+The time of a test is that of its worker and of all processes below it from its set-up to its end. What fixtures of a
+wider scope take, such as a server for a whole module, is not counted as that of the first test that needs them.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ProcessorTime:
             terminalreporter.write_line(f"{took_s:6.2f} s  {name}")
         for name in self.too_slow():
             terminalreporter.write_line(
-                f"FAILED {name}: {self._times[name]:.2f} s of processor time, more than the {self._limit_s} s of the gate: "
+                f"FAILED {name}: {self._times[name]:.2f} s of processor time, above the {self._limit_s} s of the gate: "
                 "make it cheaper, or give it the mark `rest`",
                 red=True,
             )

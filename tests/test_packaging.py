@@ -13,6 +13,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from tests.support.broker_process import run
+from tests.support.checkout import ROOT, write_distribution
+from tests.support.wheel import PACKAGES, build_wheel, install_wheel
 from tools.distribution import audit, sbom
 from tools.distribution.contents import (
     LICENSES,
@@ -26,9 +29,6 @@ from tools.distribution.contents import (
     wheel_files,
 )
 from tools.distribution.installed import check_installed
-from tests.support.broker_process import run
-from tests.support.checkout import ROOT, write_distribution
-from tests.support.wheel import PACKAGES, build_wheel, install_wheel
 
 # Where a distribution is not called what is imported
 IMPORTED_AS = {

@@ -1,15 +1,15 @@
-"""The two tiers of the suite: the gate, which each change passes, and the rest, which takes what the gate does not have.
+"""The two tiers of the suite: the gate, which each change passes, and the rest, which takes what the gate lacks.
 
-The *gate* (`make test`) needs Python and nothing else, takes at most five minutes on two cores with its set-up, and has a
-proof of every promise of the README. A test of the gate needs at most `GATE_LIMIT_S` of processor time.
+The *gate* (`make test`) needs Python and nothing else, takes at most five minutes on two cores with its set-up, and has
+a proof of every promise of the README. A test of the gate needs at most `GATE_LIMIT_S` of processor time.
 
-The *rest* (`make test-more`) has what is left: the tests that need programs of the system (Chromium, PostgreSQL, Prometheus,
-Java, Node, shells, RabbitMQ), that build and install the distribution, that start many processes or that repeat what the gate
-does with other seeds, and every block of code of the documents. It takes at most twenty minutes.
+The *rest* (`make test-more`) has what is left: the tests that need programs of the system (Chromium, PostgreSQL,
+Prometheus, Java, Node, shells, RabbitMQ), that build and install the distribution, that start many processes or that
+repeat what the gate does with other seeds, and every block of code of the documents. It takes at most twenty minutes.
 
-A test belongs to the rest if its path begins as an entry of `REST`, unless it is in `GATE` as well, or if it has the mark
-`rest`. pytest by itself runs both tiers; `--tier` chooses one. Programs that are no tests (the benchmark, the comparison with
-RabbitMQ, faults for hours) are in tools/.
+A test belongs to the rest if its path begins as an entry of `REST`, unless it is in `GATE` as well, or if it has the
+mark `rest`. pytest by itself runs both tiers; `--tier` chooses one. Programs that are no tests (the benchmark, the
+comparison with RabbitMQ, faults for hours) are in tools/.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ GATE = (
     "analytics/test_scene",
     "analytics/test_trace_message",
 )
-# Tests of the gate that may take longer: the one scene of the analysis, which starts Spark, and the documents of a first hour
+# Tests of the gate that may take longer: the scene of the analysis, which starts Spark, and the documents of a first hour
 NO_LIMIT = ("tests/acceptance/documents/", "tests/analytics/test_scene.py")
 TIERS = ("gate", "rest")
 
 
 def reason_for_rest(item: pytest.Item) -> str | None:
-    """Why this test is not in the gate, or None if it is."""
+    """The reason for which this test is not in the gate, or None if it is."""
     if mark := item.get_closest_marker("rest"):
         return str(mark.args[0]) if mark.args else "takes longer"
     path = item.nodeid.removeprefix("tests/")

@@ -1,7 +1,8 @@
 """A tier of the suite, again and again, while other processes keep all cores busy: `make test-stress ROUNDS=10`.
 
-Each round is a run of pytest as `make test` has it, without the limit of processor time. What failed in it is printed with the round, and at the end how
-often each test failed; the status is 1 where a round failed. What pytest wrote in a round that failed is kept.
+Each round is a run of pytest as `make test` has it, without the limit of processor time. What failed in it is printed
+with the round, and at the end how often each test failed; the status is 1 where a round failed. What pytest wrote in a
+round that failed is kept.
 """
 
 import argparse

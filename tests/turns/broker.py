@@ -12,12 +12,12 @@ from typing import Any
 from pamqp import base
 from pamqp.commands import Basic
 
-from tools.bench import client as raw
-from tools.bench.loads import Load
-from tools.bench.publishing import BATCH, batch_of
 from tests.support import codec
 from tests.support.clock import FakeTimer
 from tests.support.in_process import InProcessPeer, socket_of
+from tools.bench import client as raw
+from tools.bench.loads import Load
+from tools.bench.publishing import BATCH, batch_of
 from warren.broker.app.main import Store, build_node
 from warren.broker.config import Config
 from warren.broker.core.messages.ports import Batch

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench.loads import LOADS, Load
 from tests.support.in_process import InProcessPeer
+from tools.bench.loads import LOADS, Load
 
 from .broker import MeasuredPeer, StepMeter, StoredPeer, Traffic
 from .meter import limit_ms

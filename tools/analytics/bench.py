@@ -16,9 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support.broker_process import command_line
-
 from tests.analytics import bulk
+from tests.support.broker_process import command_line
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tools.bench.process import Broker
 from tests.support.checkout import ROOT
 from tests.support.postgresql import missing
+from tools.bench.process import Broker
 
 from . import figures, losses, refusals
 from .outcome import Outcome

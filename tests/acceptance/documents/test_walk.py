@@ -1,4 +1,4 @@
-"""How the blocks of a document are run on a machine where others listen at the default ports of all addresses."""
+"""The blocks of a document on a machine where other brokers listen at the default ports of all addresses."""
 
 import json
 import re

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.postgresql import missing
 from tools.failover import figures, losses, refusals
 from tools.failover.load import PUBLISHERS
 from tools.failover.outcome import Outcome
-from tests.support.postgresql import missing
 
 pytestmark = [pytest.mark.sockets, pytest.mark.skipif(bool(missing()), reason=missing() or "-")]
 

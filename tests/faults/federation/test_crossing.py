@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.loop_thread import LoopThread
-
 from tools.federation_faults.crossing import PREFETCH, Crossing
 from tools.federation_faults.faults import repeat
 

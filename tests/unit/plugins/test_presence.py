@@ -190,7 +190,7 @@ def test_whether_it_relays_must_be_said_again_and_be_a_bool(vhost):
 def test_two_thousand_bind_in_less_than_a_fifth_of_a_second(vhost, listeners, producers):
     """Measure processor time of this thread. Presences first, so that each listener gets a summary of them all.
 
-    The work is at most that for each pair, so ten thousand, with 25 times as many pairs, bind in less than five seconds.
+    The work is at most that for each pair: ten thousand, with 25 times as many pairs, bind in less than five seconds.
     """
     listening = [queue(vhost, f"l{number}") for number in range(listeners)]
     present = [queue(vhost, f"q{number}") for number in range(producers)]

@@ -10,12 +10,12 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from tools.migration_faults.rounds import Side, migrate
 from tests.support import codec
 from tests.support.amqp_client import Channel, Content
 from tests.support.broker_process import environment_of, run
 from tests.support.http import HTTPClient
 from tests.support.peer import SocketPeer
+from tools.migration_faults.rounds import Side, migrate
 
 from .conftest import Urls
 
