@@ -46,7 +46,7 @@ GATE = (
     "analytics/test_scene",
     "analytics/test_trace_message",
 )
-# Tests of the gate that may take longer: the scene of the analysis, which starts Spark, and the documents of a first hour
+# Tests of the gate that may take longer: the scene of the analysis, which starts Spark, and the documents of a start
 NO_LIMIT = ("tests/acceptance/documents/", "tests/analytics/test_scene.py")
 TIERS = ("gate", "rest")
 
