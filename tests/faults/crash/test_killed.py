@@ -1,7 +1,7 @@
 """kill -9 at random moments under load, repeatedly on the same data.
 
-WARREN_CRASH_ROUNDS is the number of kills (3). WARREN_CRASH_SEED repeats what the clients of a run sent and when the
-broker was killed, as far as the machine allows.
+WARREN_CRASH_ROUNDS is the number of kills (3, and 1 in the gate). WARREN_CRASH_SEED repeats what the clients of a run
+sent and when the broker was killed, as far as the machine allows.
 """
 
 import os
@@ -76,19 +76,27 @@ def restart(daemon: BrokerProcess, dice: random.Random) -> float:
 
 
 @pytest.mark.sockets
-@pytest.mark.parametrize("daemon", ["folder", "postgresql"], indirect=True)
+@pytest.mark.parametrize(
+    ("daemon", "rounds"),
+    [
+        ("folder", 1),
+        pytest.param("folder", ROUNDS, marks=pytest.mark.rest("more rounds")),
+        pytest.param("postgresql", ROUNDS, marks=pytest.mark.rest("more rounds")),
+    ],
+    indirect=["daemon"],
+)
 @pytest.mark.timeout(60 + 15 * ROUNDS)
-def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back(daemon: BrokerProcess) -> None:
+def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back(daemon: BrokerProcess, rounds: int) -> None:
     seed = int(SEED) if SEED else random.SystemRandom().getrandbits(32)
     print(f"\nWARREN_CRASH_SEED={seed}")
     dice = random.Random(seed)
     ledger = Ledger(QUEUES)
     daemon.start("--sync", dice.choice(["fsync", "os"]))
     declare(daemon.connect())
-    for round_ in range(ROUNDS):
+    for round_ in range(rounds):
         before = ledger.count("confirmed")
         workers = load(daemon, ledger, dice, round_)
-        time.sleep(dice.uniform(0.3, 1.5))
+        time.sleep(dice.uniform(0.3, 1.5 if rounds > 1 else 0.7))
         daemon.kill()
         for worker in workers:
             worker.join(20)
@@ -96,7 +104,7 @@ def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back(daemon: B
         ready_s = restart(daemon, dice)
         client = daemon.connect()
         for queue in QUEUES:
-            if queue != "kept" or round_ == ROUNDS - 1:
+            if queue != "kept" or round_ == rounds - 1:
                 drain(client, ledger, queue)
         client.close()
         confirmed = ledger.count("confirmed") - before

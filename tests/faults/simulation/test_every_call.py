@@ -29,7 +29,7 @@ METHODS = {
     name for kind in (Disk, File) for name, each in vars(kind).items() if callable(each) and not name.startswith("_")
 } - ELSEWHERE
 SEGMENT_BYTES = 400
-ROUNDS = 14
+ROUNDS = 11
 STEPS = 140  # of a node
 SELDOM = {"rename", "remove", "truncate", "names"}
 TORN = b"the beginning of a record"

@@ -419,7 +419,7 @@ def histories(draw: st.DrawFn) -> list[tuple[str, int]]:
 
 
 @given(histories())
-@examples(200)
+@examples(120)
 def test_what_is_told_is_safe_and_what_is_safe_is_told(history: list[tuple[str, int]]) -> None:
     confirms = Confirms()
     filling, durable, acked = 1, 0, 0

@@ -87,6 +87,7 @@ def test_a_message_of_two_queues_takes_few_bytes_of_memory() -> None:
     assert messages and taken <= 12 * 100_000
 
 
+@pytest.mark.rest("70,000 queues")
 def test_a_message_of_more_queues_than_two_bytes_can_count_is_kept_by_a_checkpoint() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = open_journal(disk, 1 << 20)

@@ -399,6 +399,6 @@ class PackingMachine(PagingMachine):
 
 
 TestPagingAgainstItsModel = PagingMachine.TestCase
-TestPagingAgainstItsModel.settings = examples(60)
+TestPagingAgainstItsModel.settings = examples(40)
 TestPackingAgainstItsModel = PackingMachine.TestCase
-TestPackingAgainstItsModel.settings = examples(60)
+TestPackingAgainstItsModel.settings = examples(40)
