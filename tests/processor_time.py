@@ -29,17 +29,27 @@ def children_of(pid: int) -> list[int]:
         return []
 
 
-def processor_time_s() -> float:
-    """The processor time of this process and of all below it, those that have ended included."""
+def processor_time_s(known: set[int]) -> float:
+    """The processor time of this process and of all below it, those that have ended included.
+
+    `known` has the processes that were running at the last call. The kernel's list lacks a child now and then, while
+    another one ends, and all the time of that child would be counted as a test's when it is listed again.
+    """
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     total_s = sum(each.ru_utime + each.ru_stime for each in usage)
-    running = children_of(os.getpid())
+    looked_at: set[int] = set()
+    running = [*known, *children_of(os.getpid())]
+    known.clear()
     while running:
         pid = running.pop()
+        if pid in looked_at:
+            continue
+        looked_at.add(pid)
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
+        known.add(pid)
         total_s += sum(map(int, fields[11:15])) / TICKS_PER_S
         running += children_of(pid)
     return total_s
@@ -57,36 +67,37 @@ class ProcessorTime:
         self._shared_s = 0.0  # of fixtures of a wider scope, since the test began
         self._fixtures = 0  # being set up, one within the other
         self._times: dict[str, float] = {}
+        self._processes: set[int] = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
         if fixturedef.scope == "function" or self._fixtures:
             return (yield)
         self._fixtures += 1
-        begin_s = processor_time_s()
+        begin_s = processor_time_s(self._processes)
         try:
             return (yield)
         finally:
             self._fixtures -= 1
-            self._shared_s += processor_time_s() - begin_s
+            self._shared_s += processor_time_s(self._processes) - begin_s
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
         self._shared_s = 0.0
-        begin_s = processor_time_s()
+        begin_s = processor_time_s(self._processes)
         try:
             yield
         finally:
-            self._setup_s = processor_time_s() - begin_s - self._shared_s
+            self._setup_s = processor_time_s(self._processes) - begin_s - self._shared_s
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
         self._shared_s = 0.0
-        begin_s = processor_time_s()
+        begin_s = processor_time_s(self._processes)
         try:
             yield
         finally:
-            took_s = self._setup_s + processor_time_s() - begin_s - self._shared_s
+            took_s = self._setup_s + processor_time_s(self._processes) - begin_s - self._shared_s
             item.user_properties.append((PROPERTY, took_s))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
