@@ -150,10 +150,11 @@ def pytest_report_header() -> str:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Spare the gate the import of files of which it has no test."""
+    """Collect no file of which the gate has no test: it may import what only the rest installs."""
     if config.option.tier != "gate" or not collection_path.is_relative_to(TESTS):
         return None
-    return tiers.only_in_rest(collection_path.relative_to(TESTS).as_posix()) or None
+    path = collection_path.relative_to(TESTS).as_posix()
+    return tiers.only_in_rest(f"{path}/" if collection_path.is_dir() else path) or None
 
 
 @pytest.hookimpl(tryfirst=True)

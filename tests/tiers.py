@@ -23,7 +23,8 @@ REST: dict[str, str] = {
     "acceptance/documents/": "runs every block of code of the documents",
     "acceptance/federation/interop/": "needs RabbitMQ",
     "acceptance/migration/": "starts many brokers",
-    "acceptance/operator/prometheus/test_server": "needs Prometheus",
+    "acceptance/operator/management/test_same_as_rabbitmq": "needs RabbitMQ",
+    "acceptance/operator/prometheus/test_monitoring": "needs Prometheus",
     "acceptance/operator/system/": "needs shells and tools of the system",
     "acceptance/operator/ui/": "needs Chromium",
     "acceptance/replication/": "needs PostgreSQL",
@@ -31,6 +32,8 @@ REST: dict[str, str] = {
     "analytics/": "needs Java",
     "clients/test_amqplib": "needs Node",
     "clients/test_flower": "starts many processes",
+    "clients/test_prometheus": "needs Prometheus",
+    "clients/test_rabbitmqadmin": "needs RabbitMQ's rabbitmqadmin",
     "faults/federation/": "kills brokers for longer",
     "faults/migration/": "kills brokers for longer",
     "test_compiled": "compiles the hot modules",
@@ -62,5 +65,5 @@ def reason_for_rest(item: pytest.Item) -> str | None:
 
 
 def only_in_rest(path: str) -> bool:
-    """Whether the gate has no test of a file, whose path is relative to tests/."""
+    """Whether the gate has no test of a file or folder; `path` is relative to tests/, that of a folder ends with `/`."""
     return path.startswith(tuple(REST)) and not any(name.startswith(path) or path.startswith(name) for name in GATE)

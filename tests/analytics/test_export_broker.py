@@ -104,6 +104,7 @@ def snapshots(folder: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["snapshot"])
 
 
+@pytest.mark.rest("kills the writer and waits until it is started again")
 @pytest.mark.sockets
 def test_a_writer_that_is_killed_is_started_again_and_what_it_had_is_counted_as_lost(tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -84,4 +84,4 @@ class UI:
         return self
 
     def text(self, selector: str = "main") -> str:
-        return self.page.locator(selector).first.inner_text()
+        return str(self.page.locator(selector).first.inner_text())
