@@ -65,5 +65,5 @@ def reason_for_rest(item: pytest.Item) -> str | None:
 
 
 def only_in_rest(path: str) -> bool:
-    """Whether the gate has no test of a file or folder; `path` is relative to tests/, that of a folder ends with `/`."""
+    """Whether the gate has no test of a file or folder: its path below tests/, with `/` at the end of a folder."""
     return path.startswith(tuple(REST)) and not any(name.startswith(path) or path.startswith(name) for name in GATE)

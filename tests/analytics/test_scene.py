@@ -17,7 +17,7 @@ from .test_export_broker import Broker, traffic
 
 
 @pytest.mark.sockets
-def test_a_record_that_is_removed_from_the_log_of_a_broker_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_record_that_is_removed_from_the_log_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     with Broker(tmp_path) as broker:
         traffic(broker)
         broker.stop()
