@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warren.broker.core.counters.statistics import AT_MOST_ONCE, DISABLED
+from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED, DISABLED
 from warren.broker.core.metadata.queue_types import CLASSIC, QUORUM
 from warren.broker.session.channel import Channel
 
@@ -17,7 +17,7 @@ from .families import Family, FamilyGroup, PerObjectGroup, Row, Values
 from .scope import Scope
 
 PROTOCOL = "amqp091"
-STRATEGIES = (DISABLED, AT_MOST_ONCE)
+STRATEGIES = {CLASSIC: (DISABLED, AT_MOST_ONCE), QUORUM: (DISABLED, AT_MOST_ONCE, AT_LEAST_ONCE)}
 REASONS = ("maxlen", "expired", "rejected", "delivery_limit")
 
 
@@ -43,9 +43,14 @@ def delivered(scope: Scope) -> Iterable[Row]:
 def dead_lettered(scope: Scope) -> Iterable[Row]:
     counts = scope.node.statistics().dead_lettered
     for type_ in (CLASSIC, QUORUM):
-        for strategy in STRATEGIES:
+        for strategy in STRATEGIES[type_]:
             values = tuple(counts.get((type_, strategy, reason), 0) for reason in REASONS)
             yield (queues.TYPES[type_], strategy), values
+
+
+def dead_letters_confirmed(scope: Scope) -> Iterable[Row]:
+    count = scope.node.statistics().dead_lettered.get((QUORUM, AT_LEAST_ONCE, CONFIRMED), 0)
+    return [((queues.TYPES[QUORUM], AT_LEAST_ONCE), (count,))]
 
 
 def open_now(scope: Scope) -> Iterable[Row]:
@@ -94,6 +99,18 @@ GLOBAL: tuple[FamilyGroup, ...] = (
             for reason in REASONS
         ),
         dead_lettered,
+        ("queue_type", "dead_letter_strategy"),
+    ),
+    FamilyGroup(
+        "global_dead_letters_confirmed",
+        (
+            Family(
+                "global_messages_dead_lettered_confirmed_total",
+                "counter",
+                "Dead letters that all of their queues have taken",
+            ),
+        ),
+        dead_letters_confirmed,
         ("queue_type", "dead_letter_strategy"),
     ),
     PerObjectGroup(

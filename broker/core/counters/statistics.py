@@ -13,7 +13,9 @@ from ..metadata.queue_types import CLASSIC, QUORUM
 
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)  # bounds in bytes, inclusive
 ENDLESS = 1 << 62
-DISABLED, AT_MOST_ONCE = "disabled", "at_most_once"  # strategies: without a dead letter exchange, and with one
+DISABLED = "disabled"  # the strategy of a queue without a dead letter exchange
+AT_MOST_ONCE, AT_LEAST_ONCE = "at_most_once", "at_least_once"
+CONFIRMED = "confirmed"  # in place of a reason: taken by all targets, with AT_LEAST_ONCE
 
 
 class PublishCounters:

@@ -84,6 +84,11 @@ def overflow(key: str, value: Value, where: str) -> None:
         raise refused(key, where, "invalid_overflow")
 
 
+def dead_letter_strategy(key: str, value: Value, where: str) -> None:
+    if text(key, value, where) not in (b"at-most-once", b"at-least-once"):
+        raise refused(key, where, "invalid_dlx_strategy")
+
+
 def boolean(key: str, value: Value, where: str) -> None:
     if value[0] != "t":
         raise refused(key, where, f"{{unacceptable_type,{type_name(value)}}}")
@@ -139,7 +144,7 @@ KNOWN: dict[str, Check] = {
     "x-message-ttl": duration,
     "x-dead-letter-exchange": exchange_name,
     "x-dead-letter-routing-key": routing_key,
-    "x-dead-letter-strategy": any_text,
+    "x-dead-letter-strategy": dead_letter_strategy,
     "x-max-length": not_negative,
     "x-max-length-bytes": not_negative,
     "x-max-priority": priority,

@@ -4,6 +4,9 @@ Dead-lettering costs as much as publishing, and a new limit, a common deadline o
 messages at once. So they wait in the queue's outbox, and a slice of them is published whenever the queue is pumped.
 Dead-lettering never recurses: clients may declare a chain of any number of queues, each the dead letter queue of the
 one before. Messages in the outbox stay in the journal, so after a crash they are in the queue again.
+
+With the strategy at-least-once a message stays in the outbox until each of its targets has taken it, and is retried
+where there is no target, or one rejects it. The journal settles it together with its copies.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ..counters.statistics import AT_MOST_ONCE
+from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.scheduler import Job
 from ..messages.message import Message, total_bytes
 from .message_log import DEAD_LETTERED
@@ -24,49 +27,89 @@ if TYPE_CHECKING:
 SLICE = 200  # messages dead-lettered at once, in addition to as many as were published: some milliseconds
 REST_SLICE, COST = 50, 10  # for a deleted queue: messages in one step of a job, and the cost of each (`scheduler`)
 MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
+MANY_BYTES = 64 << 20  # likewise, of bodies
+UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
+RETRY_MS = 5_000
+
+
+class UnconfirmedLetter:
+    """A message that was dead-lettered at least once and that not all of its targets have taken.
+
+    confirmed  the targets that have
+    ticket     the batch of the journal with the last copy; the message may be settled once that is durable
+    """
+
+    __slots__ = ("message", "reason", "confirmed", "ticket")
+
+    def __init__(self, message: Message, reason: str) -> None:
+        self.message = message
+        self.reason = reason
+        self.confirmed: set[RouteTarget] = set()
+        self.ticket = 0
 
 
 class DeadLetterOutbox:
     """The messages that one queue has dropped and that wait to be dead-lettered.
 
     waiting           (message, reason, whether the message was ever in the queue)
+    unconfirmed       the messages before them that are to be retried at `retry_at_ms`, which is 0 without any
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
     """
 
-    __slots__ = ("_queue", "waiting", "persistent_count", "persistent_bytes")
+    __slots__ = ("_queue", "waiting", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes")
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self.waiting: deque[tuple[Message, str, bool]] = deque()
+        self.unconfirmed: list[UnconfirmedLetter] = []
+        self.retry_at_ms = 0
         self.persistent_count = self.persistent_bytes = 0
 
     def __len__(self) -> int:
-        return len(self.waiting)
+        return len(self.waiting) + len(self.unconfirmed)
 
     @property
     def many(self) -> bool:
         """True if the queue must not drop more messages for now."""
-        return len(self.waiting) > MANY
+        return len(self.waiting) > MANY or self.persistent_bytes > MANY_BYTES and len(self.waiting) > 0
+
+    @property
+    def publishable(self) -> bool:
+        """True if messages can be published before the next retry."""
+        return len(self.waiting) > 0 and (len(self.unconfirmed) < UNCONFIRMED or not self._at_least_once)
+
+    @property
+    def _at_least_once(self) -> bool:
+        """The strategy. It ends with the queue, whose messages the journal then no longer keeps."""
+        return self._queue.settings.dead_letters_at_least_once and not self._queue.deleted
 
     def add(self, messages: list[Message], reason: str, queued: bool = True) -> None:
         """Add messages. `queued` is False for messages that the queue rejected."""
         queue = self._queue
-        queue.host.statistics.count_dead_letters(queue.settings.type, AT_MOST_ONCE, reason, len(messages))
+        strategy = AT_LEAST_ONCE if self._at_least_once else AT_MOST_ONCE
+        queue.host.statistics.count_dead_letters(queue.settings.type, strategy, reason, len(messages))
         self.waiting.extend([(message, reason, queued) for message in messages])
         if queued and queue.number:
             self._count(messages, 1)
 
     def publish_slice(self, published: int) -> None:
         """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up."""
+        if self.unconfirmed and (self._queue.host.clock.now_ms() >= self.retry_at_ms or not self._at_least_once):
+            self._retry()
         self._publish_first(min(SLICE + published, len(self.waiting)))
+        if not self.unconfirmed:
+            self.retry_at_ms = 0
 
     def publish_all(self) -> None:
-        """Publish all messages, as the node stops."""
-        self._publish_first(len(self.waiting))
+        """Publish all messages, as the node stops. Those that targets do not take are in the queue after a restart."""
+        while self.waiting:
+            self.unconfirmed.clear()
+            self._publish_first(len(self.waiting))
 
     def publish_rest(self) -> Job:
-        """Publish all messages of a deleted queue, in slices."""
+        """Publish all messages of a deleted queue, in slices, at most once from now on."""
+        self._retry()
         while self.waiting:
             before = len(self.waiting)
             self._publish_first(min(REST_SLICE, before))
@@ -75,8 +118,12 @@ class DeadLetterOutbox:
     def _publish_first(self, count: int) -> None:
         """Publish the first messages. Successive ones with the same reason are published together."""
         queue, waiting = self._queue, self.waiting
-        while count:
+        while count and self.publishable:
             _, reason, queued = waiting[0]
+            if self._at_least_once:
+                self._forward(UnconfirmedLetter(waiting.popleft()[0], reason))
+                count -= 1
+                continue
             messages: list[Message] = []
             while count and waiting and waiting[0][1] == reason and waiting[0][2] == queued:
                 messages.append(waiting.popleft()[0])
@@ -85,6 +132,42 @@ class DeadLetterOutbox:
             if queued and queue.number:
                 queue.journal.settle(messages, moved=True)
                 self._count(messages, -1)
+
+    def _retry(self) -> None:
+        letters, self.unconfirmed = self.unconfirmed, []
+        for letter in letters:
+            self._forward(letter)
+
+    def _forward(self, letter: UnconfirmedLetter) -> None:
+        """Publish a message to those targets that have room and do not have it; settle it if all of them have it now.
+
+        Copies of an earlier attempt are in an earlier batch of the journal, which must be durable before that.
+        """
+        queue, message = self._queue, letter.message
+        host, exchange = queue.host, queue.settings.dead_letter_exchange
+        done = not self._at_least_once
+        if exchange is not None and host.has_exchange(exchange):
+            copy, targets, _ = self._route(message, letter.reason, exchange, host.clock.timestamp_s())
+            missing = [target for target in targets if target not in letter.confirmed]
+            takers = tuple([target for target in missing if target.has_room(copy.body_bytes)])
+            if takers and not host.enqueue([copy], copy.body_bytes, copy.persistent, takers, DEAD_LETTERED).refused:
+                letter.confirmed.update(takers)
+            if targets and letter.confirmed.issuperset(targets) and letter.ticket <= host.journal.durable:
+                host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
+                done = True
+            elif takers:
+                letter.ticket = host.journal.ticket()
+        if done:
+            queue.journal.settle([message], moved=True)
+            self._count([message], -1)
+            return
+        if not self.retry_at_ms:
+            host.scheduler.report(
+                "dead_letters_wait", "warning", {"queue": queue.name, "vhost": queue.vhost, "exchange": exchange}
+            )
+        if not self.unconfirmed:
+            self.retry_at_ms = host.clock.now_ms() + RETRY_MS
+        self.unconfirmed.append(letter)
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]
@@ -98,8 +181,7 @@ class DeadLetterOutbox:
         route.
         """
         queue = self._queue
-        host, settings = queue.host, queue.settings
-        exchange = settings.dead_letter_exchange
+        host, exchange = queue.host, queue.settings.dead_letter_exchange
         if exchange is None or not host.has_exchange(exchange):
             return
         timestamp_s = host.clock.timestamp_s()
@@ -113,13 +195,21 @@ class DeadLetterOutbox:
                 )
                 continue
             self._enqueue(copies, targets)
-            copy = dead_letter_copy(message, queue.name, reason, exchange, settings.dead_letter_key, timestamp_s)
-            targets, stable = host.route_to(exchange, routing_keys(message, settings.dead_letter_key), copy)
-            if reason != REJECTED:
-                targets = tuple(target for target in targets if not cycles(copy, target.name))
+            copy, targets, stable = self._route(message, reason, exchange, timestamp_s)
             copies = [copy]
             before = message if stable else None
         self._enqueue(copies, targets)
+
+    def _route(
+        self, message: Message, reason: str, exchange: str, timestamp_s: int
+    ) -> tuple[Message, tuple[RouteTarget, ...], bool]:
+        """Return the dead-lettered copy, its targets, and whether these depend on its routing keys alone."""
+        name, key = self._queue.name, self._queue.settings.dead_letter_key
+        copy = dead_letter_copy(message, name, reason, exchange, key, timestamp_s)
+        targets, stable = self._queue.host.route_to(exchange, routing_keys(message, key), copy)
+        if reason != REJECTED:
+            targets = tuple(target for target in targets if not cycles(copy, target.name))
+        return copy, targets, stable
 
     def _enqueue(self, messages: list[Message], queues: tuple[RouteTarget, ...]) -> None:
         """Enqueue messages, of which either all or none are persistent."""

@@ -33,11 +33,11 @@ class MessageExpiry:
         """Have the queue pumped when its next message expires."""
         when_ms = self._queue.ready_messages.next_deadline_ms()
         if when_ms != NEVER:
-            self._call_at(when_ms)
+            self.pump_at(when_ms)
 
     def pump_again(self) -> None:
         """Have the queue pumped again after other queues, as one turn of the loop may not do all."""
-        self._call_at(self._queue.host.clock.now_ms())
+        self.pump_at(self._queue.host.clock.now_ms())
 
     def cancel(self) -> None:
         """Stop the timer."""
@@ -45,7 +45,8 @@ class MessageExpiry:
             self._timer.cancel()
             self._timer = None
 
-    def _call_at(self, when_ms: int) -> None:
+    def pump_at(self, when_ms: int) -> None:
+        """Have the queue pumped at this time, or at an earlier one that is already set."""
         if self._timer is not None and self._when_ms <= when_ms:
             return
         self.cancel()
@@ -66,7 +67,7 @@ class MessageExpiry:
         queue.host.pump()
         dropped = queue.expired + queue.dropped - dropped
         dead_lettered = waiting + dropped - len(queue.outbox) if queue.settings.dead_letter_exchange is not None else 0
-        yield PUMP_COST + dropped + COST * max(dead_lettered, 0)
+        yield PUMP_COST + dropped + COST * max(dead_lettered, len(queue.outbox.unconfirmed))
 
 
 class QueueExpiry:

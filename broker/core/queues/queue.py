@@ -203,7 +203,10 @@ class Queue(RouteTarget):
 
     def _is_full(self, body_bytes: int) -> bool:
         settings = self.settings
-        return NONE < settings.max_length <= self.ready or NONE < settings.max_bytes < self.ready_bytes + body_bytes
+        count, total = self.ready, self.ready_bytes + body_bytes
+        if settings.dead_letters_at_least_once:
+            count, total = count + len(self.outbox), total + self.outbox.persistent_bytes
+        return NONE < settings.max_length <= count or NONE < settings.max_bytes < total
 
     def congested(self) -> bool:
         ready = self.ready_messages
@@ -268,13 +271,16 @@ class Queue(RouteTarget):
         """
         self.dirty = False
         self.feed()
-        if self.outbox.waiting:
-            self.outbox.publish_slice(self.published - self._pumped)
+        outbox = self.outbox
+        if len(outbox):
+            outbox.publish_slice(self.published - self._pumped)
         self._pumped = self.published
         if self.demand_followers and not self.ready:
             self._demand_changed()
-        if self.outbox.waiting or not self._slice:
+        if outbox.publishable or not self._slice and not outbox.many:
             self._message_expiry.pump_again()
+        elif outbox.unconfirmed:
+            self._message_expiry.pump_at(outbox.retry_at_ms)
 
     def feed(self) -> None:
         """Deliver ready messages to consumers until either run out; expire and drop messages. HOT: bench A-M."""
@@ -295,7 +301,8 @@ class Queue(RouteTarget):
                 self._trim()
             if timed:
                 self._expire()  # the messages now in front
-                self._message_expiry.schedule()
+                if self._slice:
+                    self._message_expiry.schedule()
         finally:
             self._feeding = False
         if self.held_publishers.held:
@@ -365,7 +372,7 @@ class Queue(RouteTarget):
         """Return the next message as (position, message, redelivered) for basic.get, or None if no message is ready."""
         self.expiry.renew()
         if self.ready_messages.timed:
-            self._slice = SLICE
+            self._slice = 0 if self.outbox.many else SLICE
             self._expire()
             self.schedule_pump()
         fifo = self.ready_messages.first_loaded()
@@ -465,7 +472,7 @@ class Queue(RouteTarget):
     def on_deleted(self) -> None:
         """Mark the queue as deleted. It has been purged; messages in the outbox are still dead-lettered."""
         self.deleted = True
-        if self.outbox.waiting:
+        if len(self.outbox):
             self.host.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest())
         self.expiry.cancel()
         self._message_expiry.cancel()

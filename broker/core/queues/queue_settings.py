@@ -10,7 +10,7 @@ from ..metadata.queue_types import CLASSIC, QUORUM
 NO_POLICY: dict[str, object] = {}
 NONE = -1  # no limit or time is set
 SETTINGS_CACHE_LIMIT = 1024  # settings cached for a virtual host; beyond it the cache is emptied
-DROP_HEAD, REJECT_DLX = "drop-head", "reject-publish-dlx"
+DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 QUORUM_DELIVERY_LIMIT = 20
 QUORUM_LEVELS, QUORUM_LEVEL = 31, 4  # the highest priority, and that of a message without one
 
@@ -18,19 +18,20 @@ QUORUM_LEVELS, QUORUM_LEVEL = 31, 4  # the highest priority, and that of a messa
 class QueueSettings:
     """The settings of a queue. Limits and times are NONE if they are not set.
 
-    ttl_ms, expires_ms      of messages; of the queue while it is unused
-    max_length, max_bytes   limits of ready messages, and of their bodies
-    rejects_publish         messages beyond these limits are rejected (`reject-publish`)
-    drops_head              the oldest messages are dropped instead (`drop-head`)
-    dead_letters_rejected   rejected messages are dead-lettered (`reject-publish-dlx`)
-    dead_letter_exchange    or None
-    dead_letter_key         the routing key of dead letters, None for the message's own
-    delivery_limit          how often a message may be requeued
-    counts_deliveries       requeues are counted, in quorum queues and for a delivery limit
-    max_priority            0 for a queue without priorities
-    single_active_consumer  one consumer is served, the others wait
-    deduplicates            duplicates are dropped
-    per_message             published messages have to be looked at one by one
+    ttl_ms, expires_ms          of messages; of the queue while it is unused
+    max_length, max_bytes       limits of ready messages, and of their bodies
+    rejects_publish             messages beyond these limits are rejected (`reject-publish`)
+    drops_head                  the oldest messages are dropped instead (`drop-head`)
+    dead_letters_rejected       rejected messages are dead-lettered (`reject-publish-dlx`)
+    dead_letters_at_least_once  messages stay in the journal until the targets have taken their copies
+    dead_letter_exchange        or None
+    dead_letter_key             the routing key of dead letters, None for the message's own
+    delivery_limit              how often a message may be requeued
+    counts_deliveries           requeues are counted, in quorum queues and for a delivery limit
+    max_priority                0 for a queue without priorities
+    single_active_consumer      one consumer is served, the others wait
+    deduplicates                duplicates are dropped
+    per_message                 published messages have to be looked at one by one
     """
 
     __slots__ = (
@@ -42,6 +43,7 @@ class QueueSettings:
         "rejects_publish",
         "drops_head",
         "dead_letters_rejected",
+        "dead_letters_at_least_once",
         "dead_letter_exchange",
         "dead_letter_key",
         "delivery_limit",
@@ -68,6 +70,13 @@ class QueueSettings:
         self.drops_head = limited and not self.rejects_publish
         self.dead_letters_rejected = self.rejects_publish and overflow == REJECT_DLX
         self.dead_letter_exchange = text(arguments, policy, "dead-letter-exchange")
+        # With any other overflow RabbitMQ falls back to at-most-once: a full queue would drop what waits for a target.
+        self.dead_letters_at_least_once = (
+            quorum
+            and overflow == REJECT
+            and self.dead_letter_exchange is not None
+            and text(arguments, policy, "dead-letter-strategy") == "at-least-once"
+        )
         self.dead_letter_key = text(arguments, policy, "dead-letter-routing-key")
         given = both(arguments, policy, "delivery-limit")
         if quorum and not given:

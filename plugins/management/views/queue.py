@@ -158,10 +158,11 @@ def replica_fields(request: Request) -> Item:
 
 def quorum_fields(node: str, queue: Queue) -> Item:
     """The fields of quorum queues; counters of RabbitMQ's implementation are 0."""
+    outbox = queue.outbox if queue.settings.dead_letters_at_least_once else None
     return {
         "delivery_limit": queue.settings.delivery_limit,
-        "messages_dlx": 0,
-        "message_bytes_dlx": 0,
+        "messages_dlx": len(outbox) if outbox is not None else 0,
+        "message_bytes_dlx": outbox.persistent_bytes if outbox is not None else 0,
         "messages_ready_high": 0,
         "messages_ready_normal": queue.ready,
         "messages_ready_returned": 0,

@@ -112,6 +112,27 @@ def test_the_earlier_deadline_is_kept_and_the_queue_goes_on_to_set_them(
     assert letter.headers["x-death"][0]["original-expiration"] == "100"
 
 
+def test_dead_letters_at_least_once_wait_over_restarts(
+    daemon: BrokerProcess, restart: Callable[[], Client]
+) -> None:
+    daemon.start()
+    client = daemon.connect()
+    arguments = {"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-max-length": 2}
+    client.channel().declare("letters", durable=True, arguments=arguments)
+    arguments |= {"x-max-length": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+    arguments |= {"x-message-ttl": 1, "x-dead-letter-strategy": "at-least-once"}
+    client.channel().declare("timed", durable=True, arguments=arguments)
+    confirmed(client, "timed", BODIES)
+    for expected in (BODIES[:2], BODIES[2:4], BODIES[4:]):
+        client = restart()
+        channel = client.channel()
+        until(lambda: channel.count("letters") == len(expected), "the next ones are there")  # noqa: B023
+        assert channel.drain("letters") == expected
+        on_disk(client)
+    channel = restart().channel()
+    assert (channel.count("timed"), channel.count("letters")) == (0, 0)
+
+
 def test_what_was_out_and_died_meanwhile_is_dead_lettered_once(
     daemon: BrokerProcess, restart: Callable[[], Client]
 ) -> None:

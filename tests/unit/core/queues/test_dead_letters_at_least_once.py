@@ -1,0 +1,225 @@
+"""With the strategy at-least-once a message stays in its queue until each target has taken its dead letter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pamqp.commands import Queue as QueueMethods
+
+from tests.support.amqp_client import Channel
+from tests.support.clock import FakeClock
+from tests.support.session import SlowJournal, SureJournal, connected, new_node
+from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
+from warren.broker.core.queues import dead_lettering
+from warren.broker.core.queues.dead_lettering import RETRY_MS, UNCONFIRMED
+from warren.broker.core.queues.queue import Queue
+
+QUORUM = {"x-queue-type": "quorum"}
+AT_LEAST_ONCE_ARGUMENTS = QUORUM | {
+    "x-overflow": "reject-publish",
+    "x-dead-letter-exchange": "dlx",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-message-ttl": 10,
+}
+ONE = {**QUORUM, "x-max-length": 1, "x-overflow": "reject-publish"}
+
+
+class House:
+    """A quorum queue `source` with dead letters to an exchange, and the queue `letters` bound to it."""
+
+    def __init__(self, journal: SlowJournal | None = None, letters: Any = QUORUM, **arguments: Any) -> None:
+        self.journal = journal or SureJournal()
+        self.node = new_node(self.journal)
+        self.ch: Channel = connected(self.node).channel()
+        self.ch.exchange("dlx", "fanout", durable=True)
+        if letters:
+            self.letters(**letters)
+        self.ch.declare("source", durable=True, arguments=AT_LEAST_ONCE_ARGUMENTS | arguments)
+        self.source = self.node.vhosts["/"].queues["source"]
+
+    def letters(self, name: str = "letters", **arguments: Any) -> None:
+        self.ch.declare(name, durable=True, arguments=arguments)
+        self.ch.bind(name, "dlx")
+
+    def publish(self, count: int) -> None:
+        self.ch.fill("source", *[b"%d" % number for number in range(count)])
+
+    @property
+    def clock(self) -> FakeClock:
+        assert isinstance(self.node.clock, FakeClock)
+        return self.node.clock
+
+    def kept(self, name: str = "source") -> int:
+        """Return the number of messages of a queue in the journal."""
+        number = self.node.vhosts["/"].queues[name].number
+        return sum(1 for kept, _ in self.journal.live if kept == number)
+
+    def counted(self, strategy: str, reason: str) -> int:
+        return self.node.statistics().dead_lettered.get(("quorum", strategy, reason), 0)
+
+
+def queue_with(**arguments: Any) -> Queue:
+    return House(**{f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}).source
+
+
+def test_messages_that_a_full_queue_rejects_stay_until_it_has_room() -> None:
+    house = House(letters=ONE)
+    house.publish(3)
+    house.clock.advance(100)
+    assert (house.ch.count("letters"), house.kept(), len(house.source.outbox)) == (1, 2, 2)
+    bodies = []
+    for _ in range(3):
+        bodies += house.ch.drain("letters")
+        house.clock.advance(RETRY_MS)
+    assert bodies == [b"0", b"1", b"2"] and not house.kept() and not len(house.source.outbox)
+    assert house.counted(AT_LEAST_ONCE, "expired") == house.counted(AT_LEAST_ONCE, CONFIRMED) == 3
+    assert not house.counted(AT_MOST_ONCE, "expired")
+
+
+@pytest.mark.parametrize("exchange", ["dlx", "missing"])
+def test_messages_without_a_target_stay_until_there_is_one(exchange: str) -> None:
+    house = House(letters=None, **{"x-dead-letter-exchange": exchange})
+    house.publish(2)
+    house.clock.advance(10 * RETRY_MS)
+    assert house.kept() == 2 and not house.source.ready
+    house.ch.exchange(exchange, "fanout", durable=True)
+    house.ch.declare("letters", durable=True)
+    house.ch.bind("letters", exchange)
+    house.clock.advance(RETRY_MS)
+    assert house.ch.drain("letters") == [b"0", b"1"] and not house.kept()
+
+
+def test_a_full_queue_does_not_keep_a_message_from_other_queues_which_get_it_once() -> None:
+    house = House(letters=ONE)
+    house.letters("others")
+    house.publish(2)
+    house.clock.advance(3 * RETRY_MS)
+    assert (house.ch.count("letters"), house.ch.count("others"), house.kept()) == (1, 2, 1)
+    house.ch.drain("letters")
+    house.clock.advance(RETRY_MS)
+    assert (house.ch.count("letters"), house.ch.count("others"), house.kept()) == (1, 2, 0)
+
+
+def test_a_message_is_settled_when_its_earlier_copies_are_durable_and_not_before() -> None:
+    house = House(SlowJournal(), letters=ONE)
+    house.letters("others")
+    house.publish(2)
+    house.clock.advance(10)
+    house.journal.seal()  # the batch with the copy for `others` is being written
+    house.ch.drain("letters")
+    house.clock.advance(2 * RETRY_MS)
+    assert house.ch.count("letters") == 1 and house.kept() == 1
+    house.journal.commit(house.journal.ticket())
+    house.clock.advance(RETRY_MS)
+    assert not house.kept() and house.ch.count("others") == 2
+
+
+def test_many_messages_that_cannot_be_published_cost_a_few_attempts_at_each_retry() -> None:
+    house = House(letters=None)
+    house.publish(5000)
+    attempts: list[object] = []
+    route_to = house.node.vhosts["/"].route_to
+    house.node.vhosts["/"].route_to = lambda *route: (attempts.append(route), route_to(*route))[1]  # type: ignore[method-assign]
+    turns: list[int] = []
+    house.clock.after_each = lambda: turns.append(1)
+    house.clock.advance(10)
+    assert len(attempts) == UNCONFIRMED and house.kept() == 5000
+    turns.clear()
+    house.clock.advance(4 * RETRY_MS)
+    assert len(attempts) == 5 * UNCONFIRMED and len(turns) < 20
+    house.letters()
+    house.clock.advance(RETRY_MS)
+    assert house.ch.count("letters") == 5000 and not house.kept()
+
+
+def test_a_queue_with_too_many_waiting_messages_waits_without_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_lettering, "MANY", 50)
+    house = House(letters=None)
+    house.publish(100)
+    house.clock.advance(10)
+    house.publish(20)
+    turns: list[int] = []
+    house.clock.after_each = lambda: turns.append(1)
+    house.clock.advance(3 * RETRY_MS)
+    assert len(turns) < 20 and house.kept() == 120
+    house.letters()
+    house.clock.advance(RETRY_MS)
+    assert house.ch.count("letters") == 120 and not house.kept()
+
+
+def test_waiting_messages_count_for_the_length_limits() -> None:
+    house = House(letters=None, **{"x-max-length": 3})
+    house.ch.confirm()
+    house.publish(3)
+    house.clock.advance(10)
+    assert house.ch.confirms([1, 2, 3]) == ({1, 2, 3}, set())
+    house.ch.publish("", "source")
+    assert house.ch.confirms([4]) == (set(), {4})
+
+
+def test_a_purge_spares_waiting_messages_and_a_deletion_ends_them() -> None:
+    house = House(letters=ONE)
+    house.publish(40)
+    house.clock.advance(10)
+    house.ch.call(QueueMethods.Purge, queue="source")
+    assert house.kept() == 39 == house.source.journal.count
+    house.ch.delete("source")
+    house.clock.advance(10)
+    assert house.ch.count("letters") == 1 and not house.journal.left
+
+
+def test_a_stop_keeps_what_no_target_took() -> None:
+    house = House(letters=ONE)
+    house.publish(40)
+    house.clock.advance(10)
+    house.ch.drain("letters")
+    house.node.finish()
+    assert house.kept() == 38 and house.kept("letters") == 1
+
+
+def test_rejected_messages_and_those_beyond_the_delivery_limit_wait_too() -> None:
+    house = House(letters=ONE, **{"x-message-ttl": 60_000, "x-delivery-limit": 0})
+    house.publish(3)
+    for _ in range(2):
+        house.ch.reject_next("source")
+    consumer = connected(house.node)
+    assert consumer.channel().get("source", no_ack=False)
+    consumer.vanish()
+    house.clock.advance(RETRY_MS)
+    assert (house.ch.count("letters"), house.kept(), house.source.ready) == (1, 2, 0)
+    for _ in range(2):
+        house.ch.drain("letters")
+        house.clock.advance(RETRY_MS)
+    assert not house.kept()
+
+
+def test_a_policy_may_set_and_end_the_strategy() -> None:
+    house = House(letters=None, **{"x-dead-letter-strategy": "at-most-once"})
+    house.node.policies.set("/", "once", "source", {"dead-letter-strategy": "at-least-once"})
+    assert not house.source.settings.dead_letters_at_least_once, "the argument has precedence"
+    house.ch.delete("source")
+    house.ch.declare("source", durable=True, arguments=QUORUM)
+    policy = {"overflow": "reject-publish", "dead-letter-exchange": "dlx", "dead-letter-strategy": "at-least-once"}
+    house.node.policies.set("/", "once", "source", {**policy, "message-ttl": 10})
+    house.source = house.node.vhosts["/"].queues["source"]
+    house.publish(40)
+    house.clock.advance(10)
+    assert house.kept() == 40
+    house.node.policies.set("/", "once", "source", {**policy, "dead-letter-strategy": "at-most-once"})
+    house.clock.advance(10)
+    assert house.kept() == 0 == house.source.journal.count
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"overflow": "drop-head"}, {"overflow": "reject-publish-dlx"}, {"queue_type": "classic"}],
+)
+def test_other_queues_fall_back_to_at_most_once(arguments: dict[str, str]) -> None:
+    assert not queue_with(**arguments).settings.dead_letters_at_least_once
+
+
+def test_an_unknown_strategy_is_refused() -> None:
+    channel = connected(new_node()).channel()
+    arguments = {**QUORUM, "x-dead-letter-strategy": "foo"}
+    channel.refused(406, QueueMethods.Declare, queue="q", durable=True, arguments=arguments)
