@@ -168,7 +168,12 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     resources = Resources(node.alarms, store.free_bytes, free, memory_bytes=config.total_memory_bytes)
     remote = watch_remote(store, node, config)
     delay = partial(delayed, remote)
-    watch = (resources.disk_has_room, resources.disk_full, lost, node.commits.count, delay)
+
+    def disk_full(full: bool) -> None:
+        resources.disk_full(full)
+        store.disk_full(full)
+
+    watch = (resources.disk_has_room, disk_full, lost, node.commits.count, delay)
     committer = Committer(store.journal, *watch, remote.owned if remote is not None else lambda: True)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
     supervisor = Supervisor(report, ending.fail)

@@ -46,6 +46,7 @@ class Store:
         self.remote = remote
         self._local = local_status(config)
         self._disk: Disk | None = None
+        self._disk_full = False
         if config.memory:
             return
         if remote is not None:
@@ -83,8 +84,16 @@ class Store:
         """Return the free bytes of the disk; a number above any disk if nothing is stored on this machine."""
         return self._disk.free_bytes() if self._disk is not None else 1 << 62
 
+    def disk_full(self, full: bool) -> None:
+        """Note whether the disk is full; if not, reserve space for the time when it is."""
+        self._disk_full = full
+        if not full and self._disk is not None:
+            self._disk.reserve()
+
     def close(self) -> None:
         """Close the files. Everything must be durable already."""
+        if self._disk is not None and not self._disk_full:
+            self._disk.spend_reserve()  # backups need not have it
         if self.metadata is not None:
             self.journal.close()
             self.metadata.close()

@@ -85,8 +85,9 @@ class Committer:
         except TimeoutError:
             self._given_up.set()
             return False
-        if self._syncing is not None:  # closing the journal also syncs
-            self._syncing.cancel()
+        for timer in (self._checking, self._syncing):  # closing the journal also syncs
+            if timer is not None:
+                timer.cancel()
         for _ in self._threads:
             self._work.put(None)
         for thread in self._threads:
@@ -148,7 +149,9 @@ class Committer:
             self._failed(error)
 
     def _sync(self) -> None:
-        self._syncing = None
+        if self._syncing is not None:
+            self._syncing.cancel()
+            self._syncing = None
         self._journal.sync()
         self.commit_soon()
 
@@ -167,7 +170,11 @@ class Committer:
             enough = self._enough()
             self._full(not enough)
         if not enough:
-            self._checking = self._loop.call_later(RETRY_S, self._check_disk)
+            self._checking = self._loop.call_later(RETRY_S, self._check_again)
+
+    def _check_again(self) -> None:
+        self._check_disk()
+        self._sync()
 
 
 def is_temporary(error: Exception) -> bool:

@@ -30,12 +30,14 @@ class Compaction:
     """The compaction of one journal.
 
     relocations  by the number of a segment: new places of its messages, while some in memory still have the old ones
+    unsaved      no checkpoint could be saved, so that dead segments are still there
     """
 
-    __slots__ = ("relocations", "_journal", "_source", "_at", "_retry_at_s", "_lent_to", "_removed")
+    __slots__ = ("relocations", "unsaved", "_journal", "_source", "_at", "_retry_at_s", "_lent_to", "_removed")
 
     def __init__(self, journal: Journal) -> None:
         self.relocations: dict[int, Relocations] = {}
+        self.unsaved = False
         self._journal = journal
         self._source: Segment | None = None
         self._at = 0
@@ -92,12 +94,18 @@ class Compaction:
         removed = self._removed
 
         def remove() -> None:
-            try:
-                checkpoint.save(disk, snapshot.encode())
-            except OSError as error:
-                if error.errno in (*FULL, *EXHAUSTED):
-                    return  # tried again with a later batch
-                raise
+            encoded = snapshot.encode()
+            self.unsaved = False
+            while True:
+                try:
+                    checkpoint.save(disk, encoded)
+                    break
+                except OSError as error:
+                    if error.errno not in (*FULL, *EXHAUSTED):
+                        raise
+                    if error.errno in EXHAUSTED or not disk.spend_reserve():
+                        self.unsaved = True
+                        return  # tried again with a later batch
             for segment in dead:
                 with suppress(FileNotFoundError):  # nothing was written to it, or a full disk interrupted this before
                     disk.remove(segment.name)

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from ..core.messages.ports import IN_FLIGHT
 
+RESERVE_NAME = "reserve"
+RESERVE_BYTES = 16 << 20  # more than a journal has buffered when the disk is found full (`journal.BUFFER_LIMIT`)
+
 
 class File:
     """An open file of the log. Every call may raise OSError."""
@@ -68,7 +71,15 @@ class Disk:
         """Make what was written survive a killed process, if `write` alone does not."""
 
     def free_bytes(self) -> int:
+        """Return the free space, without that of a reserve that is spent."""
         raise NotImplementedError
+
+    def reserve(self) -> None:
+        """Allocate space for what must be written to get a full disk free, if there is room and none is reserved."""
+
+    def spend_reserve(self) -> bool:
+        """Free the reserved space; return False if none is reserved. Any thread may call this."""
+        return False
 
     def salt(self) -> int:
         """Return 32 bits that nobody can guess, for a new log."""
@@ -124,12 +135,14 @@ class FolderDisk(Disk):
         if new and durable:
             for parent in (folder.parent, folder.parent.parent):
                 sync_folder(parent)
+        reserve = folder / RESERVE_NAME
+        self._reserved = reserve.exists() and reserve.stat().st_size == RESERVE_BYTES
 
     def open(self, name: str, create: bool) -> File:
         return FolderFile(self._folder / name, os.O_CREAT | os.O_EXCL if create else 0, self._durable)
 
     def names(self) -> list[str]:
-        return sorted(os.listdir(self._folder))
+        return sorted(name for name in os.listdir(self._folder) if name != RESERVE_NAME)
 
     def remove(self, name: str) -> None:
         os.unlink(self._folder / name)
@@ -143,7 +156,28 @@ class FolderDisk(Disk):
 
     def free_bytes(self) -> int:
         status = os.statvfs(self._folder)
-        return status.f_bavail * status.f_frsize
+        return max(status.f_bavail * status.f_frsize - (0 if self._reserved else RESERVE_BYTES), 0)
+
+    def reserve(self) -> None:
+        if self._reserved:
+            return
+        try:
+            descriptor = os.open(self._folder / RESERVE_NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+                self._reserved = True
+            finally:
+                os.close(descriptor)
+        except OSError:
+            self.spend_reserve()  # a part of it
+
+    def spend_reserve(self) -> bool:
+        self._reserved = False
+        try:
+            os.unlink(self._folder / RESERVE_NAME)
+        except OSError:
+            return False
+        return True
 
     def salt(self) -> int:
         return secrets.randbits(32)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .metadata import Metadata
 
 SEGMENT_BYTES = 64 << 20
-BUFFER_LIMIT = 16 << 20  # bytes buffered while a batch is written; beyond this, publishers wait for the disk
+BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, publishers wait for the disk
 # The last deleted queues, for which settlements are no longer recorded. Those for older ones are, which is harmless.
 DELETED_QUEUES_LIMIT = 10_000
 
@@ -92,6 +92,15 @@ class Batch(ports.Batch):
         self._slot = slot
 
     def write(self) -> None:
+        """Write the records. A full disk gets the reserve, as later settlements may free segments."""
+        try:
+            self._write()
+        except OSError as error:
+            if error.errno not in ports.FULL or not self._disk.spend_reserve():
+                raise
+            self._write()
+
+    def _write(self) -> None:
         if self._finished is not None:
             self._finished.close()
         if self._changes:
@@ -362,7 +371,7 @@ class Journal(ports.Journal):
         return self._unsynced
 
     def sync(self) -> None:
-        self._sync_due = self._unsynced
+        self._sync_due = self._unsynced or self._compaction.unsaved
 
     def committed(self, number: int) -> None:
         """Note that the batch is durable, and call what waited for it, once all batches before are durable too."""

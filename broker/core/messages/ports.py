@@ -190,7 +190,7 @@ class Journal:
         return False
 
     def sync(self) -> None:
-        """Have the next batch sync declarations."""
+        """Have the next batch sync declarations, and delete what a full disk kept from being deleted."""
         raise NotImplementedError
 
     def committed(self, number: int) -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from warren.broker.storage.metadata import Metadata
 
 ERRORS = (errno.EIO, errno.ENOSPC)
-# Not calls of a file (tested in tests/unit/runtime); and `commit`, which does nothing in a folder.
-ELSEWHERE = {"salt", "free_bytes", "commit"}
+# Not calls of a file (tested in tests/unit); and `commit`, which does nothing in a folder.
+ELSEWHERE = {"salt", "free_bytes", "commit", "reserve", "spend_reserve"}
 METHODS = {
     name for kind in (Disk, File) for name, each in vars(kind).items() if callable(each) and not name.startswith("_")
 } - ELSEWHERE

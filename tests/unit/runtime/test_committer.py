@@ -56,8 +56,8 @@ class NotedJournal(Journal):
         return self.lazy
 
     def sync(self) -> None:
+        self.added += self.lazy
         self.lazy = False
-        self.added += 1
 
     def committed(self, number: int) -> None:
         self.done.append(number)

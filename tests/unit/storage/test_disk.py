@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from warren.broker.storage.disk import Disk, FolderDisk
+from warren.broker.storage.disk import RESERVE_BYTES, RESERVE_NAME, Disk, FolderDisk
 
 
 @pytest.fixture
@@ -145,3 +145,35 @@ def test_a_file_that_cannot_be_opened_whole_keeps_no_descriptor(disk: Disk, monk
             disk.open("x", False)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(opened[0])
+
+
+def test_the_reserve_is_allocated_and_spent_and_is_no_file_of_the_log(tmp_path: Path) -> None:
+    disk = FolderDisk(tmp_path / "log", True)
+    assert not disk.spend_reserve()
+    disk.reserve()
+    file = tmp_path / "log" / RESERVE_NAME
+    assert file.stat().st_blocks * 512 >= RESERVE_BYTES and disk.names() == []
+    after = FolderDisk(tmp_path / "log", True)
+    assert after.spend_reserve() and not file.exists() and not after.spend_reserve()
+
+
+def test_a_reserve_that_is_missing_is_not_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FolderDisk(tmp_path / "log", True)
+    disk.reserve()
+    status = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda path: status)
+    free_bytes = disk.free_bytes()
+    disk.spend_reserve()
+    assert disk.free_bytes() == free_bytes - RESERVE_BYTES
+
+
+def test_a_disk_without_room_for_the_reserve_keeps_no_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, offset: int, count: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    disk = FolderDisk(tmp_path / "log", True)
+    disk.reserve()
+    assert os.listdir(tmp_path / "log") == []

@@ -1,0 +1,104 @@
+"""A disk that others have filled to the last byte gets free through the broker, by the reserve of the log."""
+
+from __future__ import annotations
+
+from errno import ENOSPC
+from random import Random
+
+import pytest
+
+from tests.faults.simulation.disk import SimulatedDisk
+from tests.faults.simulation.test_interleavings import append, bodies, opened
+from tests.support.journal import commit, commit_any
+from warren.broker.storage.checkpoint import NEW_NAME
+
+SEGMENT_BYTES = 4_000
+RESERVE_BYTES = 2_000
+
+
+class ReservingDisk(SimulatedDisk):
+    """A simulated disk whose reserve is a part of its limit."""
+
+    reserved = False
+
+    def fill(self) -> None:
+        """Have another process take all space that is left."""
+        self.reserved = True
+        self.limit_bytes = self.used_bytes
+
+    def spend_reserve(self) -> bool:
+        if self.reserved and self.limit_bytes is not None:
+            self.limit_bytes += RESERVE_BYTES
+        spent, self.reserved = self.reserved, False
+        return spent
+
+
+def test_publishes_and_settlements_are_stored_on_a_full_disk_and_free_its_segments() -> None:
+    disk = ReservingDisk(Random(1))
+    journal, _ = opened(disk, SEGMENT_BYTES)
+    stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
+    commit(journal)
+    before = disk.used_bytes
+    disk.fill()
+    stored += append(journal, b"the last one")
+    commit(journal)
+    assert not disk.reserved
+    journal.settle_many(1, stored[:-1])
+    commit(journal)
+    assert disk.used_bytes < before - 3_000, "the segments are still there"
+    after, pages = opened(disk.power_loss(Random(2)), SEGMENT_BYTES)
+    assert bodies(after, pages) == [b"the last one"]
+
+
+def test_a_disk_without_room_for_a_checkpoint_gets_the_reserve() -> None:
+    disk = ReservingDisk(Random(1))
+    journal, _ = opened(disk, SEGMENT_BYTES)
+    stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
+    commit(journal)
+    journal.settle_many(1, stored)
+
+    def full(what: str, name: str) -> None:
+        if what == "write" and name == NEW_NAME and disk.reserved:
+            raise OSError(ENOSPC, "full", name)
+
+    disk.reserved, disk.before = True, full
+    commit(journal)
+    assert "00000001.log" not in disk.names()
+
+
+def test_without_a_reserve_dead_segments_are_deleted_once_there_is_room() -> None:
+    disk = ReservingDisk(Random(1))
+    journal, _ = opened(disk, SEGMENT_BYTES)
+    stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
+    commit(journal)
+    journal.settle_many(1, stored)
+    full = [True]
+
+    def fail(what: str, name: str) -> None:
+        if full[0] and name == NEW_NAME and what == "write":
+            raise OSError(ENOSPC, "full", name)
+
+    disk.before = fail
+    commit(journal)
+    journal.sync()
+    assert commit_any(journal) and "00000001.log" in disk.names()
+    assert not commit_any(journal), "it is tried again when the committer says so"
+    full[0] = False
+    journal.sync()
+    commit(journal)
+    assert "00000001.log" not in disk.names() and not commit_any(journal)
+
+
+def test_a_batch_fails_if_the_reserve_is_spent() -> None:
+    disk = ReservingDisk(Random(1))
+    journal, _ = opened(disk, SEGMENT_BYTES)
+    append(journal, b"one")
+    commit(journal)
+    disk.fill()
+    append(journal, b"x" * (RESERVE_BYTES + 1))
+    batch = journal.seal()
+    assert batch is not None
+    for _ in range(2):
+        with pytest.raises(OSError, match="space") as error:
+            batch.write()
+        assert error.value.errno == ENOSPC
