@@ -70,6 +70,7 @@ class Channel:
 
     prefetch         limit of unsettled deliveries of each new consumer, 0 for none
     shared_prefetch  the limit of all consumers together
+    cancels          collects the basic.cancel frames of a queue.delete, which follow its reply; None outside of one
     """
 
     def __init__(self, connection: Connection, number: int) -> None:
@@ -86,6 +87,7 @@ class Channel:
         self.unacked = UnackedDeliveries()
         self._job: tuple[Callable[[], None], ...] | None = None  # calls that send replies after the job under way
         self.consumers: dict[str, ChannelConsumer] = {}
+        self.cancels: list[bytes] | None = None
         self.prefetch = connection.settings.default_consumer_prefetch
         self.shared_prefetch = SharedPrefetch(self.consumers)
         self.confirms: confirms.Confirms | None = None

@@ -153,4 +153,7 @@ class ChannelConsumer(Consumer):
             frame = method_encoder.method(
                 channel.number, method_encoder.CANCEL, method_encoder.short_string(self.tag) + b"\x01"
             )
-            channel.connection.send(frame)
+            if channel.cancels is not None:
+                channel.cancels.append(frame)
+            else:
+                channel.connection.send(frame)

@@ -89,13 +89,18 @@ def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> N
 
 
 def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) -> None:
-    """Serve queue.delete.
+    """Serve queue.delete. Consumers of this channel are cancelled after delete-ok, in the same write, as in RabbitMQ.
 
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotSupported (540).
     """
     name = channel.queue_name(strip_line_ends(method.queue))
-    count = operations.delete_queue(channel, name, if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
+    channel.cancels = cancels = []
+    try:
+        count = operations.delete_queue(channel, name, if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
+    finally:
+        channel.cancels = None
     if not method.nowait:
-        channel.send_change_ok(
-            method_encoder.method(channel.number, method_encoder.QUEUE_DELETE_OK, method_encoder.long(count))
-        )
+        ok = method_encoder.method(channel.number, method_encoder.QUEUE_DELETE_OK, method_encoder.long(count))
+        channel.send_change_ok(b"".join([ok, *cancels]))
+    elif cancels:
+        channel.send(b"".join(cancels))

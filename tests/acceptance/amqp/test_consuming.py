@@ -176,11 +176,27 @@ def test_consumers_of_a_deleted_queue_are_told(broker: Peer, client: Client, ch:
     ch.nothing()
 
 
-def test_the_channel_that_deletes_is_told_of_its_own_consumers(ch: Channel, queue: str) -> None:
+@pytest.mark.parametrize("durable", [True, False])
+def test_the_channel_that_deletes_is_told_of_its_own_consumers_after_delete_ok(
+    broker: Peer, ch: Channel, name: Name, durable: bool
+) -> None:
+    queue = name("deleted")
+    ch.declare(queue, durable=durable)
+    tags = [ch.consume(queue), ch.consume(queue)]
+    other = broker.connect().channel()
+    other.consume(queue)
+    ch.send(Queue.Delete, queue=queue)
+    answers = [ch.next(), ch.next(), ch.next()]
+    assert [answer.name for answer in answers] == ["Queue.DeleteOk", "Basic.Cancel", "Basic.Cancel"]
+    assert [answer.consumer_tag for answer in answers[1:]] == tags
+    assert isinstance(other.next(), Basic.Cancel)
+
+
+def test_a_deletion_without_a_reply_is_followed_by_the_cancels(ch: Channel, queue: str) -> None:
     tag = ch.consume(queue)
-    ch.call(Queue.Delete, queue=queue)
-    cancelled = ch.next()
-    assert (cancelled.name, cancelled.consumer_tag) == ("Basic.Cancel", tag)
+    ch.send(Queue.Delete, queue=queue, nowait=True)
+    assert ch.next().consumer_tag == tag
+    ch.nothing()
 
 
 @pytest.mark.differs("a client's cancel-ok is refused: 503")

@@ -112,9 +112,7 @@ def test_the_earlier_deadline_is_kept_and_the_queue_goes_on_to_set_them(
     assert letter.headers["x-death"][0]["original-expiration"] == "100"
 
 
-def test_dead_letters_at_least_once_wait_over_restarts(
-    daemon: BrokerProcess, restart: Callable[[], Client]
-) -> None:
+def test_dead_letters_at_least_once_wait_over_restarts(daemon: BrokerProcess, restart: Callable[[], Client]) -> None:
     daemon.start()
     client = daemon.connect()
     arguments = {"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-max-length": 2}

@@ -8,8 +8,9 @@ from pamqp.commands import Basic, Channel, Connection, Queue, Tx
 
 from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
+from tests.support.amqp_client import Silence
 from tests.support.clock import FakeClock
-from tests.support.session import connected, new_node, pipe_of
+from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.core.node.node import Node
 from warren.broker.session import channel as channel_module
 from warren.broker.session.connection import Connection as Session
@@ -132,3 +133,17 @@ def test_an_end_of_a_connection_that_fails_in_one_part_goes_on_with_the_others(
     assert isinstance(node.clock, FakeClock)
     node.clock.advance(0)
     assert not len(node.scheduler) and not node.vhosts["/"].queues
+
+
+def test_delete_ok_and_the_cancels_of_the_channel_are_one_write_once_the_deletion_is_durable() -> None:
+    journal = SlowJournal()
+    client = connected(new_node(journal))
+    channel = client.channel()
+    channel.declare("queue", durable=True)
+    channel.consume("queue", consumer_tag="tag")
+    channel.send(Queue.Delete, queue="queue")
+    with pytest.raises(Silence):
+        channel.next()
+    journal.commit(journal.ticket())
+    client.pump()
+    assert [frame.name for frame in client.inbox(channel.number)] == ["Queue.DeleteOk", "Basic.Cancel"]
