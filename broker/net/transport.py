@@ -282,7 +282,7 @@ class Transport(asyncio.Protocol, TransportPort):
         if heartbeat_s:
             self._sent = False
             self._heartbeat_s = heartbeat_s
-            self._send_timer = self._loop.call_later(heartbeat_s / 2, self._send_heartbeat)
+            self._send_timer = self._loop.call_later(heartbeat_s / 2, self._send_heartbeat, True)
             self._watch_timer = self._loop.call_later(heartbeat_s, self._watch_heartbeat)
         elif self._socket is not None:
             keep_alive(self._socket)
@@ -346,11 +346,15 @@ class Transport(asyncio.Protocol, TransportPort):
         self.report("handshake_timeout", "warning", {})
         self.abort()
 
-    def _send_heartbeat(self) -> None:
-        """Send a heartbeat every half interval, unless something was sent in it."""
+    def _send_heartbeat(self, first: bool = False) -> None:
+        """Send a heartbeat every half interval, unless something was sent in it.
+
+        The first is always sent: connection.open-ok is written after the timer has started, so without it a client
+        would receive nothing for a whole interval, which is the read timeout of some.
+        """
         if self._socket is None:
             return
-        if not self._sent and self._connection is not None and self._connection.output.writable:
+        if (first or not self._sent) and self._connection is not None and self._connection.output.writable:
             self._socket.write(HEARTBEAT)
         self._sent = False
         self._send_timer = self._loop.call_later(self._heartbeat_s / 2, self._send_heartbeat)

@@ -33,6 +33,12 @@ def test_an_idle_server_beats_twice_an_interval(broker: Peer) -> None:
     assert 11 <= client.beats <= 13
 
 
+def test_the_first_beat_comes_after_half_an_interval_although_open_ok_was_sent_in_it(broker: Peer) -> None:
+    client = broker.connect(heartbeat=10)
+    client.nothing_for(5100)
+    assert client.beats == 1
+
+
 def test_a_server_that_sends_anyway_need_not_beat(broker: Peer) -> None:
     client = broker.connect(heartbeat=10)
     channel = client.channel()
