@@ -89,6 +89,14 @@ class ResourceFault(AMQPError):
     name = "RESOURCE_ERROR"
 
 
+class Unreadable(AMQPError):
+    """Messages that the store does not return now: 506 that closes the channel, as no other queue is concerned."""
+
+    code = 506
+    name = "RESOURCE_ERROR"
+    hard = False
+
+
 class NotAllowed(AMQPError):
     code = 530
     name = "NOT_ALLOWED"

@@ -250,7 +250,7 @@ class Connection(Publisher):
             except Postponed as postponed:
                 self.deferred = event
                 self.suspend()
-                postponed.queue.when_resumed(self.resume)
+                postponed.wait(self.resume)
         if self.confirming:
             self.confirm()
         if self.node.pending:

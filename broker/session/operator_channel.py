@@ -5,7 +5,7 @@ It calls the operations that also serve the methods of clients, so both agree on
 
 from __future__ import annotations
 
-from ..amqp.errors import Invalid
+from ..amqp.errors import Invalid, Unreadable
 from ..amqp.field_table import Table
 from ..amqp.framing import content_frames
 from ..amqp.limits import SHORT_STRING
@@ -170,12 +170,20 @@ class OperatorChannel:
         return PublishOutcome(channel.publishing.return_unroutable == unroutable, refused)
 
     def get(self, name: str, count: int, *, no_ack: bool) -> list[FetchedMessage]:
-        """Take at most `count` messages; without `no_ack` they are unsettled until `give_back`, `reject` or `close`."""
+        """Take at most `count` messages; without `no_ack` they are unsettled until `give_back`, `reject` or `close`.
+
+        Raises Unreadable (506) if there are messages, and the first cannot be read now.
+        """
         channel = self._channel
         queue = operations.readable_queue(channel, name)
         messages = []
         for _ in range(count):
-            delivery = operations.get_message(channel, queue, no_ack)
+            try:
+                delivery = operations.get_message(channel, queue, no_ack)
+            except Unreadable:
+                if not messages:
+                    raise
+                break
             if delivery is None:
                 break
             _, message, redelivered = delivery

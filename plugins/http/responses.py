@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from warren.broker.plugin import AccessRefused, AMQPError, NotFound, OperatorError, Unknown
+from warren.broker.plugin import AccessRefused, AMQPError, NotFound, OperatorError, Unknown, Unreadable
 
 RETRY_S = 5  # sent as retry-after with status 503
 NO_HEADERS: Mapping[str, str] = {}
@@ -91,7 +91,7 @@ def missing() -> HTTPError:
 
 
 def not_now(reason: str) -> HTTPError:
-    """A temporary overload (503)."""
+    """A temporary overload, or messages that cannot be read now (503)."""
     return HTTPError(503, "service_unavailable", reason, {"retry-after": str(RETRY_S)})
 
 
@@ -112,6 +112,8 @@ def http_error_of(error: AMQPError | OperatorError) -> HTTPError:
         return not_found(error.text)
     if isinstance(error, Unknown):
         return missing()
+    if isinstance(error, Unreadable):
+        return not_now(error.text)
     return bad(error.text)
 
 

@@ -51,7 +51,7 @@ def texts(queue: Queue) -> Texts:
 
 
 def coarse(queue: Queue) -> Values:
-    return queue.ready, queue.unacked, queue.ready + queue.unacked, 0
+    return queue.stored, queue.unacked, queue.stored + queue.unacked, 0
 
 
 def consumers(queue: Queue) -> Values:

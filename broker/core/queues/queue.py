@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
+from ...amqp.errors import Unreadable
 from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
 from ..messages.binding import Binding
@@ -140,6 +141,11 @@ class Queue(RouteTarget):
     def ready(self) -> int:
         """The number of ready messages."""
         return self.ready_messages.count
+
+    @property
+    def stored(self) -> int:
+        """The number of ready messages and of those that would be ready if they could be read."""
+        return self.ready_messages.count + self.ready_messages.unread_count
 
     @property
     def ready_bytes(self) -> int:
@@ -369,7 +375,11 @@ class Queue(RouteTarget):
         consumer.deliver(messages, position, step, redelivered)
 
     def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
-        """Return the next message as (position, message, redelivered) for basic.get, or None if no message is ready."""
+        """Return the next message as (position, message, redelivered) for basic.get, or None if no message is ready.
+
+        Raises Unreadable (506) if there are messages, and none of them can be returned now: they cannot be read, or very
+        many are due and have to expire first.
+        """
         self.expiry.renew()
         if self.ready_messages.timed:
             self._slice = 0 if self.outbox.many else SLICE
@@ -377,8 +387,10 @@ class Queue(RouteTarget):
             self.schedule_pump()
         fifo = self.ready_messages.first_loaded()
         if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= self.host.clock.now_ms():
+            if self.stored:
+                raise Unreadable(f"{self} has messages, and none of them can be returned now")
             self.delivering.found_nothing()
-            return None  # very many are due: some are left
+            return None
         position, message, redelivered = fifo.pop()
         self._expire()  # due messages behind it are not counted as remaining
         self.delivering.got(no_ack, redelivered)
@@ -456,13 +468,13 @@ class Queue(RouteTarget):
         `failed` is called if a bug prevents that.
         """
         self.host.cleared(self)
-        count, average_bytes = self.ready_messages.count, self.ready_messages.average_bytes
+        count, average_bytes = self.stored, self.ready_messages.average_bytes
         removed = self.ready_messages.remove_all()
         self.journal.purge(
             self.unacked + self.outbox.persistent_count, self.unacked_bytes + self.outbox.persistent_bytes
         )
         self.held_publishers.release()
-        if count or any(len(fifo.backlog) for fifo in removed):  # unread messages are not in `count`
+        if count:
             job = release(self, removed, average_bytes, reason, finished)
             self.host.scheduler.start(f"purge of {self}", job, failed)
         else:

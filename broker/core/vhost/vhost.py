@@ -366,7 +366,7 @@ class VHost(QueueHost):
 
         Raises PreconditionFailed (406) with `if_unused` if it is in use, with `if_empty` if it is not empty.
         """
-        if if_empty and (queue.ready or queue.ready_messages.unread_count):
+        if if_empty and queue.stored:
             raise PreconditionFailed(f"{queue} not empty")
         if if_unused and len(queue.consumers):
             queue.finish_ended()

@@ -5,14 +5,15 @@ Decode the arguments, call the operation, reply.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pamqp import base, commands
 
-from ...amqp.errors import NotSupported
+from ...amqp.errors import NotSupported, Unreadable
 from ...amqp.field_table import Table
 from ...amqp.framing import reframe
-from ...core.queues.queue import Queue
 from ...wire import method_encoder
 from ..operations import add_consumer, cancel_consumer, get_message, readable_queue, set_prefetch, start_deliveries
 
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
     from ..channel import Channel
 
 
-class Postponed(Exception):
-    """A method has to be served again once its queue is no longer paused."""
+UNREADABLE_RETRY_MS, UNREADABLE_MS = 100, 10_000  # between two attempts to get a message; of all of them
 
-    def __init__(self, queue: Queue) -> None:
-        super().__init__(str(queue))
-        self.queue = queue
+
+class Postponed(Exception):
+    """A method has to be served again, when the function is called that is passed to `wait`."""
+
+    def __init__(self, wait: Callable[[Callable[[], None]], object]) -> None:
+        super().__init__()
+        self.wait = wait
 
 
 def flow(channel: Channel, method: commands.Channel.Flow, arguments: Table) -> None:
@@ -78,12 +82,23 @@ def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) ->
 def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
     """Serve basic.get.
 
-    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), and Postponed while the queue is paused.
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), Unreadable (506) for messages that cannot be read
+    for UNREADABLE_MS, and Postponed until then and while the queue is paused.
     """
     queue = readable_queue(channel, method.queue)
     if queue.paused:
-        raise Postponed(queue)
-    delivery = get_message(channel, queue, bool(method.no_ack))
+        raise Postponed(queue.when_resumed)
+    try:
+        delivery = get_message(channel, queue, bool(method.no_ack))
+    except Unreadable:
+        clock = channel.connection.node.clock
+        now_ms = clock.now_ms()
+        channel.get_until_ms = channel.get_until_ms or now_ms + UNREADABLE_MS
+        if now_ms < channel.get_until_ms:
+            raise Postponed(partial(clock.call_at, now_ms + UNREADABLE_RETRY_MS)) from None
+        channel.get_until_ms = 0
+        raise
+    channel.get_until_ms = 0
     if delivery is None:
         channel.send(method_encoder.method(channel.number, method_encoder.GET_EMPTY, method_encoder.short_string("")))
         return

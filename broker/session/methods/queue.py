@@ -41,7 +41,7 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     if not method.nowait:
         # A passive declaration changes nothing that would have to be durable first.
         stored = queue.durable and not method.passive
-        channel.send_change_ok(declare_ok(channel, queue.name, queue.ready, len(queue.consumers)), stored)
+        channel.send_change_ok(declare_ok(channel, queue.name, queue.stored, len(queue.consumers)), stored)
 
 
 def declare_ok(channel: Channel, name: str, ready: int, consumers: int) -> bytes:

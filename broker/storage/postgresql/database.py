@@ -1,7 +1,8 @@
 """The database: what a store asks of its server, on several sessions.
 
     commits   transactions of the owner, on worker threads, one session for each that may be under way
-    reads     ranges of files, for the loop, which never waits long: without a session, or an answer, a read fails
+    reads     ranges of files, for the loop, which never waits long: without an answer a read fails, and without a session
+              unless that is replaced at once
     watch     the advisory lock and the heartbeat of the owner (`ownership`)
 
 A session that was lost is replaced by the next call of `connect`.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 READS, WATCH = "reads", "watch"
 COMMITS = tuple(f"commits {number}" for number in range(1, 4))  # with more, the processor of the server is the limit
 LIMIT_S = 30.0  # of a query that is no commit
+REPLACED_S = 0.1  # that a read waits for a session in place of one that the server has closed
 LONGEST_BYTES = 1 << 30  # of a value of PostgreSQL
 NOT_NULL = "23502"
 UNIQUE, DUPLICATE_TABLE = "23505", "42P07"
@@ -109,14 +111,18 @@ class PostgreSQL(Database):
         self.schema = quoted(address.schema)
         self._sessions: dict[str, Session] = {}
         self._busy = {purpose: threading.Lock() for purpose in (*COMMITS, READS, WATCH)}
+        self._replacing: threading.Thread | None = None  # connects a new session for reads
 
     def connect(self, purpose: str) -> None:
-        """Open the session if there is none. Raises Unreachable, Refused."""
+        """Open the session if there is none. Calls on it do not wait meanwhile, but fail. Raises Unreachable, Refused."""
         from .session import Session
 
+        if purpose in self._sessions:
+            return
+        session = Session(self.address, self.name)
         with self._busy[purpose]:
-            if purpose not in self._sessions:
-                self._sessions[purpose] = Session(self.address, self.name)
+            if self._sessions.setdefault(purpose, session) is not session:
+                session.close()  # another thread was faster
 
     def has(self, purpose: str) -> bool:
         return purpose in self._sessions
@@ -224,10 +230,32 @@ class PostgreSQL(Database):
             f' FROM {table} WHERE "offset" < $2::bigint AND "offset" >='
             f' coalesce((SELECT max("offset") FROM {table} WHERE "offset" <= $1::bigint), 0) ORDER BY "offset"'
         )
+        statements: list[Statement] = [(text, (offset, end))]
         try:
-            rows = self.run(READS, [(text, (offset, end))], self.read_s, binary=True)[0]
+            try:
+                rows = self.run(READS, statements, self.read_s, binary=True)[0]
+            except Unreachable:
+                if not self._replaced():
+                    raise
+                rows = self.run(READS, statements, self.read_s, binary=True)[0]
         except Refused as error:
             if error.sqlstate == UNDEFINED_TABLE:
                 return b""
             raise
         return b"".join([row[0] or b"" for row in rows])
+
+    def _replaced(self) -> bool:
+        """Open another session for reads, and return whether there is one after REPLACED_S.
+
+        A server or a network that does not answer takes seconds, on another thread, and the next reads fail at once.
+        """
+        if self._replacing is not None and self._replacing.is_alive():
+            return False
+        self._replacing = threading.Thread(target=self._replace, name="store reads", daemon=True)
+        self._replacing.start()
+        self._replacing.join(REPLACED_S)
+        return self.has(READS)
+
+    def _replace(self) -> None:
+        with suppress(Unreachable, Refused):  # the watch tries it again
+            self.connect(READS)

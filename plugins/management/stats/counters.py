@@ -91,12 +91,12 @@ def delivering(of: DeliveryCounters) -> Values:
 
 
 def lengths(queue: Queue) -> tuple[int, int, int]:
-    return queue.ready + queue.unacked, queue.ready, queue.unacked
+    return queue.stored + queue.unacked, queue.stored, queue.unacked
 
 
 def persistent(queue: Queue) -> tuple[int, int]:
     """Return the number of persistent messages and the bytes of their bodies."""
-    messages, body_bytes = queue.ready + queue.unacked, queue.ready_bytes + queue.unacked_bytes
+    messages, body_bytes = queue.stored + queue.unacked, queue.ready_bytes + queue.unacked_bytes
     return min(queue.journal.count, messages), min(queue.journal.body_bytes, body_bytes)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pamqp.commands import Basic as BasicMethods
 from pamqp.commands import Queue as QueueMethods
 
-from tests.support.amqp_client import Channel
+from tests.support.amqp_client import Channel, Silence
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.core.queues import dead_lettering, queue
@@ -96,10 +97,15 @@ def test_many_messages_rejected_at_once_are_dead_lettered_in_slices() -> None:
 def test_no_due_message_is_delivered_while_other_due_messages_wait() -> None:
     house = House(False, message_ttl=1000)
     house.ch.fill("queue", *[b"x"] * MANY)
-    seen: list[object] = []
-    house.clock.after_each = lambda: seen.append(house.ch.get("queue"))
+    house.clock.advance(999)
+    house.ch.send(BasicMethods.Get, queue="queue", no_ack=True)
+    assert house.ch.next().body == b"x"
+    house.clock._now_ms += 1  # all others are due, and no timer has run
+    house.ch.send(BasicMethods.Get, queue="queue", no_ack=True)
+    with pytest.raises(Silence):
+        house.ch.next()
     house.clock.advance(1000)
-    assert seen and not any(seen)
+    assert house.ch.next().name == "Basic.GetEmpty"
 
 
 def test_messages_beyond_the_limit_are_dropped_as_fast_as_they_are_published() -> None:
