@@ -4,7 +4,16 @@ These names keep their meaning; the modules that they come from may change. Plug
 also import those modules, as far as the table in broker/README.md allows.
 """
 
-from .amqp.errors import AccessRefused, AMQPError, Invalid, NotFound, OperatorError, PreconditionFailed, Unknown, Unreadable
+from .amqp.errors import (
+    AccessRefused,
+    AMQPError,
+    Invalid,
+    NotFound,
+    OperatorError,
+    PreconditionFailed,
+    Unknown,
+    Unreadable,
+)
 from .amqp.field_table import Table, Value
 from .amqp.properties import Properties
 from .core.access.users import User

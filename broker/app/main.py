@@ -35,7 +35,7 @@ from ..runtime.password_hashing import ThreadHashing
 from ..runtime.resource_monitor import Resources
 from ..runtime.supervisor import Supervisor
 from ..runtime.systemd import Systemd
-from ..storage.errors import StorageFault
+from ..storage.errors import ConfirmedLost, StorageFault
 from ..storage.folder_lock import IN_USE_STATUS, InUse
 from .build import build_node, build_settings, load_definitions, report
 from .heap import free_memory, keep_heap
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 FAILED = 74  # EX_IOERR: the journal could not be written
 NOT_OWNER = 75  # EX_TEMPFAIL: another broker has taken the store over
+CONFIRMED_LOST = 76  # EX_PROTOCOL: PostgreSQL lacks transactions that were confirmed
 BAD_CONFIGURATION = 78  # EX_CONFIG
 SOFTWARE = 70  # EX_SOFTWARE: a vital task failed
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
@@ -294,6 +295,14 @@ def lost(error: Exception) -> None:
     if isinstance(error, OSError) and error.errno == errno.ESTALE:
         log.critical("not_owner", reason=error.strerror)
         os._exit(NOT_OWNER)
+    if isinstance(error, ConfirmedLost):
+        log.critical(
+            "confirmed_messages_lost",
+            server_has=error.stored,
+            confirmed=error.confirmed,
+            reason="PostgreSQL lacks transactions that were confirmed: a broker that starts now goes on without them",
+        )
+        os._exit(CONFIRMED_LOST)
     log.critical("storage_failed", reason=str(error))
     os._exit(FAILED)
 

@@ -10,9 +10,10 @@ import os
 import sys
 from pathlib import Path
 
+from ..core.messages.ports import EXHAUSTED
 from . import checkpoint, log_records
 from .disk import Disk, File, FolderDisk, FolderFile, contents
-from .errors import StorageFault
+from .errors import StorageFault, Unavailable
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata
@@ -21,6 +22,7 @@ from .segment import SUFFIX
 
 SOUND_STATUS, DAMAGED_STATUS = 0, 1
 NOTHING_STATUS = 66  # EX_NOINPUT of sysexits.h
+UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the server with the data
 
 
 class UntouchedFile(FolderFile):
@@ -117,10 +119,10 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         return IN_USE_STATUS
     except StorageFault as fault:
         print(f"warren: {fault}", file=sys.stderr)
-        return NOTHING_STATUS
+        return UNAVAILABLE_STATUS if isinstance(fault, Unavailable) else NOTHING_STATUS
     except OSError as error:
         print(f"warren: {error.strerror}", file=sys.stderr)
-        return DAMAGED_STATUS
+        return UNAVAILABLE_STATUS if error.errno in EXHAUSTED else DAMAGED_STATUS
 
 
 def _metadata_of_folder(path: Path) -> tuple[dict[int, str] | None, bool]:

@@ -377,8 +377,8 @@ class Queue(RouteTarget):
     def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
         """Return the next message as (position, message, redelivered) for basic.get, or None if no message is ready.
 
-        Raises Unreadable (506) if there are messages, and none of them can be returned now: they cannot be read, or very
-        many are due and have to expire first.
+        Raises Unreadable (506) if there are messages and none can be returned now: they cannot be read, or very many
+        are due and have to expire first.
         """
         self.expiry.renew()
         if self.ready_messages.timed:

@@ -1,8 +1,8 @@
 """The database: what a store asks of its server, on several sessions.
 
     commits   transactions of the owner, on worker threads, one session for each that may be under way
-    reads     ranges of files, for the loop, which never waits long: without an answer a read fails, and without a session
-              unless that is replaced at once
+    reads     ranges of files, for the loop, which never waits long: without an answer a read fails, and also without a
+              session that is not replaced at once
     watch     the advisory lock and the heartbeat of the owner (`ownership`)
 
 A session that was lost is replaced by the next call of `connect`.
@@ -114,7 +114,7 @@ class PostgreSQL(Database):
         self._replacing: threading.Thread | None = None  # connects a new session for reads
 
     def connect(self, purpose: str) -> None:
-        """Open the session if there is none. Calls on it do not wait meanwhile, but fail. Raises Unreachable, Refused."""
+        """Open the session if there is none; calls on it fail until then. Raises Unreachable, Refused."""
         from .session import Session
 
         if purpose in self._sessions:

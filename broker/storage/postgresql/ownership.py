@@ -16,8 +16,9 @@ standby servers, like any other, and with it all that the former owner had commi
 An epoch counts takeovers, and its last digits are random. A failover to a server that lacks a takeover, as it was no
 synchronous standby, would else let the next owner have the same epoch as one that is still there.
 
-A standby that lost its own session does not trust a free lock until it has seen the lock held, or the lease has passed:
-after a restart of the server all locks are free, and the owner is about to return.
+After a restart of the server, or on a standby server that was promoted, all locks are free, and the owner is about to
+return. So a free lock counts only if the owner has held it since this server process started, whose time it writes with
+its heartbeats, and a standby that lost its own session waits until it has seen the lock held, or the lease has passed.
 """
 
 from __future__ import annotations
@@ -85,10 +86,10 @@ class Ownership:
 
     def acquire(self) -> Standing | None:
         """Take the store over and return None if its owner has ended; else return who owns it."""
-        standing, free = self._look()
+        standing, free, known = self._look()
         expired = standing.age_s is None or standing.age_s > self._lease_s
         self._trusting = self._trusting or not free or expired
-        if free and self._trusting or expired:
+        if free and known and self._trusting or expired:
             return None if self._take_over(standing.epoch) else standing
         if free:
             self._unlock()
@@ -103,14 +104,22 @@ class Ownership:
         )
         return standing_of(self._database.run(WATCH, [(text, ())], LIMIT_S)[0][0])
 
-    def _look(self) -> tuple[Standing, bool]:
-        """Return what there is, and whether the lock of the owner was free, and is now held by this session."""
+    def committed(self) -> int:
+        """Return the number of the last transaction of the store."""
+        ((row,),) = self._database.run(WATCH, [(f"SELECT commits FROM {self._database.schema}.owner", ())], LIMIT_S)
+        return int(row[0] or 0)
+
+    def _look(self) -> tuple[Standing, bool, bool]:
+        """Return the owner, whether its lock was free and is now held by this session, and whether it was held before.
+
+        That is, by the owner, since this server process started.
+        """
         database = self._database
         if not database.has(WATCH):
             database.connect(WATCH)
         text = (
             "SELECT owner.epoch, node, extract(epoch FROM clock_timestamp() - beaten),"
-            f" pg_try_advisory_lock($1, (owner.epoch % {EPOCHS})::int)"
+            f" pg_try_advisory_lock($1, (owner.epoch % {EPOCHS})::int), server = pg_postmaster_start_time()"
             f" FROM {database.schema}.owner CROSS JOIN {database.schema}.beat"
         )
         try:
@@ -118,7 +127,7 @@ class Ownership:
         except Unreachable:
             self._trusting = False
             raise
-        return standing_of(row), row[3] == b"t"
+        return standing_of(row), row[3] == b"t", row[4:] == [b"t"]
 
     def _take_over(self, epoch: int) -> bool:
         """Raise the epoch, unless another broker does so or did."""
@@ -136,7 +145,8 @@ class Ownership:
             ("SELECT set_config('lock_timeout', '2s', true)", ()),
             (f"UPDATE {schema}.owner SET epoch = $2 WHERE epoch = $1 RETURNING commits", (epoch, raised)),
             (
-                f"UPDATE {schema}.beat SET epoch = $2, node = $3, beaten = clock_timestamp() WHERE epoch = $1",
+                f"UPDATE {schema}.beat SET epoch = $2, node = $3, beaten = clock_timestamp(),"
+                " server = pg_postmaster_start_time() WHERE epoch = $1",
                 (epoch, raised, self._node),
             ),
         ]
@@ -161,21 +171,23 @@ class Ownership:
         if not database.has(WATCH):
             self._locked = False
             database.connect(WATCH)
-        statements: list[Statement] = [
-            ("SELECT set_config('synchronous_commit', 'off', true)", ()),  # also while no standby confirms anything
-            (
-                f"UPDATE {database.schema}.beat SET beaten = clock_timestamp() WHERE epoch = $1 RETURNING 1",
-                (self.epoch,),
-            ),
-        ]
+        beat = f"UPDATE {database.schema}.beat SET beaten = clock_timestamp()"
+        beating: Statement = (f"{beat} WHERE epoch = $1 RETURNING true", (self.epoch,))
         if not self._locked:
-            statements.append(("SELECT pg_try_advisory_lock($1, $2)", self._lock_of(self.epoch)))
+            server = "CASE WHEN held THEN pg_postmaster_start_time() ELSE server END"
+            beating = (
+                f"WITH lock AS (SELECT pg_try_advisory_lock($2, $3) AS held) {beat}, server = {server} FROM lock"
+                " WHERE epoch = $1 RETURNING held",
+                (self.epoch, *self._lock_of(self.epoch)),
+            )
+        # also while no standby server confirms anything
+        unsynced: Statement = ("SELECT set_config('synchronous_commit', 'off', true)", ())
         beaten_s = time.monotonic()
-        results = database.run(WATCH, statements, LIMIT_S)
-        self._locked = self._locked or results[2] == [[b"t"]]
-        if results[1]:
+        rows = database.run(WATCH, [unsynced, beating], LIMIT_S)[1]
+        if rows:
+            self._locked = rows == [[b"t"]]
             self._beaten_s = beaten_s
-        return bool(results[1])
+        return bool(rows)
 
     def release(self) -> None:
         """End the ownership at once, after the last transaction."""

@@ -2,7 +2,8 @@
 
     store    version, id                one row; `id` names the store, whatever server it is moved to
     owner    epoch, commits             one row; see `ownership` and `transactions`
-    beat     epoch, node, beaten        one row; when the owner last showed that it runs
+    beat     epoch, node, beaten,       one row; when the owner last showed that it runs, and when the server started
+             server                     on which it last took its lock
     files, file_NUMBER, records         see `operations`
 
 To change the tables, add a step to the end of _STEPS and never change one that was released. `warren store init` takes
@@ -35,6 +36,7 @@ _STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE {schema}.records (kind text NOT NULL, key bytea NOT NULL, vhost text NOT NULL,"
         " record text NOT NULL, position bigint GENERATED ALWAYS AS IDENTITY, PRIMARY KEY (kind, key))",
     ),
+    ("ALTER TABLE {schema}.beat ADD COLUMN server timestamptz",),
 )
 VERSION = len(_STEPS)
 LIMIT_S = 30.0

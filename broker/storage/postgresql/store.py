@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import StorageFault
+from ..errors import StorageFault, Unavailable
 from ..folder_lock import InUse
 from . import guarantee, schema
 from .address import Address
@@ -47,7 +47,7 @@ class PostgreSQLStore:
         try:
             standing = self.ownership.acquire()
         except (Unreachable, Refused) as error:
-            raise StorageFault(f"{self.address.shown}: {error}") from error
+            raise unusable(self.address, error) from error
         if standing is None:
             self.database.name = self.ownership.name(self.ownership.epoch)
         return standing
@@ -59,7 +59,7 @@ class PostgreSQLStore:
             self.guarantee = guarantee.read(self.database)
             return self.ownership.standing()
         except (Unreachable, Refused) as error:
-            raise StorageFault(f"{self.address.shown}: {error}") from error
+            raise unusable(self.address, error) from error
 
     def acquire_now(self) -> None:
         """Take the store over. Raises InUse if another broker owns it, StorageFault."""
@@ -78,7 +78,7 @@ class PostgreSQLStore:
             self.database.connect(READS)
             self.guarantee = guarantee.read(self.database)
         except (Unreachable, Refused) as error:
-            raise StorageFault(f"{self.address.shown}: {error}") from error
+            raise unusable(self.address, error) from error
         self._beats.start()
         kind = NoTransactions if untouched else Transactions
         self.transactions = kind(self.database, self.ownership.epoch, self.ownership.commits, retry_s)
@@ -107,7 +107,12 @@ def connect(address: Address, name: str) -> Session:
     try:
         return Session(address, name)
     except (Unreachable, Refused) as error:
-        raise StorageFault(f"{address.shown}: {error}") from error
+        raise unusable(address, error) from error
+
+
+def unusable(address: Address, error: Unreachable | Refused) -> StorageFault:
+    kind = Unavailable if isinstance(error, Unreachable) else StorageFault
+    return kind(f"{address.shown}: {error}")
 
 
 def create(address: Address) -> bool:

@@ -10,7 +10,7 @@ again, from a new session, when all other calls have ended:
     an earlier number         a crash or a failover has undone the later ones, or the last was lost on the way: they are
                               sent again unchanged; if one is still being committed, the row is locked until then, and
                               the second attempt fails with Fenced
-    less than was certain     the server has lost what was confirmed
+    less than was certain     the server has lost what was confirmed, whoever owns the store now
 
 A transaction may be as large as all that gathered while every session had one under way.
 """
@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from ..errors import ConfirmedLost
 from .database import Database
 from .errors import Fenced, Refused, Unreachable
 from .operations import DropTable, Operation
@@ -83,6 +84,11 @@ class Transactions:
         return self._lost_s is not None
 
     @property
+    def certain(self) -> int:
+        """The number of the last transaction that is certain."""
+        return self._certain.number
+
+    @property
     def since_s(self) -> float | None:
         """The start of the longest commit under way, or of the first that failed since; None without one."""
         return min(list(self._begun_s.values()), default=None)
@@ -97,7 +103,8 @@ class Transactions:
         """Make certain all that was gathered before this call.
 
         Raises OSError: of ports.FULL or ports.EXHAUSTED if this may be tried again, NOT_OWNER after another broker has
-        taken the store over, and EIO after any other failure, which is final too.
+        taken the store over, ConfirmedLost if the server lacks what was certain, and EIO after any other failure; these
+        are final.
         """
         with self._gathering:
             wanted = self._total
@@ -236,10 +243,12 @@ class Transactions:
         looked = -1
         while True:
             epoch, commits = self._database.owner()
+            if commits < self._certain.number:
+                raise ConfirmedLost(commits, self._certain.number)
             if epoch != self.epoch:
                 raise Fenced(f"its epoch is {epoch}, that of this broker was {self.epoch}")
-            if not self._certain.number <= commits <= self._sent.number:
-                raise Fenced(f"it has {commits} transactions, and this broker committed {self._certain.number}")
+            if commits > self._sent.number:
+                raise Fenced(f"it has {commits} transactions, and this broker sent {self._sent.number}")
             if fenced is not None and commits == looked:
                 raise fenced
             looked = commits

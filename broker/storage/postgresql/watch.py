@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from ..errors import ConfirmedLost
 from . import guarantee
 from .database import COMMITS, READS
 from .errors import Refused, Unreachable
@@ -60,8 +61,10 @@ class Watch:
     def _beat(self) -> str:
         """Write the heartbeat; return the reason why nothing can be stored, or "". Raises OSError, which is final."""
         store = self._store
+        certain = store.transactions.certain
         try:
             owner = store.ownership.beat()
+            stored = store.ownership.committed()
             store.database.connect(READS)
             if self._beats % GUARANTEE_BEATS == 0:
                 store.guarantee = guarantee.read(store.database)
@@ -70,6 +73,8 @@ class Watch:
             if isinstance(error, Refused) and error.sqlstate == DISK_FULL:
                 return ""  # the commits say so
             return self._unreachable(error)
+        if stored < certain:
+            raise ConfirmedLost(stored, certain)
         if not owner:
             raise OSError(NOT_OWNER, "another broker has taken the store over")
         self._failing_s = None

@@ -94,6 +94,33 @@ def test_a_free_lock_is_not_trusted_after_the_loss_of_the_own_session(
     until(lambda: taken_over(standby))
 
 
+def test_a_new_broker_trusts_no_free_lock_of_another_server_process(
+    store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster, address: Address
+) -> None:
+    beat = f"{quoted(address.schema)}.beat"
+    store.database.close()  # all locks are free, as after a restart or a failover of the server, whose time is another
+    postgresql.execute(f"UPDATE {beat} SET server = server - interval '1 second', beaten = clock_timestamp()")
+    assert standby.acquire() is not None, "the owner is about to return"
+    assert store.ownership.beat() and standby.acquire() is not None
+    store.database.close()
+    until(lambda: taken_over(standby))
+
+
+def test_a_heartbeat_without_the_lock_does_not_make_it_trusted(
+    store: PostgreSQLStore, standby: PostgreSQLStore, postgresql: Cluster, address: Address
+) -> None:
+    import psycopg
+
+    store.database.close()
+    beat = f"{quoted(address.schema)}.beat"
+    postgresql.execute(f"UPDATE {beat} SET server = server - interval '1 second', beaten = clock_timestamp()")
+    with psycopg.connect(postgresql.conninfo()) as other:
+        other.execute("SELECT pg_advisory_lock(%s, %s)", store.ownership._lock_of(store.ownership.epoch))
+        assert store.ownership.beat()
+    assert standby.acquire() is not None
+    assert store.ownership.beat() and standby.acquire() is not None
+
+
 def returns(store: PostgreSQLStore) -> bool:
     from warren.broker.storage.postgresql.errors import Unreachable
 

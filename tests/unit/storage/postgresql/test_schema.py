@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.postgresql import Cluster
+from warren.broker.storage.doctor import UNAVAILABLE_STATUS, examine_url
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.postgresql.address import Address, parse
+from warren.broker.storage.postgresql.schema import VERSION
 from warren.broker.storage.postgresql.store import PostgreSQLStore, create
 
 pytestmark = pytest.mark.sockets
@@ -43,7 +45,7 @@ def test_tables_of_something_else_are_left_alone(postgresql: Cluster) -> None:
 
 def test_a_later_version_is_refused(postgresql: Cluster, address: Address) -> None:
     postgresql.execute(f'UPDATE "{address.schema}".store SET version = 99')
-    assert "written by a later version of the broker (schema 99, this one knows 1)" in fault_of(address)
+    assert f"written by a later version of the broker (schema 99, this one knows {VERSION})" in fault_of(address)
     with pytest.raises(StorageFault, match="written by a later version"):
         create(address)
 
@@ -86,3 +88,8 @@ def test_missing_rights_are_named(postgresql: Cluster, address: Address) -> None
     assert "owner: the role lacks the right to SELECT, INSERT, UPDATE, DELETE" in fault_of(stranger)
     with pytest.raises(StorageFault, match="permission denied for database"):
         create(parse(postgresql.url(user="guest"), schema="of guest"))
+
+
+def test_a_doctor_knows_nothing_of_a_store_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    assert examine_url("postgresql://postgres@127.0.0.1:1/warren", "", "warren") == UNAVAILABLE_STATUS
+    assert "Connection refused" in capsys.readouterr().err

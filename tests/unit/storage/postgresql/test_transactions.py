@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.polling import until
 from warren.broker.core.messages.ports import EXHAUSTED
+from warren.broker.storage.errors import ConfirmedLost
 from warren.broker.storage.postgresql.database import Database
 from warren.broker.storage.postgresql.errors import Fenced, Refused, Unreachable
 from warren.broker.storage.postgresql.operations import DropTable, Operation, RemoveFile
@@ -194,7 +195,19 @@ def test_a_server_that_has_lost_transactions_is_noticed(server: FakeServer, tran
     transactions.gather(TWO)
     with pytest.raises(OSError) as failed:
         transactions.commit()
-    assert failed.value.errno == NOT_OWNER and "0 transactions" in str(failed.value)
+    error = failed.value
+    assert isinstance(error, ConfirmedLost) and (error.stored, error.confirmed) == (0, 1)
+
+
+def test_a_shorter_history_is_noticed_although_another_broker_owns_it(
+    server: FakeServer, transactions: Transactions
+) -> None:
+    transactions.gather(ONE)
+    transactions.commit()
+    server.epoch, server.commits = 2, 0
+    transactions.gather(TWO)
+    with pytest.raises(ConfirmedLost):
+        transactions.commit()
 
 
 @pytest.mark.parametrize("fault", ["lost", "no answer", "late"])

@@ -1,0 +1,39 @@
+"""The end of a process that has lost its journal: the exit status and the line of the log say why."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from structlog.testing import capture_logs
+
+from warren.broker.app import main
+from warren.broker.storage.errors import ConfirmedLost
+from warren.broker.storage.postgresql.transactions import NOT_OWNER
+
+
+class Ended(Exception):
+    """The process ends with this status."""
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "fields"),
+    [
+        (OSError(NOT_OWNER, "taken over"), 75, {"event": "not_owner", "reason": "taken over"}),
+        (ConfirmedLost(3, 5), 76, {"event": "confirmed_messages_lost", "server_has": 3, "confirmed": 5}),
+        (OSError(errno.EIO, "broken"), 74, {"event": "storage_failed", "reason": "[Errno 5] broken"}),
+        (KeyError("a bug"), 74, {"event": "storage_failed"}),
+    ],
+)
+def test_the_status_says_why(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, fields: dict[str, object]
+) -> None:
+    def end(status: int) -> None:
+        raise Ended(status)
+
+    monkeypatch.setattr(os, "_exit", end)
+    with capture_logs() as lines, pytest.raises(Ended) as ended:
+        main.lost(error)
+    assert ended.value.args == (status,)
+    assert fields.items() <= lines[-1].items() and lines[-1]["log_level"] == "critical"
