@@ -83,6 +83,10 @@ class ConfirmTally(Confirms):
             self.ticket = ticket
         return False
 
+    @property
+    def has_refusals(self) -> bool:
+        return len(self.left_out) > 0
+
     def refused(self, durable: int) -> None:
         self.left_out.append(self.next)
         self.next += 1
@@ -184,6 +188,7 @@ class InternalPublisher:
         self._connection = InternalConnection(node, settings, InternalPeer(name), self._transport, user, vhost)
         self._transport.connection = self._connection
         self._channel = self._connection.channel
+        self._channel.all_or_none = True
         self._tally = self._channel.confirms = ConfirmTally()
         # The last header frame, after its channel number, properties and length of the body.
         self._header = (NO_NUMBER, b"", NOT_SEEN, b"")
@@ -235,7 +240,9 @@ class InternalPublisher:
                 done += 1
             if tally.left_out:
                 refused |= {indexes[at + left - first] for left in tally.left_out}
+                refused |= frozenset(indexes[at + done :])
                 tally.left_out = []
+                break
             at += done
         for index in invalid:
             self.discard(exchange, routing_key, contents[index], INVALID)

@@ -293,6 +293,14 @@ def publish_one(channel: Channel, route: Route, message: Message) -> None:
         queues = route.queues
     else:
         queues, recorders = split_recorders(channel.vhost.route(route.exchange, keys, message)[0])
+    confirms = channel.confirms
+    if (
+        channel.all_or_none
+        and confirms is not None
+        and (confirms.has_refusals or not all(queue.has_room(message.body_bytes) for queue in queues))
+    ):
+        confirms.refused(channel.connection.node.journal.durable)
+        return
     if channel.vhost.tracer is not None:
         channel.vhost.tracer.published(channel.origin, message, keys, queues)
     if channel.transaction is not None:

@@ -21,6 +21,9 @@ from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from warren.broker.core.queues.flow_control import HOLD_ABOVE
+from warren.broker.core.queues.message_log import Origin
+from warren.broker.core.queues.route_target import RouteTarget
+from warren.broker.core.vhost.tracer import Tracer
 from warren.broker.session.flow_control import HOLD_MS
 from warren.broker.session.internal_publisher import Content, InternalPublisher
 from warren.broker.session.settings import Settings
@@ -163,6 +166,44 @@ def test_no_queue_gets_what_another_would_refuse_nor_what_came_behind_it(scenari
     assert [message.body for message in scenario.messages()] == [b"too long", b"3"]
     scenario.turn()
     assert scenario.messages("dead") == []
+
+
+class CountingTracer(Tracer):
+    """A tracer that counts what is published."""
+
+    count = 0
+
+    def published(
+        self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]
+    ) -> None:
+        self.count += 1
+
+
+@pytest.mark.parametrize("way", ["headers", "CC", "tracer", "deduplicating"])
+def test_attempts_by_uncached_routes_give_no_queue_what_another_refuses(scenario: Scenario, way: str) -> None:
+    """Messages that are routed one by one are offered to all queues of their route, or to none."""
+    channel = scenario.channel
+    arguments = {"x-message-deduplication": True, "x-cache-size": 10} if way == "deduplicating" else {}
+    channel.exchange("x", "headers" if way == "headers" else "direct", arguments=arguments)
+    channel.declare("short", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    channel.bind("q", "x", "k", arguments={"x-match": "all"})
+    channel.bind("short", "x", "other" if way == "CC" else "k", arguments={"x-match": "all"})
+    tracer = CountingTracer()
+    if way == "tracer":
+        scenario.vhost.add_tracer(tracer)
+    headers: dict[str, Any] = {"CC": ["other"]} if way == "CC" else {}
+    contents = [
+        content(b"%d" % number, headers=Table.of({**headers, "x-deduplication-header": str(number)}))
+        for number in range(3)
+    ]
+    assert scenario.inflow.publish("x", "k", contents).refused == {1, 2}
+    for _ in range(5):
+        assert scenario.inflow.publish("x", "k", contents[1:]).refused == {0, 1}
+    assert [message.body for message in scenario.messages()] == [b"0"]
+    assert len(scenario.messages("short")) == 1
+    assert scenario.inflow.publish("x", "k", contents[1:]).refused == {1}
+    assert [message.body for message in scenario.messages()] == [b"1"]
+    assert tracer.count == (2 if way == "tracer" else 0)
 
 
 def test_what_no_client_could_publish_is_named_and_the_others_go_on() -> None:
