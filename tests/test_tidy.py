@@ -40,6 +40,7 @@ STARTS: dict[str, str] = {
     "broker/runtime/committer.py::Committer.__init__": "the journal's threads; their failure ends the node",
     "broker/storage/postgresql/watch.py::Watch.__init__": "the thread of the heartbeat; its failure ends the node",
     "broker/storage/postgresql/ownership.py::Beats.start": "short calls; a failure shows in the next transaction",
+    "broker/storage/postgresql/database.py::PostgreSQL._replaced": "one call; a failure shows in the next read",
     "broker/app/standby.py::Standby.wait": "a call in a thread, awaited",
     "broker/app/standby.py::Standby._look": "a call in a thread, awaited",
     "broker/runtime/password_hashing.py::ThreadHashing.__init__": "a thread of short calls; the loop reads the results",

@@ -129,6 +129,17 @@ class ChannelConsumer(Consumer):
             for message in messages:
                 tracer.delivered(channel.origin, message, queue.name, redelivered)
 
+    def failed(self, messages: list[Message]) -> None:
+        """Drop the records of these deliveries, and close the connection at the end of the turn."""
+        ids = {id(message) for message in messages}
+        unacked = self.channel.unacked
+        for tag, delivery in list(unacked.items()):
+            if delivery[1] is self and id(delivery[3]) in ids:
+                unacked.pop(tag)
+        connection = self.channel.connection
+        clock = connection.node.clock
+        clock.call_at(clock.now_ms(), connection.job_failed)
+
     def _encoder(self, delivered_bytes: int) -> tuple[bytes, DeliverEncoder]:
         """Return the prefix and the encoder of deliveries with addresses of this length (`Address.delivered`)."""
         encoder = self._encoders.get(delivered_bytes)

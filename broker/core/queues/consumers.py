@@ -56,8 +56,14 @@ class Consumer:
         raise NotImplementedError
 
     def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
-        """Send messages whose positions are position, position + step, and so on. There is room for all of them."""
+        """Send messages whose positions are position, position + step, and so on. There is room for all of them.
+
+        After an exception the queue takes all of them back, and calls `failed`.
+        """
         raise NotImplementedError
+
+    def failed(self, messages: list[Message]) -> None:
+        """Forget these messages, which `deliver` did not deliver because of a bug, and end."""
 
     def cancelled(self) -> None:
         """Notify of a cancellation by the broker: the queue was deleted, or the permission to read it revoked.

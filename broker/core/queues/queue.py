@@ -355,24 +355,43 @@ class Queue(RouteTarget):
             self._hand(takers[0], messages, position, 1, redelivered, taken_bytes)
             return
         self.consumers.rotate(takers, len(messages))
-        if len({id(taker.output) for taker in takers}) == step:
-            for index, taker in enumerate(takers[: len(messages)]):
-                some = messages[index::step]
+        apart = len({id(taker.output) for taker in takers}) == step
+        parts = min(step, len(messages)) if apart else len(messages)
+        index = 0
+        try:
+            for index in range(parts):
+                taker = takers[index % step]
+                some = messages[index::step] if apart else [messages[index]]
                 self._hand(taker, some, position + index, step, redelivered, total_bytes(some))
-        else:
-            for index, message in enumerate(messages):
-                self._hand(takers[index % step], [message], position + index, 1, redelivered, message.body_bytes)
+        finally:
+            if index < parts - 1:  # a consumer has raised
+                rest = [at for at in range(len(messages)) if (at % step if apart else at) > index]
+                self._take_back_undelivered([(position + at, messages[at]) for at in rest])
 
     def _hand(
         self, consumer: Consumer, messages: list[Message], position: int, step: int, redelivered: bool, body_bytes: int
     ) -> None:
+        delivered = False
+        try:
+            consumer.deliver(messages, position, step, redelivered)
+            delivered = True
+        finally:
+            if not delivered:
+                consumer.failed(messages)
+                self._take_back_undelivered([(position + at * step, message) for at, message in enumerate(messages)])
         self.delivering.delivered(len(messages), consumer.no_ack, redelivered)
         if not consumer.no_ack:
             self.unacked += len(messages)
             self.unacked_bytes += body_bytes
         elif self.number:
             self.journal.settle(messages, body_bytes)
-        consumer.deliver(messages, position, step, redelivered)
+
+    def _take_back_undelivered(self, undelivered: list[tuple[int, Message]]) -> None:
+        """Requeue messages, by position, after a consumer has raised; any of them may have been sent to it."""
+        for position, message in undelivered:
+            self.delivered_bytes -= message.body_bytes
+            self.ready_messages.at(position >> LEVEL_SHIFT).requeue(position, message)
+        self._came_back = True
 
     def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
         """Return the next message as (position, message, redelivered) for basic.get, or None if no message is ready.

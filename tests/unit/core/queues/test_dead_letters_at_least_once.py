@@ -1,4 +1,4 @@
-"""With the strategy at-least-once a message stays in its queue until each target has taken its dead letter."""
+"""Dead letters at least once: a message stays in its queue until each target has taken its dead letter."""
 
 from __future__ import annotations
 
