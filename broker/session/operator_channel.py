@@ -176,7 +176,7 @@ class OperatorChannel:
         """
         channel = self._channel
         queue = operations.readable_queue(channel, name)
-        messages = []
+        messages: list[FetchedMessage] = []
         for _ in range(count):
             try:
                 delivery = operations.get_message(channel, queue, no_ack)

@@ -94,7 +94,8 @@ def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) ->
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotSupported (540).
     """
     name = channel.queue_name(strip_line_ends(method.queue))
-    channel.cancels = cancels = []
+    cancels: list[bytes] = []
+    channel.cancels = cancels
     try:
         count = operations.delete_queue(channel, name, if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
     finally:
