@@ -3,13 +3,16 @@
 With it a segment can be deleted although its records are what says that messages of other segments are dead.
 
     "WARRCP" | version u8 | 0 u8 | salt u32 | next id u64 | segments u32
-    per segment: number u32 | first id u64 | bytes u32 | bitmap of the dead messages
+    per segment: number u32 | first id u64 | length u64 | live u32 | bytes u32 | bitmap of the dead messages
                  bytes u32 | `sharing`, if a message of several queues was settled by one of them
                  count u32 | per message with a delivery count: queue u32 | id u64 | attempts u32
     crc u32 of everything before it
 
-Version 2, which is still read, has after all bitmaps the messages of several queues (id u64 | queues u16 | queue u32
-each) and then the delivery counts of all segments.
+The length is in bytes of the file, as far as it was durable when the checkpoint was saved: a segment with live messages
+that is shorter, or missing, has lost some.
+
+Version 3, which is still read, has neither length nor live. Version 2 also has, after all bitmaps, the messages of
+several queues (id u64 | queues u16 | queue u32 each) and then the delivery counts of all segments.
 
 A new checkpoint is written beside the old one, synced, and renamed over it. An old checkpoint is never wrong, because a
 dead message stays dead and attempts only grow. The first checkpoint is written before the first segment: it has the
@@ -29,11 +32,12 @@ from .segment import SegmentState
 from .shared_messages import Sharing
 
 NAME, NEW_NAME = "checkpoint", "checkpoint.new"
-MAGIC, VERSION, OLD_VERSION = b"WARRCP", 3, 2
+MAGIC, VERSION, UNSIZED_VERSION, OLD_VERSION = b"WARRCP", 4, 3, 2
 
 _HEAD = Struct("<6sBBIQI")
 _OLD_HEAD = Struct("<6sBBIQIII")
-_SEGMENT = Struct("<IQI")
+_SEGMENT = Struct("<IQ")
+_SIZES = Struct("<QI")
 _COUNT = Struct("<I")
 _SHARED = Struct("<QH")
 _COUNTED = Struct("<IQI")
@@ -61,7 +65,8 @@ class Checkpoint:
         """Return the bytes of the file. Runs on the worker, and does nothing message by message."""
         out = bytearray(_HEAD.pack(MAGIC, VERSION, 0, self.salt, self.next_id, len(self.segments)))
         for state in self.segments.values():
-            out += _SEGMENT.pack(state.number, state.first_id, len(state.dead))
+            out += _SEGMENT.pack(state.number, state.first_id) + _SIZES.pack(state.length, state.live)
+            out += _COUNT.pack(len(state.dead))
             out += state.dead
             sharing = state.sharing.encode() if state.sharing is not None and state.sharing.touched else b""
             out += _COUNT.pack(len(sharing))
@@ -98,13 +103,13 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
     version = data[len(MAGIC)]
     if version == OLD_VERSION:
         return _decode_old(data)
-    if version != VERSION:
+    if version not in (VERSION, UNSIZED_VERSION):
         raise StorageFault(f"{NAME}: of version {version} of the log, this broker reads version {VERSION}")
     _, _, _, salt, next_id, segments = _HEAD.unpack_from(data)
     saved = Checkpoint(salt, next_id)
     at = _HEAD.size
     for _ in range(segments):
-        state, at = _segment(data, at)
+        state, at = _segment(data, at, version)
         (sharing_bytes,) = _COUNT.unpack_from(data, at)
         at += _COUNT.size
         if sharing_bytes:
@@ -115,10 +120,16 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
     return saved
 
 
-def _segment(data: bytes, at: int) -> tuple[SegmentState, int]:
-    number, first_id, bitmap_bytes = _SEGMENT.unpack_from(data, at)
+def _segment(data: bytes, at: int, version: int) -> tuple[SegmentState, int]:
+    number, first_id = _SEGMENT.unpack_from(data, at)
     at += _SEGMENT.size
-    return SegmentState(number, first_id, data[at : at + bitmap_bytes], None, {}), at + bitmap_bytes
+    length = live = 0
+    if version == VERSION:
+        length, live = _SIZES.unpack_from(data, at)
+        at += _SIZES.size
+    (bitmap_bytes,) = _COUNT.unpack_from(data, at)
+    at += _COUNT.size
+    return SegmentState(number, first_id, data[at : at + bitmap_bytes], None, {}, length, live), at + bitmap_bytes
 
 
 def _attempts(saved: Checkpoint, data: bytes, at: int, count: int) -> int:
@@ -135,7 +146,7 @@ def _decode_old(data: bytes) -> Checkpoint:
     saved = Checkpoint(salt, next_id)
     at = _OLD_HEAD.size
     for _ in range(segments):
-        state, at = _segment(data, at)
+        state, at = _segment(data, at, OLD_VERSION)
         saved.segments[state.number] = state
     for _ in range(shared):
         id_, count = _SHARED.unpack_from(data, at)

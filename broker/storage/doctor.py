@@ -166,7 +166,7 @@ def _log(disk: Disk, names: dict[int, str] | None) -> bool:
         print(f"log: BAD: {fault}")
         return False
     print(f"log: version {log_records.VERSION}")
-    sound = not any(line.startswith(checkpoint.NAME) for line in report)
+    sound = recovered.complete and not any(line.startswith(checkpoint.NAME) for line in report)
     files = [name for name in disk.names() if name.endswith(SUFFIX)]
     by_name = {segment.name: segment for segment in recovered.segments}
     for name in files:

@@ -40,6 +40,7 @@ class Recovered:
 
     salt          seed of the checksums
     checkpointed  whether there was a usable checkpoint
+    complete      whether the segments have at least the bytes that the checkpoint knows to be durable
     segments      in ascending order
     queues        by number, the messages that are not settled
     counted       delivery counts by queue and id
@@ -50,6 +51,7 @@ class Recovered:
     __slots__ = (
         "salt",
         "checkpointed",
+        "complete",
         "segments",
         "queues",
         "counted",
@@ -60,6 +62,7 @@ class Recovered:
     def __init__(self, salt: int, checkpointed: bool) -> None:
         self.salt = salt
         self.checkpointed = checkpointed
+        self.complete = True
         self.segments: list[Segment] = []
         self.queues: dict[int, RecoveredQueue] = {}
         self.counted: dict[tuple[int, int], int] = {}
@@ -115,7 +118,22 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
         segment.length = end
         segment.close()
     scan.finish(known)
+    _find_losses(recovered, saved, report)
     return recovered
+
+
+def _find_losses(recovered: Recovered, saved: Checkpoint, report: list[str]) -> None:
+    """Report segments of the checkpoint with live messages that are missing or shorter, as in an incomplete copy."""
+    segments = {segment.number: segment for segment in recovered.segments}
+    for number, state in saved.segments.items():
+        segment = segments.get(number)
+        name = Segment(number, state.first_id, 0).name
+        if segment is None and state.live:
+            report.append(f"{name}: it is missing, with {state.live} messages")
+            recovered.complete = False
+        elif segment is not None and segment.first_id == state.first_id and segment.length < state.length:
+            report.append(f"{name}: the last {state.length - segment.length} bytes are missing")
+            recovered.complete = False
 
 
 def _salt(disk: Disk, numbers: list[int], saved: Checkpoint | None) -> int:

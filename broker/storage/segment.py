@@ -23,9 +23,14 @@ OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
 class SegmentState:
-    """The state of one segment in a checkpoint; `dead` has one bit for each message, from the first id on."""
+    """The state of one segment in a checkpoint.
 
-    __slots__ = ("number", "first_id", "dead", "sharing", "attempts")
+    dead    one bit for each message, from the first id on
+    length  bytes that are durable at least; 0 if unknown
+    live    messages that a queue still wants; 0 if unknown
+    """
+
+    __slots__ = ("number", "first_id", "dead", "sharing", "attempts", "length", "live")
 
     def __init__(
         self,
@@ -34,12 +39,16 @@ class SegmentState:
         dead: bytes | bytearray,
         sharing: Sharing | None,
         attempts: dict[tuple[int, int], int],
+        length: int = 0,
+        live: int = 0,
     ) -> None:
         self.number = number
         self.first_id = first_id
         self.dead = dead
         self.sharing = sharing
         self.attempts = attempts
+        self.length = length
+        self.live = live
 
 
 class Segment:
@@ -160,7 +169,8 @@ class Segment:
     def lend(self) -> SegmentState:
         """Return the present state, which does not change until `give_back`."""
         self._lent = True
-        return SegmentState(self.number, self.first_id, self._dead, self.sharing, self.attempts)
+        state = self.number, self.first_id, self._dead, self.sharing, self.attempts
+        return SegmentState(*state, self.length, self.live)
 
     def give_back(self) -> None:
         self._lent = False

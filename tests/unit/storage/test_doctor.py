@@ -1,13 +1,18 @@
 """The doctor's report on sound, torn and damaged logs, which it does not change."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
-from warren.broker.core.messages.message import Address
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.storage import log_records
+from warren.broker.storage.disk import FolderDisk
 from warren.broker.storage.doctor import examine
+from warren.broker.storage.journal import Journal
+from warren.broker.storage.metadata_store import SQLiteMetadata
 
 SALT = 7
 HEAD = log_records.SEGMENT_HEAD_BYTES
@@ -111,3 +116,68 @@ def test_an_empty_folder_is_sound_and_a_missing_one_is_reported(
     assert examine(tmp_path) == 0
     assert examine(tmp_path / "none") == 66
     assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: there is no such folder\n"
+
+
+def stopped(folder: Path, *, cleanly: bool) -> list[Path]:
+    """Store 50 messages in three segments or more, and stop; return the files of the segments."""
+    metadata = SQLiteMetadata(folder / "meta.sqlite")
+    metadata.load()
+    journal = Journal(FolderDisk(folder / "log", True), metadata, 2000)
+    journal.recover()
+    stored = []
+    for number in range(50):
+        frames = content_frames(1, b"\0\0", b"%d" % number * 50)
+        stored.append(Message(Address("", "key"), frames, 1, 100, 0, True))
+        journal.append([7], stored[-1:])
+        commit(journal)
+    journal.settle_many(7, stored[:25])  # of segments that are deleted now
+    commit(journal)
+    if cleanly:
+        journal.close()
+    metadata.close()
+    segments = sorted(folder.glob("log/*.log"))
+    assert len(segments) > 2 and segments[0].name != "00000001.log"
+    return segments
+
+
+@pytest.mark.parametrize("part", ["half", "all bytes", "the file", "one record", "one byte"])
+@pytest.mark.parametrize("index", [0, -1])
+def test_missing_parts_of_a_log_that_was_closed_are_damage(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, index: int, part: str
+) -> None:
+    segments = stopped(tmp_path, cleanly=True)
+    assert run_doctor(capsys, tmp_path / "log")[0] == 0
+    path = segments[index]
+    size = path.stat().st_size
+    left = {"half": size // 2, "all bytes": 0, "one record": size - 181, "one byte": size - 1}.get(part)
+    if left is None:
+        path.unlink()
+    else:
+        os.truncate(path, left)
+    status, lines = run_doctor(capsys, tmp_path / "log")
+    assert status == 1
+    assert any(line.startswith(f"recovery: {path.name}: ") and "missing" in line for line in lines), lines
+
+
+def test_a_missing_end_of_a_log_that_was_not_closed_is_damage_if_the_checkpoint_knows_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    segments = stopped(tmp_path, cleanly=False)
+    os.truncate(segments[-1], segments[-1].stat().st_size - 1)
+    assert run_doctor(capsys, tmp_path / "log")[0] == 0, "it may be torn"
+    segments[1].unlink()
+    status, lines = run_doctor(capsys, tmp_path / "log")
+    assert status == 1 and any(f"{segments[1].name}: it is missing" in line for line in lines)
+
+
+def test_a_broker_logs_what_is_missing_once(tmp_path: Path) -> None:
+    segments = stopped(tmp_path, cleanly=True)
+    segments[0].unlink()
+    for expected in ([f"{segments[0].name}: it is missing"], []):
+        metadata = SQLiteMetadata(tmp_path / "meta.sqlite")
+        metadata.load()
+        journal = Journal(FolderDisk(tmp_path / "log", True), metadata, 2000)
+        journal.recover()
+        assert [line.split(",")[0] for line in journal.report] == expected
+        journal.close()
+        metadata.close()
