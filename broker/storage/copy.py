@@ -1,7 +1,8 @@
 """`warren copy`: copies what a stopped broker has stored from a folder or PostgreSQL to another, which must be empty.
 
 The files of the log are copied byte by byte, as both have the same format, and the metadata record by record. Then both
-are read again: each record of the log must be in the copy, with the same bytes, and each record of the metadata.
+are read again: each record of the log must be in the copy, with the same bytes, and each record of the metadata. Until
+then a file marks the target as unfinished, and nothing reads it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from pathlib import Path
 
 from ..core.metadata.records import Change, Definitions, StoredQueue
 from . import log_records
-from .disk import Disk, FolderDisk
+from .disk import UNFINISHED_NAME, Disk, FolderDisk
 from .errors import StorageFault
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata
+from .recovery import check_finished
 from .segment import number_of
 
 COPIED_STATUS, FAILED_STATUS = 0, 1
@@ -34,15 +36,20 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
                 raise StorageFault(f"{source}: no broker has stored anything there")
             from_disk, from_metadata = stack.enter_context(opened(source, password_file, schema))
             to_disk, to_metadata = stack.enter_context(opened(target, password_file, schema))
+            check_finished(from_disk)
+            check_finished(to_disk)
             definitions = from_metadata.load()
             if to_disk.names() or to_metadata.load().changes():
                 raise StorageFault(f"{shown(target)}: not empty; nothing was copied")
+            begin(to_disk)
             bytes_copied = copy_log(from_disk, to_disk)
             copy_metadata(definitions, to_metadata)
             to_metadata.sync()
             to_disk.sync_folder()
             records = verify_log(from_disk, to_disk)
             verify_metadata(definitions, to_metadata.load())
+            to_disk.remove(UNFINISHED_NAME)
+            to_disk.sync_folder()
     except InUse as error:
         print(f"warren: {error}", file=sys.stderr)
         return IN_USE_STATUS
@@ -89,6 +96,17 @@ def opened(place: str, password_file: str, schema: str) -> Iterator[Open]:
         os.close(descriptor)
 
 
+def begin(target: Disk) -> None:
+    """Mark the target as unfinished. Raises OSError."""
+    file = target.open(UNFINISHED_NAME, True)
+    try:
+        file.write(b"warren copy\n")
+        file.sync()
+    finally:
+        file.close()
+    target.sync_folder()
+
+
 def copy_log(source: Disk, target: Disk) -> int:
     """Copy all files, and return their bytes. Raises OSError."""
     total = 0
@@ -116,7 +134,7 @@ def copy_metadata(definitions: Definitions, target: Metadata) -> None:
 
 def verify_log(source: Disk, target: Disk) -> int:
     """Compare both logs record by record, and return the number of records. Raises StorageFault, OSError."""
-    if source.names() != target.names():
+    if source.names() != [name for name in target.names() if name != UNFINISHED_NAME]:
         raise StorageFault("the copy has other files than the original")
     return sum(verify_file(source, target, name) for name in source.names())
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..core.messages.ports import IN_FLIGHT
 
+UNFINISHED_NAME = "unfinished"  # a file beside a log that `warren copy` has begun to write
 RESERVE_NAME = "reserve"
 RESERVE_BYTES = 16 << 20  # more than a journal has buffered when the disk is found full (`journal.BUFFER_LIMIT`)
 

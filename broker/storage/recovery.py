@@ -24,7 +24,7 @@ from struct import Struct
 from ..core.messages.ports import RecoveredQueue
 from . import checkpoint, log_records
 from .checkpoint import Checkpoint
-from .disk import Disk, File
+from .disk import UNFINISHED_NAME, Disk, File
 from .errors import StorageFault
 from .segment import OFFSET_BITS, Segment, number_of
 
@@ -75,6 +75,7 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
 
     Queues that are not in `known` are deleted ones; None means that none is.
     """
+    check_finished(disk)
     disk.sync_folder()
     saved = checkpoint.load(disk, report)
     numbers = sorted(number for number in map(number_of, disk.names()) if number is not None)
@@ -120,6 +121,15 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
     scan.finish(known)
     _find_losses(recovered, saved, report)
     return recovered
+
+
+def check_finished(disk: Disk) -> None:
+    """Raise StorageFault for a log that `warren copy` has not written to its end."""
+    if UNFINISHED_NAME in disk.names():
+        raise StorageFault(
+            "`warren copy` into this store was interrupted, and it is incomplete: delete the folder or the schema, and copy"
+            " again"
+        )
 
 
 def _find_losses(recovered: Recovered, saved: Checkpoint, report: list[str]) -> None:

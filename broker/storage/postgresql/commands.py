@@ -32,6 +32,7 @@ def check(url: str, password_file: str, schema: str) -> int:
         store = PostgreSQLStore(parse(url, password_file, schema), "")
         try:
             standing, guarantee = store.standing(), store.guarantee
+            store.check_finished()
         finally:
             store.close()
     except StorageFault as fault:

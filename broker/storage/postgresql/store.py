@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import StorageFault, Unavailable
 from ..folder_lock import InUse
+from ..recovery import check_finished
 from . import guarantee, schema
 from .address import Address
 from .database import COMMITS, READS, WATCH, PostgreSQL
@@ -60,6 +61,13 @@ class PostgreSQLStore:
             return self.ownership.standing()
         except (Unreachable, Refused) as error:
             raise unusable(self.address, error) from error
+
+    def check_finished(self) -> None:
+        """Raise StorageFault for a store that `warren copy` has not written to its end."""
+        try:
+            check_finished(PostgreSQLDisk(self.database, NoTransactions(self.database, 0, 0)))
+        except OSError as error:
+            raise Unavailable(f"{self.address.shown}: {error.strerror}") from error
 
     def acquire_now(self) -> None:
         """Take the store over. Raises InUse if another broker owns it, StorageFault."""

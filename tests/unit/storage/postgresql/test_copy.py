@@ -9,9 +9,12 @@ import pytest
 from tests.support.postgresql import Cluster
 from tests.unit.storage.test_metadata_store import all_fields, everything, puts
 from warren.broker.amqp.framing import content_frames
+from warren.broker.app.store import Store
+from warren.broker.config import Config
 from warren.broker.core.messages.message import Address as MessageAddress
 from warren.broker.core.messages.message import Message
 from warren.broker.core.metadata.records import StoredQueue
+from warren.broker.storage import copy
 from warren.broker.storage.copy import copy_store, verify_file
 from warren.broker.storage.disk import Disk, FolderDisk
 from warren.broker.storage.doctor import examine, examine_url
@@ -20,6 +23,7 @@ from warren.broker.storage.journal import Journal
 from warren.broker.storage.metadata import Metadata
 from warren.broker.storage.metadata_store import SQLiteMetadata
 from warren.broker.storage.postgresql.address import Address
+from warren.broker.storage.postgresql.commands import check
 from warren.broker.storage.postgresql.store import PostgreSQLStore
 
 pytestmark = pytest.mark.sockets
@@ -127,3 +131,41 @@ def test_a_difference_is_found(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "copy" / name).write_bytes(data)
     with pytest.raises(StorageFault, match="differs from the original at offset 100"):
         verify_file(original, copied, name)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("step", ["copy_log", "copy_metadata", "verify_log", "verify_metadata"])
+@pytest.mark.parametrize("kind", ["folder", "postgresql"])
+def test_an_interrupted_copy_is_refused_by_all_that_read_it(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    tmp_path: Path,
+    address: Address,
+    postgresql: Cluster,
+    kind: str,
+    step: str,
+) -> None:
+    target = str(tmp_path / "target") if kind == "folder" else postgresql.url()
+
+    def kill(*arguments: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(copy, step, kill)
+        copy_store(str(folder), target, "", address.schema)
+    says = "`warren copy` into this store was interrupted"
+    if kind == "folder":
+        assert examine(Path(target)) == 1 and f"log: BAD: {says}" in capsys.readouterr().out
+    else:
+        assert examine_url(target, "", address.schema) == 1 and f"log: BAD: {says}" in capsys.readouterr().out
+        assert check(target, "", address.schema) == 1 and says in capsys.readouterr().err
+    for places in ((str(folder), target), (target, str(tmp_path / "third"))):
+        assert copy_store(*places, "", address.schema) == 1
+        assert says in capsys.readouterr().err
+    if kind == "folder":
+        with pytest.raises(StorageFault, match=says):
+            Store(Config(data_dir=target))
