@@ -219,9 +219,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     node.finish()
     clock.stop()
     await services.stop(host)
-    if remote is not None:
-        remote.stop()
-    status = await close(committer, store, local)
+    status = await close(committer, store, local, remote)
     await supervisor.stop()
     return status or ending.status
 
@@ -231,19 +229,30 @@ async def restart_services(host: Host) -> bool:
     return await services.start(load_services(), host)
 
 
-async def close(committer: Committer, store: Store, local: LocalSocket) -> int:
+async def close(committer: Committer, store: Store, local: LocalSocket, remote: RemoteStorage | None) -> int:
     """Store the rest after all connections are closed, and return the exit status."""
-    if not await committer.stop():
+    stored = await committer.stop()
+    if remote is not None:
+        remote.stop()  # not before: without heartbeats the last batch would not count as stored
+    if not stored:
         log.error(
             "not_stored",
             reason="the disk is full, or the store cannot be reached: all that was not yet confirmed is lost",
         )
         return FAILED
-    local.unlink()
-    store.close()
+    status = 0
+    try:
+        local.unlink()
+    except OSError as error:
+        log.warning("no_control_socket", reason=str(error))  # the next start replaces the file
+    try:
+        store.close()
+    except OSError as error:
+        log.critical("storage_failed", reason=str(error))
+        status = FAILED
     await local.close()  # last: clients that wait for the stop of the node notice their connections close
     log.info("stopped")
-    return 0
+    return status
 
 
 def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:

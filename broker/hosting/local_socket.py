@@ -84,11 +84,11 @@ class LocalSocket:
 
     def unlink(self) -> None:
         """Remove the path while the folder is still locked by this node; connections stay."""
-        if self._folder is not None:
-            (self._folder / NAME).unlink(missing_ok=True)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            (folder / NAME).unlink(missing_ok=True)
             if self._host.config.memory:
-                self._folder.rmdir()
-            self._folder = None
+                folder.rmdir()
 
     async def close(self) -> None:
         """Close the connections, by which clients notice the end of the node."""

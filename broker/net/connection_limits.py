@@ -52,10 +52,14 @@ def open_descriptors() -> int:
 
 
 class Pool:
-    """Connections that may be closed in favour of new ones, by source, the oldest first."""
+    """Connections that may be closed in favour of new ones, by source, the oldest first.
 
-    def __init__(self, name: str, limit: int, source_limit: int) -> None:
+    reserved  connections of the pool that are accepted beyond the limit of the node
+    """
+
+    def __init__(self, name: str, limit: int, source_limit: int, reserved: int = 0) -> None:
         self.name = name
+        self.reserved = reserved
         self.limit = limit
         self.source_limit = source_limit
         self.sources: dict[str, dict[Slot, None]] = {}
@@ -107,7 +111,7 @@ class Slot:
 
 
 class ConnectionLimits:
-    """The accepted connections of the node, of all protocols. At most `limit` may be open at once."""
+    """The accepted connections of the node, of all protocols. At most `limit` are open, and reserved ones."""
 
     def __init__(self, limit: int, report: Report) -> None:
         self.limit = limit
@@ -124,7 +128,7 @@ class ConnectionLimits:
             self._evict(pool.oldest_of(source), f"connections {pool.name} of one address")
         elif pool.count >= pool.limit:
             self._evict(pool.oldest_of_largest(), f"connections {pool.name}")
-        if self.open >= self.limit:
+        if self.open >= self.limit and pool.count >= pool.reserved:
             if not pool.count:
                 self._report_limit(source, "connections")
                 return None

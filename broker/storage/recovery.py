@@ -127,8 +127,8 @@ def check_finished(disk: Disk) -> None:
     """Raise StorageFault for a log that `warren copy` has not written to its end."""
     if UNFINISHED_NAME in disk.names():
         raise StorageFault(
-            "`warren copy` into this store was interrupted, and it is incomplete: delete the folder or the schema, and copy"
-            " again"
+            "`warren copy` into this store was interrupted, and it is incomplete: delete the folder or the schema,"
+            " and copy again"
         )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # A connection beyond the limit replaces the oldest one of the source address that has most.
 CONNECTIONS_LIMIT = 1024  # of one service
 SOURCE_LIMIT = 512  # of these, from one source address; a proxy has many connections, but not all
+RESERVED = 8  # for health checks and operators when AMQP has all other connections
 STOP_WAIT_S = 1.0  # for the server to stop, beyond the time it allows requests in progress
 
 
@@ -46,7 +47,7 @@ class HTTPListeners:
         self._host = host
         self._app = app
         self._listeners: list[LazyListener] = []
-        self._pool = Pool(f"for {app.service}", CONNECTIONS_LIMIT, SOURCE_LIMIT)
+        self._pool = Pool(f"for {app.service}", CONNECTIONS_LIMIT, SOURCE_LIMIT, RESERVED)
 
     def __len__(self) -> int:
         return len(self._listeners)

@@ -1,5 +1,7 @@
 """Connection limits: which connection is closed at a limit."""
 
+from functools import partial
+
 import pytest
 
 from warren.broker.net.connection_limits import (
@@ -100,3 +102,18 @@ def test_connections_leave_descriptors_for_the_journal() -> None:
     assert connection_limit(1 << 20) == (1 << 20) - open_descriptors() - 1024
     assert connection_limit(256) == 256 - open_descriptors() - 32
     assert connection_limit(8) == 1
+
+
+def test_a_pool_with_reserved_connections_gets_them_beyond_the_limit() -> None:
+    acceptor = Acceptor(limit=2)
+    for name in ("first", "second"):
+        acceptor.login(name, "10.0.0.1")
+    http = Pool("for http", 100, 100, reserved=2)
+    closed: list[int] = []
+    slots = [acceptor.limits.enter("10.0.0.2", http, partial(closed.append, number)) for number in range(3)]
+    assert all(slots) and closed == [0], "of three, two are open at a time"
+    assert acceptor.enter("newcomer", "10.0.0.3") is None
+    for slot in slots:
+        assert slot is not None
+        slot.leave()
+    assert acceptor.limits.open == 2
