@@ -112,6 +112,7 @@ class Handshake:
                 connection.transport.report(
                     "malformed_login", "warning", {"mechanism": mechanism, "reason": error.text}
                 )
+                connection.capabilities = frozenset()  # RabbitMQ too answers nothing, and closes after the delay
                 logged_in(None)
                 return
             connection.login_name = name

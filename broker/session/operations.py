@@ -21,7 +21,7 @@ from ..core.queues.arguments import QUEUE_TYPE, check_size, exchange_name, integ
 from ..core.queues.queue import Queue
 from . import events
 from .consumer import ChannelConsumer
-from .names import REPLY_TO, unique_name
+from .names import REPLY_TO, reply_queue_name, unique_name
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -321,7 +321,7 @@ def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
         raise PreconditionFailed("reply consumer cannot acknowledge")
     if channel.reply_queue is not None:
         raise PreconditionFailed("reply consumer already set")
-    channel.reply_queue = channel.vhost.open_volatile(unique_name(REPLY_TO, "."))
+    channel.reply_queue = channel.vhost.open_volatile(reply_queue_name())
     return channel.reply_queue
 
 

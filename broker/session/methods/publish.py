@@ -25,7 +25,7 @@ from ...core.queues.route_target import RouteTarget
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import MixedPublishes, Publishes
-from ..confirms import expect_confirms
+from ..confirms import expect_confirms, send_confirms
 from ..names import REPLY_TO
 
 if TYPE_CHECKING:
@@ -182,7 +182,12 @@ def publish_varied(
             sizes.total_bytes += body_bytes
             message = Message(route.address, content, number, body_bytes, largest, persistent)
             queues = route.queues
-            if alone or queues is None or (route.markers and route.needs_message(raw)):
+            if (
+                alone
+                or not queues
+                and (queues is None or route.mandatory)  # the earlier ones are confirmed before this one is returned
+                or (route.markers and route.needs_message(raw))
+            ):
                 if runs:
                     runs, gathered, run, place = {}, runs, None, 0  # so that `finally` does not repeat them
                     enqueue_runs(channel, gathered)
@@ -446,6 +451,7 @@ def return_or_drop(channel: Channel, messages: list[Message], mandatory: bool) -
         totals.return_unroutable += len(messages)
         if channel.vhost.message_log is not None:
             channel.vhost.message_log.returned(channel.origin, messages)
+        send_confirms(channel)  # of earlier publishes: clients count on the order
         for message in messages:
             return_message(channel, message)
     else:

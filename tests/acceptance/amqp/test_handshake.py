@@ -139,6 +139,16 @@ def test_an_unknown_mechanism_or_a_broken_response_ends_the_connection(
     assert not any(isinstance(item, Connection.Tune) for item in came)
 
 
+@pytest.mark.parametrize("response", ["", "guest"])
+def test_a_response_of_plain_without_a_name_is_answered_by_nothing_and_a_close_after_three_seconds(
+    broker: Peer, response: str
+) -> None:
+    client = started(broker)
+    client.login("PLAIN", response)
+    client.nothing_for(2500)
+    client.expect_eof(1500)
+
+
 @pytest.mark.in_process("the peer address is chosen")
 def test_guest_may_come_from_this_machine_only(broker: Peer) -> None:
     client = started(broker, address="192.0.2.7")

@@ -1,5 +1,7 @@
 """Direct reply-to."""
 
+import re
+
 import pytest
 from pamqp.commands import Basic, Queue
 
@@ -140,3 +142,11 @@ def test_a_reply_name_cannot_be_bound(client: Client, ch: Channel, queue: str, m
     reply_to = send_request(ch, client.channel(), queue)
     closed = ch.refused(403, method, queue=reply_to, exchange="amq.direct", routing_key="key")
     assert closed.reply_text == "ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) queue"
+
+
+def test_the_name_of_a_reply_queue_has_two_parts_as_in_rabbitmq(ch: Channel, queue: str) -> None:
+    ch.consume(REPLY_TO, no_ack=True)
+    ch.publish("", queue, b"question", {"reply_to": REPLY_TO})
+    question = ch.get(queue)
+    assert question is not None
+    assert re.fullmatch(r"amq\.rabbitmq\.reply-to\.[\w-]+\.[\w-]+==", str(question.properties.reply_to))

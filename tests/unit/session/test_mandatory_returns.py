@@ -33,3 +33,26 @@ def test_but_after_the_flag_that_is_not_implemented() -> None:
     client = broker.connect()
     client.channel(1).publish("no such exchange", "key", bytes(101), immediate=True)
     client.expect_close(540)
+
+
+def publish_frames(exchange: str, mandatory: bool) -> bytes:
+    method = codec.method_frame(1, Basic.Publish, {"exchange": exchange, "routing_key": "k", "mandatory": mandatory})
+    return method + codec.header_frame(1, 1) + codec.frame(codec.BODY, 1, b"x")
+
+
+@pytest.mark.parametrize("first", ["", "amq.fanout"], ids=["to a queue", "unroutable"])
+@pytest.mark.parametrize("reads", [1, 2])
+def test_a_publish_is_confirmed_before_the_return_of_a_later_one(first: str, reads: int) -> None:
+    client = InProcessPeer().connect()
+    ch = client.channel(1)
+    ch.declare("k")
+    ch.confirm()
+    publishes = [publish_frames(first, False), publish_frames("amq.fanout", True)]
+    for data in publishes if reads == 2 else [b"".join(publishes)]:
+        client.raw(data)
+    one, returned, two = ch.next(), ch.next(), ch.next()
+    assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return)
+    assert [(each.name, each.delivery_tag, each.multiple) for each in (one, two)] == [
+        ("Basic.Ack", 1, False),
+        ("Basic.Ack", 2, False),
+    ]
