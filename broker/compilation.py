@@ -32,21 +32,21 @@ def pure_reason(folder: str = BROKER) -> str:
     try:
         with open(manifest_path(folder), encoding="utf-8") as file:
             lines = file.read().splitlines()
-            compiled_ns = os.fstat(file.fileno()).st_mtime_ns
     except OSError:
         return NOT_COMPILED
     for line in lines:
         checksum, _, name = line.partition(" ")
-        if has_changed(os.path.join(folder, name), int(checksum), compiled_ns):
+        if has_changed(os.path.join(folder, name), int(checksum)):
             return f"{name} has changed since it was compiled"
     return ""
 
 
-def has_changed(path: str, checksum: int, compiled_ns: int) -> bool:
-    """Return whether a source has another checksum than when it was compiled; an older file is not read."""
+def has_changed(path: str, checksum: int) -> bool:
+    """Return whether a source has another checksum than when it was compiled.
+
+    Its time says nothing: a copy of another version may have an older one. Reading all takes some milliseconds.
+    """
     try:
-        if os.stat(path).st_mtime_ns <= compiled_ns:
-            return False
         with open(path, "rb") as file:
             return crc32(file.read()) != checksum
     except OSError:

@@ -47,6 +47,12 @@ def test_a_changed_source_makes_all_modules_pure(folder: Path) -> None:
     assert pure_reason(str(folder)) == f"{SOURCE} has changed since it was compiled"
 
 
+def test_an_older_source_of_another_version_makes_all_modules_pure(folder: Path) -> None:
+    (folder / SOURCE).write_text("SIZE = 2\n")
+    os.utime(folder / SOURCE, ns=(1, 1))  # as after a copy that keeps times, or a downgrade by files
+    assert pure_reason(str(folder)) == f"{SOURCE} has changed since it was compiled"
+
+
 def test_a_deleted_source_makes_all_modules_pure(folder: Path) -> None:
     (folder / SOURCE).unlink()
     assert pure_reason(str(folder)) == f"{SOURCE} has changed since it was compiled"
