@@ -82,7 +82,7 @@ class Ownership:
 
     def certain(self) -> bool:
         """Whether no other broker can have taken the store over: the last heartbeat is younger than the lease."""
-        return time.monotonic() - self._beaten_s < self._lease_s
+        return now_s() - self._beaten_s < self._lease_s
 
     def acquire(self) -> Standing | None:
         """Take the store over and return None if its owner has ended; else return who owns it."""
@@ -150,7 +150,7 @@ class Ownership:
                 (epoch, raised, self._node),
             ),
         ]
-        beaten_s = time.monotonic()
+        beaten_s = now_s()
         try:
             taken = run(WATCH, taking, None)[1]
         except Refused as error:
@@ -182,7 +182,7 @@ class Ownership:
             )
         # also while no standby server confirms anything
         unsynced: Statement = ("SELECT set_config('synchronous_commit', 'off', true)", ())
-        beaten_s = time.monotonic()
+        beaten_s = now_s()
         rows = database.run(WATCH, [unsynced, beating], LIMIT_S)[1]
         if rows:
             self._locked = rows == [[b"t"]]
@@ -223,6 +223,11 @@ class Beats:
         while not self._stopping.wait(BEAT_S):
             with suppress(Unreachable, Refused):
                 self._ownership.beat()
+
+
+def now_s() -> float:
+    """Return seconds that also pass while the machine is suspended, where the system has such a clock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 def after(epoch: int) -> int:
