@@ -26,7 +26,7 @@ from .connection_state import RUNNING
 from .consumer import ChannelConsumer
 from .methods import acknowledge, basic, exchange, publish, queue, tx
 from .prefetch import SharedPrefetch
-from .unacked import UnackedDeliveries
+from .unacked import Settlement, UnackedDeliveries
 
 if TYPE_CHECKING:
     from ..core.exchanges.router import Route, RouteKey
@@ -70,6 +70,7 @@ class Channel:
 
     prefetch         limit of unsettled deliveries of each new consumer, 0 for none
     shared_prefetch  the limit of all consumers together
+    end_settlement   how its unsettled deliveries return to their queues when it ends
     all_or_none      no queue gets a message that another would refuse, as the publisher repeats it, nor one behind it
     get_until_ms     when a basic.get that waits for a message to be read fails; 0 without one
     cancels          collects the basic.cancel frames of a queue.delete, which follow its reply; None outside of one
@@ -92,6 +93,7 @@ class Channel:
         self.cancels: list[bytes] | None = None
         self.get_until_ms = 0
         self.all_or_none = False
+        self.end_settlement = Settlement.RETURN
         self.prefetch = connection.settings.default_consumer_prefetch
         self.shared_prefetch = SharedPrefetch(self.consumers)
         self.confirms: confirms.Confirms | None = None

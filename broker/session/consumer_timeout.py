@@ -16,7 +16,7 @@ from ..core.queues.queue_settings import NONE, least
 from .channel import Channel
 from .closing import close_channel
 from .connection import Connection
-from .unacked import Unacked
+from .unacked import Settlement, Unacked
 
 PERIOD_MS = 60_000  # the longest time between two checks, as in RabbitMQ
 PERIOD_LEAST_MS = 100  # the shortest
@@ -154,8 +154,9 @@ def timeout_ms(queue: Queue, consumer_ms: int | None, default_ms: int) -> int:
 
 
 def close(channel: Channel, timeout_ms: int) -> None:
-    """Close a channel with RabbitMQ's text."""
+    """Close a channel with RabbitMQ's text. Its deliveries do not count as failed attempts, as in RabbitMQ 4.3."""
     connection = channel.connection
+    channel.end_settlement = Settlement.NACK
     close_channel(
         channel,
         PreconditionFailed(

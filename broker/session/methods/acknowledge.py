@@ -142,7 +142,7 @@ def pop_and_settle(channel: Channel, tags: list[int], settlement: Settlement) ->
 
 def requeue_in_steps(channel: Channel) -> Iterator[int]:
     """Requeue all unsettled deliveries of a closing channel, as part of the job that ends it."""
-    return settle_in_steps(channel, [(Settlement.RETURN, channel.unacked.pop_all())], CHANNEL, lambda: None)
+    return settle_in_steps(channel, [(channel.end_settlement, channel.unacked.pop_all())], CHANNEL, lambda: None)
 
 
 def apply_settlements(channel: Channel, runs: list[Run], reason: str = "") -> None:

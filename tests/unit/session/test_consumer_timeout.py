@@ -169,3 +169,15 @@ def test_a_short_timeout_of_one_client_has_the_others_looked_at_no_more_often(wa
     hurried.expect_close(406)
     assert watch.open_channels() == 1
     timeouts.stop()
+
+
+def test_a_timeout_is_no_failed_delivery_of_a_quorum_queue(watch: Watch) -> None:
+    watch.channel.declare("q", durable=True, arguments={"x-queue-type": "quorum", "x-consumer-timeout": MINUTE_MS})
+    watch.channel.publish("", "q", b"one")
+    for _ in range(2):
+        assert watch.channel.get("q", no_ack=False) is not None
+        watch.clock.advance(3 * MINUTE_MS)
+        watch.channel.expect_close(406)
+        watch.channel = watch.channel.client.channel()
+    got = watch.channel.get("q")
+    assert got is not None and "x-delivery-count" not in (got.headers or {})
