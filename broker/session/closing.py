@@ -37,7 +37,8 @@ def fail(connection: Connection, error: AMQPError) -> None:
     connection.confirm()
     release_resources(connection)
     # Nothing may hold the input back any more: connection.close-ok has to be read.
-    connection.deferred, connection.blocked, connection.suspended, connection.replies_due = None, False, 0, 0
+    connection.deferred = connection.refusal = None
+    connection.blocked, connection.suspended, connection.replies_due = False, 0, 0
     if isinstance(error, LoginRefused):
         if "authentication_failure_close" in connection.capabilities:
             connection.send(method_encoder.close(0, error.code, error.reply_text, 0, 0))

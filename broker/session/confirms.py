@@ -132,7 +132,7 @@ def expect_confirms(channel: Channel, confirms: Confirms, count: int, receipt: E
 
 def confirm_committed(channel: Channel) -> None:
     """Confirm the publishes that the journal has made durable."""
-    if channel.confirms is not None:
+    if channel.confirms is not None and not channel.connection.ended:
         channel.confirms.committed(channel.connection.node.journal.durable)
         send_confirms(channel)
 

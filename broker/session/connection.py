@@ -119,6 +119,8 @@ class Connection(Publisher):
         "_left",
         "_queued",
         "_throttled",
+        "refusal",
+        "transaction_bytes",
     )
 
     def __init__(self, node: Node, settings: Settings, peer: Peer, transport: TransportPort) -> None:
@@ -163,6 +165,8 @@ class Connection(Publisher):
         self._left = AT_ONCE_COST  # cost that may be spent before others have their turn
         self._queued = False  # a job handles the input
         self._throttled = False  # suspended until the journal has caught up
+        self.refusal: AMQPError | None = None  # the error of `deferred`, which failed while earlier replies were due
+        self.transaction_bytes = 0  # of the publishes in the transactions of all channels
 
     @property
     def name(self) -> str:
@@ -219,9 +223,12 @@ class Connection(Publisher):
             event: Event | None = None
             try:
                 event, self.deferred = self.deferred or self.reader.next(), None
-                if self.replies_due and event is not None and not self._overlaps(event):
+                if self.replies_due and event is not None and (self.refusal is not None or not self._overlaps(event)):
                     self._wait_for_replies(event)
                     break
+                if self.refusal is not None and event is not None:
+                    self._refuse(event, self.refusal)
+                    continue
                 if event is None:
                     if self.node.alarms.reason and self.state == RUNNING and self.reader.in_content():
                         alarm_blocking.block(self)
@@ -244,7 +251,8 @@ class Connection(Publisher):
                 self._handle(event)
             except AMQPError as error:
                 if self.replies_due and event is not None:
-                    self._wait_for_replies(event)  # it fails again when the replies before its error have been sent
+                    self.refusal = error  # the replies before it are sent first
+                    self._wait_for_replies(event)
                     break
                 closing.fail(self, error)
             except Postponed as postponed:
@@ -259,6 +267,15 @@ class Connection(Publisher):
     def _overlaps(self, event: Event) -> bool:
         """Return whether an event is handled while replies wait for the journal."""
         return isinstance(event, Method) and event.index in OVERLAPPING and self.replies_due < REPLIES_DUE_LIMIT
+
+    def _refuse(self, event: Event, error: AMQPError) -> None:
+        """Send the error of an event that failed while replies to earlier ones were due."""
+        self.refusal = None
+        channel = self.channels.get(event.channel)
+        if error.hard or channel is None:
+            closing.fail(self, error)
+        else:
+            closing.close_channel(channel, error)
 
     def _wait_for_replies(self, event: Event) -> None:
         self.deferred = event

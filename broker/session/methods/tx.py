@@ -22,6 +22,7 @@ from . import publish as publishing
 
 if TYPE_CHECKING:
     from ..channel import Channel
+    from ..connection import Connection
 
 PUBLISH_COST = 8  # of one publish, in the scheduler's units
 PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: of a publish beside its frames, and of each queue of its route
@@ -30,13 +31,14 @@ PUBLISH_BYTES, QUEUE_BYTES = 300, 8  # of memory: of a publish beside its frames
 class Transaction:
     """The transaction of a channel: routed publishes, and settlements, whose deliveries are no longer outstanding.
 
-    `largest_bytes` limits the memory of the publishes, which no consumer can free; 0 for no limit.
+    `transaction_max_bytes` of the settings limits the memory of the publishes of all channels of the connection, which
+    no consumer can free; 0 for no limit.
     """
 
-    __slots__ = ("largest_bytes", "publishes", "settlements", "_published_bytes", "_steps")
+    __slots__ = ("publishes", "settlements", "_connection", "_published_bytes", "_steps")
 
-    def __init__(self, largest_bytes: int = 0) -> None:
-        self.largest_bytes = largest_bytes
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._published_bytes = 0
         self.publishes: list[tuple[Exchange, Message, tuple[RouteTarget, ...], bool, tuple[Recorder, ...]]] = []
         self.settlements: list[tuple[int, Unacked, Settlement]] = []
@@ -50,13 +52,16 @@ class Transaction:
         mandatory: bool,
         recorders: tuple[Recorder, ...],
     ) -> None:
-        """Add a publish; raises PreconditionFailed (406) beyond `largest_bytes`."""
-        self._published_bytes += len(message.frames) + PUBLISH_BYTES + QUEUE_BYTES * len(queues)
-        if self._published_bytes > self.largest_bytes > 0:
-            raise PreconditionFailed(
-                f"transaction with {len(self.publishes)} publishes is larger than configured max size "
-                f"{self.largest_bytes}"
-            )
+        """Add a publish; raises PreconditionFailed (406) beyond the limit."""
+        published_bytes = len(message.frames) + PUBLISH_BYTES + QUEUE_BYTES * len(queues)
+        self._published_bytes += published_bytes
+        self._connection.transaction_bytes += published_bytes
+        largest_bytes = self._connection.settings.transaction_max_bytes
+        if self._connection.transaction_bytes > largest_bytes > 0:
+            what = "transactions of a connection are"
+            if self._published_bytes > largest_bytes:
+                what = f"transaction with {len(self.publishes)} publishes is"
+            raise PreconditionFailed(f"{what} larger than configured max size {largest_bytes}")
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
@@ -87,7 +92,8 @@ class Transaction:
 
         Raises PreconditionFailed (406) at the end if a queue has refused a publish; all the rest is done then.
         """
-        publishes, self.publishes, self._published_bytes = self.publishes, [], 0
+        publishes, self.publishes = self.publishes, []
+        self._forget_bytes()
         settlements, self.settlements = self.settlements, []
         complete = True
         publishes.reverse()
@@ -115,6 +121,10 @@ class Transaction:
         if not complete:
             raise PreconditionFailed("partial tx completion")
 
+    def _forget_bytes(self) -> None:
+        self._connection.transaction_bytes -= self._published_bytes
+        self._published_bytes = 0
+
     def rollback(self, channel: Channel) -> Job:
         """Drop publishes, and make settled deliveries outstanding again in the order of their tags, in steps.
 
@@ -127,7 +137,7 @@ class Transaction:
         self._steps = None
 
     def _rollback(self, channel: Channel) -> Job:
-        self._published_bytes = 0
+        self._forget_bytes()
         while self.publishes:
             del self.publishes[-SLICE:]
             yield SLICE
@@ -145,7 +155,7 @@ def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> No
     if channel.confirms is not None:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
-        channel.transaction = Transaction(channel.connection.settings.transaction_max_bytes)
+        channel.transaction = Transaction(channel.connection)
     channel.send(method_encoder.method(channel.number, method_encoder.TX_SELECT_OK))
 
 

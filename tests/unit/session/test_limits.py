@@ -155,6 +155,24 @@ def test_a_transaction_that_grows_without_end_is_refused_and_another_one_has_all
     assert client.channel().count("q") == 24
 
 
+def test_the_transactions_of_all_channels_of_a_connection_share_a_limit() -> None:
+    client = connected(new_node(), transaction_max_bytes=10_000)
+    one, two = client.channel(), client.channel()
+    one.declare("q")
+    for channel in (one, two):
+        channel.transact()
+        for _ in range(4):
+            channel.publish("", "q", b"a" * 800)
+        channel.sync()
+    two.publish("", "q", b"a" * 1600)
+    text = "PRECONDITION_FAILED - transactions of a connection are larger than configured max size 10000"
+    assert two.expect_close(406).reply_text == text
+    for _ in range(4):  # the room of the closed channel
+        one.publish("", "q", b"a" * 800)
+    one.commit()
+    assert pipe_of(client).connection.transaction_bytes == 0 and one.count("q") == 8
+
+
 def test_an_exclusive_queue_that_goes_is_no_longer_its_connections() -> None:
     node = new_node()
     assert isinstance(node.clock, FakeClock)

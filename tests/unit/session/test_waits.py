@@ -1,6 +1,7 @@
 """Connections that wait for jobs and for the journal, and are closed if a job fails."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.core.node.node import Node
 from warren.broker.session import channel as channel_module
+from warren.broker.session import operations
 from warren.broker.session.connection import Connection as Session
 
 from .test_multiple_settlements import Large
@@ -147,3 +149,51 @@ def test_delete_ok_and_the_cancels_of_the_channel_are_one_write_once_the_deletio
     journal.commit(journal.ticket())
     client.pump()
     assert [frame.name for frame in client.inbox(channel.number)] == ["Queue.DeleteOk", "Basic.Cancel"]
+
+
+def test_a_method_that_fails_while_replies_are_due_is_served_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = SlowJournal()
+    client = connected(new_node(journal))
+    channel = client.channel()
+    served: list[str] = []
+    check = operations.check_dead_letter_exchange
+
+    def record(channel: Any, name: str, arguments: Any) -> None:
+        served.append(name)
+        check(channel, name, arguments)
+
+    monkeypatch.setattr(operations, "check_dead_letter_exchange", record)
+    channel.declare("stored", durable=True)
+    channel.publish("", "stored", b"x", {"delivery_mode": 2})  # replies wait for it
+    served.clear()
+    channel.send(Queue.Declare, queue="one", durable=True)
+    channel.send(Queue.Declare, queue="two", durable=True, arguments={"x-max-length": -1})
+    channel.send(Queue.Declare, queue="three", durable=True)
+    with pytest.raises(Silence):
+        channel.next()
+    journal.commit(journal.ticket())
+    assert channel.next().queue == "one"
+    channel.expect_close(406)
+    client.channel().sync()
+    assert served == ["one", "two"]
+
+
+@pytest.mark.parametrize("by_client", [True, False])
+def test_nothing_is_confirmed_after_a_close_of_the_connection(by_client: bool) -> None:
+    journal = SlowJournal()
+    node = new_node(journal)
+    client = connected(node)
+    channel = client.channel()
+    channel.declare("queue", durable=True)
+    channel.confirm()
+    channel.publish("", "queue", b"x", {"delivery_mode": 2})
+    scheduler = node.scheduler
+    scheduler._left = 0  # the release of the connection waits for the next turn
+    if by_client:
+        client.send(Connection.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
+    else:
+        client.send(Connection.Secure, challenge="not expected")
+    journal.commit(journal.ticket())
+    with suppress(Silence):
+        client.pump()
+    assert not list(client.inbox(channel.number))
