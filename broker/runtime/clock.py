@@ -8,27 +8,42 @@ from collections.abc import Callable
 
 from ..core.messages.ports import Clock, Timer
 
+RESYNC_S = 5.0  # between two looks at the time for which the machine was suspended
+
 
 class LoopTimer(Timer):
-    def __init__(self, handle: asyncio.TimerHandle) -> None:
-        self._handle = handle
+    """A timer of the loop, which the clock sets again when the machine was suspended."""
+
+    __slots__ = ("when_ms", "fn", "handle", "_clock")
+
+    def __init__(self, clock: LoopClock, when_ms: int, fn: Callable[[], None]) -> None:
+        self.when_ms = when_ms
+        self.fn = fn
+        self.handle: asyncio.TimerHandle | None = None
+        self._clock = clock
 
     def cancel(self) -> None:
-        self._handle.cancel()
+        if self.handle is not None:
+            self.handle.cancel()
+        self._clock.forget(self)
 
 
 class LoopClock(Clock):
-    """The wall time at the start plus the loop's time since then.
+    """The wall time at the start plus the time since then, suspensions of the machine included.
 
     So stored times are valid after a restart, and changes of the wall clock move no timer. `after` is called after each
-    timer's callback, which may have published or settled messages.
+    timer's callback, which may have published or settled messages. The loop's own time stands still while the machine
+    is suspended: the clock notices that within RESYNC_S, and sets all timers again.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, after: Callable[[], None] = lambda: None) -> None:
         self._loop = loop
         self._after = after
-        self._epoch_s = time.time() - loop.time()  # wall time at zero of the loop's clock
+        self._epoch_s = time.time() - loop.time()  # wall time at zero of the loop's clock, suspensions added
+        self._suspended_s = suspended_s()
+        self._timers: set[LoopTimer] = set()
         self._stopped = False
+        self._resync_later()
 
     def now_ms(self) -> int:
         return int((self._epoch_s + self._loop.time()) * 1000)
@@ -37,11 +52,27 @@ class LoopClock(Clock):
         return int(time.time())
 
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
-        return LoopTimer(self._loop.call_at(when_ms / 1000 - self._epoch_s, self._call, fn))
+        timer = LoopTimer(self, when_ms, fn)
+        self._timers.add(timer)
+        self._schedule(timer)
+        return timer
+
+    def forget(self, timer: LoopTimer) -> None:
+        """Forget a timer that was cancelled or is called."""
+        self._timers.discard(timer)
 
     def stop(self) -> None:
         """Call back no more: nothing expires while the node stops."""
         self._stopped = True
+
+    def _schedule(self, timer: LoopTimer) -> None:
+        if timer.handle is not None:
+            timer.handle.cancel()
+        timer.handle = self._loop.call_at(timer.when_ms / 1000 - self._epoch_s, self._due, timer)
+
+    def _due(self, timer: LoopTimer) -> None:
+        self._timers.discard(timer)
+        self._call(timer.fn)
 
     def _call(self, fn: Callable[[], None]) -> None:
         if self._stopped:
@@ -50,3 +81,25 @@ class LoopClock(Clock):
             fn()
         finally:
             self._after()
+
+    def _resync_later(self) -> None:
+        self._loop.call_later(RESYNC_S, self._resync)
+
+    def _resync(self) -> None:
+        """Add the time for which the machine was suspended."""
+        if self._stopped:
+            return
+        passed_s = suspended_s() - self._suspended_s
+        if passed_s > 0.001:
+            self._suspended_s += passed_s
+            self._epoch_s += passed_s
+            for timer in sorted(self._timers, key=lambda timer: timer.when_ms):
+                self._schedule(timer)
+        self._resync_later()
+
+
+def suspended_s() -> float:
+    """Return for how many seconds the machine was suspended since it started, 0 where the system does not say."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

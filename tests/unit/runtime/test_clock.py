@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from warren.broker.runtime import clock as clock_module
 from warren.broker.runtime.clock import LoopClock
 
 pytestmark = pytest.mark.asyncio
@@ -51,3 +52,23 @@ async def test_a_stopped_clock_calls_nothing_any_more():
     clock.stop()
     loop.call_later(0.01, done.set)
     await asyncio.wait_for(done.wait(), 5)
+
+
+async def test_time_passes_while_the_machine_is_suspended_and_timers_are_set_again(monkeypatch: pytest.MonkeyPatch):
+    loop = asyncio.get_running_loop()
+    away_s = [5.0]
+    monkeypatch.setattr(clock_module, "suspended_s", lambda: away_s[0])
+    called = asyncio.Event()
+    calls: list[str] = []
+    clock = LoopClock(loop, lambda: calls.append("after"))
+    before = clock.now_ms()
+    clock.call_at(before + 3_600_500, lambda: calls.append("two"))
+    clock.call_at(before + 3_600_000, lambda: calls.append("one"))
+    clock.call_at(before + 3_600_000, lambda: calls.append("cancelled")).cancel()
+    clock.call_at(before + 7_200_000, lambda: calls.append("late"))
+    away_s[0] += 3_601
+    clock._resync()
+    assert 3_601_000 <= clock.now_ms() - before < 3_660_000
+    loop.call_later(0, loop.call_soon, called.set)
+    await asyncio.wait_for(called.wait(), 5)
+    assert calls == ["one", "after", "two", "after"] and len(clock._timers) == 1
