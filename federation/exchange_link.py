@@ -62,6 +62,7 @@ class ExchangeLink(Link):
         self._complete: dict[Endpoint, str] = {}
         self._listens = False  # whether the local exchange's type listens to the upstream exchange
         self.origin: tuple[str, str, str] | None = None
+        self._passive_channel: UpstreamChannel | None = None
 
     # Setting up
 
@@ -221,15 +222,21 @@ class ExchangeLink(Link):
 
     async def _exists(self, connection: UpstreamConnection, name: str) -> bool:
         """Whether the upstream has an exchange of that name. Raises LinkError if the connection is lost."""
-        channel = await connection.channel()
+        channel = await self._open_passive_channel(connection)
         try:
             await channel.declare_exchange(name, self.exchange.type_name, passive=True)
         except LinkError as fault:
+            self._passive_channel = None
             if not fault.code:
                 raise
             return fault.code != NOT_FOUND
-        await channel.close()
         return True
+
+    async def _open_passive_channel(self, connection: UpstreamConnection) -> UpstreamChannel:
+        """Return the channel of passive declarations, which close it if they fail. Raises LinkError."""
+        if self._passive_channel is None:
+            self._passive_channel = await connection.channel()
+        return self._passive_channel
 
     async def _declare_next_generation(self, connection: UpstreamConnection, channel: UpstreamChannel) -> str:
         """Declare the internal exchange of the next generation. Returns the name of the previous one, or ""."""
@@ -343,9 +350,8 @@ class ExchangeLink(Link):
         since_s = 0.0
         while True:
             await asyncio.sleep(every_s)
-            channel = await connection.channel()
+            channel = await self._open_passive_channel(connection)
             self.status.backlog, _ = await channel.declare_queue(self._queue, durable=True, passive=True)
-            await channel.close()
             since_s += every_s
             if since_s >= self._check_s:
                 since_s = 0.0
@@ -361,7 +367,7 @@ class ExchangeLink(Link):
     def disconnected(self) -> None:
         if self._forwarder is not None:
             self._forwarder.close()
-        self._forwarder = self._sync = self._connection = None
+        self._forwarder = self._sync = self._connection = self._passive_channel = None
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
         queue = self._queue_name(connection)

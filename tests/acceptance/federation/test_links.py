@@ -1,6 +1,7 @@
 """Scenarios 16 to 25, 28 and 31: what a link makes upstream, and when it comes and goes."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,8 @@ from tests.support.federation import UPSTREAM_TYPE, Place, Site, fields
 from tests.support.loop_thread import LoopThread
 from tests.support.polling import until, until_steady
 from warren.broker.amqp.field_table import Table
+from warren.federation import exchange_link
+from warren.federation.upstream.channel import UpstreamChannel
 
 from .conftest import NewPlaces, NewProxy
 
@@ -314,3 +317,22 @@ def test_another_name_of_the_cluster_is_another_name_of_the_queue(loop: LoopThre
     internal = up.exchange(internals(up, renamed)[0])
     assert internal is not None and ("x-downstream-name", ("S", "renamed")) in fields(internal.arguments)
     assert len(up.exchanges()) == 2
+
+
+def test_a_link_looks_at_its_objects_upstream_over_one_channel(own: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_link, "BACKLOG_S", 0.005)
+    declare, looks = UpstreamChannel.declare_queue, [0]
+
+    async def count(channel: UpstreamChannel, name: str, **how: Any) -> tuple[int, int]:
+        looks[0] += how.get("passive", False)
+        return await declare(channel, name, **how)
+
+    monkeypatch.setattr(UpstreamChannel, "declare_queue", count)
+    up, down = own.place(), own.place()
+    down.ch.exchange("fed.x", "topic")
+    down.federate("^fed", up.inside)
+    down.running()
+    until(lambda: looks[0] > 1, "it has looked")
+    opened, so_far = own.node.churn.channel_created, looks[0]
+    until(lambda: looks[0] > so_far + 10, "it looks again")
+    assert own.node.churn.channel_created == opened
