@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..messages.message import Message, total_bytes
 from .queue import Queue
+from .queue_host import QueueHost
 from .x_death import MAXLEN
 
 
@@ -14,9 +17,23 @@ class ReplyQueue(Queue):
     delivery at most once.
     """
 
-    __slots__ = ()
+    __slots__ = ("_cached",)
     internal = True
     LIMIT = 10_000  # messages
+
+    def __init__(self, host: QueueHost, name: str, *, auto_delete: bool) -> None:
+        super().__init__(host, name, auto_delete=auto_delete)
+        self._cached: dict[tuple[int, object], dict[Any, Any]] = {}  # by cache and key, the caches with a route here
+
+    def remember_route(self, cache: dict[Any, Any], key: object) -> None:
+        """Note a cached route to this queue, so that the end of one of very many drops no other routes."""
+        self._cached[id(cache), key] = cache
+
+    def forget_routes(self) -> None:
+        """Drop the cached routes to this queue, which is deleted."""
+        for (_, key), cache in self._cached.items():
+            cache.pop(key, None)
+        self._cached.clear()
 
     def push(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
         super().push(*self._fitting(messages, body_bytes), shared)

@@ -381,7 +381,10 @@ class VHost(QueueHost):
         self.volatile.pop(queue.name, None)
         if isinstance(queue.owner, Publisher):
             queue.owner.disowned(queue)
-        self.clear_route_cache()
+        if isinstance(queue, ReplyQueue):
+            queue.forget_routes()
+        else:
+            self.clear_route_cache()
         if len(queue.incoming) > BINDINGS:
             self._start_unbinding(queue)
         else:
@@ -405,10 +408,9 @@ class VHost(QueueHost):
             self.delete_queue(queue)
 
     def open_volatile(self, name: str) -> ReplyQueue:
-        """Create the reply queue of a direct reply-to consumer."""
+        """Create the reply queue of a direct reply-to consumer. No route is cached for its name, which is random."""
         queue = ReplyQueue(self, name, auto_delete=True)
         self.volatile[name] = queue
-        self.clear_route_cache()
         return queue
 
     def has(self, target: Destination) -> bool:

@@ -21,6 +21,7 @@ from ...core.messages.message import Address, Message
 from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
+from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import RouteTarget
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
@@ -263,6 +264,10 @@ def remember_route(channel: Channel, key: RouteKey, route: Route) -> None:
         for oldest in list(islice(channel.routes, ROUTES_LIMIT // 8)):
             del channel.routes[oldest]
     channel.routes[key] = route
+    if not route.exchange.name:
+        for queue in route.queues or ():
+            if isinstance(queue, ReplyQueue):
+                queue.remember_route(channel.routes, key)
 
 
 def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:

@@ -6,6 +6,7 @@ import pytest
 from pamqp.commands import Basic, Queue
 
 from tests.support.amqp_client import Channel, Client, Content
+from tests.support.in_process import InProcessPeer
 from tests.support.peer import Peer
 
 REPLY_TO = "amq.rabbitmq.reply-to"
@@ -150,3 +151,26 @@ def test_the_name_of_a_reply_queue_has_two_parts_as_in_rabbitmq(ch: Channel, que
     question = ch.get(queue)
     assert question is not None
     assert re.fullmatch(r"amq\.rabbitmq\.reply-to\.[\w-]+\.[\w-]+==", str(question.properties.reply_to))
+
+
+@pytest.mark.in_process("looks at the cache of routes")
+def test_a_reply_queue_ends_the_cached_routes_to_itself_alone(broker: Peer, ch: Channel, queue: str) -> None:
+    assert isinstance(broker, InProcessPeer)
+    vhost = broker.node.vhosts["/"]
+    client, replier = broker.connect(), broker.connect().channel()
+    asker = client.channel()
+    ch.publish("amq.fanout", queue, b"dropped")
+    ch.sync()
+    cached = [routes.copy() for routes in vhost.routes.values()]
+    for _ in range(2):
+        asker.consume(REPLY_TO, no_ack=True, consumer_tag="replies")
+        reply_to = send_request(asker, replier, queue)
+        for mandatory in (True, False):
+            replier.publish("", reply_to, b"answer", mandatory=mandatory)
+            assert asker.delivery().body == b"answer"
+        asker.cancel("replies")
+        replier.publish("", reply_to, b"late", mandatory=True)
+        returned = replier.next()
+        assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return)
+        for before, routes in zip(cached, vhost.routes.values(), strict=True):
+            assert before.items() <= routes.items(), "no other route has to be found again"
