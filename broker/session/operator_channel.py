@@ -183,7 +183,7 @@ class OperatorChannel:
             except Unreadable:
                 if not messages:
                     raise
-                break
+                break  # those that were taken are returned
             if delivery is None:
                 break
             _, message, redelivered = delivery

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from warren.broker.amqp.table_json import json_of_table
-from warren.broker.plugin import AMQPError, Properties, Queue
+from warren.broker.plugin import AMQPError, Properties, Queue, Unreadable
 from warren.broker.session.operator_channel import FetchedMessage
 
 from ...http.auth import VHOST
@@ -124,8 +124,13 @@ async def get(request: Request) -> Response:
     size = 0
     with request.sliced_channel() as channel:
         for number in range(body.count):
-            with request.host.acting(request.user.name):
-                taken = channel.get(queue.name, 1, no_ack=body.ackmode == TAKEN)
+            try:
+                with request.host.acting(request.user.name):
+                    taken = channel.get(queue.name, 1, no_ack=body.ackmode == TAKEN)
+            except Unreadable:
+                if not parts:
+                    raise
+                break  # those that were taken are returned
             if not taken:
                 break
             before = len(parts)
