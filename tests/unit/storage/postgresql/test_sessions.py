@@ -63,7 +63,7 @@ def test_reads_fail_at_once_while_another_thread_connects(database: PostgreSQL) 
     with pytest.raises(Unreachable):
         database.read(1, 0, 4)  # a server that does not answer, for which another thread waits
     assert FakeSession.connecting.is_set()
-    watch = threading.Thread(target=database.connect, args=(READS,))
+    watch = threading.Thread(target=database.connect, args=(READS,), daemon=True)
     watch.start()
     for _ in range(100):  # with the wait of a read each, this would take ten seconds
         with pytest.raises(Unreachable):
