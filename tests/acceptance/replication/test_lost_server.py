@@ -132,6 +132,23 @@ def test_the_standby_server_that_is_promoted_is_followed(servers: tuple[Cluster,
     broker.stop()
 
 
+def test_a_queue_is_drained_by_basic_get_after_a_failover(servers: tuple[Cluster, Cluster], sites: Sites) -> None:
+    primary, standby = servers
+    broker = sites("a", init(primary.url(standby)))
+    broker.start()
+    bodies = [b"%d" % number + bytes(2000) for number in range(1000)]
+    client = broker.connect()
+    client.channel().declare("q", durable=True)
+    confirmed(client, "q", bodies)
+    broker.stop()
+    broker.start()  # now the messages are in the database alone
+    channel = broker.connect().channel()
+    primary.stop()
+    standby.promote()
+    assert channel.drain("q") == bodies, "get-empty came although messages were ready"
+    broker.stop()
+
+
 def test_without_its_synchronous_standby_the_server_confirms_nothing(
     servers: tuple[Cluster, Cluster], sites: Sites
 ) -> None:
