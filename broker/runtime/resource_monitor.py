@@ -57,7 +57,7 @@ class Resources:
     # For the committer
 
     def disk_has_room(self) -> bool:
-        return self.free_bytes() >= self.disk_free_limit_bytes
+        return self.free_bytes() >= max(self.disk_free_limit_bytes, 1)  # without a limit, until the disk is full
 
     def disk_full(self, full: bool) -> None:
         if full:

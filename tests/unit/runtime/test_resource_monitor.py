@@ -74,6 +74,14 @@ async def test_another_limit_of_the_disk_is_looked_at_at_once(machine: Machine):
     resources.stop()
 
 
+def test_without_a_limit_the_disk_has_room_until_it_is_full(machine: Machine):
+    machine.resources.set_disk_free_limit(0)
+    machine.free = 1
+    assert machine.resources.disk_has_room()
+    machine.free = 0
+    assert not machine.resources.disk_has_room(), "what is left is for settlements"
+
+
 def test_a_container_has_what_its_groups_allow(tmp_path: Path):
     proc, groups = tmp_path / "proc", tmp_path / "groups"
     (proc / "self").mkdir(parents=True)
