@@ -93,7 +93,8 @@ class Store:
     def close(self) -> None:
         """Close the files. Everything must be durable already."""
         if self._disk is not None and not self._disk_full:
-            self._disk.spend_reserve()  # backups need not have it
+            while self._disk.spend_reserve():
+                pass  # backups need not have it
         if self.metadata is not None:
             self.journal.close()
             self.metadata.close()

@@ -16,6 +16,7 @@ from ..core.messages.ports import IN_FLIGHT
 UNFINISHED_NAME = "unfinished"  # a file beside a log that `warren copy` has begun to write
 RESERVE_NAME = "reserve"
 RESERVE_BYTES = 16 << 20  # more than a journal has buffered when the disk is found full (`journal.BUFFER_LIMIT`)
+RESERVE_PART_BYTES = 4 << 20  # spent at once: other processes may take what is free and not used yet
 
 
 class File:
@@ -79,7 +80,7 @@ class Disk:
         """Allocate space for what must be written to get a full disk free, if there is room and none is reserved."""
 
     def spend_reserve(self) -> bool:
-        """Free the reserved space; return False if none is reserved. Any thread may call this."""
+        """Free a part of the reserved space; return False if none is left. Any thread may call this."""
         return False
 
     def salt(self) -> int:
@@ -137,7 +138,7 @@ class FolderDisk(Disk):
             for parent in (folder.parent, folder.parent.parent):
                 sync_folder(parent)
         reserve = folder / RESERVE_NAME
-        self._reserved = reserve.exists() and reserve.stat().st_size == RESERVE_BYTES
+        self._reserved_bytes = reserve.stat().st_size if reserve.exists() else 0
 
     def open(self, name: str, create: bool) -> File:
         return FolderFile(self._folder / name, os.O_CREAT | os.O_EXCL if create else 0, self._durable)
@@ -157,25 +158,31 @@ class FolderDisk(Disk):
 
     def free_bytes(self) -> int:
         status = os.statvfs(self._folder)
-        return max(status.f_bavail * status.f_frsize - (0 if self._reserved else RESERVE_BYTES), 0)
+        return max(status.f_bavail * status.f_frsize - (RESERVE_BYTES - self._reserved_bytes), 0)
 
     def reserve(self) -> None:
-        if self._reserved:
+        if self._reserved_bytes == RESERVE_BYTES:
             return
         try:
             descriptor = os.open(self._folder / RESERVE_NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
-                self._reserved = True
+                self._reserved_bytes = RESERVE_BYTES
+            except OSError:
+                os.ftruncate(descriptor, self._reserved_bytes)  # without a part of the rest
             finally:
                 os.close(descriptor)
         except OSError:
-            self.spend_reserve()  # a part of it
+            pass  # tried again with the next batch
 
     def spend_reserve(self) -> bool:
-        self._reserved = False
+        left_bytes = self._reserved_bytes - RESERVE_PART_BYTES
+        self._reserved_bytes = max(left_bytes, 0)
         try:
-            os.unlink(self._folder / RESERVE_NAME)
+            if left_bytes > 0:
+                os.truncate(self._folder / RESERVE_NAME, left_bytes)
+            else:
+                os.unlink(self._folder / RESERVE_NAME)
         except OSError:
             return False
         return True

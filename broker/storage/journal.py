@@ -93,12 +93,13 @@ class Batch(ports.Batch):
 
     def write(self) -> None:
         """Write the records. A full disk gets the reserve, as later settlements may free segments."""
-        try:
-            self._write()
-        except OSError as error:
-            if error.errno not in ports.FULL or not self._disk.spend_reserve():
-                raise
-            self._write()
+        while True:
+            try:
+                self._write()
+                return
+            except OSError as error:
+                if error.errno not in ports.FULL or not self._disk.spend_reserve():
+                    raise
 
     def _write(self) -> None:
         if self._finished is not None:

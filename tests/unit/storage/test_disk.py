@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from warren.broker.storage.disk import RESERVE_BYTES, RESERVE_NAME, Disk, FolderDisk
+from warren.broker.storage.disk import RESERVE_BYTES, RESERVE_NAME, RESERVE_PART_BYTES, Disk, FolderDisk
 
 
 @pytest.fixture
@@ -154,7 +154,11 @@ def test_the_reserve_is_allocated_and_spent_and_is_no_file_of_the_log(tmp_path: 
     file = tmp_path / "log" / RESERVE_NAME
     assert file.stat().st_blocks * 512 >= RESERVE_BYTES and disk.names() == []
     after = FolderDisk(tmp_path / "log", True)
+    for spent in range(1, RESERVE_BYTES // RESERVE_PART_BYTES):
+        assert after.spend_reserve() and file.stat().st_size == RESERVE_BYTES - spent * RESERVE_PART_BYTES
     assert after.spend_reserve() and not file.exists() and not after.spend_reserve()
+    after.reserve()
+    assert file.stat().st_size == RESERVE_BYTES
 
 
 def test_a_reserve_that_is_missing_is_not_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +168,7 @@ def test_a_reserve_that_is_missing_is_not_free(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "statvfs", lambda path: status)
     free_bytes = disk.free_bytes()
     disk.spend_reserve()
-    assert disk.free_bytes() == free_bytes - RESERVE_BYTES
+    assert disk.free_bytes() == free_bytes - RESERVE_PART_BYTES
 
 
 def test_a_disk_without_room_for_the_reserve_keeps_no_part_of_it(
@@ -176,4 +180,4 @@ def test_a_disk_without_room_for_the_reserve_keeps_no_part_of_it(
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     disk = FolderDisk(tmp_path / "log", True)
     disk.reserve()
-    assert os.listdir(tmp_path / "log") == []
+    assert (tmp_path / "log" / RESERVE_NAME).stat().st_size == 0
