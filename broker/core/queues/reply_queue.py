@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...amqp.field_table import Table
 from ..messages.message import Message, total_bytes
 from .queue import Queue
 from .queue_host import QueueHost
@@ -21,8 +22,17 @@ class ReplyQueue(Queue):
     internal = True
     LIMIT = 10_000  # messages
 
-    def __init__(self, host: QueueHost, name: str, *, auto_delete: bool) -> None:
-        super().__init__(host, name, auto_delete=auto_delete)
+    def __init__(
+        self,
+        host: QueueHost,
+        name: str,
+        *,
+        number: int = 0,
+        owner: object = None,
+        auto_delete: bool = False,
+        arguments: Table = Table.EMPTY,
+    ) -> None:
+        super().__init__(host, name, number=number, owner=owner, auto_delete=auto_delete, arguments=arguments)
         self._cached: dict[tuple[int, object], dict[Any, Any]] = {}  # by cache and key, the caches with a route here
 
     def remember_route(self, cache: dict[Any, Any], key: object) -> None:
