@@ -359,10 +359,13 @@ class Queue(RouteTarget):
         parts = min(step, len(messages)) if apart else len(messages)
         index = 0
         try:
-            for index in range(parts):
-                taker = takers[index % step]
-                some = messages[index::step] if apart else [messages[index]]
-                self._hand(taker, some, position + index, step, redelivered, total_bytes(some))
+            if apart:
+                for index, taker in enumerate(takers[:parts]):
+                    some = messages[index::step]
+                    self._hand(taker, some, position + index, step, redelivered, total_bytes(some))
+            else:
+                for index, message in enumerate(messages):
+                    self._hand(takers[index % step], [message], position + index, 1, redelivered, message.body_bytes)
         finally:
             if index < parts - 1:  # a consumer has raised
                 rest = [at for at in range(len(messages)) if (at % step if apart else at) > index]
