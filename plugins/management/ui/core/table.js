@@ -40,7 +40,7 @@ export class Table {
    * @param {string} options.name names the stored choice of columns, and the query of the address: unique within a page
    * @param {string} options.label for screen readers: "Queues"
    * @param {Column[]} options.columns
-   * @param {(item) => string} options.key the identity of an item
+   * @param {(item) => string|string[]} options.key the identity of an item: a name, or several that are one together
    * @param {(query, signal) => Promise<{items, total, filtered, pages}>} options.load `paged(path)` or `whole(load)`
    * @param {Array<{label, run: (items) => Promise, danger?: boolean}>} [options.actions] for chosen rows
    * @param {string} [options.empty] what an empty list says
@@ -179,7 +179,7 @@ export class Table {
   draw() {
     const { key } = this.#options;
     const { items, total, filtered } = this.#last;
-    const listed = new Map(items.map((item) => [key(item), item]));
+    const listed = new Map(items.map((item) => [JSON.stringify(key(item)), item]));
     for (const [id, row] of this.#rows) {
       if (!listed.has(id)) {
         row.element.remove();
@@ -189,7 +189,7 @@ export class Table {
     }
     let before = null;
     for (const [id, item] of listed) {
-      const row = this.#rows.get(id) ?? this.#addRow(id);
+      const row = this.#rows.get(id) ?? this.#addRow(id, [key(item)].flat().join("/"));
       row.item = item;
       if (this.#selected.has(id)) this.#selected.set(id, item);
       this.#columns.forEach((column, at) => fill(row.cells[at], column.cell(item)));
@@ -204,11 +204,11 @@ export class Table {
     if (!this.#options.small) this.#drawPages();
   }
 
-  #addRow(id) {
+  #addRow(id, name) {
     const cells = this.#columns.map((column) => h(column.number ? "td.number" : "td", { data: { title: column.title } }));
     const row = { id, cells, element: null, box: null, item: null };
     if (this.#selectable) {
-      row.box = h("input", { type: "checkbox", "aria-label": `Choose ${id}`, onchange: () => {
+      row.box = h("input", { type: "checkbox", "aria-label": `Choose ${name}`, onchange: () => {
         this.#choose(row);
         this.#drawBar();
       } });

@@ -79,7 +79,7 @@ function addForm(context) {
 
 function createList(context) {
   const table = new Table({
-    name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => `${exchange.vhost}/${exchange.name}`, empty: "no exchanges",
+    name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => [exchange.vhost, exchange.name], empty: "no exchanges",
     load: paged(api.get, () => (context.vhost ? path`exchanges/${context.vhost}` : "exchanges"), { columns: `${FIELDS},${RATES}` }),
     actions: [{ label: "Delete", run: removeExchanges, danger: true }],
   });

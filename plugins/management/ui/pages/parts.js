@@ -121,10 +121,15 @@ export function editSection(title, context, makeForm) {
   return { element, show };
 }
 
-/** The field of a form in which a virtual host is chosen: the one of the frame, unless `chosen` is given. */
-export const vhostField = (context, chosen = context.vhost || "/") => ({
-  name: "vhost", label: "Virtual host", type: "list", options: context.vhosts, value: chosen, required: true,
-});
+/**
+ * The field of a form in which a virtual host is chosen: the one of the frame, unless `chosen` is given. It is hidden
+ * where there is nothing to choose.
+ */
+export function vhostField({ vhost, vhosts }, chosen = vhost) {
+  const value = chosen || (vhosts.includes("/") || vhosts.length === 0 ? "/" : vhosts[0]);
+  const options = vhosts.includes(value) ? vhosts : [value, ...vhosts];
+  return { name: "vhost", label: "Virtual host", type: "select", options, value, hidden: options.length === 1 };
+}
 
 /** The heading of an object's page. */
 export function heading(kind, name, vhost) {

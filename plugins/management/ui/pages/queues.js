@@ -108,7 +108,7 @@ function addForm(context) {
 
 function createList(context) {
   const table = new Table({
-    name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => `${queue.vhost}/${queue.name}`, empty: "no queues",
+    name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => [queue.vhost, queue.name], empty: "no queues",
     load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues"), { columns: FIELDS }),
     actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],
   });
