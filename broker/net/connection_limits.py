@@ -3,6 +3,9 @@
 Clients without a login could use up the file descriptors, of which the journal needs some. So connections are counted
 as soon as they are accepted. At a limit, the source with the most connections in the pool loses its oldest one, so that
 a client that opens many competes only with itself.
+
+AMQP connections that have logged in do not use the last ones (`login_limit`): these are for HTTP, whose health checks
+must be answered, and for clients that are told at connection.open why they cannot be served.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ RESERVED_LEAST, RESERVED_MOST = 32, 1024
 RESERVED_PART = 8
 LOGIN_LIMIT = 4096  # AMQP connections that have not logged in; each may take the handshake timeout
 LOGIN_SOURCE_LIMIT = 2048  # of these, from one source: a thousand clients behind one router may reconnect at once
+SPARE_LEAST, SPARE_MOST = 8, 64  # connections that no AMQP client keeps after its login; an eighth, within these bounds
 REPORT_S = 10.0  # between two log lines about refused connections
 
 
@@ -40,6 +44,11 @@ def connection_limit(descriptors: int) -> int:
     """Return how many connections may be open at once with this limit of descriptors."""
     reserved = min(max(RESERVED_LEAST, descriptors // RESERVED_PART), RESERVED_MOST)
     return max(1, descriptors - open_descriptors() - reserved)
+
+
+def login_limit(connections: int) -> int:
+    """Return how many AMQP connections may be logged in, of so many that may be open at once."""
+    return max(1, connections - min(max(SPARE_LEAST, connections // RESERVED_PART), SPARE_MOST))
 
 
 def open_descriptors() -> int:
@@ -121,32 +130,34 @@ class ConnectionLimits:
         """Count an accepted connection and return its slot, or None if it must be closed at once."""
         source = source_of(address)
         if len(pool.sources.get(source, ())) >= pool.source_limit:
-            self._evict(pool.oldest_of(source), f"connections {pool.name} of one address")
+            self._evict(pool.oldest_of(source), f"connections {pool.name} of one address", pool.source_limit)
         elif pool.count >= pool.limit:
-            self._evict(pool.oldest_of_largest(), f"connections {pool.name}")
+            self._evict(pool.oldest_of_largest(), f"connections {pool.name}", pool.limit)
         if self.open >= self.limit:
-            if not pool.count:
-                self._report_limit(source, "connections")
+            others = pool if pool.count else self.before_login
+            if not others.count:
+                self._report_limit(source, "connections", self.limit)
                 return None
-            self._evict(pool.oldest_of_largest(), "connections")
+            self._evict(others.oldest_of_largest(), "connections", self.limit)
         slot = Slot(self, pool, source, abort)
         pool.add(slot)
         self.open += 1
         return slot
 
-    def _evict(self, slot: Slot, what: str) -> None:
-        self._report_limit(slot.source, what)
+    def _evict(self, slot: Slot, what: str, most: int) -> None:
+        self._report_limit(slot.source, what, most)
         abort = slot.abort
         slot.leave()
         abort()
 
-    def _report_limit(self, source: str, what: str) -> None:
+    def _report_limit(self, source: str, what: str, most: int) -> None:
         """Log a refused or evicted connection, at most one line every REPORT_S."""
         self._closed += 1
         now_s = time.monotonic()
         if now_s - self._reported_s >= REPORT_S:
             self._reported_s = now_s
-            self._report("connection_limit", "warning", {"limit": what, "source": source, "closed": self._closed})
+            fields = {"limit": what, "most": most, "source": source, "closed": self._closed}
+            self._report("connection_limit", "warning", fields)
             self._closed = 0
 
 

@@ -7,6 +7,7 @@ from warren.broker.net.connection_limits import (
     Pool,
     Slot,
     connection_limit,
+    login_limit,
     open_descriptors,
 )
 from warren.broker.runtime.source_address import network_of, source_of
@@ -71,7 +72,23 @@ def test_the_log_tells_of_many_refusals_once() -> None:
     acceptor = Acceptor(source_limit=1)
     for number in range(50):
         acceptor.enter(str(number), "10.0.0.1")
-    assert acceptor.lines == [{"limit": "connections before login of one address", "source": "10.0.0.1", "closed": 1}]
+    of_address = {"limit": "connections before login of one address", "most": 1}
+    assert acceptor.lines == [{**of_address, "source": "10.0.0.1", "closed": 1}]
+
+
+def test_http_is_served_at_the_limit_in_place_of_who_has_not_logged_in() -> None:
+    acceptor = Acceptor(limit=2)
+    http = Pool("for management", 10, 10)
+    acceptor.limits.before_login = acceptor.pool
+    acceptor.login("user", "10.0.0.1")
+    acceptor.enter("stranger", "10.0.0.2")
+    assert acceptor.limits.enter("10.0.0.3", http, lambda: None) is not None
+    assert acceptor.closed == ["stranger"]
+
+
+@pytest.mark.parametrize(("connections", "logged_in"), [(1, 1), (15, 7), (892, 828), (260, 228), (1_000_000, 999_936)])
+def test_some_connections_are_kept_for_http_and_for_refusals(connections: int, logged_in: int) -> None:
+    assert login_limit(connections) == logged_in
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,14 @@ import pika
 import pytest
 import trustme
 import uvloop
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from pamqp.commands import Connection
 
 from tests.support.amqp_client import Client, Silence
@@ -245,10 +254,35 @@ def test_options_that_cannot_be_are_refused(authority: Authority, tmp_path: Path
         context_of(authority.options(versions=("tlsv1.1",)))
     with pytest.raises(ValueError, match="cacertfile"):
         context_of(TLSOptions(authority.certfile, authority.keyfile, verify=True))
-    with pytest.raises(FileNotFoundError):
-        context_of(TLSOptions(str(tmp_path / "none.pem")))
-    with pytest.raises(ssl.SSLError):
+    with pytest.raises(ValueError, match="none of the ciphers NOTHING"):
         context_of(authority.options(ciphers=("NOTHING",)))
+
+
+def test_a_file_that_cannot_be_used_is_named_with_what_is_wrong(authority: Authority, tmp_path: Path) -> None:
+    """A sentence in place of OpenSSL's `[SSL] PEM lib (_ssl.c:3874)`."""
+    certificate, key = authority.certfile, authority.keyfile
+    junk, encrypted, foreign = (str(tmp_path / name) for name in ("junk.pem", "encrypted.pem", "foreign.pem"))
+    Path(junk).write_text("hello\n")
+    loaded = load_pem_private_key(Path(key).read_bytes(), None)
+    for path, made, protection in (
+        (encrypted, loaded, BestAvailableEncryption(b"secret")),
+        (foreign, generate_private_key(SECP256R1()), NoEncryption()),
+    ):
+        Path(path).write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, protection))
+    for options, sentence in (
+        (TLSOptions(str(tmp_path / "none.pem"), key), f"{tmp_path}/none.pem: there is no such file or folder"),
+        (TLSOptions(certificate, str(tmp_path)), f"{tmp_path}: it is a folder, and a file is needed"),
+        (TLSOptions(certificate, foreign), f"{foreign} is not the key of the certificate in {certificate}"),
+        (TLSOptions(junk, key), f"{junk}: it has no certificate in PEM format"),
+        (TLSOptions(key, certificate), f"{key}: it has no certificate in PEM format"),
+        (TLSOptions(certificate, junk), f"{junk}: it has no private key in PEM format"),
+        (TLSOptions(certificate, encrypted), "the key is encrypted, and no password is configured"),
+        (TLSOptions(certificate, encrypted, password="x"), "the configured password is not its own"),
+        (TLSOptions(certificate, key, junk), f"{junk}: it has no certificate in PEM format"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            context_of(options)
+    context_of(TLSOptions(certificate, encrypted, password="secret"))
 
 
 def test_no_ticket_comes_unasked(authority: Authority) -> None:
