@@ -214,21 +214,25 @@ class ExchangeLink(Link):
         Other faults of an existing exchange appear when it is bound. Raises LinkError.
         """
         name, own = self.spec.key.upstream_name, self.exchange
-        if not await self._exists(connection, name):
+        asking = await connection.channel()
+        exists = await self._exists(asking, name)
+        await asking.close()
+        if not exists:
             await channel.declare_exchange(
                 name, own.type_name, durable=own.durable, auto_delete=own.auto_delete, arguments=own.arguments
             )
 
-    async def _exists(self, connection: UpstreamConnection, name: str) -> bool:
-        """Whether the upstream has an exchange of that name. Raises LinkError if the connection is lost."""
-        channel = await connection.channel()
+    async def _exists(self, channel: UpstreamChannel, name: str) -> bool:
+        """Whether the upstream has an exchange of that name. Raises LinkError if the connection is lost.
+
+        The upstream closes the channel if it refuses to answer.
+        """
         try:
             await channel.declare_exchange(name, self.exchange.type_name, passive=True)
         except LinkError as fault:
             if not fault.code:
                 raise
             return fault.code != NOT_FOUND
-        await channel.close()
         return True
 
     async def _declare_next_generation(self, connection: UpstreamConnection, channel: UpstreamChannel) -> str:
@@ -338,20 +342,24 @@ class ExchangeLink(Link):
         return [self._sync.follow(), self._check(self._connection, self._sync)]
 
     async def _check(self, connection: UpstreamConnection, sync: BindingSync) -> None:
-        """Check the length of the upstream queue and, less often, that the exchanges still exist."""
+        """Check the length of the upstream queue and, less often, that the exchanges still exist.
+
+        One channel serves all checks, until the upstream closes it.
+        """
         every_s = min(self._check_s, BACKLOG_S)
         since_s = 0.0
+        channel = await connection.channel()
         while True:
             await asyncio.sleep(every_s)
-            channel = await connection.channel()
             self.status.backlog, _ = await channel.declare_queue(self._queue, durable=True, passive=True)
-            await channel.close()
             since_s += every_s
             if since_s >= self._check_s:
                 since_s = 0.0
                 for name in (self._internal, self.spec.key.upstream_name):
-                    if not await self._exists(connection, name):
+                    if not await self._exists(channel, name):
                         raise LinkError(f"no exchange '{name}' any more in vhost '{connection.vhost}'", NOT_FOUND)
+                    if channel.ended.done():
+                        channel = await connection.channel()
                 sync.resend_some()
 
     def take(self, deliveries: list[Delivery]) -> None:

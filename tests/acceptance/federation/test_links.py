@@ -1,6 +1,7 @@
 """Scenarios 16 to 25, 28 and 31: what a link makes upstream, and when it comes and goes."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -8,6 +9,10 @@ from tests.support.federation import UPSTREAM_TYPE, Place, Site, fields
 from tests.support.loop_thread import LoopThread
 from tests.support.polling import until, until_steady
 from warren.broker.amqp.field_table import Table
+from warren.federation import exchange_link
+from warren.federation.exchange_link import ExchangeLink
+from warren.federation.upstream.channel import UpstreamChannel
+from warren.federation.upstream.errors import LinkError
 
 from .conftest import NewPlaces, NewProxy
 
@@ -314,3 +319,30 @@ def test_another_name_of_the_cluster_is_another_name_of_the_queue(loop: LoopThre
     internal = up.exchange(internals(up, renamed)[0])
     assert internal is not None and ("x-downstream-name", ("S", "renamed")) in fields(internal.arguments)
     assert len(up.exchanges()) == 2
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_running_link_checks_the_upstream_on_one_channel(
+    up: Place, down: Place, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    """A refusal, which closes the channel, is no deleted exchange; then a new channel is opened."""
+    monkeypatch.setattr(exchange_link, "BACKLOG_S", 0.02)
+    answered: list[bool] = []
+
+    async def exists(self: ExchangeLink, channel: UpstreamChannel, name: str) -> bool:
+        if refused:
+            with suppress(LinkError):
+                await channel.declare_queue("amq.reserved")  # 403, as after a change of the user's rights
+        answered.append(await unpatched(self, channel, name))
+        return answered[-1]
+
+    unpatched = ExchangeLink._exists
+    down.ch.exchange("fed.x", "fanout")
+    down.federate("^fed", up.uri)
+    down.running()
+    monkeypatch.setattr(ExchangeLink, "_exists", exists)
+    churn = up.site.node.churn
+    opened = churn.channel_created
+    until(lambda: len(answered) >= 6, lambda: str(down.row()))
+    assert down.row()["status"] == "running" and all(answered)
+    assert churn.channel_created - opened <= (len(answered) if refused else 0)
