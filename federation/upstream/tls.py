@@ -7,7 +7,6 @@ import ssl
 from .endpoint import Endpoint
 from .errors import LinkError
 
-
 # Verification codes of OpenSSL -> what to do
 HINTS = {
     (18, 19, 20, 21): " (cacertfile= in the URI names the file with the upstream's authority)",

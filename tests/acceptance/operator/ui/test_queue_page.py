@@ -334,13 +334,14 @@ def test_forms_that_a_user_may_not_send_are_not_offered(new_ui: Callable[..., UI
     http.put("/queues/%2F/guarded", {})
     http.put("/exchanges/%2F/guarded", {"type": "fanout"})
     http.put("/users/reader", {"password": "reader", "tags": "management"})
-    reading, changing = {"Get messages", "Move messages", "Purge"}, {"Delete", "Publish message", "Delete this exchange"}
+    reading = {"Get messages", "Move messages", "Purge"}
+    changing = {"Delete", "Publish message", "Delete this exchange"}
     for permission, offered in (("^$", reading), (".*", reading | changing)):
         http.put("/permissions/%2F/reader", {"configure": permission, "write": permission, "read": ".*"})
         ui = new_ui().sign_in("reader", "reader")
         shown: set[str] = set()
         for kind in ("queues", "exchanges"):
             ui.open(f"{kind}/%2F/guarded")
-            shown |= {text for text in ui.page.locator("summary h2:visible").all_inner_texts()}
+            shown |= set(ui.page.locator("summary h2:visible").all_inner_texts())
         assert shown & (reading | changing) == offered
     http.delete("/users/reader")
