@@ -118,6 +118,7 @@ async function loadVhosts() {
     if (!(error instanceof api.APIError)) throw error;
     return; // the page itself says so
   }
+  document.body.classList.toggle("one-vhost", vhosts.length === 1);
   if (!vhosts.includes(preference("vhost", ""))) prefer("vhost", "");
   vhostChoice.replaceChildren(h("option", { value: "" }, "all virtual hosts"), ...vhosts.map((name) => h("option", { value: name }, name)));
   vhostChoice.value = preference("vhost", "");

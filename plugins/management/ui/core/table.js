@@ -18,8 +18,9 @@ const FILTER_MS = 250; // after the last key
 /**
  * A column. `cell` returns text or nodes. `sort` is the field the list is sorted by, with dots for parts; columns without
  * it cannot be sorted by. `number` aligns right. `shown: false` hides it until it is chosen. `always` cannot be hidden.
+ * `wide` is left out on a phone.
  * @typedef {{id: string, title: string, cell: (item) => any, sort?: string, number?: boolean, shown?: boolean,
- *   always?: boolean, help?: string}} Column
+ *   always?: boolean, wide?: boolean, help?: string}} Column
  */
 
 /** How many rows are shown of how many: `Displaying 50 of 1,200`. */
@@ -27,6 +28,9 @@ function displayed(shown, filtered, total) {
   const all = filtered === total ? "" : `, filtered from ${count(total)}`;
   return `Displaying ${count(shown)} of ${count(filtered)}${all}`;
 }
+
+/** The classes of a column's cells, by which a style sheet aligns or hides them. */
+const kindOf = ({ id, number, wide }) => ({ class: [`column-${id}`, number ? "number" : "", wide ? "wide" : ""].join(" ") });
 
 export class Table {
   #options;
@@ -130,7 +134,7 @@ export class Table {
       const arrow = { ascending: " ▲", descending: " ▼" }[sorted] ?? "";
       const title = column.sort
         ? h("button.sort", { type: "button", onclick: () => this.#sortBy(column) }, column.title, arrow) : column.title;
-      return h(column.number ? "th.number" : "th", { scope: "col", title: column.help, "aria-sort": sorted }, title);
+      return h("th", { ...kindOf(column), scope: "col", title: column.help, "aria-sort": sorted }, title);
     });
     if (this.#selectable) {
       this.all = h("input", { type: "checkbox", "aria-label": "Choose all rows of this page", onchange: () => {
@@ -205,7 +209,7 @@ export class Table {
   }
 
   #addRow(id, name) {
-    const cells = this.#columns.map((column) => h(column.number ? "td.number" : "td", { data: { title: column.title } }));
+    const cells = this.#columns.map((column) => h("td", { ...kindOf(column), data: { title: column.title } }));
     const row = { id, cells, element: null, box: null, item: null };
     if (this.#selectable) {
       row.box = h("input", { type: "checkbox", "aria-label": `Choose ${name}`, onchange: () => {

@@ -1,5 +1,7 @@
 """The pages of queues."""
 
+from collections.abc import Callable
+
 from playwright.sync_api import expect
 
 from tests.support.broker_process import BrokerProcess
@@ -117,3 +119,19 @@ def test_forms_keep_the_virtual_host_after_each_object(ui: UI, running: BrokerPr
         expect(form.get_by_label("Name", exact=True)).to_have_value("")
         expect(form.get_by_label("Virtual host")).to_have_value("shop")
     http.delete("/vhosts/shop")
+
+
+def test_a_phone_shows_the_counts_beside_the_name_below_two_lines_of_header(
+    new_ui: Callable[..., UI], running: BrokerProcess
+) -> None:
+    http = running.http()
+    http.put("/queues/%2F/orders", {})
+    page = new_ui(viewport={"width": 390, "height": 844}).sign_in().open("queues").page
+    row = page.get_by_role("row").filter(has_text="orders")
+    for column in ("name", "ready", "unacked"):
+        box = row.locator(f".column-{column}").bounding_box()
+        assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390, column
+    expect(row.locator(".column-vhost")).to_be_hidden()  # there is one
+    header = page.locator("header").bounding_box()
+    assert header is not None and header["height"] < 90
+    http.delete("/queues/%2F/orders")
