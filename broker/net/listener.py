@@ -15,7 +15,7 @@ from functools import partial
 from ..runtime.supervisor import Report, Supervisor
 from ..runtime.system_errors import TOO_MANY_FILES, user_name
 from .connection_limits import ConnectionLimits, Pool, Slot
-from .tls import TLS
+from .tls import TLS, handshake_error
 
 # TLS handshakes under way on one listener; then the oldest is given up for a new one. A thousand clients that do not
 # complete theirs would otherwise keep all others out for seconds.
@@ -198,7 +198,7 @@ class Listener:
         except OSError as error:  # includes ssl.SSLError, ConnectionError and TimeoutError
             slot.leave()
             if self.tls is not None:
-                self._report("tls_handshake_failed", "warning", {"peer": address, "reason": str(error) or "closed"})
+                self._report("tls_handshake_failed", "warning", {"peer": address, "reason": handshake_error(error)})
 
     def _opened(self, accepted: socket.socket, slot: Slot, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)

@@ -12,6 +12,20 @@ from ..runtime.supervisor import Report
 from ..runtime.system_errors import file_error
 
 VERSIONS = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
+# The reason that OpenSSL gives for a failed handshake -> what it means
+HANDSHAKE_ERRORS = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has sent no certificate",
+    **dict.fromkeys(
+        ("TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "SSLV3_ALERT_BAD_CERTIFICATE"),
+        "the client does not trust the broker's certificate",
+    ),
+    **dict.fromkeys(
+        ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"),
+        "the client does not speak TLS",
+    ),
+    "UNSUPPORTED_PROTOCOL": "the client offers no version of TLS that is configured",
+    "NO_SHARED_CIPHER": "the client offers no cipher that is configured",
+}
 TLS_1_3_CIPHER = "TLS_"  # prefix of the ciphers of TLS 1.3, which OpenSSL always offers
 HANDSHAKE_TIMEOUT_S = 5.0
 NO_CERTIFICATE = "it has no certificate in PEM format"
@@ -89,6 +103,16 @@ class TLS:
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
         return [stamp(name) for name in self.options.files]
+
+
+def handshake_error(error: OSError) -> str:
+    """Return why a handshake with a client has failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is refused: {error.verify_message}"
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    if reason:
+        return HANDSHAKE_ERRORS.get(reason, reason.replace("_", " ").lower())
+    return error.strerror or str(error) or "the client has closed the connection"
 
 
 def stamp(name: str) -> tuple[int, int, int] | None:

@@ -33,6 +33,7 @@ LOOK_S = 0.2  # between two looks at whether the session was abandoned
 # a server that stops or starts, and one that has become a standby.
 PASSING = ("08", "57P", "25006")
 FAILED_SERVER = re.compile(r'connection to server at "([^"]+)"[^\n]*?, port (\d+) failed: (?:FATAL:)?([^\n]+)')
+NUMBER = re.compile(r"\[Errno -?\d+\] ")
 # A part of the text of a failed login -> what to do
 HINTS = {
     "no password supplied": "give a file with the password (storage.password_file, --password-file), or PGPASSWORD",
@@ -173,7 +174,7 @@ def login_error(text: str) -> str:
     """Return a sentence for libpq's text about a failed login: the reason of each server once, and what to do."""
     reasons = [f"{host}:{port}: {reason.strip()}" for host, port, reason in FAILED_SERVER.findall(text)]
     hint = next((what for part, what in HINTS.items() if part in text), "")
-    return "; ".join([*(dict.fromkeys(reasons) or [one_line(text)]), *[hint] * bool(hint)])
+    return "; ".join([*(dict.fromkeys(reasons) or [NUMBER.sub("", one_line(text))]), *[hint] * bool(hint)])
 
 
 def failed_login(error: psycopg.Error) -> Refused | Unreachable:
