@@ -194,7 +194,7 @@ class Walk:
         """Run the tests that the blocks have written, if any."""
         if any(self.folder.glob("test_*.py")) and not (self.folder / "Makefile").exists():
             # A document shows the shortest lines: what a client leaves open is no failure of ours.
-            ran = self._start("tests", [sys.executable, "-m", "pytest", "-q", "-Wdefault", "-p", "no:cacheprovider"])
+            ran = self._start("tests", ["python", "-m", "pytest", "-q", "-Wdefault", "-p", "no:cacheprovider"])
             if self._wait(ran):
                 raise BadBlock(f"the tests that the blocks have written fail:\n{ran.tail()}")
 
