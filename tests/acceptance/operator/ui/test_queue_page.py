@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 
 import pika
-import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.support.broker_process import BrokerProcess
@@ -57,7 +56,6 @@ def test_the_page_of_a_quorum_queue_says_what_has_a_confirmed_message(ui: UI, ru
         expect(details.get_by_text("No: a confirmed message is on no disk")).to_have_count(count)
 
 
-@pytest.mark.usefixtures("charts")
 def test_the_page_shows_rates_consumers_and_sizes_of_live_traffic(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put("/queues/%2F/busy", {"arguments": {"x-max-length": 1000}})
@@ -83,7 +81,6 @@ def test_the_page_shows_rates_consumers_and_sizes_of_live_traffic(ui: UI, runnin
         expect(details.get_by_role("table", name="Messages by class")).to_contain_text("Message body bytes")
 
 
-@pytest.mark.usefixtures("charts")
 def test_both_charts_have_live_data_ten_seconds_after_loading_and_follow_the_range(
     ui: UI, running: BrokerProcess
 ) -> None:
