@@ -57,6 +57,7 @@ class ExchangeLink(Link):
         self._forwarder: Forwarder | None = None
         self._sync: BindingSync | None = None  # for the newest internal exchange, while there is a connection
         self._queue = self._internal = ""
+        self._commanding: UpstreamChannel | None = None  # for declarations and bindings
         self._generation = FIRST
         # The generation that has all bindings, at the endpoint where the link ran last; empty if unknown.
         self._complete: dict[Endpoint, str] = {}
@@ -74,6 +75,7 @@ class ExchangeLink(Link):
         commanding = consuming if settings.single_channel else await connection.channel()
         self.end_with(consuming)
         self.end_with(commanding)
+        self._commanding = commanding
         self._listens = await self._can_listen(connection)
         self._forwarder = self._make_forwarder(connection)
         self.status.backlog, consumers = await consuming.declare_queue(
@@ -214,25 +216,21 @@ class ExchangeLink(Link):
         Other faults of an existing exchange appear when it is bound. Raises LinkError.
         """
         name, own = self.spec.key.upstream_name, self.exchange
-        asking = await connection.channel()
-        exists = await self._exists(asking, name)
-        await asking.close()
-        if not exists:
+        if not await self._exists(connection, name):
             await channel.declare_exchange(
                 name, own.type_name, durable=own.durable, auto_delete=own.auto_delete, arguments=own.arguments
             )
 
-    async def _exists(self, channel: UpstreamChannel, name: str) -> bool:
-        """Whether the upstream has an exchange of that name. Raises LinkError if the connection is lost.
-
-        The upstream closes the channel if it refuses to answer.
-        """
+    async def _exists(self, connection: UpstreamConnection, name: str) -> bool:
+        """Whether the upstream has an exchange of that name. Raises LinkError if the connection is lost."""
+        channel = await connection.channel()
         try:
             await channel.declare_exchange(name, self.exchange.type_name, passive=True)
         except LinkError as fault:
             if not fault.code:
                 raise
             return fault.code != NOT_FOUND
+        await channel.close()
         return True
 
     async def _declare_next_generation(self, connection: UpstreamConnection, channel: UpstreamChannel) -> str:
@@ -338,17 +336,17 @@ class ExchangeLink(Link):
     # Running
 
     def background_work(self) -> list[Coroutine[Any, Any, None]]:
-        assert self._connection is not None and self._sync is not None
-        return [self._sync.follow(), self._check(self._connection, self._sync)]
+        assert self._connection is not None and self._commanding is not None and self._sync is not None
+        return [self._sync.follow(), self._check(self._connection, self._commanding, self._sync)]
 
-    async def _check(self, connection: UpstreamConnection, sync: BindingSync) -> None:
+    async def _check(self, connection: UpstreamConnection, channel: UpstreamChannel, sync: BindingSync) -> None:
         """Check the length of the upstream queue and, less often, that the exchanges still exist.
 
-        One channel serves all checks, until the upstream closes it.
+        An upstream that refuses to answer closes the channel: fatal to the link for its queue, which it owns, and not
+        for the exchanges, for which another channel is opened.
         """
         every_s = min(self._check_s, BACKLOG_S)
         since_s = 0.0
-        channel = await connection.channel()
         while True:
             await asyncio.sleep(every_s)
             self.status.backlog, _ = await channel.declare_queue(self._queue, durable=True, passive=True)
@@ -356,10 +354,8 @@ class ExchangeLink(Link):
             if since_s >= self._check_s:
                 since_s = 0.0
                 for name in (self._internal, self.spec.key.upstream_name):
-                    if not await self._exists(channel, name):
+                    if not await self._exists(connection, name):
                         raise LinkError(f"no exchange '{name}' any more in vhost '{connection.vhost}'", NOT_FOUND)
-                    if channel.ended.done():
-                        channel = await connection.channel()
                 sync.resend_some()
 
     def take(self, deliveries: list[Delivery]) -> None:
@@ -369,7 +365,7 @@ class ExchangeLink(Link):
     def disconnected(self) -> None:
         if self._forwarder is not None:
             self._forwarder.close()
-        self._forwarder = self._sync = self._connection = None
+        self._forwarder = self._sync = self._connection = self._commanding = None
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
         queue = self._queue_name(connection)

@@ -1,7 +1,7 @@
 """Scenarios 16 to 25, 28 and 31: what a link makes upstream, and when it comes and goes."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -12,7 +12,7 @@ from warren.broker.amqp.field_table import Table
 from warren.federation import exchange_link
 from warren.federation.exchange_link import ExchangeLink
 from warren.federation.upstream.channel import UpstreamChannel
-from warren.federation.upstream.errors import LinkError
+from warren.federation.upstream.connection import UpstreamConnection
 
 from .conftest import NewPlaces, NewProxy
 
@@ -321,28 +321,30 @@ def test_another_name_of_the_cluster_is_another_name_of_the_queue(loop: LoopThre
     assert len(up.exchanges()) == 2
 
 
-@pytest.mark.parametrize("refused", [False, True])
-def test_a_running_link_checks_the_upstream_on_one_channel(
-    up: Place, down: Place, monkeypatch: pytest.MonkeyPatch, refused: bool
+def test_a_running_link_looks_at_the_length_of_the_upstream_queue_without_a_new_channel(
+    up: Place, down: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refusal, which closes the channel, is no deleted exchange; then a new channel is opened."""
+    """It asks every few seconds; only the check of the exchanges, every minute and a half, opens channels: two."""
     monkeypatch.setattr(exchange_link, "BACKLOG_S", 0.02)
-    answered: list[bool] = []
+    lengths: list[int] = []
+    checks: list[str] = []
 
-    async def exists(self: ExchangeLink, channel: UpstreamChannel, name: str) -> bool:
-        if refused:
-            with suppress(LinkError):
-                await channel.declare_queue("amq.reserved")  # 403, as after a change of the user's rights
-        answered.append(await unpatched(self, channel, name))
-        return answered[-1]
+    async def declare_queue(self: UpstreamChannel, name: str, **options: Any) -> tuple[int, int]:
+        declared = await unpatched_declare(self, name, **options)
+        lengths.append(declared[0])
+        return declared
 
-    unpatched = ExchangeLink._exists
+    async def exists(self: ExchangeLink, connection: UpstreamConnection, name: str) -> bool:
+        checks.append(name)
+        return await unpatched_exists(self, connection, name)
+
+    unpatched_declare, unpatched_exists = UpstreamChannel.declare_queue, ExchangeLink._exists
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.uri)
     down.running()
+    monkeypatch.setattr(UpstreamChannel, "declare_queue", declare_queue)
     monkeypatch.setattr(ExchangeLink, "_exists", exists)
     churn = up.site.node.churn
     opened = churn.channel_created
-    until(lambda: len(answered) >= 6, lambda: str(down.row()))
-    assert down.row()["status"] == "running" and all(answered)
-    assert churn.channel_created - opened <= (len(answered) if refused else 0)
+    until(lambda: len(lengths) >= 40, lambda: str(down.row()))
+    assert churn.channel_created - opened <= len(checks) < len(lengths) / 2
