@@ -1,28 +1,21 @@
 """The build of Warren: pure Python, or with WARREN_COMPILE=1 its hot modules compiled by mypyc.
 
 A compiled module is an extension beside its source. Without mypy or a C compiler the build is pure Python and says so.
-The charts of the user interface are drawn by uPlot, which is not part of the sources: the build brings it.
 """
 
 import gzip
 import os
 import shutil
-import subprocess
-import sys
 import sysconfig
 import tarfile
-import tempfile
 import time
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
-from zipfile import ZipFile
 from zlib import crc32
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.command.build_py import build_py
-from setuptools.command.egg_info import egg_info
 from setuptools.command.sdist import sdist
 from setuptools.errors import CCompilerError
 
@@ -55,50 +48,9 @@ COMPILING = {
 }
 OPTIMISATION = os.environ.get("WARREN_OPTIMISATION", "2")  # of the C compiler
 
-# The wheel of PyPI that contains uPlot, of which only these files are used.
-UPLOT = "uplot-python==1.1.1 --hash=sha256:07c96cc34ff9107c3751fc31dfad48ccd6e86c6deebb8b41d7ec7d9811722208"
-UPLOT_FILES = ("uPlot.iife.js", "uPlot.min.css")
-CHARTS = Path("warren/plugins/management/ui/lib")
-
-
-def bring_charts() -> None:
-    """Put uPlot beside the files of the user interface, if it is not there; without it there are no charts."""
-    if all((CHARTS / name).is_file() for name in UPLOT_FILES):
-        return
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
-    with tempfile.TemporaryDirectory() as folder:
-        requirements = Path(folder, "requirements.txt")
-        requirements.write_text(f"{UPLOT}\n", encoding="utf-8")
-        options = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", str(requirements)]
-        try:
-            subprocess.run([*pip, *options, "--dest", folder], check=True, timeout=120)
-        except (OSError, subprocess.SubprocessError) as error:
-            print(f"NOTE: uPlot cannot be downloaded, so the user interface has no charts: {error}")
-            return
-        with ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
-            CHARTS.mkdir(exist_ok=True)
-            for name in UPLOT_FILES:
-                (CHARTS / name).write_bytes(wheel.read(f"uplot/static/{name}"))
-
-
-class BuildModules(build_py):
-    """Collects modules and files, those of the charts included."""
-
-    def run(self) -> None:
-        bring_charts()
-        super().run()
-
-
-class Metadata(egg_info):
-    """Brings the charts before it lists the files: a later build would list them, and so make another archive."""
-
-    def run(self) -> None:
-        bring_charts()
-        super().run()
-
 
 class SourceArchive(sdist):
-    """The archive of the sources, charts included, without tests. The same sources make the same bytes each time.
+    """The archive of the sources, without tests. The same sources make the same bytes each time.
 
     The time of its files is SOURCE_DATE_EPOCH, or 1980-01-01; setuptools itself writes times and owners of a checkout.
     """
@@ -177,6 +129,6 @@ compiling = os.environ.get("WARREN_COMPILE") == "1"
 requirements = [requirement for module, requirement in COMPILING.items() if compiling and find_spec(module) is None]
 setup(
     ext_modules=extensions() if compiling else [],
-    cmdclass={"egg_info": Metadata, "build_py": BuildModules, "build_ext": BuildExtensions, "sdist": SourceArchive},
+    cmdclass={"build_ext": BuildExtensions, "sdist": SourceArchive},
     setup_requires=requirements,
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .hosting.host import Command
 
 USAGE_STATUS = 64  # EX_USAGE of sysexits.h; low numbers are results, such as the verdict of `warren analyze`
+NO_INPUT_STATUS = 66  # EX_NOINPUT of sysexits.h
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
 # with these, commands of plugins are not loaded
@@ -153,11 +154,12 @@ def serve(options: argparse.Namespace) -> int:
         return 0
 
     from . import logs  # before app: logs imports structlog in its own way
+    from .runtime.system_errors import file_error
 
     try:
         logs.configure(config.log, node=config.node)
     except OSError as error:
-        print(f"warren: log.file: {config.log.file}: {error.strerror}", file=sys.stderr)
+        print(f"warren: log.file: {file_error(error, config.log.file)}", file=sys.stderr)
         return CONFIG_STATUS
 
     from .app import main as app
@@ -191,7 +193,18 @@ def doctor(options: argparse.Namespace) -> int:
 
     if options.store:
         return examine_url(options.store, options.password_file, options.schema)
-    return examine(Path(options.data))
+    try:
+        return examine(Path(options.data))
+    except OSError as error:
+        return unusable(error)
+
+
+def unusable(error: OSError) -> int:
+    """Print which file a command cannot use, and return the exit status."""
+    from .runtime.system_errors import file_error
+
+    print(f"warren: {file_error(error)}", file=sys.stderr)
+    return NO_INPUT_STATUS
 
 
 def store_init(options: argparse.Namespace) -> int:
@@ -212,7 +225,10 @@ def copy(options: argparse.Namespace) -> int:
     """Copy a store, and return the exit status."""
     from .storage.copy import copy_store
 
-    return copy_store(options.source, options.target, options.password_file, options.schema)
+    try:
+        return copy_store(options.source, options.target, options.password_file, options.schema)
+    except OSError as error:
+        return unusable(error)
 
 
 def systemd_unit(options: argparse.Namespace) -> int:

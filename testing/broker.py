@@ -71,7 +71,11 @@ class VHost:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.delete()
+        try:
+            self.delete()
+        except BrokerError:
+            if self.broker.running:
+                raise
 
 
 class Broker:
@@ -91,8 +95,8 @@ class Broker:
 
     url: str
     host: str
-    port: int
-    http_url: str
+    port: int = 0
+    http_url: str = ""
     user: str
     password: str
     pid: int
@@ -111,17 +115,24 @@ class Broker:
     # Start and end
 
     def start(self) -> Broker:
-        """Start it, and return it when it is ready. Raises BrokerError."""
-        if self._process is not None:
+        """Start it, and return it when it is ready. Raises BrokerError.
+
+        After `kill` or `close` it starts anew, with nothing of what it had, at the addresses it had.
+        """
+        if self.running:
             raise BrokerError("the broker was started already")
+        self.close()
         # -P: not the modules of the working folder; what belongs to the project there may have any name.
         line = [sys.executable, "-P", "-m", "warren.testing", "--parent", str(os.getpid())]
-        for key, value in self._config.items():
+        for key, value in (self._last_addresses() | self._config).items():
             line += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
-        with tempfile.TemporaryFile(prefix="warren-log-") as file:
-            self._log = os.dup(file.fileno())
-        weakref.finalize(self, os.close, self._log)
+        if self._log is None:
+            with tempfile.TemporaryFile(prefix="warren-log-") as file:
+                self._log = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._log)
         self._owner = os.getpid()
+        self._unread = b""
+        self._disturbed = False
         # A process group of its own: Ctrl-C ends the tests, whose clean-up may still need the broker.
         self._process = subprocess.Popen(
             line, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
@@ -134,6 +145,21 @@ class Broker:
         for name, value in facts.items():
             setattr(self, name, value)
         return self
+
+    def _last_addresses(self) -> dict[str, object]:
+        """Return the keys of the addresses that it had, for clients that outlive it; none before the first start."""
+        keys: dict[str, object] = {}
+        if self.port and not any(key.startswith("listeners.") for key in self._config):
+            keys["listeners.tcp.1"] = f"{self.host}:{self.port}"
+        if self.http_url:
+            keys["management.tcp.port"] = self.http_url.rpartition(":")[2]
+        return keys
+
+    def kill(self) -> None:
+        """Kill it, as kill -9 or the system for lack of memory does: its clients notice that their sockets close."""
+        if self._process is not None and os.getpid() == self._owner:
+            self._process.kill()
+        self.close()
 
     def close(self) -> None:
         """End it; what it had is lost. Its log can still be read. Does nothing if it is not running."""

@@ -33,7 +33,7 @@ def amqp_broker_config() -> dict[str, object]:
 def amqp_broker(request: pytest.FixtureRequest, amqp_broker_config: dict[str, object]) -> Iterator[Broker]:
     """A broker in a process of its own: one for the session, and with pytest-xdist one for each worker.
 
-    Its faults are undone after each test.
+    Its faults are undone after each test. If a test has ended it, the next test gets a new one at the same address.
     """
     from .broker import Broker
 
@@ -64,6 +64,8 @@ def amqp_url(amqp_vhost: VHost) -> str:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     broker = item.config.stash.get(RUNNING, None)
     item.stash[LOG_START] = broker.log_bytes if broker is not None else 0
+    if broker is not None and not broker.running:
+        broker.start()
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -88,7 +90,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def undo_faults(config: pytest.Config) -> None:
-    """Undo the faults of the broker, if it is running."""
+    """Undo the faults of the broker, if it is running. End one that cannot undo them: the next test gets a new one."""
     broker = config.stash.get(RUNNING, None)
-    if broker is not None:
+    if broker is None:
+        return
+    from .broker import BrokerError
+
+    try:
         broker.reset()
+    except BrokerError:
+        broker.kill()

@@ -202,6 +202,23 @@ def test_each_compose_file_is_a_project_of_its_own_with_one_image() -> None:
 
 
 @EVERY_COMPOSE_FILE
+def test_no_service_leaves_a_volume_without_a_name(file: Path) -> None:
+    (data,) = given("VOLUME")
+    for name, service in composed(file)["services"].items():
+        mounted = [volume.split(":")[1] for volume in service.get("volumes", ())] + service.get("tmpfs", [])
+        assert data in mounted or service["image"] == "warren-postgresql:local" or "build" not in service, name
+
+
+def test_each_command_of_compose_names_its_project() -> None:
+    named: dict[str, set[str]] = {}
+    for path in (ROOT / "README.md", ROOT / "docs/start.md", DOCKER / "README.md", *COMPOSE_FILES):
+        for project, file in re.findall(r"docker compose(?: -p (\S+))? -f (\S+)", path.read_text(encoding="utf-8")):
+            named.setdefault(file, set()).add(project)
+    assert all(len(projects) == 1 and "" not in projects for projects in named.values()), named
+    assert len({project for (project,) in named.values()}) == len(named) == 5
+
+
+@EVERY_COMPOSE_FILE
 def test_ports_are_published_to_this_machine_alone(file: Path) -> None:
     (exposed,) = given("EXPOSE")
     for service in composed(file)["services"].values():

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
 import structlog
 
 from ..config import Config, SSLOptions
-from ..net.listener import SocketOptions, address_of
+from ..config.config import Address
+from ..net.certificates import server_expiry
+from ..net.listener import SocketOptions, address_of, listen_error
 from ..net.server import Server
 from ..net.tls import TLS, TLSOptions
 from ..runtime.supervisor import Report
@@ -24,8 +31,8 @@ def socket_options(config: Config) -> SocketOptions:
 
 
 def tls(config: Config, report: Report, options: SSLOptions) -> TLS:
-    """Make the TLS context of a listener. Raises OSError, ValueError."""
-    return TLS(
+    """Make the TLS context of a listener; log that its certificate has expired. Raises ValueError."""
+    made = TLS(
         TLSOptions(
             options.certfile,
             options.keyfile,
@@ -41,6 +48,11 @@ def tls(config: Config, report: Report, options: SSLOptions) -> TLS:
         ),
         report,
     )
+    with suppress(OSError):  # of a certificate that no client could verify either
+        expiry = server_expiry(made.context, options.certfile)
+        if expiry and ssl.cert_time_to_seconds(expiry) < time.time():
+            log.warning("certificate_expired", certfile=options.certfile, expired=expiry)
+    return made
 
 
 async def listen(server: Server, config: Config) -> dict[str, list[str]] | None:
@@ -48,25 +60,31 @@ async def listen(server: Server, config: Config) -> dict[str, list[str]] | None:
 
     If one cannot be opened, log it and return None.
     """
-    plain: list[str] = []
-    secure: list[str] = []
-    for host, port in config.listeners_tcp:
-        try:
-            plain += await server.listen(host, port)
-        except OSError as error:
-            log.error("cannot_listen", address=address_of((host, port)), reason=error.strerror or str(error))
-            return None
-    if not config.listeners_ssl:
-        return {"amqp": plain}
+    plain = await listen_at(server, config.listeners_tcp, "--amqp")
+    if plain is None or not config.listeners_ssl:
+        return None if plain is None else {"amqp": plain}
     try:
         context = tls(config, server.report, config.ssl_options)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         log.error("cannot_use_certificates", certfile=config.ssl_options.certfile, reason=str(error))
         return None
-    for host, port in config.listeners_ssl:
+    secure = await listen_at(server, config.listeners_ssl, "--amqps", context)
+    return None if secure is None else {"amqp": plain, "amqps": secure}
+
+
+async def listen_at(
+    server: Server, addresses: Iterable[Address], option: str, context: TLS | None = None
+) -> list[str] | None:
+    """Open listeners and return their addresses; log the one that cannot be opened, and return None.
+
+    `option` of the command line chooses other addresses.
+    """
+    bound: list[str] = []
+    for host, port in addresses:
         try:
-            secure += await server.listen(host, port, context)
+            bound += await server.listen(host, port, context)
         except OSError as error:
-            log.error("cannot_listen", address=address_of((host, port)), reason=error.strerror or str(error))
+            address, reason = address_of((host, port)), listen_error(error, port)
+            log.error("cannot_listen", address=address, reason=reason, option=f"{option} HOST:PORT")
             return None
-    return {"amqp": plain, "amqps": secure}
+    return bound

@@ -8,6 +8,7 @@ import faulthandler
 import os
 import signal
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from ..hosting.enabled_plugins import missing_plugins
 from ..hosting.host import Host, Service
 from ..hosting.loading import BROKEN_PLUGIN, PluginError, load_exchange_types, load_services
 from ..hosting.local_socket import LocalSocket
-from ..hosting.node_control import NodeControl
+from ..net.connection_limits import raise_descriptor_limit
 from ..net.server import Server
 from ..product import distribution_version
 from ..runtime.committer import Committer
@@ -34,6 +35,7 @@ from ..runtime.garbage_collection import FullCollections, freeze_heap
 from ..runtime.password_hashing import ThreadHashing
 from ..runtime.resource_monitor import Resources
 from ..runtime.supervisor import Supervisor
+from ..runtime.system_errors import RAISE_LIMIT, file_error
 from ..runtime.systemd import Systemd
 from ..storage.errors import ConfirmedLost, StorageFault
 from ..storage.folder_lock import IN_USE_STATUS, InUse
@@ -52,6 +54,8 @@ NOT_OWNER = 75  # EX_TEMPFAIL: another broker has taken the store over
 CONFIRMED_LOST = 76  # EX_PROTOCOL: PostgreSQL lacks transactions that were confirmed
 BAD_CONFIGURATION = 78  # EX_CONFIG
 SOFTWARE = 70  # EX_SOFTWARE: a vital task failed
+DESCRIPTORS_LEAST = 64  # open files: some 20 are open before the first client comes, and RESERVED_LEAST are kept
+DESCRIPTORS_FEW = 1024  # the usual limit of a shell; below it the operator should know
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -73,15 +77,33 @@ def set_watermarks(resources: Resources, config: Config) -> None:
     resources.set_disk_free_limit(config.disk_free_limit_bytes if relative is None else resources.share(relative))
 
 
-def reload(sources: Sources, control: NodeControl, server: Server, systemd: Systemd) -> None:
+def reload(sources: Sources, host: Host, server: Server, systemd: Systemd) -> None:
     """Reload what can change without a restart: the configuration of the log, and the certificates."""
+    from ..config.printing import changes  # here, because it is rarely needed
+
     systemd.reloading()
+    before = replace(host.config, log=host.control.log.log)
     try:
-        control.log.configure(sources.reload())
+        config = sources.load()
+        host.control.log.configure(config.log)
     except (ConfigError, OSError) as error:
-        log.error("configuration_not_reloaded", reason=str(error))
+        reason = file_error(error) if isinstance(error, OSError) else str(error)
+        log.error("configuration_not_reloaded", reason=reason)
+    else:
+        changed = changes(before, config)
+        applied = "; ".join(text for name, text in changed.items() if name.startswith("log."))
+        waiting = ", ".join(name for name in changed if not name.startswith("log."))
+        log_event = log.warning if waiting else log.info
+        log_event("configuration_reloaded", changes=applied, needs_restart=waiting)
     server.reload_certificates()
     systemd.reloaded()
+
+
+def enough_descriptors(descriptors: int) -> bool:
+    """Return whether a broker can run with so many open files; log it if not."""
+    if descriptors < DESCRIPTORS_LEAST:
+        log.error("too_few_descriptors", descriptors=descriptors, needed=DESCRIPTORS_LEAST, advice=RAISE_LIMIT)
+    return descriptors >= DESCRIPTORS_LEAST
 
 
 def load_plugins() -> tuple[Registry, dict[str, Service]] | int:
@@ -116,7 +138,9 @@ async def open_store(config: Config, found: dict[str, Service], ending: Ending, 
         log.error("data_in_use", reason=str(error))
         return IN_USE_STATUS
     except (StorageFault, OSError, ValueError) as error:
-        log.error("cannot_open_data", data="" if config.storage.url else config.data_dir, reason=str(error))
+        data = "" if config.storage.url else config.data_dir
+        reason = file_error(error, data) if isinstance(error, OSError) else str(error)
+        log.error("cannot_open_data", data=data, reason=reason)
         return UNAVAILABLE
 
 
@@ -146,6 +170,9 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     begun_s = loop.time()
     ending = Ending(loop)
     systemd = Systemd(os.environ, report)
+    descriptors = raise_descriptor_limit()
+    if not enough_descriptors(descriptors):
+        return UNAVAILABLE
     if systemd.watchdog_s:
         faulthandler.enable()  # the watchdog's SIGABRT then shows where the loop hangs
     plugins = load_plugins()
@@ -180,6 +207,9 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     supervisor = Supervisor(report, ending.fail)
     options = socket_options(config)
     server = Server(node, settings, timeout_s, report, committer.commit_soon, options, supervisor, parts.transport)
+    if descriptors < DESCRIPTORS_FEW:
+        most = settings.descriptor_connections
+        log.warning("few_descriptors", descriptors=descriptors, connections=most, advice=RAISE_LIMIT)
     if config.log.exchange:
         logs.publish_to(LogExchange(node.system_exchange(LOG), loop.call_soon_threadsafe, committer.commit_soon).put)
     set_watermarks(resources, config)
@@ -192,7 +222,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     control = host.control
     control.listen, control.stop = partial(listen, server, config), ending.begin
     control.start_services = partial(restart_services, host)
-    loop.add_signal_handler(signal.SIGHUP, reload, sources, control, server, systemd)
+    loop.add_signal_handler(signal.SIGHUP, reload, sources, host, server, systemd)
     if not await services.start_around(found, host):
         return UNAVAILABLE
     bound = await listen(server, config)
@@ -282,7 +312,8 @@ def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
         if known and config.default_user in config.loopback_users:
             known += ", from this machine only"
         prefix = config.management.path_prefix
-        print(start_screen(version, config.node, bound, known, data, storage, prefix), file=sys.stderr, flush=True)
+        screen = start_screen(version, config.node, bound, known, data, storage, prefix, host.not_listening)
+        print(screen, file=sys.stderr, flush=True)
     if storage.kind in ("os", "memory"):
         log.warning("not_durable", storage=storage.kind, means=storage.warning)
 

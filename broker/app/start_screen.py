@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 
 from ..core.messages.storage_status import POSTGRESQL, StorageStatus
@@ -9,15 +13,16 @@ from ..core.messages.storage_status import POSTGRESQL, StorageStatus
 Bound = Mapping[str, Sequence[str]]
 """Addresses, HOST:PORT or the path of a socket, by RabbitMQ's name of the protocol."""
 
-# protocol -> label, and format of the address for a browser or client
+# protocol, of AMQP or in RabbitMQ's words -> label, and format of the address for a browser or client
 SHOWN = {
     "amqp": ("AMQP", "amqp://{}"),
-    "amqp/ssl": ("AMQP with TLS", "amqps://{}"),
+    "amqps": ("AMQP with TLS", "amqps://{}"),
     "http": ("Browser", "http://{}{prefix}/"),
     "https": ("Browser", "https://{}{prefix}/"),
     "http/prometheus": ("Metrics", "http://{}/metrics"),
     "https/prometheus": ("Metrics", "https://{}/metrics"),
 }
+EMPTY: Mapping[str, str] = {}
 DURABILITY = {
     "fsync": "confirmed messages survive kill -9 and a power cut",
     "os": "confirmed messages survive kill -9, and not a power cut",
@@ -27,11 +32,19 @@ DURABILITY = {
 
 
 def start_screen(
-    version: str, node: str, bound: Bound, user: str, data: str, storage: StorageStatus, path_prefix: str = ""
+    version: str,
+    node: str,
+    bound: Bound,
+    user: str,
+    data: str,
+    storage: StorageStatus,
+    path_prefix: str = "",
+    not_listening: Mapping[str, str] = EMPTY,
 ) -> str:
     """Return the start screen.
 
-    `user` is the default user, empty if there is none; `path_prefix` is that of the user interface.
+    `user` is the default user, empty if there is none; `path_prefix` is that of the user interface; `not_listening` are
+    protocols that are not served, with the reason.
     """
     rows = [
         (SHOWN[protocol][0], SHOWN[protocol][1].format(address, prefix=path_prefix.rstrip("/")))
@@ -39,12 +52,23 @@ def start_screen(
         if protocol in SHOWN
         for address in addresses
     ]
+    rows += [(SHOWN[protocol][0], reason) for protocol, reason in not_listening.items()]
     if user:
         rows.append(("User", user))
     place = storage.place if storage.kind == POSTGRESQL else data or "in memory"
     rows.append(("Data", f"{place}: {DURABILITY[storage.kind].format(guarantee=storage.guarantee)}"))
-    where = f"--data {data} " if data else ""
-    rows.append(("Commands", f"warrenctl {where}status"))
+    folders = [data] if data else [os.path.dirname(path) for path in bound.get("control", ())]
+    where = "".join(f"--data {shlex.quote(folder)} " for folder in folders)
+    rows.append(("Commands", f"{command('warrenctl')} {where}status"))
     rows.append(("Stop", "Ctrl-C"))
     lines = [f"Warren {version} is ready: {node}", *(f"  {name:<14}{text}" for name, text in rows)]
     return "\n".join(["", *lines, ""])
+
+
+def command(name: str) -> str:
+    """Return how a shell calls a command of this environment: by its name if that is found, else by its path."""
+    own = os.path.join(os.path.dirname(sys.executable), name)
+    found = shutil.which(name)
+    if not os.path.exists(own) or (found is not None and os.path.samefile(found, own)):
+        return name
+    return shlex.quote(own)

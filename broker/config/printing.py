@@ -39,6 +39,17 @@ def lines_of(key: Key, config: Config) -> list[str]:
     return [f"{name.replace(ANY, element, 1)} = {text}" for element, text in _elements(key, value)]
 
 
+def changes(before: Config, after: Config) -> dict[str, str]:
+    """Return the keys whose values differ, each as `NAME BEFORE -> AFTER`, without secrets."""
+    found: dict[str, str] = {}
+    for key in KEYS:
+        if key.field and key.shape != NONE and value_of(key, before) != value_of(key, after):
+            name = dotted(key.path).partition(f".{ANY}")[0]
+            old, new = (", ".join(text for _, text in _elements(key, value_of(key, one))) for one in (before, after))
+            found.setdefault(key.field, name if key.secret else f"{name} {old or 'none'} -> {new or 'none'}")
+    return {text.partition(" ")[0]: text for text in found.values()}
+
+
 def value_of(key: Key, config: Config) -> Any:
     """Return the value of a key's field."""
     value: Any = config
@@ -48,7 +59,9 @@ def value_of(key: Key, config: Config) -> Any:
 
 
 def _elements(key: Key, value: Any) -> Iterator[tuple[str, str]]:
-    if key.shape == LIST:
+    if key.shape == ONE:
+        yield "", key.kind.write(value)
+    elif key.shape == LIST:
         yield from ((str(number), key.kind.write(one)) for number, one in enumerate(value, 1))
     elif key.shape == NAMES:
         yield from ((one.replace(".", "\\."), "true") for one in value)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from . import environment as variables
 from . import rabbitmq_conf, toml
 from .builder import ConfigBuilder
-from .config import Config, Log
+from .config import Config
 from .errors import ConfigError
 from .rabbitmq_conf import path_of
 from .setting import Setting
@@ -66,10 +66,6 @@ class Sources:
         except ConfigError as error:
             where = self.files[0] if self.files else "configuration"
             raise ConfigError(f"{where}: {error}") from None
-
-    def reload(self) -> Log:
-        """Read all sources again, and return what can change while the broker runs. Raises ConfigError."""
-        return self.load().log
 
     def _find_files(self) -> list[str]:
         """Return the file, then those of conf.d by name."""

@@ -189,7 +189,7 @@ class API:
     def _unreachable(self, error: Exception) -> Unreachable:
         self._connection.close()
         reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
-        return Unreachable(f"{self.address}: {' '.join(reason.split())}")
+        return Unreachable(f"{self.address}: {' '.join(reason.split())}", isinstance(error, PermissionError))
 
     def _exchange(
         self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]

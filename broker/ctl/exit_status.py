@@ -5,7 +5,11 @@ USAGE, DATA, NO_USER, UNAVAILABLE, SOFTWARE, TIMEOUT = 64, 65, 67, 69, 70, 75
 
 
 class Unreachable(Exception):
-    """No node answers, or it has stopped; the text is one line."""
+    """No node answers, or it has stopped; the text is one line. `denied`: this user may not use the socket."""
+
+    def __init__(self, text: str, denied: bool = False) -> None:
+        super().__init__(text)
+        self.denied = denied
 
 
 class ExitError(Exception):

@@ -27,6 +27,7 @@ No broker answers at this socket. It may be down, or keep its data in another fo
 
   --data DIR   the folder of its data; default: $RABBITMQ_MNESIA_DIR or ./data
   --url URL    its HTTP API, such as http://USER@HOST:15672"""
+NO_RIGHT = "Only root and the user of the broker may use this socket: run warrenctl as one of them, or with --url."
 COMPLETION = "_WARRENCTL_COMPLETE"  # set by a shell that wants to know what may follow
 HTTP_TIMEOUT_S = 60.0  # of a whole command with --url, if neither --timeout nor the command sets one
 
@@ -127,7 +128,7 @@ class Run:
         text = f"Error: unable to perform an operation on node '{node}': {error}"
         if "url" in self.request.options:
             return text
-        return f"{text}\n\n{NO_ANSWER}"
+        return f"{text}\n\n{NO_RIGHT if error.denied else NO_ANSWER}"
 
     def ask(self, remote: Node) -> None:
         """Run the command on the node and print its result. Raises ExitError, Unreachable, TimeoutError."""

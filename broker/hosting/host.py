@@ -136,6 +136,7 @@ class Host:
     services      running services by the names of their entry points
     tls           makes a TLS context from files; raises OSError, ValueError
     config_files  files that the configuration was read from
+    not_listening  protocols that are not served because their default port is taken, with the reason
     """
 
     def __init__(
@@ -163,6 +164,7 @@ class Host:
         self.services: dict[str, Service] = {}
         self.control = NodeControl(self, server)
         self._server = server
+        self.not_listening: dict[str, str] = {}
         self._bound: list[Listening] = []
         self._internal_connections = 0  # connections from within, since the start
         self._storing: tuple[int, asyncio.Event] | None = None  # the last batch that was waited for
@@ -291,6 +293,7 @@ class Host:
     def forget_bound(self) -> None:
         """Forget the addresses of services, which have all stopped."""
         self._bound.clear()
+        self.not_listening.clear()
 
     def listening(self) -> list[Listening]:
         """Return all addresses that the node listens at, AMQP first."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ..net.listener import address_of
+from ..runtime.system_errors import file_error
 
 if TYPE_CHECKING:
     from .host import Host, Service
@@ -26,8 +27,8 @@ async def start(services: dict[str, Service], host: Host) -> bool:
         try:
             await service.start(host)
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else None
-            log.error("cannot_start", service=name, reason=reason or str(error))
+            reason = file_error(error) if isinstance(error, OSError) else str(error)
+            log.error("cannot_start", service=name, reason=reason)
             await stop(host)
             return False
     return True

@@ -36,6 +36,7 @@ class StandbyHost:
         self.tls = tls
         self.stop = stop
         self.owner = ""
+        self.not_listening: dict[str, str] = {}  # as in Host
         self._options = options
         self._limits = ConnectionLimits(CONNECTIONS_LIMIT, report)
 

@@ -129,6 +129,31 @@ def _alarm_cleared(fields: Fields) -> str:
     return f"{fields.get('resource')} resource limit alarm cleared on node {fields.get('node')}"
 
 
+def _not_listening(fields: Fields) -> str:
+    service = f"{fields['service']}: " if fields.get("service") else ""
+    line = f"{service}cannot listen at {fields.get('address')}: {fields.get('reason')}"
+    return f"{line}; {fields.get('option')} chooses another address"
+
+
+def _not_opened(fields: Fields) -> str:
+    return f"cannot use the {'data folder' if fields.get('data') else 'store'}: {fields.get('reason')}"
+
+
+def _at_limit(fields: Fields) -> str:
+    line = f"{fields.get('closed')} connections were refused or closed, the last from {fields.get('source')}: "
+    return f"{line}at most {fields.get('most')} {fields.get('limit')} may be open"
+
+
+def _reloaded(fields: Fields) -> str:
+    changes, waiting = fields.get("changes") or "nothing has changed", fields.get("needs_restart")
+    return f"configuration reloaded: {changes}" + (f"; needs a restart: {waiting}" if waiting else "")
+
+
+def _sentence(start: str, *names: str) -> Phrase:
+    """Return the phrase that begins so, with the values of these fields after colons."""
+    return lambda fields: ": ".join([start, *(str(fields[name]) for name in names if fields.get(name))])
+
+
 def _linked(what: str) -> Phrase:
     """Return the phrase of a federation link that did `what` to its upstream."""
 
@@ -161,6 +186,48 @@ PHRASES: dict[str, Phrase] = {
         f"The new user '{fields.get('user')}' has a random password, which was printed once on the standard output"
     ),
     "started": lambda fields: f"Time to start Warren: {fields.get('ms')} ms",
+    "cannot_listen": _not_listening,
+    "cannot_start": lambda fields: f"the service {fields.get('service')} cannot start: {fields.get('reason')}",
+    "cannot_open_data": _not_opened,
+    "data_in_use": lambda fields: (
+        f"{fields.get('reason')}; stop that one, or keep the data of this one in another folder (--data)"
+    ),
+    "cannot_use_certificates": _sentence("cannot listen with TLS", "reason"),
+    "certificate_expired": lambda fields: (
+        f"the certificate {fields.get('certfile')} expired on {fields.get('expired')}: clients that verify it refuse it"
+    ),
+    "certificates_not_loaded": _sentence("the certificates were not loaded again, those in use stay", "reason"),
+    "cannot_load_definitions": _sentence("cannot load the definitions", "reason"),
+    "cannot_load_plugin": _sentence("cannot load a plugin", "reason"),
+    "configuration": _sentence("configuration", "what"),
+    "configuration_reloaded": _reloaded,
+    "configuration_not_reloaded": _sentence("the configuration was not reloaded, the one in effect stays", "reason"),
+    "definitions": _sentence("definitions", "what"),
+    "cannot_accept": _sentence("no connection can be accepted for a second", "reason"),
+    "connection_limit": _at_limit,
+    "few_descriptors": lambda fields: (
+        f"the limit of open files is {fields.get('descriptors')}, enough for {fields.get('connections')} connections: "
+        f"{fields.get('advice')}"
+    ),
+    "too_few_descriptors": lambda fields: (
+        f"the limit of open files is {fields.get('descriptors')}, and a broker needs {fields.get('needed')}: "
+        f"{fields.get('advice')}"
+    ),
+    "tls_handshake_failed": lambda fields: (
+        f"the TLS handshake with {fields.get('peer')} failed: {fields.get('reason')}"
+    ),
+    "no_control_socket": _sentence("warrenctl can reach this broker by --url only: it has no unix socket", "reason"),
+    "not_durable": _sentence("messages are not safe", "means"),
+    "log_damaged": _sentence("the message log is damaged", "what"),
+    "cannot_read_log": _sentence("the message log cannot be read", "what"),
+    "not_restored": _sentence("an object was not restored", "what"),
+    "not_stored": _sentence("the last messages were not stored", "reason"),
+    "not_owner": _sentence("another broker has taken over the store, so this one ends at once", "reason"),
+    "storage_failed": _sentence("the message log cannot be written, so the broker ends at once", "reason"),
+    "storage_delayed": _sentence("the message log cannot be written now, and is tried again", "reason"),
+    "store_unavailable": _sentence("the store cannot be reached, and is tried again", "reason"),
+    "store_available": lambda fields: "the store can be reached again",
+    "http_log_not_written": _sentence("the log of HTTP requests cannot be written", "reason"),
     "federation_connected": _linked("connected to"),
     "federation_disconnected": _linked("disconnected from"),
     "federation_not_connected": _linked("did not connect to"),

@@ -3,6 +3,9 @@
 Clients without a login could use up the file descriptors, of which the journal needs some. So connections are counted
 as soon as they are accepted. At a limit, the source with the most connections in the pool loses its oldest one, so that
 a client that opens many competes only with itself.
+
+AMQP connections that have logged in do not use the last ones (`login_limit`): these are for HTTP, whose health checks
+must be answered, and for clients that are told at connection.open why they cannot be served.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ RESERVED_LEAST, RESERVED_MOST = 32, 1024
 RESERVED_PART = 8
 LOGIN_LIMIT = 4096  # AMQP connections that have not logged in; each may take the handshake timeout
 LOGIN_SOURCE_LIMIT = 2048  # of these, from one source: a thousand clients behind one router may reconnect at once
+SPARE_LEAST, SPARE_MOST = 8, 64  # connections that no AMQP client keeps after its login; an eighth, within these bounds
 REPORT_S = 10.0  # between two log lines about refused connections
 
 
@@ -42,6 +46,11 @@ def connection_limit(descriptors: int) -> int:
     return max(1, descriptors - open_descriptors() - reserved)
 
 
+def login_limit(connections: int) -> int:
+    """Return how many AMQP connections may be logged in, of so many that may be open at once."""
+    return max(1, connections - min(max(SPARE_LEAST, connections // RESERVED_PART), SPARE_MOST))
+
+
 def open_descriptors() -> int:
     """Return how many files this process has open, or an estimate on systems without /proc."""
     try:
@@ -52,14 +61,10 @@ def open_descriptors() -> int:
 
 
 class Pool:
-    """Connections that may be closed in favour of new ones, by source, the oldest first.
+    """Connections that may be closed in favour of new ones, by source, the oldest first."""
 
-    reserved  connections of the pool that are accepted beyond the limit of the node
-    """
-
-    def __init__(self, name: str, limit: int, source_limit: int, reserved: int = 0) -> None:
+    def __init__(self, name: str, limit: int, source_limit: int) -> None:
         self.name = name
-        self.reserved = reserved
         self.limit = limit
         self.source_limit = source_limit
         self.sources: dict[str, dict[Slot, None]] = {}
@@ -111,7 +116,7 @@ class Slot:
 
 
 class ConnectionLimits:
-    """The accepted connections of the node, of all protocols. At most `limit` are open, and reserved ones."""
+    """The accepted connections of the node, of all protocols. At most `limit` may be open at once."""
 
     def __init__(self, limit: int, report: Report) -> None:
         self.limit = limit
@@ -125,32 +130,34 @@ class ConnectionLimits:
         """Count an accepted connection and return its slot, or None if it must be closed at once."""
         source = source_of(address)
         if len(pool.sources.get(source, ())) >= pool.source_limit:
-            self._evict(pool.oldest_of(source), f"connections {pool.name} of one address")
+            self._evict(pool.oldest_of(source), f"connections {pool.name} of one address", pool.source_limit)
         elif pool.count >= pool.limit:
-            self._evict(pool.oldest_of_largest(), f"connections {pool.name}")
-        if self.open >= self.limit and pool.count >= pool.reserved:
-            if not pool.count:
-                self._report_limit(source, "connections")
+            self._evict(pool.oldest_of_largest(), f"connections {pool.name}", pool.limit)
+        if self.open >= self.limit:
+            others = pool if pool.count else self.before_login
+            if not others.count:
+                self._report_limit(source, "connections", self.limit)
                 return None
-            self._evict(pool.oldest_of_largest(), "connections")
+            self._evict(others.oldest_of_largest(), "connections", self.limit)
         slot = Slot(self, pool, source, abort)
         pool.add(slot)
         self.open += 1
         return slot
 
-    def _evict(self, slot: Slot, what: str) -> None:
-        self._report_limit(slot.source, what)
+    def _evict(self, slot: Slot, what: str, most: int) -> None:
+        self._report_limit(slot.source, what, most)
         abort = slot.abort
         slot.leave()
         abort()
 
-    def _report_limit(self, source: str, what: str) -> None:
+    def _report_limit(self, source: str, what: str, most: int) -> None:
         """Log a refused or evicted connection, at most one line every REPORT_S."""
         self._closed += 1
         now_s = time.monotonic()
         if now_s - self._reported_s >= REPORT_S:
             self._reported_s = now_s
-            self._report("connection_limit", "warning", {"limit": what, "source": source, "closed": self._closed})
+            fields = {"limit": what, "most": most, "source": source, "closed": self._closed}
+            self._report("connection_limit", "warning", fields)
             self._closed = 0
 
 

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from functools import partial
 
 from ..runtime.supervisor import Report, Supervisor
+from ..runtime.system_errors import TOO_MANY_FILES, user_name
 from .connection_limits import ConnectionLimits, Pool, Slot
-from .tls import TLS
+from .tls import TLS, handshake_error
 
 # TLS handshakes under way on one listener; then the oldest is given up for a new one. A thousand clients that do not
 # complete theirs would otherwise keep all others out for seconds.
@@ -23,6 +24,12 @@ ACCEPTS = 16  # from one socket in a turn: each may cost a handshake
 RETRY_S = 1.0  # wait after the system had no more descriptors or memory to accept
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 ANY_ADDRESS, ANY_IPV4 = "::", "0.0.0.0"
+FIRST_FREE_PORT = 1024  # below it a process needs a right to listen
+REASONS = {
+    errno.EADDRINUSE: "another program listens there, perhaps RabbitMQ or another Warren",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+    errno.EMFILE: TOO_MANY_FILES,
+}
 
 Protocol = Callable[[Slot], asyncio.Protocol]
 
@@ -145,7 +152,7 @@ class Listener:
             except OSError as error:
                 if error.errno not in EXHAUSTED:
                     raise
-                self._report("cannot_accept", "error", {"reason": str(error)})
+                self._report("cannot_accept", "error", {"reason": listen_error(error, 0)})
                 for socket_ in self.sockets:
                     self._loop.remove_reader(socket_)
                 self._retry = self._loop.call_later(RETRY_S, self._accept_again)
@@ -191,7 +198,7 @@ class Listener:
         except OSError as error:  # includes ssl.SSLError, ConnectionError and TimeoutError
             slot.leave()
             if self.tls is not None:
-                self._report("tls_handshake_failed", "warning", {"peer": address, "reason": str(error) or "closed"})
+                self._report("tls_handshake_failed", "warning", {"peer": address, "reason": handshake_error(error)})
 
     def _opened(self, accepted: socket.socket, slot: Slot, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)
@@ -204,3 +211,12 @@ class Listener:
 def address_of(name: tuple[object, ...]) -> str:
     host, port = str(name[0]), name[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def listen_error(error: OSError, port: int) -> str:
+    """Return the reason why a port cannot be listened at."""
+    if isinstance(error, socket.gaierror):
+        return "there is no host of this name"
+    if error.errno == errno.EACCES and 0 < port < FIRST_FREE_PORT:
+        return f"ports below {FIRST_FREE_PORT} need root or CAP_NET_BIND_SERVICE, which the user {user_name()} lacks"
+    return REASONS.get(error.errno or 0) or error.strerror or str(error)

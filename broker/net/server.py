@@ -19,7 +19,7 @@ from ..session.consumer_timeout import Timeouts
 from ..session.settings import Settings
 from ..session.transport import Peer
 from .access_enforcement import AccessEnforcement
-from .connection_limits import ConnectionLimits, connection_limit, raise_descriptor_limit
+from .connection_limits import ConnectionLimits, connection_limit, login_limit, raise_descriptor_limit
 from .listener import Listener, SocketOptions
 from .peer_watcher import PeerCloseWatcher
 from .tls import TLS
@@ -80,6 +80,7 @@ class Server:
         self.listeners: list[Listener] = []
         self._node = node
         self.settings = settings
+        settings.descriptor_connections = login_limit(self.limits.limit)
         self._connected = 0  # connections since the start
         self._certificates: asyncio.TimerHandle | None = None
         self._flushes: dict[Transport, None] = {}  # in order, each once

@@ -9,10 +9,26 @@ import os
 import ssl
 
 from ..runtime.supervisor import Report
+from ..runtime.system_errors import file_error
 
 VERSIONS = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
+# The reason that OpenSSL gives for a failed handshake -> what it means
+HANDSHAKE_ERRORS = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has sent no certificate",
+    **dict.fromkeys(
+        ("TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "SSLV3_ALERT_BAD_CERTIFICATE"),
+        "the client does not trust the broker's certificate",
+    ),
+    **dict.fromkeys(
+        ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"),
+        "the client does not speak TLS",
+    ),
+    "UNSUPPORTED_PROTOCOL": "the client offers no version of TLS that is configured",
+    "NO_SHARED_CIPHER": "the client offers no cipher that is configured",
+}
 TLS_1_3_CIPHER = "TLS_"  # prefix of the ciphers of TLS 1.3, which OpenSSL always offers
 HANDSHAKE_TIMEOUT_S = 5.0
+NO_CERTIFICATE = "it has no certificate in PEM format"
 
 
 class TLSOptions:
@@ -60,7 +76,7 @@ class TLSOptions:
 
 
 class TLS:
-    """The TLS context of new connections. The constructor raises OSError (ssl.SSLError is one) or ValueError."""
+    """The TLS context of new connections. The constructor raises ValueError with a sentence about an unusable file."""
 
     def __init__(self, options: TLSOptions, report: Report) -> None:
         self.options = options
@@ -79,7 +95,7 @@ class TLS:
         """Load the context again, and return whether that succeeded; a failure is logged and the old one stays."""
         try:
             self.context = context_of(self.options)
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             self._report("certificates_not_loaded", "error", {"reason": str(error), "files": self.options.files})
             return False
         self._report("certificates_loaded", "info", {"files": self.options.files})
@@ -87,6 +103,16 @@ class TLS:
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
         return [stamp(name) for name in self.options.files]
+
+
+def handshake_error(error: OSError) -> str:
+    """Return why a handshake with a client has failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is refused: {error.verify_message}"
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    if reason:
+        return HANDSHAKE_ERRORS.get(reason, reason.replace("_", " ").lower())
+    return error.strerror or str(error) or "the client has closed the connection"
 
 
 def stamp(name: str) -> tuple[int, int, int] | None:
@@ -99,7 +125,7 @@ def stamp(name: str) -> tuple[int, int, int] | None:
 
 
 def context_of(options: TLSOptions) -> ssl.SSLContext:
-    """Return a new context. Raises OSError for unreadable or mismatched files, ValueError for invalid options."""
+    """Return a new context. Raises ValueError for invalid options, and files that are unreadable or do not match."""
     unknown = [version for version in options.versions if version not in VERSIONS]
     if unknown or not options.versions:
         raise ValueError(f"TLS version {unknown[0] if unknown else ''!r} is not one of {', '.join(VERSIONS)}")
@@ -116,12 +142,53 @@ def context_of(options: TLSOptions) -> ssl.SSLContext:
     else:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     ciphers = [cipher for cipher in options.ciphers if not cipher.startswith(TLS_1_3_CIPHER)]
-    if ciphers:
-        context.set_ciphers(":".join(ciphers))
-    # A callback, because OpenSSL would otherwise prompt at the terminal.
-    context.load_cert_chain(options.certfile, options.keyfile, lambda: options.password)
-    if options.cacertfile:
-        context.load_verify_locations(options.cacertfile)
+    try:
+        if ciphers:
+            context.set_ciphers(":".join(ciphers))
+    except ssl.SSLError:
+        raise ValueError(f"OpenSSL knows none of the ciphers {', '.join(ciphers)}") from None
+    load_files(context, options)
     if options.verify:
         context.verify_mode = ssl.CERT_REQUIRED if options.certificate_required else ssl.CERT_OPTIONAL
     return context
+
+
+def load_files(context: ssl.SSLContext, options: TLSOptions) -> None:
+    """Load certificates and key into a context. Raises ValueError."""
+    try:
+        for name in options.files:
+            open(name, "rb").close()  # OpenSSL does not say which file it cannot read
+        # A callback, because OpenSSL would otherwise prompt at the terminal.
+        context.load_cert_chain(options.certfile, options.keyfile, lambda: options.password)
+    except ssl.SSLError as error:
+        raise ValueError(pair_error(options, error)) from None
+    except OSError as error:
+        raise ValueError(file_error(error)) from None
+    if options.cacertfile and not has_certificate(options.cacertfile, context):
+        raise ValueError(f"{options.cacertfile}: {NO_CERTIFICATE}")
+
+
+def has_certificate(name: str, context: ssl.SSLContext) -> bool:
+    """Trust the certificates in a file, and return whether it has any."""
+    try:
+        context.load_verify_locations(name)
+    except ssl.SSLError:
+        return False
+    return True
+
+
+def pair_error(options: TLSOptions, error: ssl.SSLError) -> str:
+    """Return what is wrong with a certificate and its key that OpenSSL refuses."""
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"{options.keyfile} is not the key of the certificate in {options.certfile}"
+    if not has_certificate(options.certfile, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)):
+        return f"{options.certfile}: {NO_CERTIFICATE}"
+    with open(options.keyfile, "rb") as file:
+        key = file.read()
+    if b"PRIVATE KEY-----" not in key:
+        return f"{options.keyfile}: it has no private key in PEM format"
+    if b"ENCRYPTED" in key:
+        wrong = "the configured password is not its own" if options.password else "no password is configured"
+        return f"{options.keyfile}: the key is encrypted, and {wrong}"
+    reason = (error.reason or str(error)).replace("_", " ").lower()
+    return f"{options.certfile} and {options.keyfile}: OpenSSL refuses them: {reason}"

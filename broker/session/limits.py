@@ -23,6 +23,9 @@ def admit(connection: Connection, name: str) -> VHost:
     limit = connection.settings.connection_max
     if limit is not None and node.open_connections >= limit:
         raise NotAllowed(f"connection refused: node connection limit ({limit}) is reached")
+    limit = connection.settings.descriptor_connections
+    if limit is not None and node.open_connections >= limit:
+        raise NotAllowed(f"connection refused: node connection limit ({limit}) is reached, by its limit of open files")
     vhost = node.vhosts.get(name)
     if vhost is None:
         raise NotAllowed(f"vhost {name} not found")

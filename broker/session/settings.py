@@ -12,6 +12,7 @@ class Settings:
     """Limits and defaults of all connections and channels of a node.
 
     Sizes are in bytes. No limit is 0 in the values that connection.tune negotiates, and None in all others.
+    `descriptor_connections` is how many connections the limit of open files allows, which the server sets.
     """
 
     __slots__ = (
@@ -25,6 +26,7 @@ class Settings:
         "initial_frame_max",
         "max_message_size",
         "connection_max",
+        "descriptor_connections",
         "channel_max_per_node",
         "consumer_max_per_channel",
         "default_consumer_prefetch",
@@ -60,6 +62,7 @@ class Settings:
         self.initial_frame_max = initial_frame_max
         self.max_message_size = max_message_size
         self.connection_max = connection_max
+        self.descriptor_connections: int | None = None
         self.channel_max_per_node = channel_max_per_node
         self.consumer_max_per_channel = consumer_max_per_channel
         self.default_consumer_prefetch = default_consumer_prefetch

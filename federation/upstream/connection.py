@@ -26,7 +26,7 @@ from .errors import LinkError
 from .frame_check import CLUSTER_NAME_MAX
 from .handshake import AiormqChannel, AiormqConnection, PlainConnection, ProtocolSyntaxError
 from .tls import describe_error, expected_name, make_context
-from .transport import Delivery, UpstreamEvents, UpstreamTransport, mark_retrieved
+from .transport import CLOSED, Delivery, UpstreamEvents, UpstreamTransport, mark_retrieved
 
 __all__ = ["UpstreamChannel", "UpstreamConnection", "dial"]
 
@@ -74,6 +74,10 @@ async def dial(
                 await connection.log_in()
         except TimeoutError:
             raise LinkError("timeout") from None
+        except LinkError as fault:
+            if fault.text.startswith(CLOSED) and not transport.started:
+                raise LinkError(early_close(endpoint)) from None
+            raise
         undo.pop_all()
     return connection
 
@@ -109,6 +113,19 @@ async def connect_transport(
         raise
     except OSError as error:
         raise LinkError(describe_error(error)) from None
+
+
+def early_close(endpoint: Endpoint) -> str:
+    """Return why an upstream may close the socket before it sends connection.start.
+
+    With TLS 1.3 the client's handshake is over before the server has looked at its certificate.
+    """
+    if not endpoint.tls:
+        return "the upstream closed the connection before AMQP began: the port may be one for TLS (amqps://)"
+    line = "the upstream closed the connection right after the TLS handshake"
+    if endpoint.certfile:
+        return f"{line}: it may not accept the client certificate"
+    return f"{line}: it may require a client certificate (certfile= and keyfile= in the URI)"
 
 
 async def load_tls_context(host: Host, endpoint: Endpoint, user: User | None) -> ssl.SSLContext:

@@ -7,6 +7,13 @@ import ssl
 from .endpoint import Endpoint
 from .errors import LinkError
 
+# Verification codes of OpenSSL -> what to do
+HINTS = {
+    (18, 19, 20, 21): " (cacertfile= in the URI names the file with the upstream's authority)",
+    (62, 64): " (server_name_indication= in the URI is the name in the upstream's certificate)",
+}
+NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+
 
 def make_context(endpoint: Endpoint) -> ssl.SSLContext:
     """Make the TLS context of an endpoint; without `cacertfile` the system's certificates are trusted.
@@ -46,7 +53,10 @@ def expected_name(endpoint: Endpoint) -> str:
 def describe_error(error: Exception) -> str:
     """Describe an error of the system or of TLS in a few words, without paths."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate verify failed: {error.verify_message}"
+        text = f"certificate verify failed: {error.verify_message}"
+        return text + next((hint for code, hint in HINTS.items() if error.verify_code in code), "")
+    if isinstance(error, ssl.SSLError) and error.reason in NO_TLS:
+        return "the upstream does not speak TLS at this port: it may be one for amqp://"
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.replace("_", " ").lower()
     if isinstance(error, OSError) and error.strerror:

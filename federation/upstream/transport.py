@@ -39,6 +39,7 @@ _frame = Struct(">BHII").unpack_from
 _close = Struct(">HB").unpack_from
 _call_head = Struct(">BHII").pack
 _ack = Struct(">BHIIQBB").pack
+CLOSED = "socket closed"  # the reason if neither side has given one
 
 
 class UpstreamEvents:
@@ -117,7 +118,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
             if timer is not None:
                 timer.cancel()
         reason = self._reason or (self.fault.text if self.fault is not None else "")
-        reason = reason or (f"socket closed: {exc}" if exc is not None else "socket closed")
+        reason = reason or (f"{CLOSED}: {exc}" if exc is not None else CLOSED)
         for channel in list(self._calls):
             self._fail_calls(channel, self.fault or LinkError(reason))
         self.parser = DeliveryParser(self.parser.body_max)
@@ -154,7 +155,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         answer: asyncio.Future[bytes] = self.loop.create_future()
         answer.add_done_callback(mark_retrieved)
         if self.socket is None or self.socket.is_closing():
-            answer.set_exception(self.fault or LinkError(self._reason or "socket closed"))
+            answer.set_exception(self.fault or LinkError(self._reason or CLOSED))
         else:
             self._calls.setdefault(channel, deque()).append((REPLIES.get(index, index + 1), answer))
             self.send(channel, index, arguments)

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from warren.broker.config import HTTPListener, SSLOptions
+from warren.broker.net.listener import address_of, listen_error
 from warren.broker.net.tls import TLS
 from warren.broker.plugin import Child, Host, Listener, Pool, StandbyHost
 
@@ -22,22 +23,25 @@ if TYPE_CHECKING:
 # A connection beyond the limit replaces the oldest one of the source address that has most.
 CONNECTIONS_LIMIT = 1024  # of one service
 SOURCE_LIMIT = 512  # of these, from one source address; a proxy has many connections, but not all
-RESERVED = 8  # for health checks and operators when AMQP has all other connections
 STOP_WAIT_S = 1.0  # for the server to stop, beyond the time it allows requests in progress
 
 
 class HTTPApp:
     """An HTTP service: its name, its protocol in RabbitMQ's words, and a factory of its ASGI application.
 
+    `option` is how an operator chooses another address.
     `application` is called in the loop, once for each listener, after `module` was imported in a thread; imports that
     take long belong in that module.
     """
 
-    def __init__(self, service: str, protocol: str, module: str, application: Callable[[], ASGIApp]) -> None:
+    def __init__(
+        self, service: str, protocol: str, module: str, application: Callable[[], ASGIApp], option: str = ""
+    ) -> None:
         self.service = service
         self.protocol = protocol
         self.module = module
         self.application = application
+        self.option = option
 
 
 class HTTPListeners:
@@ -47,7 +51,7 @@ class HTTPListeners:
         self._host = host
         self._app = app
         self._listeners: list[LazyListener] = []
-        self._pool = Pool(f"for {app.service}", CONNECTIONS_LIMIT, SOURCE_LIMIT, RESERVED)
+        self._pool = Pool(f"for {app.service}", CONNECTIONS_LIMIT, SOURCE_LIMIT)
 
     def __len__(self) -> int:
         return len(self._listeners)
@@ -56,7 +60,7 @@ class HTTPListeners:
         """Bind the plain and the TLS port, on the addresses of AMQP if none is configured.
 
         `stock` is the default listener: if its port is taken, the node logs that and starts without it. Raises
-        OSError, ValueError if a configured address cannot be bound.
+        ValueError if a configured address cannot be bound.
         """
         protocol = self._app.protocol
         if tcp.port is not None:
@@ -72,10 +76,12 @@ class HTTPListeners:
             try:
                 listener = await host.bind(protocol, address, at.port, self._pool, tls)
             except OSError as error:
-                reason = f"{address}:{at.port}: {error.strerror or error}"
+                place, reason, option = address_of((address, at.port)), listen_error(error, at.port), self._app.option
                 if not optional:
-                    raise OSError(error.errno, reason) from None
-                host.report("cannot_listen", "warning", {"service": self._app.service, "reason": reason})
+                    raise ValueError(f"cannot listen at {place}: {reason}; {option} chooses another address") from None
+                fields: dict[str, object] = {"service": self._app.service, "address": place}
+                host.report("cannot_listen", "warning", {**fields, "reason": reason, "option": option})
+                host.not_listening[protocol] = f"none at {place}: {reason}; {option} chooses another address"
                 continue
             self._listeners.append(LazyListener(host, self._app, at, listener))
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
+from warren.broker.runtime.system_errors import file_error
+
 NAME = "access.log"
 SECRET = "hash_password"  # the path segment before a password
 MODE = 0o640  # not readable by all users of the machine, as it contains names of users and objects
@@ -26,12 +28,12 @@ class AccessLog:
         self._failed = False
 
     def prepare(self) -> None:
-        """Create the folder and the file. Raises OSError."""
+        """Create the folder and the file. Raises ValueError."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             open(self._path, "a", opener=open_private).close()
         except OSError as error:
-            raise OSError(error.errno, f"management.http_log_dir: {error.filename}: {error.strerror}") from None
+            raise ValueError(f"management.http_log_dir: {file_error(error)}") from None
 
     def write(
         self, host: str, user: str, request: str, status: int, size: int, headers: Mapping[str, str], timestamp_s: int
@@ -52,7 +54,7 @@ class AccessLog:
         except OSError as error:
             if not self._failed:
                 self._failed = True
-                self._report("http_log_not_written", "error", {"path": str(self._path), "reason": error.strerror})
+                self._report("http_log_not_written", "error", {"path": str(self._path), "reason": file_error(error)})
 
 
 def open_private(path: str, flags: int) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .local_api import LocalAPI
 
+OPTION = "--http HOST:PORT"
 HOUR_MS = 3_600_000
 # Connections at the unix socket stay open: `warrenctl stop` waits on one until the node has stopped.
 LOCAL = HTTPListener(idle_timeout=HOUR_MS, shutdown_timeout=1_000, max_keepalive=1 << 30)
@@ -33,7 +34,7 @@ class ManagementService(Service):
         self._local: LazyListener | None = None  # of a standby
 
     async def start(self, host: Host) -> None:
-        """Raises OSError, ValueError if a configured address cannot be bound."""
+        """Raises ValueError if a configured address cannot be bound."""
         config = host.config.management
         if config.http_log_dir:
             AccessLog(config.http_log_dir, host.report).prepare()  # so an invalid folder fails the start, not a request
@@ -44,7 +45,8 @@ class ManagementService(Service):
 
             return made(host, state)
 
-        self._listeners = HTTPListeners(host, HTTPApp("management", "http", f"{__package__}.application", application))
+        app = HTTPApp("management", "http", f"{__package__}.application", application, OPTION)
+        self._listeners = HTTPListeners(host, app)
         await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
         if len(self._listeners) and state.samples.mode != "none":
             sampler = Sampler(
@@ -73,7 +75,7 @@ class ManagementService(Service):
         config, module = host.config.management, f"{__package__}.standby"
         if listener is not None:
             self._local = LazyListener(host, HTTPApp("management", "http", module, local_application), LOCAL, listener)
-        self._listeners = HTTPListeners(host, HTTPApp("management", "http", module, application))
+        self._listeners = HTTPListeners(host, HTTPApp("management", "http", module, application, OPTION))
         await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Management().tcp)
         return True
 

@@ -15,6 +15,7 @@ from .context import State
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+OPTION = "the key prometheus.tcp.port"
 APPLICATION = f"{__package__}.application"  # imports the libraries, which takes a while
 
 
@@ -36,7 +37,8 @@ class MetricsService(Service):
 
             return Metrics(state, state.path, guarded=config.authentication_enabled)
 
-        self._listeners = HTTPListeners(host, HTTPApp("prometheus", "http/prometheus", APPLICATION, application))
+        app = HTTPApp("prometheus", "http/prometheus", APPLICATION, application, OPTION)
+        self._listeners = HTTPListeners(host, app)
         await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Prometheus().tcp)
 
     async def stop(self) -> None:

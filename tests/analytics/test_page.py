@@ -110,7 +110,7 @@ def test_charts_have_a_value_for_each_second_and_zeros_for_silent_ones() -> None
 def test_hostile_names_are_text_and_are_cut_with_the_whole_in_a_title() -> None:
     text = document(report(lambda name: f"{HOSTILE} {name}"))
     read = Reader(text)
-    own = len(page.library()[0] and "x") + 2  # the figures, uPlot if this build has it, and the script of the page
+    own = 3  # the figures, uPlot, and the script of the page
     assert len(read.scripts) == own and text.count("<script") == own
     assert not any(name.startswith("on") for name, _ in read.attributes)
     assert not set(text) & set("\x00\x1b\u202e")
@@ -136,11 +136,6 @@ def test_a_page_names_nothing_outside_of_itself_and_allows_only_its_own_scripts(
     allowed = re.findall(r"'sha256-[^']+'", text)
     scripts = [script for script in Reader(text).scripts if not script.startswith("{")]
     assert [page.allowed(script) for script in scripts] == allowed[: len(scripts)]
-
-
-def test_a_build_without_uplot_has_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "library", lambda: ("", ""))
-    assert len(Reader(document(report())).scripts) == 2
 
 
 def test_a_report_of_nothing_has_a_page() -> None:

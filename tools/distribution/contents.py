@@ -11,7 +11,6 @@ from tests.support.wheel import PACKAGES
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAME = f"{PROJECT['name']}-{PROJECT['version']}"
 UI = "warren/plugins/management/ui"
-CHARTS = {f"{UI}/lib/uPlot.iife.js", f"{UI}/lib/uPlot.min.css"}
 OTHERS = {
     "warren/broker/system/warren.service",
     "warren/py.typed",
@@ -39,9 +38,9 @@ def modules() -> set[str]:
 
 
 def package_files() -> set[str]:
-    """The files of the package `warren`: modules, the user interface with its charts, and few others."""
+    """The files of the package `warren`: modules, the user interface, and few others."""
     ui = {f"warren/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / UI[7:]).rglob("*") if path.is_file()}
-    return {"warren/__init__.py", *(f"warren/{module}" for module in modules()), *ui, *CHARTS, *OTHERS}
+    return {"warren/__init__.py", *(f"warren/{module}" for module in modules()), *ui, *OTHERS}
 
 
 def expected_archive() -> set[str]:

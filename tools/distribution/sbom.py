@@ -2,10 +2,9 @@
 
     python -m tools.distribution.sbom FILE
 
-It is made of the lock files and of the requirement in setup.py, with versions and hashes.
+It is made of the lock files, with versions and hashes, and of the version that the charts' script names.
 """
 
-import ast
 import json
 import os
 import re
@@ -17,15 +16,16 @@ from tests.support.checkout import ROOT
 
 TOOL = ROOT / ".venv" / "tools" / "bin" / "cyclonedx-py"
 LOCKS = ("requirements.txt", "requirements-analytics.txt", "requirements-postgresql.txt")
+CHARTS = ROOT / "plugins" / "management" / "ui" / "lib" / "uPlot.iife.min.js"
 PIN = re.compile(r"^([\w.-]+)==([^\s;\\]+)", re.MULTILINE)
 
 
-def charts_requirement() -> str:
-    """Return the requirement of the charts from setup.py, with its hash."""
-    for node in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "UPLOT":
-            return str(ast.literal_eval(node.value))
-    raise ValueError("setup.py names no charts")
+def charts_component() -> dict[str, object]:
+    """Return the component of the charts, a package of npm that is part of the sources."""
+    found = re.search(r"\(v([\d.]+)\)", CHARTS.read_text(encoding="utf-8"))
+    assert found is not None
+    library = {"type": "library", "name": "uplot", "version": found[1], "purl": f"pkg:npm/uplot@{found[1]}"}
+    return {**library, "bom-ref": "uplot", "licenses": [{"license": {"id": "MIT"}}]}
 
 
 def locked_requirements() -> str:
@@ -34,7 +34,7 @@ def locked_requirements() -> str:
     for lock in LOCKS:
         text = (ROOT / "docker" / lock).read_text(encoding="utf-8").replace("\\\n", " ")
         entries |= {line.split()[0]: line for line in text.splitlines()}
-    return "".join(f"{line}\n" for _, line in sorted(entries.items())) + charts_requirement() + "\n"
+    return "".join(f"{line}\n" for _, line in sorted(entries.items()))
 
 
 def pins(requirements: str) -> set[tuple[str, str]]:
@@ -52,6 +52,9 @@ def write(file: Path) -> None:
         [TOOL, "requirements", *options], input=requirements, text=True, cwd=ROOT, env=environment, check=True,
         timeout=300,
     )  # fmt: skip
+    bill = json.loads(file.read_text(encoding="utf-8"))
+    bill["components"].append(charts_component())
+    file.write_text(json.dumps(bill, indent=2) + "\n", encoding="utf-8")
     missing = pins(requirements) - components(file)
     if missing:
         raise ValueError(f"{file} lacks {sorted(missing)}")

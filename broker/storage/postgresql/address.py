@@ -12,7 +12,7 @@ try:
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ImportError:
     raise StorageFault(
-        "a store on PostgreSQL needs psycopg, which is not installed: pip install 'warrenmq[postgresql]'"
+        "a store on PostgreSQL needs psycopg, which is not installed: pip install '.[postgresql]' in a clone of Warren"
     ) from None
 
 SCHEMES = ("postgresql://", "postgres://")

@@ -9,6 +9,7 @@ again then.
 
 from __future__ import annotations
 
+import re
 import select
 import time
 from collections.abc import Sequence
@@ -31,6 +32,18 @@ LOOK_S = 0.2  # between two looks at whether the session was abandoned
 # Classes and codes of errors after which another session, maybe of another host, may succeed: connection exceptions,
 # a server that stops or starts, and one that has become a standby.
 PASSING = ("08", "57P", "25006")
+FAILED_SERVER = re.compile(r'connection to server at "([^"]+)"[^\n]*?, port (\d+) failed: (?:FATAL:)?([^\n]+)')
+NUMBER = re.compile(r"\[Errno -?\d+\] ")
+# A part of the text of a failed login -> what to do
+HINTS = {
+    "no password supplied": "give a file with the password (storage.password_file, --password-file), or PGPASSWORD",
+    "password authentication failed": "check the password (storage.password_file, --password-file, PGPASSWORD)",
+    "no pg_hba.conf entry": "let this machine log in (pg_hba.conf of the server)",
+    'role "': "create the role (CREATE ROLE ... LOGIN)",
+    'database "': "create the database (CREATE DATABASE)",
+    "Connection refused": "start the server, or check host and port",
+    "certificate verify failed": "check sslrootcert in the URL",
+}
 LOGIN_FIRST = ("57P03", "53300")  # the server is starting up, or has too many connections
 
 
@@ -157,10 +170,17 @@ def refusal(result: PGresult) -> Refused:
     return Refused(one_line(text.decode("utf-8", "replace")), sqlstate)
 
 
+def login_error(text: str) -> str:
+    """Return a sentence for libpq's text about a failed login: the reason of each server once, and what to do."""
+    reasons = [f"{host}:{port}: {reason.strip()}" for host, port, reason in FAILED_SERVER.findall(text)]
+    hint = next((what for part, what in HINTS.items() if part in text), "")
+    return "; ".join([*(dict.fromkeys(reasons) or [NUMBER.sub("", one_line(text))]), *[hint] * bool(hint)])
+
+
 def failed_login(error: psycopg.Error) -> Refused | Unreachable:
     """Return the error of a login: Refused only if trying again cannot help."""
     sqlstate = error.sqlstate or ""
-    text = one_line(error)
+    text = login_error(str(error))
     if sqlstate.startswith(("28", "3D")) or "authentication failed" in text or "no password supplied" in text:
         return Refused(text, sqlstate)
     return Unreachable(text)

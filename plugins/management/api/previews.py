@@ -9,7 +9,7 @@ from warren.broker.core.metadata.policy import APPLY_TO, Policy
 from warren.broker.core.policies.policies import applies_to
 from warren.broker.plugin import Exchange, Invalid, Queue, User
 
-from ...http.auth import ADMIN, POLICIES
+from ...http.auth import ADMIN, POLICIES, VHOST
 from ...http.responses import Response, bad, missing, ok
 from ...http.slices import in_slices
 from ..framework.pagination import NAME_S, PATTERN_S, Item
@@ -64,6 +64,14 @@ def explain_access(request: Request) -> Response:
     return ok({"allowed": allowed, "reasons": reasons})
 
 
+def own_rights(request: Request) -> Response:
+    """Return which of configure, write and read the caller has for the queue or exchange with this `name`."""
+    permission = request.user.permissions.get(request.path_vhost().name)
+    name = request.query.get("name", "") or DEFAULT_EXCHANGE
+    is_local = request.caller.is_local
+    return ok({one: is_local or (permission is not None and permission.allows(one, name)) for one in OPERATIONS})
+
+
 def access_of(request: Request, user: User, operation: str, name: str) -> tuple[bool, list[str]]:
     """Return whether the user may do this, and the reasons."""
     vhost = request.path_vhost()
@@ -93,4 +101,5 @@ def access_of(request: Request, user: User, operation: str, name: str) -> tuple[
 ROUTES = (
     Route("GET", "/warren/policy-preview/{vhost}", POLICIES, preview_policy),
     Route("GET", "/warren/access/{vhost}/{user}", ADMIN, explain_access),
+    Route("GET", "/warren/rights/{vhost}", VHOST, own_rights),
 )

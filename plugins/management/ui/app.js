@@ -47,9 +47,14 @@ function close() {
 
 function open() {
   close();
+  if (CHANGING.includes(section)) { // the forms of the page offer the virtual hosts there are now
+    section = "";
+    main.setAttribute("aria-busy", "true");
+    loadVhosts().finally(open);
+    return;
+  }
   const { segments, query } = router.current();
   const found = router.match(PAGES, segments.length ? segments : ["overview"]);
-  if (CHANGING.includes(section)) loadVhosts();
   section = found?.page.section;
   for (const link of document.querySelectorAll("nav.sections a")) {
     if (link.dataset.section === section) link.setAttribute("aria-current", "page");
@@ -81,12 +86,13 @@ async function refresh(page, signal) {
     fill(refreshed, `refreshed ${clock(Date.now())}`);
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (!(error instanceof api.APIError)) throw error;
-    if (error.status === 0) fill(banner, "The broker does not answer. This page tries again by itself.");
+    if (!(error instanceof api.APIError)) fill(banner, `This page has failed: ${error.message}. It tries again by itself.`);
+    else if (error.status === 0) fill(banner, `${error.message}. This page tries again by itself.`);
     else if (error.status === 404) fill(banner, "This object does not exist any more, or you may not see it.");
     else fill(banner, `The broker refused a request: ${error.message}`);
     show(banner, true);
     main.removeAttribute("aria-busy");
+    if (!(error instanceof api.APIError)) throw error; // for the console
   }
 }
 
@@ -112,6 +118,7 @@ async function loadVhosts() {
     if (!(error instanceof api.APIError)) throw error;
     return; // the page itself says so
   }
+  document.body.classList.toggle("one-vhost", vhosts.length === 1);
   if (!vhosts.includes(preference("vhost", ""))) prefer("vhost", "");
   vhostChoice.replaceChildren(h("option", { value: "" }, "all virtual hosts"), ...vhosts.map((name) => h("option", { value: name }, name)));
   vhostChoice.value = preference("vhost", "");

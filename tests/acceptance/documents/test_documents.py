@@ -11,7 +11,6 @@ import pytest
 
 from tests.support import postgresql
 from tests.support.checkout import ROOT
-from tests.support.wheel import build_wheel
 
 from .blocks import Block, blocks_of, documents
 from .walk import Walk
@@ -46,27 +45,20 @@ NOT_RUN: dict[str, dict[str, int]] = {
 IN_A_CLONE = {"README.md", "CONTRIBUTING.md", "docs/analysis.md"}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
-
-
 def excluded(block: Block) -> bool:
     return "not run" in block.comments
 
 
 @pytest.mark.timeout(600)  # one of them starts twenty brokers
 @EVERY_DOCUMENT
-def test_the_blocks_do_what_the_document_says(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_blocks_do_what_the_document_says(name: str, tmp_path: Path) -> None:
     blocks = [block for block in blocks_of(ROOT / name) if not excluded(block)]
     text = "".join(block.text for block in blocks)
     if ("server-a" in text or any(block.language == "sql" for block in blocks)) and (lack := postgresql.missing()):
         pytest.skip(lack)
     if not blocks:
         return
-    clone = name in IN_A_CLONE
-    wheel = request.getfixturevalue("wheel") if re.search("pip install '?warrenmq", text) else None
-    with Walk(tmp_path, text, clone=clone, wheel=wheel) as walk:
+    with Walk(tmp_path, text, clone=name in IN_A_CLONE) as walk:
         for block in blocks:
             walk.run(block)
         walk.finish()

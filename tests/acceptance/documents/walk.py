@@ -42,6 +42,7 @@ ATTEMPTS = 100
 MAPPED = ("/etc/warren", "/var/lib/warren", "/opt/warren")
 SERVERS = "server-a,server-b"  # the PostgreSQL servers of the documents
 READY = re.compile(r'"event": "ready"')
+BESIDE = "../warren"
 CLONED = shutil.ignore_patterns(
     *(".git", ".venv", "build", "node_modules", "__pycache__", "*.so", "*.egg-info", ".*_cache", ".hypothesis")
 )
@@ -107,11 +108,11 @@ def free_ports() -> tuple[str, int]:
 class Walk:
     """One document: `run` runs a block, and `finish` the tests that its blocks have written."""
 
-    def __init__(self, folder: Path, text: str, *, clone: bool = False, wheel: Path | None = None) -> None:
-        """Begin in `folder`: in a `clone` of the project, or in an empty folder. `text` is that of all blocks.
+    def __init__(self, folder: Path, text: str, *, clone: bool = False) -> None:
+        """Begin in `folder`: in a `clone` of the project, or in an empty folder, beside which there is one if the text
+        names it. `text` is that of all blocks.
 
-        In a clone, and with a `wheel`, the document installs Warren, in an environment of its own; else it has this
-        checkout.
+        With a clone the document installs Warren, in an environment of its own; else it has this checkout.
         """
         self.folder = folder / "project"
         self.address, self._distance = free_ports()
@@ -128,6 +129,9 @@ class Walk:
             makefile.write_text(self._here(makefile.read_text()))
         else:
             self.folder.mkdir()
+        beside = BESIDE in text
+        if beside:
+            shutil.copytree(ROOT, folder / "warren", ignore=CLONED, symlinks=True)
         self._environment = {
             name: value
             for name, value in environment_of(folder / "checkout").items()
@@ -137,9 +141,7 @@ class Walk:
             "RABBITMQ_CONFIG_FILE": str(self._defaults(folder, text)),
             "WARREN_PURE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }  # fmt: skip
-        if wheel is not None:
-            self._environment["PIP_FIND_LINKS"] = str(wheel.parent)
-        if clone or wheel is not None:
+        if clone or beside:
             self._virtual_environment(self.folder / ".venv" if clone else folder / "venv")
         else:
             self._path(programs(folder / "bin"))
@@ -192,7 +194,7 @@ class Walk:
         """Run the tests that the blocks have written, if any."""
         if any(self.folder.glob("test_*.py")) and not (self.folder / "Makefile").exists():
             # A document shows the shortest lines: what a client leaves open is no failure of ours.
-            ran = self._start("tests", [sys.executable, "-m", "pytest", "-q", "-Wdefault", "-p", "no:cacheprovider"])
+            ran = self._start("tests", ["python", "-m", "pytest", "-q", "-Wdefault", "-p", "no:cacheprovider"])
             if self._wait(ran):
                 raise BadBlock(f"the tests that the blocks have written fail:\n{ran.tail()}")
 

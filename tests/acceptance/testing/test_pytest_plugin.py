@@ -105,3 +105,42 @@ def test_a_broker_that_does_not_start_is_an_error_with_its_reason(project: Forei
     project.write("test_it.py", "def test_one(amqp_url):\n    pass\n")
     ran = project.pytest("-q")
     assert "1 error" in ran.stdout and "unknown key" in ran.stdout, ran.stdout
+
+
+@pytest.mark.parametrize(
+    "ends", ["kill_9", pytest.param("kill, close, keep_fault", marks=pytest.mark.rest("starts four brokers"))]
+)
+def test_a_broker_that_a_test_has_ended_is_replaced_for_the_next_test(project: ForeignProject, ends: str) -> None:
+    """The ends: a kill -9, `kill`, `close`, and a fault that cannot be undone. The address stays the same."""
+    project.write(
+        "test_it.py",
+        "import os, pika, pytest\n"
+        "from warren.testing import BrokerError\n"
+        "torn, addresses = [], set()\n"
+        "@pytest.fixture\n"
+        "def resource():\n"
+        "    yield\n"
+        "    torn.append(1)\n"
+        "def kill_9(broker):\n"
+        "    os.kill(broker.pid, 9)\n"
+        "def kill(broker):\n"
+        "    broker.kill()\n"
+        "def close(broker):\n"
+        "    broker.close()\n"
+        "def keep_fault(broker):\n"
+        "    broker.delay(1)\n"
+        "    def refuse(control, **arguments):\n"
+        "        raise BrokerError('it cannot listen again')\n"
+        "    broker._do = refuse\n"
+        f"@pytest.mark.parametrize('end', [{ends}])\n"
+        "def test_one(end, resource, amqp_broker, amqp_url, monkeypatch):\n"
+        "    monkeypatch.setattr(amqp_broker, '_do', amqp_broker._do)\n"
+        "    pika.BlockingConnection(pika.URLParameters(amqp_url)).close()\n"
+        "    addresses.add((amqp_broker.url, amqp_broker.http_url))\n"
+        "    end(amqp_broker)\n"
+        "def test_two(amqp_broker, amqp_url):\n"
+        "    pika.BlockingConnection(pika.URLParameters(amqp_url)).close()\n"
+        "    assert torn and addresses == {(amqp_broker.url, amqp_broker.http_url)}\n",
+    )
+    ran = project.pytest("-q")
+    assert f"{ends.count(',') + 2} passed" in ran.stdout and "error" not in ran.stdout, ran.stdout + ran.stderr

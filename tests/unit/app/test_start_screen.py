@@ -5,13 +5,14 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.broker_process import command_line
 from tests.support.checkout import ROOT
-from warren.broker.app.start_screen import start_screen
+from warren.broker.app.start_screen import command, start_screen
 from warren.broker.core.messages.storage_status import StorageStatus
 
 WAIT_S = 50.0
@@ -30,9 +31,33 @@ def test_it_names_the_addresses_the_user_the_data_and_how_to_stop() -> None:
         "  Metrics       http://127.0.0.1:15692/metrics",
         "  User          guest",
         "  Data          /d: confirmed messages survive kill -9 and a power cut",
-        "  Commands      warrenctl --data /d status",
+        f"  Commands      {command('warrenctl')} --data /d status",
         "  Stop          Ctrl-C",
     ]
+
+
+def test_what_is_not_served_is_shown_with_the_reason_and_what_to_do() -> None:
+    lacking = {"http": "none at 127.0.0.1:15672: another program listens there; --http HOST:PORT chooses another"}
+    storage = StorageStatus("memory", "")
+    shown = start_screen("1.2.3", "w@h", {"amqps": ["[::]:5671"]}, "", "", storage, "", lacking).splitlines()
+    assert f"  Browser       {lacking['http']}" in shown
+    assert "  AMQP with TLS amqps://[::]:5671" in shown
+
+
+def test_commands_have_the_path_that_a_second_terminal_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment whose folder of commands is not on PATH, as after `make run`; one that is; and none at all."""
+    commands = tmp_path / "bin of it"
+    commands.mkdir()
+    monkeypatch.setattr(sys, "executable", str(commands / "python"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert command("warrenctl") == "warrenctl"
+    (commands / "warrenctl").touch(0o755)
+    assert command("warrenctl") == f"'{commands}/warrenctl'"
+    monkeypatch.setenv("PATH", str(commands))
+    assert command("warrenctl") == "warrenctl"
+    socket = {"control": ["/tmp/warren-x/ctl.sock"]}
+    shown = start_screen("1.2.3", "w@h", socket, "", "", StorageStatus("memory", "")).splitlines()
+    assert "  Commands      warrenctl --data /tmp/warren-x status" in shown
 
 
 def test_a_broker_in_memory_says_that_nothing_is_kept() -> None:
@@ -62,7 +87,7 @@ def test_a_terminal_gets_it_after_the_log_says_ready(tmp_path: Path) -> None:
         assert any(line.endswith("plugins started.") for line in lines), shown
         assert any(line.startswith("Warren ") and " is ready: warren@" in line for line in lines), shown
         assert "  User          guest with the password guest, from this machine only" in lines
-        assert f"  Commands      warrenctl --data {tmp_path / 'data'} status" in lines
+        assert f"  Commands      {command('warrenctl')} --data {tmp_path / 'data'} status" in lines
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()

@@ -51,7 +51,7 @@ async def listening(first: bytes = b"", goes: bool = False) -> AsyncIterator[tup
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", False, "does not speak AMQP"),
         (b"AMQP\x01\x01\x00\x0a", True, "does not speak AMQP"),
-        (b"", True, "socket closed"),
+        (b"", True, "closed the connection before AMQP began"),
         (b"\x01\x00\x00\x00\x00\x00\x04\x00\x0a\x00\x0b\xce", False, "does not speak AMQP"),
         (b"\x08\x00\x00\x00\x00\x00\x00\xce", False, "does not speak AMQP"),
         (b"", False, "timeout"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -77,6 +78,40 @@ def test_tls_is_verified_as_the_uri_says(run: Run, authority: Authority, tmp_pat
         assert (await site.fault(at(missing))).text.startswith("cannot use certfile or keyfile: ")
 
     run(test, authority.options())
+
+
+def test_an_upstream_that_closes_right_after_tls_may_want_a_certificate(
+    run: Run, authority: Authority, tmp_path: Path
+) -> None:
+    stranger = Authority(Path(mkdtemp(dir=tmp_path)))
+
+    async def test(site: UpstreamBroker) -> None:
+        uri = f"amqps://127.0.0.1:{site.port}/%2f?cacertfile={authority.ca}"
+        closed = "the upstream closed the connection right after the TLS handshake: it may "
+        wanted = f"{closed}require a client certificate (certfile= and keyfile= in the URI)"
+        assert (await site.fault(parse_endpoint(uri))).text == wanted
+        own = f"{uri}&certfile={stranger.client[0]}&keyfile={stranger.client[1]}"
+        assert (await site.fault(parse_endpoint(own))).text == f"{closed}not accept the client certificate"
+        plain = parse_endpoint(f"amqp://127.0.0.1:{site.port}/%2f")
+        assert "the port may be one for TLS (amqps://)" in (await site.fault(plain)).text
+
+    run(test, authority.options(verify=True, certificate_required=True))
+
+
+def test_a_port_without_tls_and_a_certificate_of_another_authority_are_named(run: Run, authority: Authority) -> None:
+    async def without(site: UpstreamBroker) -> None:
+        text = (await site.fault(parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f?verify=verify_none"))).text
+        assert text == "the upstream does not speak TLS at this port: it may be one for amqp://"
+
+    async def other(site: UpstreamBroker) -> None:
+        text = (await site.fault(parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f"))).text
+        assert text.endswith("(cacertfile= in the URI names the file with the upstream's authority)")
+        name = f"?cacertfile={authority.ca}&server_name_indication=elsewhere"
+        text = (await site.fault(parse_endpoint(f"amqps://127.0.0.1:{site.port}/%2f{name}"))).text
+        assert text.endswith("(server_name_indication= in the URI is the name in the upstream's certificate)")
+
+    run(without)
+    run(other, authority.options())
 
 
 def test_what_is_wrong_with_a_file_is_for_the_log_where_the_user_is_no_administrator(

@@ -29,7 +29,7 @@ def test_away_from_a_terminal_an_event_is_one_json_object_with_its_time_in_utc()
     assert event == {
         "event": "cannot_accept",
         "level": "warning",
-        "msg": "cannot_accept reason='no files'",
+        "msg": "no connection can be accepted for a second: no files",
         "domain": "rabbitmq",
         "node": "a@b",
         "reason": "no files",

@@ -103,6 +103,17 @@ def test_what_is_logged_can_change_while_the_broker_runs(broker: Broker) -> None
 
 
 @LEFT_OPEN
+def test_a_reload_says_what_has_changed_and_what_waits_for_a_restart(broker: Broker) -> None:
+    broker.configure(CONFIG, "log.connection.level = error", "heartbeat = 7", "default_pass = n0t-shown")
+    broker.process.send_signal(signal.SIGHUP)
+    reloaded = broker.wait_for_event("configuration_reloaded")
+    assert reloaded["changes"] == "log.connection.level none -> error"
+    assert (reloaded["needs_restart"], reloaded["level"]) == ("heartbeat, default_pass", "warning")
+    waiting = "needs a restart: heartbeat, default_pass"
+    assert reloaded["msg"] == f"configuration reloaded: log.connection.level none -> error; {waiting}"
+
+
+@LEFT_OPEN
 def test_rotated_logs_stay_where_the_reloaded_configuration_put_them(broker: Broker) -> None:
     """logrotate renames the file, sends SIGHUP once the configuration has changed, and calls rotate_logs."""
     broker.configure(CONFIG, "log.file = other.log")
@@ -122,4 +133,5 @@ def test_rotated_logs_stay_where_the_reloaded_configuration_put_them(broker: Bro
 def test_a_log_file_that_cannot_be_written_ends_the_start_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "rabbitmq.conf").write_text("log.file = .\n")
     done = run("serve", "--config", "rabbitmq.conf", "--memory", folder=tmp_path)
-    assert (done.returncode, done.stderr) == (78, "warren: log.file: .: Is a directory\n")
+    reason = "it is a folder, and a file is needed: choose another path"
+    assert (done.returncode, done.stderr) == (78, f"warren: log.file: {tmp_path}: {reason}\n")

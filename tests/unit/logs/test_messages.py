@@ -63,7 +63,7 @@ CAUSED = {"reason": "PRECONDITION_FAILED - inequivalent arg 'durable'", "operati
             {"reason": "user 'x' - invalid credentials"},
             "HTTP access denied: user 'x' - invalid credentials",
         ),
-        ("cannot_listen", {"address": "a b", "node": "n"}, "cannot_listen address='a b'"),
+        ("unknown_event", {"address": "a b", "node": "n"}, "unknown_event address='a b'"),
     ],
 )
 def test_an_event_is_logged_in_rabbitmqs_words(event: str, fields: dict[str, object], text: str) -> None:

@@ -1,7 +1,5 @@
 """Connection limits: which connection is closed at a limit."""
 
-from functools import partial
-
 import pytest
 
 from warren.broker.net.connection_limits import (
@@ -9,6 +7,7 @@ from warren.broker.net.connection_limits import (
     Pool,
     Slot,
     connection_limit,
+    login_limit,
     open_descriptors,
 )
 from warren.broker.runtime.source_address import network_of, source_of
@@ -73,7 +72,23 @@ def test_the_log_tells_of_many_refusals_once() -> None:
     acceptor = Acceptor(source_limit=1)
     for number in range(50):
         acceptor.enter(str(number), "10.0.0.1")
-    assert acceptor.lines == [{"limit": "connections before login of one address", "source": "10.0.0.1", "closed": 1}]
+    of_address = {"limit": "connections before login of one address", "most": 1}
+    assert acceptor.lines == [{**of_address, "source": "10.0.0.1", "closed": 1}]
+
+
+def test_http_is_served_at_the_limit_in_place_of_who_has_not_logged_in() -> None:
+    acceptor = Acceptor(limit=2)
+    http = Pool("for management", 10, 10)
+    acceptor.limits.before_login = acceptor.pool
+    acceptor.login("user", "10.0.0.1")
+    acceptor.enter("stranger", "10.0.0.2")
+    assert acceptor.limits.enter("10.0.0.3", http, lambda: None) is not None
+    assert acceptor.closed == ["stranger"]
+
+
+@pytest.mark.parametrize(("connections", "logged_in"), [(1, 1), (15, 7), (892, 828), (260, 228), (1_000_000, 999_936)])
+def test_some_connections_are_kept_for_http_and_for_refusals(connections: int, logged_in: int) -> None:
+    assert login_limit(connections) == logged_in
 
 
 @pytest.mark.parametrize(
@@ -102,18 +117,3 @@ def test_connections_leave_descriptors_for_the_journal() -> None:
     assert connection_limit(1 << 20) == (1 << 20) - open_descriptors() - 1024
     assert connection_limit(256) == 256 - open_descriptors() - 32
     assert connection_limit(8) == 1
-
-
-def test_a_pool_with_reserved_connections_gets_them_beyond_the_limit() -> None:
-    acceptor = Acceptor(limit=2)
-    for name in ("first", "second"):
-        acceptor.login(name, "10.0.0.1")
-    http = Pool("for http", 100, 100, reserved=2)
-    closed: list[int] = []
-    slots = [acceptor.limits.enter("10.0.0.2", http, partial(closed.append, number)) for number in range(3)]
-    assert all(slots) and closed == [0], "of three, two are open at a time"
-    assert acceptor.enter("newcomer", "10.0.0.3") is None
-    for slot in slots:
-        assert slot is not None
-        slot.leave()
-    assert acceptor.limits.open == 2

@@ -4,7 +4,7 @@ import * as session from "./session.js";
 
 const BASE = new URL("api/", document.baseURI);
 
-/** A refused request, with the status and the reason that the API gave. Status 0: the node did not answer. */
+/** A refused request, with the status and the reason that the API gave. Status 0: no node has answered. */
 export class APIError extends Error {
   constructor(status, reason) {
     super(reason);
@@ -34,8 +34,18 @@ function urlOf(target, query) {
   return url;
 }
 
+/** Wait for what the network brings: a response, or its body, which may break off. Raises APIError. */
+async function arrival(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new APIError(0, "The broker does not answer");
+  }
+}
+
 async function reasonOf(response) {
-  const text = await response.text();
+  const text = await arrival(response.text());
   try {
     const { reason, error } = JSON.parse(text);
     const said = reason ?? error ?? text;
@@ -53,15 +63,9 @@ export async function send(method, target, { query, body, signal, headers: more 
   const authorization = session.authorization();
   const headers = authorization === null ? { ...more } : { authorization, ...more };
   if (body !== undefined) headers["content-type"] = "application/json";
-  let response;
-  try {
-    const encoded = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
-    const options = { method, headers, body: encoded, signal, credentials: "omit", cache: "no-store" };
-    response = await fetch(urlOf(target, query), options);
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new APIError(0, "the broker does not answer");
-  }
+  const encoded = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
+  const options = { method, headers, body: encoded, signal, credentials: "omit", cache: "no-store" };
+  const response = await arrival(fetch(urlOf(target, query), options));
   if (response.ok) return response;
   const error = new APIError(response.status, await reasonOf(response));
   // 401 is also the answer to a request that the user has no right to make.
@@ -70,8 +74,12 @@ export async function send(method, target, { query, body, signal, headers: more 
 }
 
 async function json(response) {
-  const text = await response.text();
-  return text ? JSON.parse(text) : null;
+  const text = await arrival(response.text());
+  try {
+    return text ? JSON.parse(text) : null;
+  } catch {
+    throw new APIError(0, "Something else than the broker answers: a proxy, perhaps");
+  }
 }
 
 /** GET; returns the decoded body. */

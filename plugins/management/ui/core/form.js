@@ -7,11 +7,12 @@ let serial = 0;
 /**
  * Make the row of a field: label, input and an explanation.
  * @param {{name, label, type?, value?, options?, help?, required?, placeholder?, min?, max?}} field
- *   `type`: text (default), number, password, checkbox, select, area, list (texts to choose from, or others), file
+ *   `type`: text (default), number, password, checkbox, select, area, list (texts to choose from, or others), file;
+ *   `hidden` fields keep their value
  */
 export function fieldRow(field) {
   const id = `field-${(serial += 1)}`;
-  const { name, label, type = "text", value = "", options = [], help, required, ...more } = field;
+  const { name, label, type = "text", value = "", options = [], help, required, hidden = false, ...more } = field;
   const common = { id, name, required, "aria-describedby": help ? `${id}-help` : null, autocomplete: "off", ...more };
   let input;
   if (type === "select") {
@@ -25,7 +26,7 @@ export function fieldRow(field) {
     input = h("input", { type: "text", list: `${id}-list`, ...common, value });
   } else input = h("input", { type, spellcheck: "false", ...common, ...(type === "file" ? {} : { value }) });
   const choices = type === "list" ? h("datalist", { id: `${id}-list` }, options.map((option) => h("option", { value: option }))) : null;
-  return h("div.field", { data: { field: name } }, h("label", { for: id }, label), input, choices,
+  return h("div.field", { data: { field: name }, hidden }, h("label", { for: id }, label), input, choices,
     help ? h("small", { id: `${id}-help` }, help) : null);
 }
 
@@ -43,10 +44,17 @@ export function valuesOf(form) {
   return values;
 }
 
+/** Make a form ready for the next object, which is often of the same virtual host and type: selects keep their choice. */
+function empty(element) {
+  const chosen = [...element.querySelectorAll("select")].map((select) => [select, select.value]);
+  element.reset();
+  for (const [select, value] of chosen) select.value = value;
+}
+
 /**
  * Make a form. A refusal is shown below it; while it is being sent its button is disabled.
  * @param {{fields: Array, submit: string, run: (values) => Promise, extra?: Node[], danger?: boolean, label?: string}} options
- *   `fields` may contain nodes among the fields; after `run` the form is emptied unless `keep` is set
+ *   `fields` may contain nodes among the fields; after `run` the form is emptied, but for its selects, unless `keep` is set
  */
 export function form({ fields, submit, run, extra = [], danger = false, label, keep = false }) {
   const problem = h("p.problem", { role: "alert", hidden: true });
@@ -59,7 +67,7 @@ export function form({ fields, submit, run, extra = [], danger = false, label, k
     problem.hidden = true;
     try {
       await run(valuesOf(element), element);
-      if (!keep) element.reset();
+      if (!keep) empty(element);
     } catch (error) {
       problem.textContent = error.message;
       problem.hidden = false;

@@ -41,7 +41,11 @@ export class Poll {
       await this.#run(this.#running.signal);
     } finally {
       this.#running = null;
+      this.#next();
     }
+  }
+
+  #next() {
     if (this.#stopped) return;
     if (this.#again) {
       this.#again = false;

@@ -18,8 +18,9 @@ const FILTER_MS = 250; // after the last key
 /**
  * A column. `cell` returns text or nodes. `sort` is the field the list is sorted by, with dots for parts; columns without
  * it cannot be sorted by. `number` aligns right. `shown: false` hides it until it is chosen. `always` cannot be hidden.
+ * `wide` is left out on a phone.
  * @typedef {{id: string, title: string, cell: (item) => any, sort?: string, number?: boolean, shown?: boolean,
- *   always?: boolean, help?: string}} Column
+ *   always?: boolean, wide?: boolean, help?: string}} Column
  */
 
 /** How many rows are shown of how many: `Displaying 50 of 1,200`. */
@@ -27,6 +28,9 @@ function displayed(shown, filtered, total) {
   const all = filtered === total ? "" : `, filtered from ${count(total)}`;
   return `Displaying ${count(shown)} of ${count(filtered)}${all}`;
 }
+
+/** The classes of a column's cells, by which a style sheet aligns or hides them. */
+const kindOf = ({ id, number, wide }) => ({ class: [`column-${id}`, number ? "number" : "", wide ? "wide" : ""].join(" ") });
 
 export class Table {
   #options;
@@ -40,7 +44,7 @@ export class Table {
    * @param {string} options.name names the stored choice of columns, and the query of the address: unique within a page
    * @param {string} options.label for screen readers: "Queues"
    * @param {Column[]} options.columns
-   * @param {(item) => string} options.key the identity of an item
+   * @param {(item) => string|string[]} options.key the identity of an item: a name, or several that are one together
    * @param {(query, signal) => Promise<{items, total, filtered, pages}>} options.load `paged(path)` or `whole(load)`
    * @param {Array<{label, run: (items) => Promise, danger?: boolean}>} [options.actions] for chosen rows
    * @param {string} [options.empty] what an empty list says
@@ -130,7 +134,7 @@ export class Table {
       const arrow = { ascending: " ▲", descending: " ▼" }[sorted] ?? "";
       const title = column.sort
         ? h("button.sort", { type: "button", onclick: () => this.#sortBy(column) }, column.title, arrow) : column.title;
-      return h(column.number ? "th.number" : "th", { scope: "col", title: column.help, "aria-sort": sorted }, title);
+      return h("th", { ...kindOf(column), scope: "col", title: column.help, "aria-sort": sorted }, title);
     });
     if (this.#selectable) {
       this.all = h("input", { type: "checkbox", "aria-label": "Choose all rows of this page", onchange: () => {
@@ -179,7 +183,7 @@ export class Table {
   draw() {
     const { key } = this.#options;
     const { items, total, filtered } = this.#last;
-    const listed = new Map(items.map((item) => [key(item), item]));
+    const listed = new Map(items.map((item) => [JSON.stringify(key(item)), item]));
     for (const [id, row] of this.#rows) {
       if (!listed.has(id)) {
         row.element.remove();
@@ -189,7 +193,7 @@ export class Table {
     }
     let before = null;
     for (const [id, item] of listed) {
-      const row = this.#rows.get(id) ?? this.#addRow(id);
+      const row = this.#rows.get(id) ?? this.#addRow(id, [key(item)].flat().join("/"));
       row.item = item;
       if (this.#selected.has(id)) this.#selected.set(id, item);
       this.#columns.forEach((column, at) => fill(row.cells[at], column.cell(item)));
@@ -204,11 +208,11 @@ export class Table {
     if (!this.#options.small) this.#drawPages();
   }
 
-  #addRow(id) {
-    const cells = this.#columns.map((column) => h(column.number ? "td.number" : "td", { data: { title: column.title } }));
+  #addRow(id, name) {
+    const cells = this.#columns.map((column) => h("td", { ...kindOf(column), data: { title: column.title } }));
     const row = { id, cells, element: null, box: null, item: null };
     if (this.#selectable) {
-      row.box = h("input", { type: "checkbox", "aria-label": `Choose ${id}`, onchange: () => {
+      row.box = h("input", { type: "checkbox", "aria-label": `Choose ${name}`, onchange: () => {
         this.#choose(row);
         this.#drawBar();
       } });

@@ -17,7 +17,7 @@ const listFrom = ({ vhost, name }) => path`exchanges/${vhost}/${name || DEFAULT_
 const between = (vhost, source, kind, destination) => (kind === "queue"
   ? path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/q/${destination}`
   : path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/e/${destination}`);
-const identity = (binding) => [binding.source, binding.destination_type, binding.destination, binding.properties_key].join(" ");
+const identity = (binding) => [binding.source, binding.destination_type, binding.destination, binding.properties_key];
 const described = (binding) =>
   `${binding.source} to ${binding.destination_type} ${binding.destination}, routing key ${binding.routing_key}`;
 

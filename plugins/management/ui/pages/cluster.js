@@ -41,7 +41,7 @@ function createParameters(context) {
   const value = { id: "value", title: "Value", cell: (one) => h("code.detail", {}, JSON.stringify(one.value)) };
   const actions = [{ label: "Clear", run: remove, danger: true }];
   const table = new Table({
-    name: "parameters", label: "Parameters", key: (one) => `${one.component} ${one.vhost} ${one.name}`, empty: "no parameters", actions,
+    name: "parameters", label: "Parameters", key: (one) => [one.component, one.vhost, one.name], empty: "no parameters", actions,
     load: whole((signal) => api.get("parameters", {}, signal)),
     columns: [
       { id: "component", title: "Component", sort: "component", cell: (one) => one.component },

@@ -24,7 +24,7 @@ const COLUMNS = [
 ];
 
 /** The identity of a consumer in a list. */
-export const consumerKey = (one) => `${one.channel_details.name} ${one.consumer_tag}`;
+export const consumerKey = (one) => [one.channel_details.name, one.consumer_tag];
 
 /** The columns of all consumers but those with these ids, which the page says already. */
 export const consumerColumns = (...without) => COLUMNS.filter((column) => !without.includes(column.id));

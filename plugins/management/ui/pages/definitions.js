@@ -17,7 +17,7 @@ const IDENTITY = {
 };
 const NAMED = 200; // objects listed by name
 
-const identity = (section, item) => IDENTITY[section].map((field) => format.value(item[field] ?? "")).join(" · ");
+const identity = (section, item) => IDENTITY[section].map((field) => format.value(item[field] ?? ""));
 
 function ordered(value) {
   if (Array.isArray(value)) return value.map(ordered);
@@ -34,13 +34,14 @@ const isEqual = (given, existing) => Object.keys(given).every((key) => text(give
 export function differences(document, existing, vhost) {
   return Object.keys(IDENTITY).filter((section) => Array.isArray(document[section])).map((section) => {
     const place = (item) => (vhost && section !== "vhosts" ? { vhost, ...item } : item);
-    const known = new Map((existing[section] ?? []).map((item) => [identity(section, place(item)), place(item)]));
+    const known = new Map((existing[section] ?? []).map((item) => [JSON.stringify(identity(section, place(item))), place(item)]));
     const result = { section, added: [], changed: [], same: 0 };
     for (const item of document[section].map(place)) {
-      const name = identity(section, item);
-      if (!known.has(name)) result.added.push(name);
-      else if (isEqual(item, known.get(name))) result.same += 1;
-      else result.changed.push(name);
+      const names = identity(section, item);
+      const found = known.get(JSON.stringify(names));
+      if (found === undefined) result.added.push(names.join(" · "));
+      else if (isEqual(item, found)) result.same += 1;
+      else result.changed.push(names.join(" · "));
     }
     return result;
   });
@@ -93,6 +94,10 @@ async function exportFile(name, vhost) {
   save(await response.blob(), name);
 }
 
+const vhostOrAll = (context, all) => ({
+  name: "vhost", label: "Virtual host", type: "select", options: [["", all], ...context.vhosts], value: context.vhost,
+});
+
 /** The sections of the overview that export and import definitions. */
 export function definitionsSections(context) {
   const name = `warren_${context.overview.cluster_name.replace(/[^\w.-]/g, "_")}_${new Date().toISOString().slice(0, 10)}.json`;
@@ -100,13 +105,13 @@ export function definitionsSections(context) {
     folded("Export definitions", form({
       submit: "Download definitions", keep: true,
       fields: [{ name: "name", label: "File name", value: name, required: true },
-        { name: "vhost", label: "Virtual host", value: context.vhost, help: "empty: all of them, with users, permissions and parameters" }],
+        vhostOrAll(context, "All of them, with users, permissions and parameters")],
       run: ({ name: file, vhost }) => exportFile(file, vhost),
     })),
     folded("Import definitions", form({
       submit: "Check definitions…", keep: true, label: "Import definitions",
       fields: [{ name: "file", label: "Definitions file", type: "file", required: true, accept: ".json,application/json" },
-        { name: "vhost", label: "Virtual host", value: context.vhost, help: "empty: the file names the virtual hosts" }],
+        vhostOrAll(context, "Those that the file names")],
       run: ({ file, vhost }) => importFile(file, vhost, context),
     })),
   ];

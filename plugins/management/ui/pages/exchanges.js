@@ -9,7 +9,9 @@ import * as format from "../core/format.js";
 import { Table, paged } from "../core/table.js";
 import * as tasks from "../core/tasks.js";
 import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
-import { deleteForm, deleteObjects, facts, features, folded, heading, link, section, tableOf, vhostField } from "./parts.js";
+import {
+  deleteForm, deleteObjects, facts, features, folded, heading, hideForbidden, link, section, tableOf, vhostField,
+} from "./parts.js";
 import { publishForm } from "./publish_form.js";
 import { breakdown, exchangeChart, rateColumn, rateOf } from "./rates.js";
 
@@ -79,7 +81,7 @@ function addForm(context) {
 
 function createList(context) {
   const table = new Table({
-    name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => `${exchange.vhost}/${exchange.name}`, empty: "no exchanges",
+    name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => [exchange.vhost, exchange.name], empty: "no exchanges",
     load: paged(api.get, () => (context.vhost ? path`exchanges/${context.vhost}` : "exchanges"), { columns: `${FIELDS},${RATES}` }),
     actions: [{ label: "Delete", run: removeExchanges, danger: true }],
   });
@@ -106,18 +108,23 @@ function createExchange(context) {
   const to = name ? bindingsTo(context, exchange) : NO_BINDINGS;
   const from = name ? bindingsFrom(context, exchange) : { element: defaultBindings(), refresh: () => null };
   const publish = folded("Publish message", publishForm(context, { vhost, exchange: name }));
+  const remove = deletion(exchange);
+  const forms = [["write", context.params.name, publish], ...(remove ? [["configure", name, remove]] : [])];
+  let isNew = true;
   const element = h("div.page", {}, heading("Exchange", name || "(AMQP default)", vhost),
     section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)), parts.element,
     section("Details", details),
     section("Bindings from this exchange", from.element), to.element && section("Bindings to this exchange", to.element),
-    publish, deletion(exchange));
+    publish, remove);
   return {
     element,
     async refresh(signal) {
       const found = await api.get(target(exchange), rangeQuery(["msg_rates"]), signal);
       chart.draw(found.message_stats);
       parts.draw(found);
-      show(publish, !found.internal);
+      if (isNew) await hideForbidden(vhost, found.internal ? forms.slice(1) : forms, signal);
+      if (found.internal) show(publish, false);
+      isNew = false;
       const alternate = found.arguments["alternate-exchange"];
       fill(details, facts([
         ["Type", found.type], ["Features", features(found)], ["Policy", found.policy ? link.policy(vhost, found.policy) : ""],

@@ -165,7 +165,7 @@ export function policySection(context) {
     small: true,
     empty: "no policies that federate",
     load: whole(all),
-    key: (one) => `${one.vhost}/${one.name}`,
+    key: (one) => [one.vhost, one.name],
     actions: [{ label: "Delete", run: removePolicies, danger: true }],
   });
   const adding = federateForm(context);

@@ -124,7 +124,7 @@ function createList(context) {
     columns: COLUMNS,
     empty: "no upstream sets; the set “all” is always there",
     load: whole(all),
-    key: (one) => `${one.vhost}/${one.name}`,
+    key: (one) => [one.vhost, one.name],
     actions: [{ label: "Delete", run: removeSets, danger: true }],
   });
   const known = knownUpstreams();

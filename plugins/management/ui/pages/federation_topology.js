@@ -202,7 +202,7 @@ function create(context) {
     label: "Links of the topology",
     columns: COLUMNS,
     empty: "no links",
-    key: (one) => [one.from, one.to, one.type, one.vhost, one.id].join(" "),
+    key: (one) => [one.from, one.to, one.type, one.vhost, one.id],
     load: whole(
       async () => chosen(),
       (one) => `${one.from} ${one.to} ${one.name ?? ""}`,

@@ -88,7 +88,7 @@ function createList(context) {
     columns: COLUMNS,
     empty: "no upstreams",
     load: whole(all),
-    key: (one) => `${one.vhost}/${one.name}`,
+    key: (one) => [one.vhost, one.name],
     actions: [{ label: "Delete", run: removeUpstreams, danger: true }],
   });
   const policies = policySection(context);

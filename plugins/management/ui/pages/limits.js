@@ -7,7 +7,7 @@ import { form } from "../core/form.js";
 import * as format from "../core/format.js";
 import { may } from "../core/session.js";
 import { Table, whole } from "../core/table.js";
-import { attempt, link, section } from "./parts.js";
+import { attempt, link, section, vhostField } from "./parts.js";
 
 const KINDS = {
   vhost: {
@@ -32,7 +32,7 @@ function tableOf(kind, load, context) {
 
 const limitForm = (kind, given, context) => form({
   label: `Set a ${KINDS[kind].label.toLowerCase()} limit`, submit: "Set limit",
-  fields: [...(given === undefined ? [{ name: "of", label: KINDS[kind].label, required: true }] : []),
+  fields: [...(given === undefined ? [kind === "vhost" ? { ...vhostField(context), name: "of" } : { name: "of", label: KINDS[kind].label, required: true }] : []),
     { name: "limit", label: "Limit", type: "select", options: KINDS[kind].names },
     { name: "value", label: "Value", type: "number", required: true, help: "0: none at all; -1: no limit" }],
   async run({ of = given, limit, value }) {

@@ -1,9 +1,9 @@
 /** Parts that several pages show: links to objects, features, definition lists, sections that fold, deletion. */
 
 import * as api from "../core/api.js";
-import { DEFAULT_EXCHANGE } from "../core/api.js";
+import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
-import { h } from "../core/dom.js";
+import { h, show } from "../core/dom.js";
 import { form } from "../core/form.js";
 import * as format from "../core/format.js";
 import { preference, prefer } from "../core/preferences.js";
@@ -121,10 +121,28 @@ export function editSection(title, context, makeForm) {
   return { element, show };
 }
 
-/** The field of a form in which a virtual host is chosen: the one of the frame, unless `chosen` is given. */
-export const vhostField = (context, chosen = context.vhost || "/") => ({
-  name: "vhost", label: "Virtual host", type: "list", options: context.vhosts, value: chosen, required: true,
-});
+/**
+ * The field of a form in which a virtual host is chosen: the one of the frame, unless `chosen` is given. It is hidden
+ * where there is nothing to choose.
+ */
+export function vhostField({ vhost, vhosts }, chosen = vhost) {
+  const value = chosen || (vhosts.includes("/") || vhosts.length === 0 ? "/" : vhosts[0]);
+  const options = vhosts.includes(value) ? vhosts : [value, ...vhosts];
+  return { name: "vhost", label: "Virtual host", type: "select", options, value, hidden: options.length === 1 };
+}
+
+/**
+ * Hide the forms of a page that the user has no right to send. Without an answer they stay, and the API refuses them.
+ * @param {string} vhost
+ * @param {Array<[right: "configure"|"write"|"read", name: string, element: HTMLElement]>} forms each with the right that it
+ *   needs, and the queue or exchange on which
+ */
+export async function hideForbidden(vhost, forms, signal) {
+  for (const name of new Set(forms.map((one) => one[1]))) {
+    const rights = await api.get(path`warren/rights/${vhost}`, { name }, signal);
+    for (const [right, of, element] of forms) if (of === name && !rights[right]) show(element, false);
+  }
+}
 
 /** The heading of an object's page. */
 export function heading(kind, name, vhost) {

@@ -32,7 +32,7 @@ export function permissionTables(given, context) {
   };
   const make = (label, way, fields, cleared) => new Table({
     name: way, label, small: true, columns: columnsOf(given, fields, cleared), empty: "none",
-    key: (one) => `${one.user} ${one.vhost} ${one.exchange ?? ""}`,
+    key: (one) => [one.user, one.vhost, one.exchange ?? ""],
     load: whole((signal) => api.get(`${placeOf(given)}/${way}`, {}, signal), (one) => one.user),
   });
   const permissions = make("Permissions", "permissions", [["configure", "Configure"], ["write", "Write"], ["read", "Read"]],

@@ -78,7 +78,7 @@ function policyForm(operator, context, existing) {
     submit: existing ? `Update ${kind}` : `Add ${kind}`,
     keep: Boolean(existing), extra: [definition.element, matches],
     fields: [
-      { ...vhostField(context, existing?.vhost), ...fixed },
+      existing ? { name: "vhost", label: "Virtual host", value: existing.vhost, ...fixed } : vhostField(context),
       { name: "name", label: "Name", value: existing?.name ?? "", ...fixed },
       {
         name: "pattern", label: "Pattern", value: existing?.pattern ?? "", required: true, placeholder: "^orders\\.",
@@ -125,7 +125,7 @@ function createList(context) {
     const way = wayOf(operator);
     const load = (signal) => api.get(context.vhost ? `${way}/${encodeURIComponent(context.vhost)}` : way, {}, signal);
     const table = new Table({
-      name: way, label, small: operator, columns: columnsOf(operator), key: (one) => `${one.vhost}/${one.name}`, load: whole(load),
+      name: way, label, small: operator, columns: columnsOf(operator), key: (one) => [one.vhost, one.name], load: whole(load),
       empty: "no policies", actions: mayWrite(operator) ? [{ label: "Clear", run: remove(operator), danger: true }] : [],
     });
     const title = `Add or update ${operator ? "an operator policy" : "a policy"}`;

@@ -1,6 +1,7 @@
 /** The page of a queue. */
 
 import * as api from "../core/api.js";
+import { DEFAULT_EXCHANGE } from "../core/api.js";
 import { rangeChooser, rangeQuery } from "../core/chart.js";
 import { confirm } from "../core/dialog.js";
 import { h, fill } from "../core/dom.js";
@@ -12,7 +13,7 @@ import { bindingsTo } from "./bindings.js";
 import { consumerColumns, consumerKey } from "./consumers.js";
 import { getMessages } from "./messages_of_queue.js";
 import { moveForm } from "./move_messages.js";
-import { deleteForm, facts, features, folded, heading, link, section, state, tableOf } from "./parts.js";
+import { deleteForm, facts, features, folded, heading, hideForbidden, link, section, state, tableOf } from "./parts.js";
 import { publishForm } from "./publish_form.js";
 import { target } from "./queues.js";
 import { breakdown, lengthsChart, ratesChart } from "./rates.js";
@@ -108,18 +109,25 @@ function create(context) {
   const bindings = bindingsTo(context, queue);
   const unacked = unackedMessages(`warren/${here}`);
   const unackedSection = section("Unacknowledged messages", unacked.element);
+  const publish = folded("Publish message", publishForm(context, { vhost, exchange: "", queue: name }));
+  const get = folded("Get messages", getMessages(context, { vhost, name, target: here }));
+  const move = folded("Move messages", moveForm(context, queue, `warren/${here}`));
+  const purge = folded("Purge", purgeForm(context, here, queue));
+  const remove = folded("Delete", deletion(queue));
+  const forms = [["write", DEFAULT_EXCHANGE, publish], ["read", name, get], ["read", name, move], ["read", name, purge],
+    ["configure", name, remove]];
+  let isNew = true;
   const element = h("div.page", {}, heading("Queue", name, vhost),
     section("Overview", rangeChooser(context.refresh), h("div.charts", {}, lengths.element, rates.element)), parts.element,
     section("Details", h("div.columns-2", {}, left, right), sizes.element),
     section("Consumers", consumersTable.element), unackedSection, section("Bindings to this queue", bindings.element),
-    folded("Publish message", publishForm(context, { vhost, exchange: "", queue: name })),
-    folded("Get messages", getMessages(context, { vhost, name, target: here })),
-    folded("Move messages", moveForm(context, queue, `warren/${here}`)),
-    folded("Delete", deletion(queue)), folded("Purge", purgeForm(context, here, queue)));
+    publish, get, move, purge, remove);
   return {
     element,
     async refresh(signal) {
       const found = await api.get(here, rangeQuery(["lengths", "msg_rates"]), signal);
+      if (isNew) await hideForbidden(vhost, forms, signal);
+      isNew = false;
       lengths.draw(found);
       rates.draw(found.message_stats);
       parts.draw(found);

@@ -14,9 +14,9 @@ import { countColumn, rateColumn } from "./rates.js";
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (queue) => queue.vhost },
   { id: "name", title: "Name", sort: "name", always: true, cell: (queue) => link.queue(queue.vhost, queue.name) },
-  { id: "type", title: "Type", sort: "type", cell: (queue) => queue.type },
-  { id: "features", title: "Features", cell: features },
-  { id: "state", title: "State", sort: "state", cell: (queue) => state(queue.idle_since ? "idle" : queue.state) },
+  { id: "type", title: "Type", sort: "type", wide: true, cell: (queue) => queue.type },
+  { id: "features", title: "Features", wide: true, cell: features },
+  { id: "state", title: "State", sort: "state", wide: true, cell: (queue) => state(queue.idle_since ? "idle" : queue.state) },
   countColumn("ready", "Ready", "messages_ready"),
   countColumn("unacked", "Unacked", "messages_unacknowledged"),
   countColumn("total", "Total", "messages"),
@@ -108,7 +108,7 @@ function addForm(context) {
 
 function createList(context) {
   const table = new Table({
-    name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => `${queue.vhost}/${queue.name}`, empty: "no queues",
+    name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => [queue.vhost, queue.name], empty: "no queues",
     load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues"), { columns: FIELDS }),
     actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],
   });

@@ -31,7 +31,7 @@ export function unackedMessages(here) {
   let unacked = [];
   const table = new Table({
     name: "unacked", label: "Unacknowledged messages", columns: COLUMNS, local: true, filtered: "consumer tag",
-    empty: "no unacknowledged messages", key: (one) => `${one.channel_details.name} ${one.delivery_tag}`,
+    empty: "no unacknowledged messages", key: (one) => [one.channel_details.name, one.delivery_tag],
     load: whole(() => unacked, (one) => one.consumer_tag),
   });
   const note = h("small", {}, `The oldest are shown, ${format.count(MOST)} at most.`);

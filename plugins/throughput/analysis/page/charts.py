@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from .markup import byte_size, duration, name, short
 
 COLOURS = 11
-UPLOT = Path(__file__).parents[3] / "management" / "ui" / "lib"  # which the build brings
+UPLOT = Path(__file__).parents[3] / "management" / "ui" / "lib"
 FORMATS: dict[str, Callable[[float], str]] = {
     "s": duration,
     "us": lambda microseconds: duration(microseconds / 1e6),
@@ -64,8 +64,5 @@ class Charts:
 
 
 def library() -> tuple[str, str]:
-    """Return the script and the styles of uPlot, or empty ones if this build has none."""
-    try:
-        return (UPLOT / "uPlot.iife.js").read_text("utf-8"), (UPLOT / "uPlot.min.css").read_text("utf-8")
-    except OSError:
-        return "", ""
+    """Return the script and the styles of uPlot."""
+    return (UPLOT / "uPlot.iife.min.js").read_text("utf-8"), (UPLOT / "uPlot.min.css").read_text("utf-8")

@@ -34,7 +34,7 @@ def written(report: Values, rows: int) -> str:
     uplot, uplot_css = library()
     style = (HERE / "page.css").read_text("utf-8") + uplot_css
     script = (HERE / "page.js").read_text("utf-8")
-    scripts = [uplot, script] if uplot else [script]
+    scripts = [uplot, script]
     policy = (
         f"default-src 'none'; script-src {' '.join(map(allowed, scripts))}; style-src {allowed(style)}; "
         "base-uri 'none'; form-action 'none'"

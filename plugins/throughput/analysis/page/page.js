@@ -93,27 +93,20 @@
 
   const charts = new Map();
   const figuresOnPage = [...document.querySelectorAll("figure.chart")];
-  if (typeof uPlot === "undefined") {
-    for (const place of document.querySelectorAll(".drawing")) {
-      place.classList.add("none");
-      place.textContent = "Charts are not installed: this build could not bring uPlot.";
-    }
-  } else {
-    const seen = new IntersectionObserver((entries) => {
-      for (const { target, isIntersecting } of entries) if (isIntersecting && !charts.get(target).plot) charts.get(target).draw();
-    }, { rootMargin: "300px" });
-    for (const figure of figuresOnPage) {
-      charts.set(figure, new Chart(figure));
-      seen.observe(figure);
-    }
-    const redraw = () => charts.forEach((chart) => chart.plot && chart.draw());
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-    matchMedia("print").addEventListener("change", redraw);
-    addEventListener("beforeprint", () => {
-      document.querySelectorAll("details").forEach((one) => { one.open = true; });
-      charts.forEach((chart) => chart.draw());
-    });
+  const seen = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) if (isIntersecting && !charts.get(target).plot) charts.get(target).draw();
+  }, { rootMargin: "300px" });
+  for (const figure of figuresOnPage) {
+    charts.set(figure, new Chart(figure));
+    seen.observe(figure);
   }
+  const redraw = () => charts.forEach((chart) => chart.plot && chart.draw());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  matchMedia("print").addEventListener("change", redraw);
+  addEventListener("beforeprint", () => {
+    document.querySelectorAll("details").forEach((one) => { one.open = true; });
+    charts.forEach((chart) => chart.draw());
+  });
 
   for (const box of document.querySelectorAll(".table")) {
     const body = box.querySelector("tbody"), rows = [...body.rows], heads = [...box.querySelectorAll("th")];

@@ -82,3 +82,15 @@ def test_access_is_explained_for_known_users_and_operations_only(api: Api) -> No
     api.put("/exchanges/%2F/inner", {"type": "fanout", "internal": True})
     answer = access(api, "guest", operation="write", name="inner").json
     assert answer["allowed"] is False and "internal" in answer["reasons"][-1]
+
+
+def test_a_user_asks_for_own_rights(api: Api) -> None:
+    api.peer.add_user("u", ("management",))
+    api.put("/permissions/%2F/u", {"configure": "", "write": "^amq.default$", "read": "^orders"})
+    for name, rights in (
+        ("orders", {"configure": False, "write": False, "read": True}),
+        ("", {"configure": False, "write": True, "read": False}),
+    ):
+        assert api.get(f"/warren/rights/%2F?{urlencode({'name': name})}", user="u").json == rights
+    api.put("/vhosts/other", {})
+    assert api.get("/warren/rights/other", user="u").status == 401

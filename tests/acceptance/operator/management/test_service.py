@@ -61,9 +61,8 @@ def test_a_configured_port_that_is_taken_fails_the_start(tmp_path: Path) -> None
         broker.launch()
         assert broker.wait() == 69
         (said,) = broker.events("cannot_start")
-        assert said["service"] == "management" and said["reason"].startswith(
-            f"127.0.0.1:{port}: Address already in use"
-        )
+        reason = f"cannot listen at 127.0.0.1:{port}: another program listens there"
+        assert said["service"] == "management" and said["reason"].startswith(reason)
 
 
 def test_bytes_that_are_not_http_are_refused_without_harm(tmp_path: Path) -> None:

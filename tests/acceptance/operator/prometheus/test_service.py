@@ -65,7 +65,7 @@ def test_a_configured_port_that_is_taken_fails_the_start(tmp_path: Path) -> None
         broker.launch()
         assert broker.wait() == 69
         (said,) = broker.events("cannot_start")
-        assert said["service"] == "prometheus" and said["reason"].startswith(f"127.0.0.1:{port}: ")
+        assert said["service"] == "prometheus" and said["reason"].startswith(f"cannot listen at 127.0.0.1:{port}: ")
 
 
 def test_they_have_tls_where_there_are_certificates(tmp_path: Path) -> None:

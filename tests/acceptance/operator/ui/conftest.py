@@ -6,9 +6,6 @@ from playwright.sync_api import Browser
 
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.browser import UI, browser, chromium
-from tests.support.checkout import ROOT
-
-CHARTS = ROOT / "plugins/management/ui/lib/uPlot.iife.js"
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +23,6 @@ def chrome() -> Iterator[Browser]:
         pytest.skip("no Chromium is installed (Debian: apt-get install chromium-headless-shell)")
     with browser() as started:
         yield started
-
-
-@pytest.fixture
-def charts() -> None:
-    """uPlot beside the pages, which the installation downloads; without it the pages have no charts."""
-    if not CHARTS.exists():
-        pytest.skip("uPlot is not installed: it could not be downloaded with `pip install --editable .`")
 
 
 @pytest.fixture

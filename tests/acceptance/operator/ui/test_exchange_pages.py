@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.broker_process import BrokerProcess
@@ -42,7 +41,6 @@ def test_an_exchange_is_added_with_an_alternate_and_listed_and_deleted(ui: UI, r
     expect(page.get_by_role("row").filter(has_text="amq.topic")).to_have_count(1)
 
 
-@pytest.mark.usefixtures("charts")
 def test_the_page_shows_rates_and_its_bindings_both_ways(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put("/exchanges/%2F/hub", {"type": "topic", "arguments": {"alternate-exchange": "amq.direct"}})

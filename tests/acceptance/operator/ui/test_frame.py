@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.support.broker_process import BrokerProcess
@@ -74,3 +75,35 @@ def test_a_lost_broker_shows_a_banner_and_recovers(new_ui: Callable[..., UI], ru
     expect(ui.page.locator(".banner")).to_contain_text("does not answer")
     ui.page.unroute("**/api/**")
     expect(ui.page.locator(".banner")).to_be_hidden()
+
+
+# What a fetch gives when the broker ends in the middle of a body, and what a proxy answers for a broker that is away.
+BROKEN_BODY = """() => {
+  window.fetched = window.fetch;
+  window.fetch = async () => new Response(new ReadableStream({ pull(body) { body.error(new TypeError("cut")); } }));
+}"""
+PAGE_OF_PROXY = """() => {
+  window.fetched = window.fetch;
+  window.fetch = async () => new Response("<html>the broker is down for maintenance</html>");
+}"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "banner"), [(BROKEN_BODY, "The broker does not answer"), (PAGE_OF_PROXY, "a proxy, perhaps")]
+)
+def test_a_body_that_is_no_answer_shows_a_banner_and_the_page_goes_on(ui: UI, answer: str, banner: str) -> None:
+    page = ui.open("queues").page
+    page.evaluate(answer)
+    expect(page.locator(".banner")).to_contain_text(banner)
+    page.evaluate("window.fetch = window.fetched")
+    expect(page.locator(".banner")).to_be_hidden()
+
+
+def test_a_page_with_an_error_says_so_and_goes_on(ui: UI) -> None:
+    page = ui.open("queues").page
+    page.evaluate(PAGE_OF_PROXY.replace("<html>the broker is down for maintenance</html>", "{}"))
+    expect(page.locator(".banner")).to_contain_text("This page has failed")
+    page.evaluate("window.fetch = window.fetched")
+    expect(page.locator(".banner")).to_be_hidden()
+    assert ui.problems
+    ui.problems.clear()

@@ -126,7 +126,7 @@ def test_they_are_entered_changed_and_deleted_in_the_pages(new_ui: Callable[...,
     page = new_ui().sign_in().open("queues").page
     page.get_by_text("Add a queue").click()
     form = page.get_by_role("form", name="Add a queue")
-    form.get_by_label("Virtual host").fill("/")
+    form.get_by_label("Virtual host").select_option("/")
     form.get_by_label("Name").fill(name)
     form.get_by_role("button", name="Add queue").click()
     page.get_by_label(f"Choose //{name}", exact=True).check()

@@ -3,14 +3,12 @@
 import json
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI
 
 
-@pytest.mark.usefixtures("charts")
 def test_charts_and_totals_show_live_traffic(ui: UI, running: BrokerProcess) -> None:
     client = running.connect()
     channel = client.channel()

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 
 import pika
-import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.support.broker_process import BrokerProcess
@@ -57,7 +56,6 @@ def test_the_page_of_a_quorum_queue_says_what_has_a_confirmed_message(ui: UI, ru
         expect(details.get_by_text("No: a confirmed message is on no disk")).to_have_count(count)
 
 
-@pytest.mark.usefixtures("charts")
 def test_the_page_shows_rates_consumers_and_sizes_of_live_traffic(ui: UI, running: BrokerProcess) -> None:
     http = running.http()
     http.put("/queues/%2F/busy", {"arguments": {"x-max-length": 1000}})
@@ -83,7 +81,6 @@ def test_the_page_shows_rates_consumers_and_sizes_of_live_traffic(ui: UI, runnin
         expect(details.get_by_role("table", name="Messages by class")).to_contain_text("Message body bytes")
 
 
-@pytest.mark.usefixtures("charts")
 def test_both_charts_have_live_data_ten_seconds_after_loading_and_follow_the_range(
     ui: UI, running: BrokerProcess
 ) -> None:
@@ -326,3 +323,22 @@ def test_unacknowledged_messages_name_consumer_channel_and_age(ui: UI, running: 
         expect(rows.first.get_by_role("link").first).to_have_attribute("href", re.compile("^#/channels/"))
         expect(rows.first).to_contain_text(re.compile(r"\d s|a few seconds"))
         expect(section(page, "Details")).to_contain_text("Oldest ready message")
+
+
+def test_forms_that_a_user_may_not_send_are_not_offered(new_ui: Callable[..., UI], running: BrokerProcess) -> None:
+    """A reader with the tag management; then the same user with all permissions."""
+    http = running.http()
+    http.put("/queues/%2F/guarded", {})
+    http.put("/exchanges/%2F/guarded", {"type": "fanout"})
+    http.put("/users/reader", {"password": "reader", "tags": "management"})
+    reading = {"Get messages", "Move messages", "Purge"}
+    changing = {"Delete", "Publish message", "Delete this exchange"}
+    for permission, offered in (("^$", reading), (".*", reading | changing)):
+        http.put("/permissions/%2F/reader", {"configure": permission, "write": permission, "read": ".*"})
+        ui = new_ui().sign_in("reader", "reader")
+        shown: set[str] = set()
+        for kind in ("queues", "exchanges"):
+            ui.open(f"{kind}/%2F/guarded")
+            shown |= set(ui.page.locator("summary h2:visible").all_inner_texts())
+        assert shown & (reading | changing) == offered
+    http.delete("/users/reader")

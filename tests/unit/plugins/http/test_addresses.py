@@ -15,6 +15,7 @@ from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 pytestmark = pytest.mark.sockets
 
 PATIENCE_S = 60
+OPTION = "--greet HOST:PORT"
 NOWHERE = HTTPListener()
 NO_TLS = SSLOptions()
 
@@ -27,7 +28,8 @@ def api() -> Iterator[Api]:
 
 
 def listeners_of(api: Api) -> HTTPListeners:
-    return HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse("hello")))
+    app = HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse("hello"), OPTION)
+    return HTTPListeners(api.host, app)
 
 
 async def greeting(port: int) -> bytes:
@@ -62,8 +64,11 @@ def test_a_stock_port_that_is_taken_is_warned_of_and_another_one_is_an_error(api
         assert len(listeners) == 0
         event, level, fields = api.peer.log[-1]
         assert (event, level, fields["service"]) == ("cannot_listen", "warning", "greeter")
-        assert str(fields["reason"]).startswith(f"127.0.0.1:{at.port}: Address already in use")
-        with pytest.raises(OSError, match=f"127.0.0.1:{at.port}: Address already in use"):
+        place, reason = f"127.0.0.1:{at.port}", "another program listens there, perhaps RabbitMQ or another Warren"
+        assert (fields["address"], fields["reason"]) == (place, reason)
+        lacking = f"none at {place}: {reason}; --greet HOST:PORT chooses another address"
+        assert api.host.not_listening == {"http/greeting": lacking}
+        with pytest.raises(ValueError, match=f"cannot listen at {place}: {reason}; --greet HOST:PORT chooses another"):
             await listeners.open(at, NOWHERE, NO_TLS, stock=NOWHERE)
         await listeners.close()
 

@@ -1,0 +1,45 @@
+"""Sentences for errors of the operating system: what is wrong, and what to do about it.
+
+An OSError is shown as `[Errno 13] Permission denied: '/data/lock'`. A person who starts a broker needs the user, the
+file and the next step.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+
+RAISE_LIMIT = "raise the limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)"
+TOO_MANY_FILES = f"too many open files: {RAISE_LIMIT}"
+WITHOUT_RIGHT = "the user {user} has no right to it: run as the user it belongs to, or change its owner or mode"
+
+FILES = {
+    errno.EACCES: WITHOUT_RIGHT,
+    errno.EPERM: WITHOUT_RIGHT,
+    errno.ENOENT: "there is no such file or folder",
+    errno.EEXIST: "it is a file, and a folder is needed: choose another path",
+    errno.ENOTDIR: "a part of the path is a file, and a folder is needed: choose another path",
+    errno.EISDIR: "it is a folder, and a file is needed: choose another path",
+    errno.EROFS: "its file system is read-only: mount it for writing, or choose another path",
+    errno.ENOSPC: "the disk is full: free some space, or choose a path on another disk",
+    errno.EDQUOT: "the quota of the disk is used up: free some space, or choose a path on another disk",
+    errno.EMFILE: TOO_MANY_FILES,
+    errno.ENFILE: "the system has too many open files: stop other programs, or raise fs.file-max",
+}
+
+
+def user_name() -> str:
+    """Return the name of the user of this process, or the number of one without a name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def file_error(error: OSError, path: str = "") -> str:
+    """Return a sentence about a file that cannot be used: of the error, or of `path` if the error names none."""
+    name = error.filename if isinstance(error.filename, str) else path
+    if not name:
+        return error.strerror or str(error)
+    return f"{name}: {FILES.get(error.errno or 0, '').format(user=user_name()) or error.strerror or error}"
