@@ -324,7 +324,7 @@ def test_another_name_of_the_cluster_is_another_name_of_the_queue(loop: LoopThre
 def test_a_running_link_looks_at_the_length_of_the_upstream_queue_without_a_new_channel(
     up: Place, down: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It asks every few seconds; only the check of the exchanges, every minute and a half, opens channels: two."""
+    """The length is asked for every few seconds. Only the rarer check of the two exchanges opens channels."""
     monkeypatch.setattr(exchange_link, "BACKLOG_S", 0.02)
     lengths: list[int] = []
     checks: list[str] = []
