@@ -1,5 +1,7 @@
 """Direct reply-to."""
 
+from typing import Any
+
 import pytest
 from pamqp.commands import Basic, Queue
 
@@ -140,3 +142,34 @@ def test_a_reply_name_cannot_be_bound(client: Client, ch: Channel, queue: str, m
     reply_to = send_request(ch, client.channel(), queue)
     closed = ch.refused(403, method, queue=reply_to, exchange="amq.direct", routing_key="key")
     assert closed.reply_text == "ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) queue"
+
+
+@pytest.mark.parametrize("passive", [False, True])
+@pytest.mark.parametrize("consuming", [False, True])
+@pytest.mark.parametrize(
+    "flags",
+    [{}, {"durable": True}, {"exclusive": True}, {"auto_delete": True}, {"arguments": {"x-queue-type": "quorum"}}],
+    ids=str,
+)
+def test_declaring_the_pseudo_queue_succeeds(
+    ch: Channel, passive: bool, consuming: bool, flags: dict[str, Any]
+) -> None:
+    if consuming:
+        ch.consume(REPLY_TO, no_ack=True)
+    reply = ch.call(Queue.Declare, queue=REPLY_TO, passive=passive, **flags)
+    assert (reply.queue, reply.message_count, reply.consumer_count) == (REPLY_TO, 0, 1)
+
+
+def test_the_pseudo_queue_may_be_the_queue_declared_last(broker: Peer, ch: Channel, queue: str) -> None:
+    ch.send(Queue.Declare, queue=REPLY_TO, nowait=True)
+    ch.consume("", no_ack=True)
+    broker.connect().channel().publish("", send_request(ch, ch, queue), b"answer")
+    assert ch.delivery().body == b"answer"
+    ch.refused(404, Basic.Get, queue="")
+
+
+@pytest.mark.parametrize("name", [REPLY_TO + ".", REPLY_TO + ".x", REPLY_TO + "x"])
+@pytest.mark.parametrize("passive", [False, True])
+def test_declaring_a_reply_queue_without_consumer_is_refused(ch: Channel, name: str, passive: bool) -> None:
+    closed = ch.refused(404, Queue.Declare, queue=name, passive=passive)
+    assert closed.reply_text == f"NOT_FOUND - no queue '{name}' in vhost '/'"
