@@ -31,21 +31,21 @@ class Imports:
         self._acting = acting
         self._lock = asyncio.Lock()
 
-    async def run(self, document: object, vhost: str | None, actor: str) -> list[str]:
-        """Import all or nothing, and return a line for each object that was left out. The document is emptied.
+    async def run(self, document: object, vhost: str | None, actor: str) -> DefinitionsImport:
+        """Import all or nothing, and return the import with its warnings. The document is emptied.
 
         Raises Invalid, Unknown.
         """
         return await self._work(Import(document, vhost), actor)
 
-    async def check(self, document: object, vhost: str | None) -> list[str]:
-        """Check a document without importing it, and return a line for each object that would be left out.
+    async def check(self, document: object, vhost: str | None) -> DefinitionsImport:
+        """Check a document without importing it, and return the import with its warnings.
 
         The document is emptied. Raises Invalid, Unknown.
         """
         return await self._work(Import(document, vhost, checked_only=True), "")
 
-    async def _work(self, work: Import, actor: str) -> list[str]:
+    async def _work(self, work: Import, actor: str) -> DefinitionsImport:
         task = self._supervisor.run("definitions_import", self._perform(work, actor))
         try:
             await asyncio.shield(task)
@@ -57,7 +57,7 @@ class Imports:
             raise work.error
         assert work.plan is not None
         work.plan.check_failures()
-        return work.plan.warnings
+        return work.plan
 
     async def _perform(self, work: Import, actor: str) -> None:
         async with self._lock:

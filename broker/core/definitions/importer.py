@@ -17,7 +17,7 @@ from functools import partial
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
 from ...amqp.field_table import Table
 from ...amqp.limits import RESERVED
-from ..access.passwords import SHA256
+from ..access.passwords import SHA256, has_password
 from ..access.permissions import Permission, TopicPermission
 from ..access.users import validate_user
 from ..exchanges.exchange import check_exchange_arguments
@@ -98,8 +98,9 @@ class VHostPreview:
 class DefinitionsImport:
     """An import: `check` is run to its end, then `carry_out`. Both process one entry at each step.
 
-    `warnings` has a line for each entry that is left out, `failures` one for each that could not be imported, as the
-    broker has changed since the check.
+    warnings          a line for each entry that is left out, and for each user of `without_password`
+    without_password  the users with a hash that is no password's, who cannot log in
+    failures          a line for each entry that could not be imported, as the broker has changed since the check
     """
 
     def __init__(self, node: Node, document: object, vhost: str | None = None) -> None:
@@ -108,6 +109,7 @@ class DefinitionsImport:
         Raises Invalid if it is no definitions document; Unknown if the virtual host does not exist.
         """
         self.warnings: list[str] = []
+        self.without_password: list[str] = []
         self.failures: list[str] = []
         self._node = node
         self._only = vhost
@@ -201,6 +203,9 @@ class DefinitionsImport:
         if "limits" in item.fields:
             limits = user_limits(name, item.map("limits"))
         stored = validate_user(StoredUser(name, password_hash, item.tags(), algorithm, limits))
+        if stored.password_hash and not has_password(stored.password_hash, algorithm):
+            self.without_password.append(name)
+            self.warnings.append(f"user '{name}' cannot log in: the password hash is not one of {algorithm}")
         self._users.add(name)
         self._steps.append(partial(self._node.users.put, stored))
 

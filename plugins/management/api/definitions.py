@@ -13,13 +13,13 @@ from warren.broker.core.definitions.files import parse_json
 from warren.broker.plugin import Invalid, Node
 
 from ...http.auth import ADMIN
-from ...http.responses import NO_VHOST, Pieces, Response, bad, done, json_of, not_found, ok
+from ...http.responses import NO_VHOST, Pieces, Response, bad, json_of, not_found, ok
 from ...http.slices import in_slices, joined_in_slices
 from ..framework import bodies
 from ..framework.pagination import Item, columns_of, prune
 from ..framework.request import Request
 from ..framework.router import Route
-from .users import PROTECTED, PROTECTED_UNCHANGED
+from .users import PROTECTED, PROTECTED_UNCHANGED, without_password
 
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
 
@@ -48,15 +48,16 @@ async def get_definitions(request: Request) -> Response:
 async def post_definitions(request: Request) -> Response:
     """Import definitions, all of them or none."""
     document = await document_of_request(request)
-    for line in await request.host.imports.run(document, request.path.get("name"), request.user.name):
+    imported = await request.host.imports.run(document, request.path.get("name"), request.user.name)
+    for line in imported.warnings:
         request.host.report("definitions", "warning", {"what": line})
-    return done()
+    return Response(204, headers=without_password(imported.without_password))
 
 
 async def check_definitions(request: Request) -> Response:
     """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
     document = await document_of_request(request)
-    return ok({"skipped": await request.host.imports.check(document, request.path.get("name"))})
+    return ok({"skipped": (await request.host.imports.check(document, request.path.get("name"))).warnings})
 
 
 async def document_of_request(request: Request) -> dict[str, Any]:
