@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import math
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -27,6 +28,7 @@ from ..framework.request import Request
 from ..framework.router import Route
 from .policies import policy_view
 
+PLUGINS_DIR = str(Path(__file__).parents[2])
 CHANNELS = 65_535  # the maximum of connection.tune
 DEFAULT_LINES = 50
 LINES = "text/plain; charset=utf-8"
@@ -181,6 +183,7 @@ def get_settings(request: Request) -> Response:
             "frame_max": settings.frame_max,
             "heartbeat": settings.heartbeat_s,
             "loopback_users": sorted(request.node.users.loopback_only),
+            "plugins_dir": PLUGINS_DIR,
         }
     )
 
