@@ -75,6 +75,10 @@ class OperatorChannel:
         self._connection.end_channel()
         self._connection.node.pump()
 
+    def check_read(self, queue: str) -> None:
+        """Check the user's right to read a queue. Raises AccessRefused (403)."""
+        self._channel.check("read", "queue", queue)
+
     # Queues, exchanges and bindings
 
     def declare_queue(

@@ -12,7 +12,7 @@ const yes = (value) => (value ? "●" : "○");
 const COLUMNS = [
   { id: "queue", title: "Queue", sort: "queue.name", cell: ({ queue }) => link.queue(queue.vhost, queue.name) },
   { id: "vhost", title: "Virtual host", sort: "queue.vhost", cell: ({ queue }) => link.vhost(queue.vhost) },
-  { id: "channel", title: "Channel", cell: ({ channel_details: channel }) => (channel.name ? link.channel(channel.name) : "federation") },
+  { id: "channel", title: "Channel", cell: ({ channel_details: channel }) => (channel.name ? link.channel(channel.name) : "") },
   { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => short(one.consumer_tag) },
   { id: "user", title: "User", sort: "channel_details.user", cell: ({ channel_details: { user } }) => (user ? link.user(user) : "") },
   { id: "ack", title: "Ack required", sort: "ack_required", cell: (one) => yes(one.ack_required) },
@@ -24,7 +24,7 @@ const COLUMNS = [
 ];
 
 /** The identity of a consumer in a list. */
-export const consumerKey = (one) => `${one.channel_details.name} ${one.consumer_tag}`;
+export const consumerKey = (one) => `${one.channel_details.name ?? ""} ${one.consumer_tag}`;
 
 /** The columns of all consumers but those with these ids, which the page says already. */
 export const consumerColumns = (...without) => COLUMNS.filter((column) => !without.includes(column.id));
