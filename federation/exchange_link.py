@@ -19,7 +19,7 @@ from .binding_sync import BindingSync
 from .deduplication import NO_IDENTITY, DuplicateWindow, effective_max_hops, identify
 from .forwarder import NO_ACK, Forwarder
 from .link import Link
-from .link_spec import LinkSpec
+from .link_spec import LinkSpec, still_exists
 from .link_status import FLOWING
 from .upstream.errors import LinkError
 from .upstream.type_check import type_mismatch
@@ -318,8 +318,8 @@ class ExchangeLink(Link):
             self._sync.binding_added(binding)
 
     def binding_removed(self, binding: Binding) -> None:
-        """Mirror the deletion of a binding of the local exchange."""
-        if self._sync is not None:
+        """Mirror the deletion of a binding, unless the exchange is deleted: what the link leaves keeps its bindings."""
+        if self._sync is not None and still_exists(self.node, self.exchange):
             self._sync.binding_removed(binding)
 
     async def _bind_all(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
