@@ -37,7 +37,7 @@ class MetricsService(Service):
             return Metrics(state, state.path, guarded=config.authentication_enabled)
 
         self._listeners = HTTPListeners(host, HTTPApp("prometheus", "http/prometheus", APPLICATION, application))
-        await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Prometheus().tcp)
+        await self._listeners.open(config.tcp_listener, config.ssl, config.ssl_options, Prometheus().tcp)
 
     async def stop(self) -> None:
         if self._listeners is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from warren.broker.core.definitions.exporter import snapshot, text_pieces, user_document
 from warren.broker.core.definitions.files import parse_json
+from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.plugin import Invalid, Node
 
 from ...http.auth import ADMIN
@@ -19,6 +20,7 @@ from ..framework import bodies
 from ..framework.pagination import Item, columns_of, prune
 from ..framework.request import Request
 from ..framework.router import Route
+from .policies import check_operator_policies
 from .users import PROTECTED, PROTECTED_UNCHANGED, without_password
 
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
@@ -73,6 +75,9 @@ async def document_of_request(request: Request) -> dict[str, Any]:
     users = document.get("users")
     async for user in in_slices(users if isinstance(users, list) else ()):
         check_protected(request.node, user)
+    parameters = document.get("parameters")
+    async for parameter in in_slices(parameters if isinstance(parameters, list) else ()):
+        check_unchanged(request, parameter, name)
     return document
 
 
@@ -103,6 +108,14 @@ def check_protected(node: Node, given: Any) -> None:
         raise bad(PROTECTED_UNCHANGED)
     if given.get("limits", now["limits"]) != now["limits"]:
         raise bad(PROTECTED_UNCHANGED)
+
+
+def check_unchanged(request: Request, given: Any, vhost: str | None) -> None:
+    """Raises HTTPError (401, 405) if the import would change an operator policy that the caller must not change."""
+    if isinstance(given, dict) and given.get("component") == OPERATOR_POLICY:
+        place = (str(vhost or given.get("vhost")), OPERATOR_POLICY, str(given.get("name")))
+        if request.node.parameters.get(*place) != given.get("value"):
+            check_operator_policies(request)
 
 
 def document_of(body: bytes, media_type: str) -> bytes:
