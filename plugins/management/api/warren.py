@@ -36,7 +36,7 @@ DOCUMENT_LIMIT = 256 << 20  # bytes of definitions
 
 
 class ListenersBody(msgspec.Struct):
-    state: Literal["running", "suspended"]
+    state: Literal["running", "suspended", "drained"]
 
 
 class ApplicationBody(msgspec.Struct):
@@ -92,11 +92,13 @@ def shut_down(request: Request) -> Response:
 
 
 async def put_listeners(request: Request) -> Response:
-    """Suspend or resume the AMQP listeners."""
+    """Suspend or resume the AMQP listeners, or close all connections too."""
     body: ListenersBody = request.body
     control = control_of(request)
     if body.state == "suspended":
         control.suspend_listeners()
+    elif body.state == "drained":
+        control.drain()
     elif not await control.resume_listeners():
         raise not_now("cannot listen; the log says why")
     return done()

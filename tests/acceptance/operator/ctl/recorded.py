@@ -197,6 +197,40 @@ IN_ORDER: list[Line] = [
     ("eval 'rabbit_mnesia:is_clustered().'", 0, "false\n", ""),
     ("eval 'rabbit_alarm:get_alarms().'", 0, "[]\n", ""),
     ("eval '1+1.'", 70, "", ERROR.format("eval is not supported")),
+    (
+        "check_if_node_is_quorum_critical -q",
+        0,
+        "Node rabbit@here seems to be the only one in a single node cluster, the check does not apply\n",
+        "",
+    ),
+    (
+        "check_if_node_is_quorum_critical --formatter json",
+        0,
+        '{"message":"Target node seems to be the only one in a single node cluster, the check does not apply",'
+        '"result":"ok"}\n',
+        "",
+    ),
+    (
+        "check_if_node_is_mirror_sync_critical -q",
+        0,
+        "This command is DEPRECATED and is a no-op. It will be removed in a future version.\n",
+        "",
+    ),
+    ("is_running -s", 0, "RabbitMQ on node rabbit@here is fully booted and running\n", ""),
+    ("check_if_any_deprecated_features_are_used -q", 0, "Cluster reported no deprecated features in use\n", ""),
+    ("quorum_status none -q", 65, "", "Object (queue, stream, exchange, etc) was not found\n"),
+    (
+        "list_node_auth_attempt_stats --by-source -q --formatter json",
+        0,
+        "[\n]\n",
+        "",
+    ),
+    (
+        "await_online_quorum_plus_one -q -t 5",
+        0,
+        "Target node seems to be the only one in a single node cluster, the command does not apply\n",
+        "",
+    ),
     ("check_port_listener 1 -q", 69, "", NO_PORT),
     ("federation_status --formatter json", 0, "[\n]\n", ""),
 ]

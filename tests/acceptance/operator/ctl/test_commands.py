@@ -141,6 +141,18 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
         connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
         channel = connection.channel()
         channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
+        assert warrenctl("drain -t 10")[0] == 0
+        with pytest.raises(pika.exceptions.ConnectionClosed, match="maintenance mode"):
+            channel.start_consuming()
+        assert warrenctl("is_running")[0] == by_http("is_running")[0] == 69
+        assert json.loads(warrenctl("status --formatter json")[1])["is_under_maintenance"] is True
+        assert warrenctl("revive")[0] == warrenctl("is_running")[0] == 0
+        assert json.loads(warrenctl("status --formatter json")[1])["is_under_maintenance"] is False
+        listeners = json.loads(warrenctl("listeners --formatter json")[1])["listeners"]
+        port = next(one["port"] for one in listeners if one["protocol"] == "amqp")
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+        channel = connection.channel()
+        channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
         assert warrenctl("suspend_listeners")[0] == 0
         assert warrenctl("reset")[0] == 69  # a client is still connected
         assert warrenctl("stop_app")[0] == 0
