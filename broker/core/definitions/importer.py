@@ -103,9 +103,10 @@ class DefinitionsImport:
     failures          a line for each entry that could not be imported, as the broker has changed since the check
     """
 
-    def __init__(self, node: Node, document: object, vhost: str | None = None) -> None:
+    def __init__(self, node: Node, document: object, vhost: str | None = None, leave_out: bool = False) -> None:
         """Import all of a document, or only the parts that belong to this virtual host.
 
+        With `leave_out` entries with an error, and those that need them, are left out with a warning.
         Raises Invalid if it is no definitions document; Unknown if the virtual host does not exist.
         """
         self.warnings: list[str] = []
@@ -113,6 +114,7 @@ class DefinitionsImport:
         self.failures: list[str] = []
         self._node = node
         self._only = vhost
+        self._leave_out = leave_out
         self._steps: deque[Callable[[], object]] = deque()
         self._vhosts: dict[str, VHostPreview] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
@@ -165,7 +167,10 @@ class DefinitionsImport:
                 try:
                     plan(item)
                 except (OperatorError, AMQPError) as error:
-                    raise item.refused(error) from None
+                    refused = item.refused(error)
+                    if not self._leave_out:
+                        raise refused from None
+                    self.warnings.append(f"{section}: {' '.join(refused.text.split())}: left out")
                 yield
         for vhost in self._vhosts.values():
             vhost.check_queues()

@@ -48,9 +48,10 @@ async def get_definitions(request: Request) -> Response:
 
 
 async def post_definitions(request: Request) -> Response:
-    """Import definitions, all of them or none."""
+    """Import definitions, all of them or none; with `leave-out` all that this broker can have."""
     document = await document_of_request(request)
-    imported = await request.host.imports.run(document, request.path.get("name"), request.user.name)
+    leave_out = request.flag("leave-out")
+    imported = await request.host.imports.run(document, request.path.get("name"), request.user.name, leave_out)
     for line in imported.warnings:
         request.host.report("definitions", "warning", {"what": line})
     return Response(204, headers=without_password(imported.without_password))
@@ -59,7 +60,8 @@ async def post_definitions(request: Request) -> Response:
 async def check_definitions(request: Request) -> Response:
     """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
     document = await document_of_request(request)
-    return ok({"skipped": (await request.host.imports.check(document, request.path.get("name"))).warnings})
+    checked = await request.host.imports.check(document, request.path.get("name"), request.flag("leave-out"))
+    return ok({"skipped": checked.warnings})
 
 
 async def document_of_request(request: Request) -> dict[str, Any]:

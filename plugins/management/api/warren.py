@@ -342,7 +342,10 @@ async def authenticate(request: Request) -> Response:
 
 
 async def import_definitions(request: Request) -> Response:
-    """Import definitions, all of them or none, and return the parts that were skipped."""
+    """Import definitions, all of them or none, and return the parts that were skipped.
+
+    With `leave-out` entries that this broker cannot have are skipped too.
+    """
     body: bytes = request.body
     skip = request.flag("skip-if-unchanged")
     digest = await asyncio.to_thread(lambda: hashlib.sha256(body).hexdigest())
@@ -352,7 +355,7 @@ async def import_definitions(request: Request) -> Response:
         document = await asyncio.to_thread(parse_json, body)
     except ValueError as error:
         raise bad(f"failed to parse JSON: {error}") from None
-    imported = await request.host.imports.run(document, None, request.user.name)
+    imported = await request.host.imports.run(document, None, request.user.name, request.flag("leave-out"))
     if skip:
         with request.acting():
             request.node.parameters.set_global(IMPORTED_HASH, digest)

@@ -116,7 +116,7 @@ def test_definitions_are_exported_and_imported(warrenctl: Warrenctl, tmp_path: P
     assert "kept\t5\n" in warrenctl("list_global_parameters")[1]
     assert json.loads(warrenctl("export_definitions -")[1])["global_parameters"] == [{"name": "kept", "value": 5}]
     file.write_text('{"users":')
-    assert warrenctl(f"import_definitions {file}")[0] == 69
+    assert warrenctl(f"import_definitions {file}")[0] == 65
 
 
 def test_definitions_pass_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:

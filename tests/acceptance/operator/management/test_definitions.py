@@ -219,3 +219,31 @@ def test_the_header_with_users_who_cannot_log_in_is_bounded(api: Api) -> None:
     users = [{"name": f"{number:03}" + "ü" * 100, "password_hash": "c2hvcnQ=", "tags": ""} for number in range(200)]
     named = api.post("/definitions", {"users": users}).headers["warren-cannot-log-in"].split(", ")
     assert named == [f"{number:03}" + "%C3%BC" * 100 for number in range(6)]
+
+
+def test_what_this_broker_cannot_have_is_left_out_on_request(api: Api) -> None:
+    """A file of a RabbitMQ with streams, shovels and sharding."""
+    stream = QUEUE | {"name": "stream", "arguments": {"x-queue-type": "stream"}}
+    binding = {"vhost": "/", "source": "amq.fanout", "destination_type": "queue", "routing_key": "", "arguments": {}}
+    sharding = {"vhost": "/", "name": "s", "pattern": "^s", "definition": {"shards-per-node": 2}, "priority": 0}
+    shovel = {"vhost": "/", "component": "shovel", "name": "move", "value": {"src-uri": "amqp://"}}
+    document = {
+        "vhosts": [{"name": "v"}],
+        "queues": [stream, QUEUE],
+        "exchanges": [{"vhost": "/", "name": "jms", "type": "x-jms-topic", "durable": True, "auto_delete": False}],
+        "bindings": [binding | {"destination": "stream"}, binding | {"destination": "q"}],
+        "policies": [sharding, sharding | {"name": "kept", "definition": {"max-length": 1}}],
+        "parameters": [shovel],
+        "permissions": [{"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ""}],
+    }
+    assert api.post("/definitions", document).status == 400
+    skipped = api.post("/warren/check-definitions?leave-out=true", document).json["skipped"]
+    assert sorted(line.partition(":")[0] for line in skipped) == [
+        *("bindings", "exchanges", "parameters", "permissions", "policies", "queues"),
+    ]
+    assert api.post("/definitions?leave-out=true", document).status == 204
+    after = api.get("/definitions").json
+    assert (names(after, "queues"), names(after, "policies"), names(after, "vhosts")) == (["q"], ["kept"], ["/", "v"])
+    assert [one["destination"] for one in after["bindings"]] == ["q"] and not after["exchanges"]
+    assert [fields["what"] for event, _, fields in api.peer.log if event == "definitions"] == skipped
+    assert api.post("/definitions?leave-out=maybe", document).status == 400
