@@ -143,6 +143,22 @@ def test_an_object_store_is_refused_in_one_line(tmp_path: Path) -> None:
     assert run("compact", "--input", f"file://{tmp_path}").returncode == 0
 
 
+def test_a_trace_lists_files_anew_that_a_compaction_removes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(tmp_path)
+    listed = search.without_replaced
+
+    def compacted_after(*given: object) -> list[str]:
+        names: list[str] = listed(*given)  # type: ignore[arg-type]
+        merge.compact(tmp_path, LATER)
+        return names
+
+    monkeypatch.setattr(search, "without_replaced", compacted_after)
+    log = search.Log(str(tmp_path))
+    assert log.skipped == [] and len(search.find(log, "b1-0").rows) == 5
+
+
 HOUR = "events/dt=2026-11-24/hour=10"
 OLD, NEW = f"{HOUR}/part-a-000000.parquet", f"{HOUR}/part-a-000000_000004.parquet"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +28,7 @@ from ..framework.router import Route
 from .policies import policy_view
 
 PLUGINS_DIR = str(Path(__file__).parents[2])
+FRACTION_LIMIT = 1_000_000  # as warrenctl has it
 CHANNELS = 65_535  # the maximum of connection.tune
 DEFAULT_LINES = 50
 LINES = "text/plain; charset=utf-8"
@@ -151,9 +151,9 @@ def limit_bytes(request: Request) -> int:
     body: LimitBody = request.body
     if body.bytes is not None and body.fraction is None and body.bytes >= 0:
         return body.bytes
-    if body.fraction is not None and body.bytes is None and math.isfinite(body.fraction) and body.fraction >= 0:
+    if body.fraction is not None and body.bytes is None and 0 <= body.fraction < FRACTION_LIMIT:
         return request.host.resources.share(body.fraction)
-    raise bad("either bytes or fraction should be a number from 0 on")
+    raise bad(f"either bytes should be a number from 0 on, or fraction one from 0 to {FRACTION_LIMIT}")
 
 
 def put_alarm(request: Request) -> Response:
