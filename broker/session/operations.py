@@ -193,9 +193,9 @@ def declare_exchange(
     channel.check("configure", "exchange", name)
     if name not in vhost.exchanges:
         check_alternate_exchange(channel, name, arguments)
-    return vhost.declare_exchange(
-        name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
-    )
+    actor = channel.connection.node.events.actor
+    flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+    return vhost.declare_exchange(name, type_, **flags, arguments=arguments, user=actor)
 
 
 def check_alternate_exchange(channel: Channel, name: str, arguments: Table) -> None:

@@ -396,9 +396,8 @@ class DefinitionsImport:
     ) -> None:
         target = self._vhost_of(vhost)
         if name not in target.exchanges:  # it may have been declared since the plan was made
-            target.declare_exchange(
-                name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
-            )
+            flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+            target.declare_exchange(name, type_, **flags, arguments=arguments, user=self._node.events.actor)
 
     def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
         target = self._vhost_of(vhost)
