@@ -27,14 +27,10 @@ async def list_consumers(request: Request) -> Listing[Any]:
     consumed = [queue async for queue in in_slices(queues) if len(queue.consumers) > 0]
     caller = request.caller
     if caller.is_local:
-        every = (consumer for queue in consumed for consumer in queue.consumers.all())
-        return Listing(every, partial(local_consumer_view, caller), order=lambda consumer: queue_key(consumer.queue))
-    consumers = (
-        consumer
-        for queue in consumed
-        for consumer in consumers_of(queue)
-        if caller.sees_connection(consumer.channel.connection)
-    )
+        local = (consumer for queue in consumed for consumer in queue.consumers.all())
+        return Listing(local, partial(local_consumer_view, caller), order=lambda consumer: queue_key(consumer.queue))
+    every = (consumer for queue in consumed for consumer in consumers_of(queue))
+    consumers = [one async for one in in_slices(every) if caller.sees_connection(one.channel.connection)]
     return Listing(consumers, partial(consumer_view, caller), name_of, lambda consumer: queue_key(consumer.queue))
 
 
