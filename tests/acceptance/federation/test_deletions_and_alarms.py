@@ -144,7 +144,7 @@ def test_a_virtual_host_that_goes_while_its_links_start_is_no_fault_of_ours(up: 
 def test_an_upstream_exchange_that_is_declared_again_at_a_warren_is_bound_soon(
     loop: LoopThread, up: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After BACKLOG_S, and not only after the 90 s between two checks of a RabbitMQ."""
+    """The link checks a Warren every BACKLOG_S, a RabbitMQ every 90 s."""
     monkeypatch.setattr(exchange_link, "BACKLOG_S", 0.1)
     with closing(Site(loop, "patient", federation=Federation())) as site, closing(site.place()) as down:
         down.ch.exchange("fed.x", "direct")

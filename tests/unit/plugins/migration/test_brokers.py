@@ -1,4 +1,4 @@
-"""What the source of a migration answers is checked before it is used."""
+"""Checks of what the source of a migration answers."""
 
 import time
 from typing import Any
