@@ -49,6 +49,8 @@ COMMANDS = {
     "rabbitmq-diagnostics -q check_local_alarms": 0,
     "rabbitmq-diagnostics -q check_port_connectivity": 0,
     "rabbitmq-diagnostics -q status": 0,
+    "rabbitmq-queues check_if_node_is_quorum_critical": 0,
+    "rabbitmq-upgrade await_online_quorum_plus_one -t 5": 0,
     "rabbitmq-plugins list -q -m -E": 0,
     "rabbitmq-plugins enable --offline rabbitmq_management rabbitmq_federation": 0,
     "rabbitmq-plugins enable rabbitmq_mqtt": 70,

@@ -19,7 +19,7 @@ from .binding_sync import BindingSync
 from .deduplication import NO_IDENTITY, DuplicateWindow, effective_max_hops, identify
 from .forwarder import NO_ACK, Forwarder
 from .link import Link
-from .link_spec import LinkSpec
+from .link_spec import LinkSpec, still_exists
 from .link_status import FLOWING
 from .upstream.errors import LinkError
 from .upstream.type_check import type_mismatch
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 NOT_FOUND, COMMAND_INVALID, PRECONDITION_FAILED = 404, 503, 406
 FIRST = GENERATIONS[0]  # counts as in use before there is an internal exchange
-BACKLOG_S = 10.0  # between two checks of the length of the upstream queue
+BACKLOG_S = 10.0  # between two checks of the length of the upstream queue, and of all at a Warren upstream
 PURPOSE = ("x-internal-purpose", ("S", b"federation"))
 DISPOSABLE = "Disposable exchange federation link connection"
 TYPE, FALLBACK = "x-federation-upstream", "fanout"
@@ -325,8 +325,8 @@ class ExchangeLink(Link):
             self._sync.binding_added(binding)
 
     def binding_removed(self, binding: Binding) -> None:
-        """Mirror the deletion of a binding of the local exchange."""
-        if self._sync is not None:
+        """Mirror the deletion of a binding, unless the exchange is deleted: what the link leaves keeps its bindings."""
+        if self._sync is not None and still_exists(self.node, self.exchange):
             self._sync.binding_removed(binding)
 
     async def _bind_all(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
@@ -345,15 +345,19 @@ class ExchangeLink(Link):
         return [self._sync.follow(), self._check(self._connection, self._sync)]
 
     async def _check(self, connection: UpstreamConnection, sync: BindingSync) -> None:
-        """Check the length of the upstream queue and, less often, that the exchanges still exist."""
+        """Check the length of the upstream queue and, less often, that the exchanges and bindings still exist.
+
+        A Warren upstream is checked each time: to bind again what is bound costs it some 20 us.
+        """
         every_s = min(self._check_s, BACKLOG_S)
+        check_s = every_s if connection.is_warren else self._check_s
         since_s = 0.0
         while True:
             await asyncio.sleep(every_s)
             channel = await self._open_passive_channel(connection)
             self.status.backlog, _ = await channel.declare_queue(self._queue, durable=True, passive=True)
             since_s += every_s
-            if since_s >= self._check_s:
+            if since_s >= check_s:
                 since_s = 0.0
                 for name in (self._internal, self.spec.key.upstream_name):
                     if not await self._exists(connection, name):

@@ -272,7 +272,9 @@ PARTS_MAY_IMPORT: dict[str, set[str]] = {
     "plugins/management": {
         *("plugin", "product", "amqp", "core", "session", "net", "runtime", "config", "hosting", "logs.redaction"),
     },
-    "plugins/migration": {"plugin", "core.policies.policy_keys", "ctl.api_client", "ctl.exit_status"},
+    "plugins/migration": {
+        *("plugin", "amqp", "core.metadata.patterns", "core.policies.policy_keys", "ctl.api_client", "ctl.exit_status"),
+    },
     "plugins/prometheus": {"plugin", "product", "core", "session", "runtime", "config"},
     "plugins/throughput": {"plugin", "amqp", "core", "net.connection_limits", "runtime", "config"},
     "testing": {"plugin", "app", "core", "session", "net", "runtime", "config", "logs"},

@@ -6,7 +6,7 @@ A field is named like its key in rabbitmq.conf, with `_` for dots, and with a un
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 NO_LOGIN = "none"  # RabbitMQ's value for a disabled account
@@ -125,6 +125,7 @@ class Management(Part):
     enable_queue_totals: bool = False
     disable_basic_auth: bool = False
     disable_metrics_collector: bool = False
+    operator_policy_changes_disabled: bool = False
     cors_allow_origins: tuple[str, ...] = ()
     cors_max_age_s: int = 1800
     allowed_hosts: tuple[str, ...] = ()
@@ -138,14 +139,23 @@ class Management(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prometheus(Part):
-    """The metrics for Prometheus."""
+    """The metrics for Prometheus. `listener` takes the place of address and port of `tcp`; an empty one is none."""
 
     tcp: HTTPListener = HTTPListener(port=15692)
+    listener: Address | tuple[()] | None = None
     ssl: HTTPListener = HTTPListener()
     ssl_options: SSLOptions = SSLOptions()
     path: str = "/metrics"
     return_per_object_metrics: bool = False
     authentication_enabled: bool = False
+
+    @property
+    def tcp_listener(self) -> HTTPListener:
+        """The listener without TLS, with the address and port in effect."""
+        if self.listener is None:
+            return self.tcp
+        ip, port = self.listener or ("", None)
+        return replace(self.tcp, ip=ip, port=port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,14 +15,16 @@ SECTIONS = (
     # other protocols and plugins
     *("amqp1_0", "auth_cache", "auth_http", "auth_ldap", "auth_oauth2", "aws", "event_exchange"),
     *("jms_topic_exchange", "message_interceptors", "mqtt", "shovel", "stomp", "stream", "trust_store"),
-    *("web_dispatch", "web_mqtt", "web_stomp"),
+    *("tracing", "web_dispatch", "web_mqtt", "web_stomp"),
     # not supported yet
     *("default_users", "default_policies", "default_limits"),
     *("definitions.hashing", "definitions.https", "definitions.tls"),
     *("log.console.color_esc_seqs", "log.console.stdio", "log.default.rotation", "log.syslog"),
     "log.journald",
     *("management.listener.ssl", "management.oauth_client_id", "management.oauth_enabled"),
-    *("management.oauth_provider_url", "management.oauth_resource_servers", "management.oauth_scopes"),
+    *("management.oauth_client_secret", "management.oauth_disable_basic_auth", "management.oauth_metadata_url"),
+    *("management.oauth_initiated_logon_type", "management.oauth_provider_url", "management.oauth_resource_servers"),
+    *("management.oauth_response_type", "management.oauth_scopes"),
     *("deprecated_features", "permit_deprecated_features"),
 )
 
@@ -52,6 +54,7 @@ KEYS_NOT_FOLLOWED: dict[str, str] = {
             *("queue_index_embed_msgs_below", "queue_leader_locator", "queue_master_locator"),
             *("vhost_restart_strategy", "vm_memory_calculation_strategy", "vm_memory_high_watermark_paging_ratio"),
             *("disk_free_limit.mem_relative", "tcp_listen_options"),
+            *("link_max_per_session", "ranch_connection_max", "session_max_per_connection"),
             *(f"log.{output}.formatter.{name}" for output in ("console", "file", "exchange") for name in OF_FORMATTERS),
             *("log.console.use_colors", "log.exchange.formatter.time_format"),
             *("log.file.rotation.compress", "log.file.rotation.date"),
@@ -75,6 +78,8 @@ KEYS_NOT_FOLLOWED: dict[str, str] = {
     },
     "cluster_partition_handling": "ignore",
     "log.syslog": "false",
+    "management.tcp.ssl_opts": "none",  # also as management.listener.ssl_opts
+    "management.restrictions.quorum_queue_replica_operations.disabled": "true",  # as there are no such operations
     "proxy_protocol": "false",
     "quorum_relaxed_checks_on_redeclaration": "false",
     "reverse_dns_lookups": "false",

@@ -166,6 +166,19 @@ class Listener(Kind):
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+class OneListener(Listener):
+    """The address of the only listener, or the word for none, whose value is empty."""
+
+    name = "none, PORT or ADDRESS:PORT"
+    NONE = "none"
+
+    def read(self, text: str) -> Address | tuple[()]:  # type: ignore[override]
+        return () if text == self.NONE else super().read(text)
+
+    def write(self, value: object) -> str:
+        return self.NONE if value == () else "" if value is None else super().write(value)
+
+
 def port_of(text: str) -> int:
     """Parse a port. Raises ValueError."""
     if not (text.isascii() and text.isdigit() and int(text) <= PORT_LIMIT):

@@ -16,7 +16,10 @@ from .request import Request
 
 USAGE = 64  # EX_USAGE
 PROGRAM, PLUGINS_PROGRAM = "warrenctl", "rabbitmq-plugins"
-PROGRAMS = (PROGRAM, "rabbitmqctl", "rabbitmq-diagnostics", PLUGINS_PROGRAM)  # by these names it may be called
+PROGRAMS = (  # by these names it may be called
+    *(PROGRAM, "rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-queues", "rabbitmq-streams", "rabbitmq-upgrade"),
+    PLUGINS_PROGRAM,
+)
 
 # long name -> short ones; the options with a value, and the flags
 GLOBAL_VALUES = {

@@ -37,7 +37,9 @@ def cell(value: object) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return the value as it is written in a list or map inside a table cell."""
+    """Return the value as it is written in a map inside a table cell, such as a field table of AMQP."""
+    if isinstance(value, list):
+        return "[" + ",".join([quoted(part) for part in value]) + "]"
     return f'"{printable(value)}"' if isinstance(value, str) else cell(value)
 
 

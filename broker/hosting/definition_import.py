@@ -31,21 +31,21 @@ class Imports:
         self._acting = acting
         self._lock = asyncio.Lock()
 
-    async def run(self, document: object, vhost: str | None, actor: str) -> list[str]:
-        """Import all or nothing, and return a line for each object that was left out. The document is emptied.
+    async def run(self, document: object, vhost: str | None, actor: str, leave_out: bool = False) -> DefinitionsImport:
+        """Import all or nothing, and return the import with its warnings. The document is emptied.
 
-        Raises Invalid, Unknown.
+        With `leave_out` entries with an error are left out, and those that need them. Raises Invalid, Unknown.
         """
-        return await self._work(Import(document, vhost), actor)
+        return await self._work(Import(document, vhost, leave_out), actor)
 
-    async def check(self, document: object, vhost: str | None) -> list[str]:
-        """Check a document without importing it, and return a line for each object that would be left out.
+    async def check(self, document: object, vhost: str | None, leave_out: bool = False) -> DefinitionsImport:
+        """Check a document without importing it, and return the import with its warnings.
 
         The document is emptied. Raises Invalid, Unknown.
         """
-        return await self._work(Import(document, vhost, checked_only=True), "")
+        return await self._work(Import(document, vhost, leave_out, checked_only=True), "")
 
-    async def _work(self, work: Import, actor: str) -> list[str]:
+    async def _work(self, work: Import, actor: str) -> DefinitionsImport:
         task = self._supervisor.run("definitions_import", self._perform(work, actor))
         try:
             await asyncio.shield(task)
@@ -57,12 +57,12 @@ class Imports:
             raise work.error
         assert work.plan is not None
         work.plan.check_failures()
-        return work.plan.warnings
+        return work.plan
 
     async def _perform(self, work: Import, actor: str) -> None:
         async with self._lock:
             try:
-                plan = work.plan = DefinitionsImport(self._node, work.document, work.vhost)
+                plan = work.plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out)
                 await in_turns(plan.check())
                 if not work.checked_only:
                     work.begun = True
@@ -75,11 +75,14 @@ class Imports:
 class Import:
     """One import: `begun` once something may have changed, `error` if it was refused."""
 
-    __slots__ = ("document", "vhost", "checked_only", "plan", "begun", "error")
+    __slots__ = ("document", "vhost", "leave_out", "checked_only", "plan", "begun", "error")
 
-    def __init__(self, document: object, vhost: str | None, checked_only: bool = False) -> None:
+    def __init__(
+        self, document: object, vhost: str | None, leave_out: bool = False, checked_only: bool = False
+    ) -> None:
         self.document = document
         self.vhost = vhost
+        self.leave_out = leave_out
         self.checked_only = checked_only
         self.plan: DefinitionsImport | None = None
         self.begun = False

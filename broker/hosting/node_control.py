@@ -36,6 +36,7 @@ class NodeControl:
         self.start_services: Callable[[], Coroutine[object, object, bool]] = no_services
         self.stop: Callable[[], object] = lambda: None
         self.app_is_stopped = False
+        self.is_drained = False  # for maintenance: no listener for AMQP, and no connection
         self._host = host
         self._server = server
 
@@ -47,7 +48,14 @@ class NodeControl:
 
     async def resume_listeners(self) -> bool:
         """Open the listeners for AMQP; return False and log the reason if one cannot be opened."""
+        self.is_drained = False
         return bool(self._server.listeners) or await self.listen() is not None
+
+    def drain(self) -> None:
+        """Put the node into maintenance mode, until `resume_listeners`: close the listeners and all connections."""
+        self.is_drained = True
+        self.suspend_listeners()
+        self._host.close_connections(lambda one: True, "Node was put into maintenance mode")
 
     async def stop_app(self) -> None:
         """Stop listeners, services and connections, so that only the unix socket is served. Data are kept."""

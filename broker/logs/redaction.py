@@ -51,7 +51,10 @@ def clean(text: str) -> str:
 
 
 def _clean_uri(uri: str) -> str:
-    """Return a URI without passwords; spaces and quotes are part of it."""
+    """Return a URI without passwords; spaces and quotes are part of it. It may be a mistyped one, without `://`."""
+    if "://" not in uri:
+        colon, at = uri.find(":"), uri.rfind("@")
+        uri = f"{uri[: colon + 1]}{HIDDEN}{uri[at:]}" if 0 <= colon < at else uri
     return _URI_PARAMETER.sub(_without_secret, _without_password(uri))
 
 

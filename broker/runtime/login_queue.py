@@ -2,13 +2,17 @@
 
 Checks are in groups: by network, in it by source address, and in this by user name. The groups of each level take
 turns, so that many checks in one group delay those of another by one turn each. Sources with an earlier success come
-first and groups with recent failures last, except in every fourth turn. If too many wait, the newest check of a group
-with failures is dropped first, then that of the largest group. So an accepted check is verified in bounded time unless
+first and groups with recent failures last, except in every fourth turn. If too many wait, a check of a group with
+failures is dropped first, then one of the largest group. So an accepted check is verified in bounded time unless
 its group fails, and a group without failures is refused only if that many checks of other such groups wait.
+
+Of one name from one source any check may be dropped, at random: if always the newest were, somebody at the same
+address who keeps the group full of wrong passwords would keep out the right one for ever.
 """
 
 from __future__ import annotations
 
+import random
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
@@ -118,7 +122,7 @@ class LoginQueue:
             (root, logins, PENDING_LIMIT),
         ):
             if count > limit:
-                dropped = last_of(group)
+                dropped = check_to_drop(group)
                 self.remove(dropped, now_s)
                 return dropped
         return None
@@ -223,12 +227,12 @@ class LoginQueue:
                 group.trust = FAILED if failed else UNKNOWN
 
 
-def last_of(group: Group) -> Check:
-    """Return the check to drop: the newest one of the least trusted group, among equals of the largest."""
+def check_to_drop(group: Group) -> Check:
+    """Return the check to drop: any of the least trusted group, among equals of the largest."""
     while not group.checks:
         others = [one for key, one in group.groups.items() if key != OPERATORS]
         group = max(reversed(others), key=lambda one: (one.trust, one.count))
-    return group.checks[-1]
+    return random.choice(group.checks)
 
 
 def path_of(address: str, name: str) -> Path:

@@ -23,6 +23,7 @@ MEMORY_KIB = 19_456
 PASSES = 2
 LANES = 1
 LEAST_WAIT_S = 0.005
+REFUSED_S = 1.0
 SHORTAGES = (-22, -33)  # argon2's errors for no memory and no thread
 CACHE_LIMIT = 4096  # successful checks
 KEY_BYTES = 32
@@ -34,6 +35,8 @@ class ThreadHashing(Hashing):
     """The Hashing port with one thread, which makes checks in the order of a `LoginQueue`.
 
     `after` is called after each result, whose callback may have changed definitions. `report` logs an event.
+    A check that is dropped is answered after `refused_s`: clients that try again at once would make so many checks that
+    a right password among them is hardly ever verified.
     """
 
     def __init__(
@@ -41,10 +44,13 @@ class ThreadHashing(Hashing):
         loop: asyncio.AbstractEventLoop,
         after: Callable[[], None],
         report: Report = lambda event, level, fields: None,
+        refused_s: float = REFUSED_S,
     ) -> None:
         self._loop = loop
         self._after = after
         self._report = report
+        self._refused_s = refused_s
+        self._closed = False
         self._key = secrets.token_bytes(KEY_BYTES)
         self._right: OrderedDict[bytes, None] = OrderedDict()
         self._asked: dict[bytes, dict[Path, Check]] = {}  # waiting checks by question and path
@@ -72,14 +78,12 @@ class ThreadHashing(Hashing):
         check = same.get(path)
         if check is None:
             check = same[path] = Check(path, question, partial(verify, password_hash, password))
+            check.waiting.append(then)
             dropped = self._queue.add(check, self._loop.time())
             if dropped is not None:
-                self._answer(dropped, None)
-            if dropped is check:
-                then(None)
-                return nothing
-            check.waiting.append(then)
-            self._next()
+                self._refuse(dropped)
+            if dropped is not check:
+                self._next()
         else:
             check.waiting.append(then)
         return partial(self._forget, check, then)
@@ -96,6 +100,7 @@ class ThreadHashing(Hashing):
 
     def close(self) -> None:
         """Stop: no callback is called any more."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         self._worker.shutdown(wait=False, cancel_futures=True)
@@ -170,12 +175,26 @@ class ThreadHashing(Hashing):
 
     def _answer(self, check: Check, right: bool | None) -> None:
         """Call the callbacks of a check that is no longer in the queue."""
+        self._remove(check)
+        self._call(check, right)
+
+    def _refuse(self, check: Check) -> None:
+        """Call the callbacks of a dropped check with None, after a while."""
+        self._remove(check)
+        if self._refused_s:
+            self._loop.call_later(self._refused_s, self._call, check, None)
+        else:
+            self._call(check, None)
+
+    def _remove(self, check: Check) -> None:
         same = self._asked[check.question]
         del same[check.path]
         if not same:
             del self._asked[check.question]
+
+    def _call(self, check: Check, right: bool | None) -> None:
         waiting, check.waiting = check.waiting, []  # a callback may call `_forget`
-        for then in waiting:
+        for then in waiting if not self._closed else ():
             then(right)
 
 

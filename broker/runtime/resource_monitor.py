@@ -1,4 +1,7 @@
-"""The monitor of memory and disk, which sets and clears the node's resource alarms."""
+"""The monitor of memory and disk, which sets and clears the node's resource alarms.
+
+It acts when a measurement crosses its limit, so an alarm that an operator has set or cleared stays so until then.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ class Resources:
         self.free_bytes = free_bytes
         self.used_bytes = used_bytes
         self._trim = trim
+        self._low: set[str] = set()  # the resources that are beyond their limits
         self._looks = 0
         self._look_at_disk: Callable[[], None] = lambda: None
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
@@ -60,10 +64,15 @@ class Resources:
         return self.free_bytes() >= max(self.disk_free_limit_bytes, 1)  # without a limit, until the disk is full
 
     def disk_full(self, full: bool) -> None:
-        if full:
-            self._alarms.set(DISK)
-        else:
-            self._alarms.clear(DISK)
+        self._measured(DISK, full)
+
+    def _measured(self, resource: str, low: bool) -> None:
+        if low and resource not in self._low:
+            self._low.add(resource)
+            self._alarms.set(resource)
+        elif not low and resource in self._low:
+            self._low.remove(resource)
+            self._alarms.clear(resource)
 
     # Watching
 
@@ -86,11 +95,10 @@ class Resources:
         used = self.used_bytes()
         if used is None:
             return
-        if used <= self.memory_limit_bytes:
-            self._alarms.clear(MEMORY)
+        self._measured(MEMORY, used > self.memory_limit_bytes)
+        if MEMORY not in self._low:
             self._looks = 0
             return
-        self._alarms.set(MEMORY)
         if self._looks % TRIM_LOOKS == 0:
             self._trim()
         self._looks += 1

@@ -95,12 +95,11 @@ def check_dead_letter_exchange(channel: Channel, name: str, arguments: Table) ->
 
 
 def check_reply_queue(channel: Channel, name: str) -> None:
-    """Check that a consumer waits for replies under a direct reply-to name; the bare name means this channel's.
+    """Check that a declared name of direct reply-to exists: the pseudo-queue always, a reply queue with its consumer.
 
     Raises NotFound (404).
     """
-    known = channel.reply_queue is not None if name == REPLY_TO else name in channel.vhost.volatile
-    if not known:
+    if name != REPLY_TO and name not in channel.vhost.volatile:
         raise NotFound(f"no queue '{name}' in {channel.vhost}")
 
 
@@ -194,9 +193,9 @@ def declare_exchange(
     channel.check("configure", "exchange", name)
     if name not in vhost.exchanges:
         check_alternate_exchange(channel, name, arguments)
-    return vhost.declare_exchange(
-        name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
-    )
+    actor = channel.connection.node.events.actor
+    flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+    return vhost.declare_exchange(name, type_, **flags, arguments=arguments, user=actor)
 
 
 def check_alternate_exchange(channel: Channel, name: str, arguments: Table) -> None:
@@ -260,7 +259,8 @@ def add_consumer(
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotAllowed (530).
     """
     check_size(arguments)
-    queue = None if queue_name == REPLY_TO else consumable_queue(channel, queue_name, exclusive)
+    name = channel.queue_name(queue_name)
+    queue = None if name == REPLY_TO else consumable_queue(channel, name, exclusive)
     tag = tag or unique_name("amq.ctag")
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
@@ -286,7 +286,7 @@ def add_consumer(
     return consumer
 
 
-def consumable_queue(channel: Channel, name: str | None, exclusive: bool) -> Queue:
+def consumable_queue(channel: Channel, name: str, exclusive: bool) -> Queue:
     """Return the queue to consume from; first remove consumers of ended channels that could exclude this one.
 
     Raises the errors of `readable_queue`.

@@ -12,6 +12,7 @@ from ..amqp.limits import SHORT_STRING
 from ..amqp.properties import Properties
 from ..core.access.users import User
 from ..core.messages.message import Message
+from ..core.metadata.validation import check_text
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost
@@ -74,6 +75,10 @@ class OperatorChannel:
         """Close the channel, and requeue unsettled messages."""
         self._connection.end_channel()
         self._connection.node.pump()
+
+    def check_read(self, queue: str) -> None:
+        """Check the user's right to read a queue. Raises AccessRefused (403)."""
+        self._channel.check("read", "queue", queue)
 
     # Queues, exchanges and bindings
 
@@ -207,7 +212,6 @@ class OperatorChannel:
 
 
 def short(what: str, text: str) -> str:
-    """Return the text, which must fit a short string. Raises Invalid."""
-    if len(text.encode("utf-8", "surrogateescape")) > SHORT_STRING:
-        raise Invalid(f"{what} has at most {SHORT_STRING} bytes")
+    """Return the text, which must fit a short string of UTF-8. Raises Invalid."""
+    check_text(what, text, SHORT_STRING)
     return text

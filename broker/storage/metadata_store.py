@@ -9,7 +9,7 @@ are stored as they are encoded on the wire. Tags are a JSON array, the limits of
     topic_permissions  user, vhost, exchange, write, read
     parameters         vhost, component, name, value
     global_parameters  name, value
-    exchanges          vhost, name, type, durable, auto_delete, internal, arguments, number
+    exchanges          vhost, name, type, durable, auto_delete, internal, arguments, number, user
     queues             vhost, name, number, auto_delete, arguments
     bindings           vhost, source, kind, destination, routing_key, arguments
 
@@ -85,6 +85,7 @@ _STEPS: tuple[tuple[str, ...], ...] = (
     ),
     ("ALTER TABLE exchanges ADD COLUMN number INTEGER NOT NULL DEFAULT 0",),
     ("ALTER TABLE parameters ADD COLUMN user BLOB NOT NULL DEFAULT x''",),
+    ("ALTER TABLE exchanges ADD COLUMN user BLOB NOT NULL DEFAULT x''",),
 )
 VERSION = len(_STEPS)
 
@@ -201,8 +202,9 @@ class SQLiteMetadata(Metadata):
                     internal == 1,
                     arguments,
                     number,
+                    _text(user),
                 )
-                for vhost, name, type_, durable, auto_delete, internal, arguments, number in rows(StoredExchange)
+                for vhost, name, type_, durable, auto_delete, internal, arguments, number, user in rows(StoredExchange)
             ]
             definitions.queues = [
                 StoredQueue(_text(vhost), _text(name), number, auto_delete == 1, arguments)

@@ -245,6 +245,11 @@ class UpstreamConnection:
         if self.endpoint.heartbeat_s:
             self.transport.watch_heartbeats(self.endpoint.heartbeat_s)
 
+    @property
+    def is_warren(self) -> bool:
+        """Whether the upstream is a Warren, whose `product` may be that of RabbitMQ."""
+        return str(self.server_properties.get("platform", "")).startswith("Python ")
+
     async def channel(self) -> UpstreamChannel:
         """Open a channel. Raises LinkError."""
         opened = await self._run_with_deadline(self._connection.underlay.channel(publisher_confirms=False))

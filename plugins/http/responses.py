@@ -121,10 +121,10 @@ _encoder = msgspec.json.Encoder()
 
 
 def json_of(value: object) -> bytes:
-    """Encode a value; characters that are not UTF-8 become question marks."""
+    """Encode a value. A byte that is not UTF-8 becomes an escaped surrogate (U+DC80 to U+DCFF), as imports take it."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         import json  # imported only here: it is slow, but accepts such strings
 
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return json.dumps(value, separators=(",", ":")).encode("ascii")

@@ -95,6 +95,7 @@ class HTTPAPI:
         if isinstance(answer, LineStream):
             user = scope.get("user", "")
             if self._open_streams.take(user):
+                self._log_request(scope, headers, 200, 0)  # at its beginning, as it may never end
                 try:
                     return await self._send_lines(answer, receive, send)
                 finally:
@@ -102,10 +103,17 @@ class HTTPAPI:
             answer.leave_once()
             answer = not_now("too many streams are open").answer
         size = await self._send(answer, headers, send)
+        self._log_request(scope, headers, answer.status, size)
+
+    def _log_request(self, scope: Scope, headers: Mapping[str, str], status: int, size: int) -> None:
+        """Log a request with the path of its route, which PATH_IN_QUERY has in the query."""
         if self._log is not None:
-            line = f"{scope['method']} {raw_path_of(scope)} HTTP/{scope.get('http_version', '1.1')}"
+            path = raw_path_of(scope)
+            if path == self._prefix + PATH_IN_QUERY:
+                path = f"{self._prefix}/{query_of(scope).get('path', '').lstrip('/')}"
+            line = f"{scope['method']} {path} HTTP/{scope.get('http_version', '1.1')}"
             now_s = self._host.node.clock.timestamp_s()
-            self._log.write(peer_of(scope).host, scope.get("user", ""), line, answer.status, size, headers, now_s)
+            self._log.write(peer_of(scope).host, scope.get("user", ""), line, status, size, headers, now_s)
 
     def answers(self, raw_path: str) -> bool:
         """True for the paths of the API."""

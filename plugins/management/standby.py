@@ -23,7 +23,7 @@ class StandbyAPI:
 
     def __init__(self, host: StandbyHost, local: bool = False) -> None:
         self._host = host
-        self._prefix = "" if local else host.config.management.path_prefix
+        self._prefix = "" if local else host.config.management.path_prefix.rstrip("/")
         self._local = local
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from warren.broker.amqp.errors import Invalid
+from warren.broker.core.metadata.patterns import Pattern
 from warren.broker.ctl.api_client import API, NotFound
+from warren.broker.ctl.exit_status import UNAVAILABLE, ExitError
 
 REQUEST_S = 120.0  # of all requests of one call: the definitions of a large broker take a while
 QUEUE_COLUMNS = (
@@ -16,6 +18,7 @@ QUEUE_COLUMNS = (
     "messages_unacknowledged", "message_stats.ack",
 )  # fmt: skip
 WARREN = "Warren"
+PORTS = 65_535
 SCHEMES = {"amqp": "amqp", "amqp/ssl": "amqps"}  # of the listeners in an overview
 
 Document = dict[str, Any]
@@ -116,24 +119,48 @@ class Broker:
             rows = self.get("users", user, "permissions")
         except NotFound:
             return []
-        patterns = {str(row["vhost"]): str(row["read"]) for row in rows}
-        return [queue for queue in queues if not matches(patterns.get(queue.vhost, ""), queue.name)]
+        patterns = {str(row["vhost"]): pattern_of(str(row["read"])) for row in rows}
+        return [
+            queue for queue in queues if queue.vhost not in patterns or not matches(patterns[queue.vhost], queue.name)
+        ]
 
     def amqp_uri(self, credentials: str, host: str) -> str:
-        """Return the URI of its first AMQP listener, without TLS if there is one, with these credentials."""
+        """Return the URI of its first AMQP listener, without TLS if there is one, with these credentials.
+
+        Raises ExitError (69) for a listener without a port.
+        """
         for protocol, scheme in SCHEMES.items():
             for listener in self._listeners:
                 if listener["protocol"] == protocol:
-                    return f"{scheme}://{credentials}@{host}:{listener['port']}"
+                    return f"{scheme}://{credentials}@{host}:{port_of(listener)}"
         return f"amqp://{credentials}@{host}"
 
 
-def matches(pattern: str, name: str) -> bool:
-    """Whether a pattern of permissions matches a name; the empty one matches none, an unknown kind all."""
+def port_of(listener: Document) -> int:
+    """Return the port of a listener as a number, since what the source answers becomes part of a URI.
+
+    Raises ExitError (69).
+    """
     try:
-        return bool(pattern) and re.search(pattern, name) is not None
-    except re.error:
-        return True
+        port = int(listener["port"])
+    except (KeyError, TypeError, ValueError):
+        port = 0
+    if not 0 < port <= PORTS:
+        raise ExitError(UNAVAILABLE, "the source gives no port of its AMQP listener: name one with --amqp")
+    return port
+
+
+def pattern_of(text: str) -> Pattern | None:
+    """Return a pattern of permissions; None for one that this broker does not know."""
+    try:
+        return Pattern(text)
+    except Invalid:
+        return None
+
+
+def matches(pattern: Pattern | None, name: str) -> bool:
+    """Whether a pattern of permissions may match a name; an unknown one, or one that takes too long, matches all."""
+    return pattern is None or pattern.search(name) is not False
 
 
 def queue_state(row: Document) -> QueueState:

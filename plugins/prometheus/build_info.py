@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 
 from warren.broker.core.policies.parameters import CLUSTER_ID
@@ -15,9 +15,15 @@ from .labels import text
 from .scope import Scope
 
 
+@cache
+def library_version() -> str:
+    """Return the version of the client library, whose metadata are in a file."""
+    return version("prometheus-client")
+
+
 def build(scope: Scope) -> Iterable[Row]:
     broker = text(scope.node.version)
-    python, library = platform.python_version(), version("prometheus-client")
+    python, library = platform.python_version(), library_version()
     return [((broker, python, broker, library, PRODUCT, product_version()), (1,))]
 
 

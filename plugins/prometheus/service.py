@@ -39,7 +39,7 @@ class MetricsService(Service):
 
         app = HTTPApp("prometheus", "http/prometheus", APPLICATION, application, OPTION)
         self._listeners = HTTPListeners(host, app)
-        await self._listeners.open(config.tcp, config.ssl, config.ssl_options, Prometheus().tcp)
+        await self._listeners.open(config.tcp_listener, config.ssl, config.ssl_options, Prometheus().tcp)
 
     async def stop(self) -> None:
         if self._listeners is not None:

@@ -143,8 +143,81 @@ def test_an_object_store_is_refused_in_one_line(tmp_path: Path) -> None:
     assert run("compact", "--input", f"file://{tmp_path}").returncode == 0
 
 
+def test_a_trace_lists_files_anew_that_a_compaction_removes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(tmp_path)
+    listed = search.without_replaced
+
+    def compacted_after(*given: object) -> list[str]:
+        names: list[str] = listed(*given)  # type: ignore[arg-type]
+        merge.compact(tmp_path, LATER)
+        return names
+
+    monkeypatch.setattr(search, "without_replaced", compacted_after)
+    log = search.Log(str(tmp_path))
+    assert log.skipped == [] and len(search.find(log, "b1-0").rows) == 5
+
+
+HOUR = "events/dt=2026-11-24/hour=10"
+OLD, NEW = f"{HOUR}/part-a-000000.parquet", f"{HOUR}/part-a-000000_000004.parquet"
+
+
 def test_a_manifest_that_was_cut_names_only_what_was_written() -> None:
-    whole = '{"replaces":["events/a"],"by":"events/b"}\n'
-    assert compacted.replaced_paths([whole], {"events/b"}) == {"events/a"}
-    assert compacted.replaced_paths([whole], {"events/a"}) == set()
-    assert compacted.replaced_paths([whole[:-1]], {"events/b"}) == set()
+    whole = json.dumps({"replaces": [OLD], "by": NEW}) + "\n"
+    assert compacted.replaced_paths([whole], {NEW}) == {OLD}
+    assert compacted.replaced_paths([whole], {OLD}) == set()
+    assert compacted.replaced_paths([whole[:-1]], {NEW}) == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"replaces": ["/etc/passwd"], "by": NEW},
+        {"replaces": [f"../{OLD}"], "by": NEW},
+        {"replaces": [f"{HOUR}/../hour=11/part-a-000000.parquet"], "by": NEW},
+        {"replaces": [f"{HOUR}/../../../../victim.parquet"], "by": NEW},
+        {"replaces": [OLD.replace("hour=10", "hour=11")], "by": NEW},
+        {"replaces": [OLD.replace("events", "metrics")], "by": NEW},
+        {"replaces": [f"{HOUR}/part-/../../victim.parquet"], "by": NEW},
+        {"replaces": [f"{HOUR}/part-\0.parquet"], "by": NEW},
+        {"replaces": [OLD, "_manifest/other.jsonl"], "by": NEW},
+        {"replaces": [OLD], "by": "/tmp/x"},
+        {"replaces": [OLD], "by": 5},
+        {"replaces": [5], "by": NEW},
+        {"replaces": 5, "by": NEW},
+        {"replaces": [OLD]},
+        "replaces",
+    ],
+)
+def test_a_line_that_names_anything_but_files_of_one_hour_counts_for_nothing(line: object) -> None:
+    assert compacted.replacements(json.dumps(line) + "\n") == {}
+    assert compacted.replacements('{"replaces": [' + "[" * 100_000 + "\n") == {}
+
+
+@pytest.mark.parametrize("victim", ["absolute", "../victim/part-a-000000.parquet"])
+def test_a_compaction_removes_nothing_outside_of_the_export(tmp_path: Path, victim: str) -> None:
+    folder, outside = tmp_path / "export", tmp_path / "victim" / "part-a-000000.parquet"
+    outside.parent.mkdir()
+    outside.write_text("precious")
+    (folder / HOUR).mkdir(parents=True)
+    (folder / NEW).touch()
+    (folder / schema.MANIFEST).mkdir()
+    line = {"replaces": [str(outside) if victim == "absolute" else victim], "by": NEW}
+    (folder / schema.MANIFEST / "compacted-0.jsonl").write_text(json.dumps(line) + '\n{"sha256":"0"}\n')
+    merge.complete_earlier(folder)
+    assert outside.read_text() == "precious"
+
+
+def test_a_compaction_follows_no_link_out_of_the_export(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "export", tmp_path / "other"
+    outside.mkdir()
+    (folder / HOUR).parent.mkdir(parents=True)
+    (folder / HOUR).symlink_to(outside)
+    for path in (OLD, NEW):
+        (folder / path).touch()
+    (folder / schema.MANIFEST).mkdir()
+    line = {"replaces": [OLD], "by": NEW}
+    (folder / schema.MANIFEST / "compacted-0.jsonl").write_text(json.dumps(line) + '\n{"sha256":"0"}\n')
+    merge.complete_earlier(folder)
+    assert (folder / OLD).exists()

@@ -173,6 +173,19 @@ def test_what_cannot_be_written_is_counted_and_what_follows_is_written(
     assert pq.ParquetFile(path).metadata.metadata[schema.LOST_KEY.encode()] == b"5"
 
 
+def test_rows_of_a_file_that_readers_have_are_not_counted_as_lost(
+    tmp_path: Path, telling: Telling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(folder: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("warren.plugins.throughput.export.parquet_file.sync_folder", fail)
+    writer = Writer(telling.task(tmp_path))
+    writer.take(BATCH, telling.batch(5))
+    writer.finish()
+    assert len(rows_of(tmp_path)) == 5 and writer.lost_rows == 0
+
+
 class Disk:
     """A disk on which `free_bytes` more can be written, by replacing what writes to it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..key import LIST, MAP, Key
-from ..value_types import Boolean, Integer, Kind, Size, Text, Words
+from ..value_types import Boolean, Integer, Kind, OneListener, Size, Text, Words
 from .tls import tls_keys
 
 
@@ -43,6 +43,10 @@ MANAGEMENT_KEYS: tuple[Key, ...] = (
         "management_agent.disable_metrics_collector", Boolean(), "management.disable_metrics_collector",
         "collect nothing",
     ),
+    Key(
+        "management.restrictions.operator_policy_changes.disabled", Boolean(),
+        "management.operator_policy_changes_disabled", "operator policies change at the unix socket only",
+    ),
     Key("management.cors.allow_origins.$", Text(empty=False), "management.cors_allow_origins", "an origin, or *", LIST),
     Key("management.cors.max_age", Integer(), "management.cors_max_age_s", "seconds"),
     Key(
@@ -57,6 +61,7 @@ MANAGEMENT_KEYS: tuple[Key, ...] = (
 
 PROMETHEUS_KEYS: tuple[Key, ...] = (
     *listener_keys("prometheus.tcp", "prometheus.tcp"),
+    Key("prometheus.tcp.listener", OneListener(), "prometheus.listener", "in place of both; none: TLS only"),
     *listener_keys("prometheus.ssl", "prometheus.ssl"),
     *tls_keys("prometheus.ssl", "prometheus.ssl_options"),
     Key("prometheus.path", Text(empty=False), "prometheus.path", "of the metrics"),

@@ -99,25 +99,33 @@ def verify_password(password_hash: bytes, password: bytes, algorithm: str = SHA2
     return hmac.compare_digest(decoded[SALT_BYTES:], _digest(algorithm, decoded[:SALT_BYTES] + password))
 
 
-def check_hash(password_hash: bytes, algorithm: str) -> None:
-    """Raise Invalid unless the hash is one of that algorithm, or empty, which no password has."""
-    if not password_hash and (algorithm in DIGESTS or algorithm == ARGON2ID):
-        return
-    if algorithm == ARGON2ID:
+def check_hash(password_hash: bytes, algorithm: str) -> bytes:
+    """Return the hash without white space; it may be one that no password has, see `has_password`.
+
+    Raises Invalid if it is not base64, or not an argon2id hash that is verified within the limits.
+    """
+    password_hash = b"".join(password_hash.split())
+    if algorithm == ARGON2ID and password_hash:
         found = _ENCODED.fullmatch(password_hash)
         if found is None:
             raise Invalid("invalid password hash: not one of argon2id")
         if int(found[1]) > MEMORY_LIMIT_KIB or int(found[2]) > PASSES_LIMIT or int(found[3]) > LANES_LIMIT:
             raise Invalid("invalid password hash: it would take too much memory or time to verify")
-    elif algorithm in DIGESTS:
+    else:
         try:
-            decoded = base64.b64decode(password_hash, validate=True)
+            base64.b64decode(password_hash, validate=True)
         except binascii.Error:
             raise Invalid("invalid password hash: not base64") from None
-        if len(decoded) != SALT_BYTES + hashlib.new(DIGESTS[algorithm], usedforsecurity=False).digest_size:
-            raise Invalid(f"invalid password hash: not one of {algorithm}")
-    else:
-        raise Invalid(f"unknown password hashing algorithm '{algorithm}'")
+    return password_hash
+
+
+def has_password(password_hash: bytes, algorithm: str) -> bool:
+    """Return whether a checked hash can be that of a password: its algorithm is known, and its length right."""
+    if algorithm == ARGON2ID:
+        return password_hash != b""
+    digest = DIGESTS.get(algorithm)
+    expected = SALT_BYTES + hashlib.new(digest, usedforsecurity=False).digest_size if digest else -1
+    return len(base64.b64decode(password_hash)) == expected
 
 
 def _digest(algorithm: str, data: bytes) -> bytes:

@@ -245,7 +245,7 @@ class Users:
     def change_password(self, name: str, password_hash: bytes, hashing_algorithm: str = SHA256) -> None:
         """Set the hash of a new password. Raises Unknown, Invalid."""
         user = self.find(name)
-        check_hash(password_hash, hashing_algorithm)
+        password_hash = check_hash(password_hash, hashing_algorithm)
         self._set_password(user, password_hash, hashing_algorithm)
 
     def clear_password(self, name: str) -> None:
@@ -334,9 +334,10 @@ class Users:
 def validate_user(stored: StoredUser) -> StoredUser:
     """Validate a record, and remove duplicate tags. Raises Invalid."""
     check_text("the name of a user", stored.name, SHORT_STRING, 1)
-    check_hash(stored.password_hash, stored.hashing_algorithm)
+    check_text("the hashing algorithm of a user", stored.hashing_algorithm, SHORT_STRING)
+    password_hash = check_hash(stored.password_hash, stored.hashing_algorithm)
     tags = validate_tags(stored.tags)
-    return StoredUser(stored.name, stored.password_hash, tags, stored.hashing_algorithm, stored.limits)
+    return StoredUser(stored.name, password_hash, tags, stored.hashing_algorithm, stored.limits)
 
 
 def validate_tags(tags: Sequence[str]) -> tuple[str, ...]:

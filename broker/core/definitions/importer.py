@@ -17,7 +17,7 @@ from functools import partial
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
 from ...amqp.field_table import Table
 from ...amqp.limits import RESERVED
-from ..access.passwords import SHA256
+from ..access.passwords import SHA256, has_password
 from ..access.permissions import Permission, TopicPermission
 from ..access.users import validate_user
 from ..exchanges.exchange import check_exchange_arguments
@@ -98,19 +98,23 @@ class VHostPreview:
 class DefinitionsImport:
     """An import: `check` is run to its end, then `carry_out`. Both process one entry at each step.
 
-    `warnings` has a line for each entry that is left out, `failures` one for each that could not be imported, as the
-    broker has changed since the check.
+    warnings          a line for each entry that is left out, and for each user of `without_password`
+    without_password  the users with a hash that is no password's, who cannot log in
+    failures          a line for each entry that could not be imported, as the broker has changed since the check
     """
 
-    def __init__(self, node: Node, document: object, vhost: str | None = None) -> None:
+    def __init__(self, node: Node, document: object, vhost: str | None = None, leave_out: bool = False) -> None:
         """Import all of a document, or only the parts that belong to this virtual host.
 
+        With `leave_out` entries with an error, and those that need them, are left out with a warning.
         Raises Invalid if it is no definitions document; Unknown if the virtual host does not exist.
         """
         self.warnings: list[str] = []
+        self.without_password: list[str] = []
         self.failures: list[str] = []
         self._node = node
         self._only = vhost
+        self._leave_out = leave_out
         self._steps: deque[Callable[[], object]] = deque()
         self._vhosts: dict[str, VHostPreview] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
@@ -163,7 +167,10 @@ class DefinitionsImport:
                 try:
                     plan(item)
                 except (OperatorError, AMQPError) as error:
-                    raise item.refused(error) from None
+                    refused = item.refused(error)
+                    if not self._leave_out:
+                        raise refused from None
+                    self.warnings.append(f"{section}: {' '.join(refused.text.split())}: left out")
                 yield
         for vhost in self._vhosts.values():
             vhost.check_queues()
@@ -201,6 +208,9 @@ class DefinitionsImport:
         if "limits" in item.fields:
             limits = user_limits(name, item.map("limits"))
         stored = validate_user(StoredUser(name, password_hash, item.tags(), algorithm, limits))
+        if stored.password_hash and not has_password(stored.password_hash, algorithm):
+            self.without_password.append(name)
+            self.warnings.append(f"user '{name}' cannot log in: the password hash is not one of {algorithm}")
         self._users.add(name)
         self._steps.append(partial(self._node.users.put, stored))
 
@@ -386,9 +396,8 @@ class DefinitionsImport:
     ) -> None:
         target = self._vhost_of(vhost)
         if name not in target.exchanges:  # it may have been declared since the plan was made
-            target.declare_exchange(
-                name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
-            )
+            flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+            target.declare_exchange(name, type_, **flags, arguments=arguments, user=self._node.events.actor)
 
     def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
         target = self._vhost_of(vhost)

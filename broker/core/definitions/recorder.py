@@ -91,6 +91,7 @@ def stored_exchange(exchange: Exchange) -> StoredExchange:
         exchange.internal,
         exchange.arguments.raw,
         exchange.number,
+        exchange.declared_by,
     )
 
 

@@ -161,6 +161,7 @@ def _restore_exchange(node: Node, stored: StoredExchange, restored: Restored) ->
             internal=stored.internal,
             arguments=Table(stored.arguments),
             number=stored.number,
+            user=stored.user,
         )
     except AMQPError as error:
         text = f"exchange '{stored.name}' in vhost '{stored.vhost}': {error.text}"

@@ -24,6 +24,7 @@ class Exchange(Destination):
     `outgoing` are the bindings whose source it is, `incoming` those whose destination it is, by `binding_key`.
 
     `number` identifies messages that its type stores in the journal; 0 if none of them survive a restart.
+    `declared_by` is the name of the user who declared it, empty for the broker itself.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Exchange(Destination):
         "policy",
         "effective",
         "number",
+        "declared_by",
         "incoming",
         "outgoing",
         "publish_in",
@@ -69,6 +71,7 @@ class Exchange(Destination):
         self.incoming: dict[bytes, Binding] = {}
         self.outgoing: dict[bytes, Binding] = {}
         self.number = 0
+        self.declared_by = ""
         self.publish_in = 0
         self.publish_out = 0  # messages put in queues: one that is routed to three counts three times
 

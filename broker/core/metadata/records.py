@@ -78,7 +78,7 @@ class StoredGlobalParameter:
 class StoredExchange:
     """A durable exchange. `arguments` are the bytes of the field table.
 
-    `number` identifies messages that the exchange stores in the journal; 0 if it stores none.
+    `number` identifies messages that the exchange stores in the journal; 0 if it stores none. `user` declared it.
     """
 
     vhost: str
@@ -89,6 +89,7 @@ class StoredExchange:
     internal: bool
     arguments: bytes
     number: int = 0
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -72,12 +72,14 @@ def one_of(*names: str) -> Rule:
 
 
 def check_text(what: str, value: str, most: int, least: int = 0) -> None:
-    """Check that a text can be stored: `least` to `most` bytes of UTF-8, and no lone surrogate, as JSON may have.
+    """Check that a text can be stored and exported: `least` to `most` bytes of UTF-8, and no lone surrogate.
+
+    A path of HTTP or JSON may have them. The names of AMQP methods are UTF-8 as well (0-9-1, 4.2.5.3).
 
     Raises Invalid.
     """
     try:
-        length = len(value.encode("utf-8", "surrogateescape"))
+        length = len(value.encode("utf-8"))
     except UnicodeEncodeError:
         raise Invalid(f"{what} is not UTF-8") from None
     if not least <= length <= most:

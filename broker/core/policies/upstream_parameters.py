@@ -84,6 +84,8 @@ def is_utf8(escaped: str) -> bool:
 
 def safe_uri(uri: str) -> str:
     """Return the URI without user, password and query; little more than its scheme if the rest is ambiguous."""
+    if "://" not in uri:
+        return f"{uri.partition(':')[0]}:..." if "@" in uri else uri  # mistyped, and may have a password
     shown, mark, query = re.split("([?#])", uri + "?", maxsplit=1)
     return _CREDENTIALS.sub("://", f"{shown}{mark}@" if "@" in query else shown)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import INTEGERS, Table, Value, same, text_of, type_name
 from ...amqp.limits import LONGEST_MS, SHORT_STRING
-from ..metadata.queue_types import QUORUM
+from ..metadata.queue_types import CLASSIC, QUORUM
 
 CACHE_LIMIT = 10_000_000  # the most values that a deduplication cache may hold; each takes about 250 bytes
 OVERFLOWS = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
@@ -116,6 +116,12 @@ def queue_version(key: str, value: Value, where: str) -> None:
         raise refused(key, where, f"\"unsupported queue version '{number}'\"")
 
 
+def delayed_retry(key: str, value: Value, where: str) -> None:
+    """Refuse delayed retries of quorum queues (RabbitMQ 4.3), which would have no effect."""
+    if key != "x-delayed-retry-type" or value[1] != b"disabled":
+        raise refused(key, where, '"delayed retries are not supported by this broker"')
+
+
 def leader_locator(key: str, value: Value, where: str) -> None:
     if text(key, value, where) not in (b"client-local", b"balanced"):
         raise refused(key, where, "invalid_queue_locator_arg")
@@ -127,7 +133,12 @@ def cache_size(key: str, value: Value, where: str) -> None:
         raise refused(key, where, f'"expected an integer from 1 to {CACHE_LIMIT}, got {number}"')
 
 
-CLASSIC_ALONE = ("x-max-priority", "x-queue-mode")  # quorum queues have fixed priorities and one mode
+_STREAMS = ("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size")
+# queue type -> arguments that RabbitMQ refuses for it, as they have no effect there
+UNSUPPORTED: dict[str, tuple[str, ...]] = {
+    CLASSIC: (*_STREAMS, "x-max-in-memory-length", "x-max-in-memory-bytes", "x-quorum-initial-group-size"),
+    QUORUM: (*_STREAMS, "x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-master-locator"),
+}
 
 Check = Callable[[str, Value, str], object]
 
@@ -157,6 +168,7 @@ KNOWN: dict[str, Check] = {
     "x-delivery-limit": any_integer,
     "x-queue-master-locator": any_text,
     "x-queue-leader-locator": leader_locator,
+    **dict.fromkeys((f"x-delayed-retry-{name}" for name in ("type", "min", "max", "multiplier")), delayed_retry),
     **DEDUPLICATION,
 }
 
@@ -179,19 +191,19 @@ def check_queue_arguments(arguments: Table, where: str) -> None:
 
 
 def check_queue_type(arguments: Table, where: str, *, durable: bool, exclusive: bool, auto_delete: bool) -> None:
-    """Raise PreconditionFailed (406) for properties and arguments that quorum queues do not support."""
-    if arguments.text(QUEUE_TYPE) != QUORUM:
-        return
-    for forbidden, property_ in (
-        (not durable, "non-durable"),
-        (exclusive, "exclusive-owner"),
-        (auto_delete, "auto-delete"),
-    ):
-        if forbidden:
-            raise PreconditionFailed(f"invalid property '{property_}' for {where}")
-    for key in CLASSIC_ALONE:
+    """Raise PreconditionFailed (406) for properties and arguments that the type of queue does not support."""
+    type_ = arguments.text(QUEUE_TYPE) or CLASSIC
+    if type_ == QUORUM:
+        for forbidden, property_ in (
+            (not durable, "non-durable"),
+            (exclusive, "exclusive-owner"),
+            (auto_delete, "auto-delete"),
+        ):
+            if forbidden:
+                raise PreconditionFailed(f"invalid property '{property_}' for {where}")
+    for key in UNSUPPORTED.get(type_, ()):
         if key in arguments:
-            raise PreconditionFailed(f"invalid arg '{key}' for {where} of queue type rabbit_quorum_queue")
+            raise PreconditionFailed(f"invalid arg '{key}' for {where} of queue type rabbit_{type_}_queue")
 
 
 def with_queue_type(arguments: Table, type_: str) -> Table:

@@ -176,11 +176,12 @@ class VHost(QueueHost):
         internal: bool = False,
         arguments: Table = Table.EMPTY,
         number: int | None = None,
+        user: str = "",
     ) -> Exchange:
         """Create the exchange, or return the existing one if it is equivalent.
 
-        `number` restores an exchange: its id in the journal, or 0 if it stores no messages. Raises AccessRefused (403),
-        PreconditionFailed (406).
+        `number` restores an exchange: its id in the journal, or 0 if it stores no messages. `user` declares it. Raises
+        AccessRefused (403), PreconditionFailed (406).
         """
         self.check_type(type_)
         check_not_default(name)
@@ -201,6 +202,7 @@ class VHost(QueueHost):
             arguments=arguments,
             number=number,
         )
+        exchange.declared_by = user
         self._policies.apply(exchange)
         self.clear_route_cache()
         self._observers.exchange_declared(exchange)

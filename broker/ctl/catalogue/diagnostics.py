@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from ..command import Command
+from ..command import LISTING, Command
 from ..request import Request
+from .users_and_access import V
 
+UPGRADE_WAIT_S = 120.0
 LIST_SHORT = {"enabled": "-E", "implicitly-enabled": "-e", "minimal": "-m", "verbose": "-v"}
 
 
@@ -54,6 +56,17 @@ CHECKS = [
         "Fails if a listener accepts no connections",
         "Testing TCP connections to all active listeners on node {node} ...",
     ),
+    Command(
+        "check_if_any_deprecated_features_are_used",
+        "Fails if a deprecated feature is used",
+        "Checking if any deprecated features are used ...",
+    ),
+    Command("check_if_node_is_mirror_sync_critical", "Does nothing: there are no mirrored queues"),
+    Command(
+        "check_if_node_is_quorum_critical",
+        "Fails if stopping the node would lose a quorum, which it never does",
+        "Checking if node {node} is critical for quorum of any queues/streams ...",
+    ),
     Command("check_port_listener <port>", "Fails if no listener uses the port", check_port_banner),
     Command(
         "check_protocol_listener <protocol>",
@@ -71,6 +84,21 @@ CHECKS = [
 ]
 
 DIAGNOSTICS = [
+    Command("cipher_suites", "Lists cipher suites for TLS", "Listing available cipher suites in OpenSSL format"),
+    Command("is_booting", "Says whether the node is starting", "Asking node {node} for its boot status ..."),
+    Command("is_running", "Fails if AMQP clients cannot connect", "Asking node {node} for its status ..."),
+    Command(
+        f"list_node_auth_attempt_stats [--by-source] {LISTING}",
+        "Counts logins by protocol",
+        'Listing authentication\n attempts for node "{node}" ...',
+    ),
+    Command("node_health_check", "Does nothing: use the checks above"),
+    Command(
+        f"quorum_status {V} {LISTING} <queue>",
+        "Displays the replica of a quorum queue, and what has its confirmed messages",
+        "Status of quorum queue {0} on node {node} ...",
+    ),
+    Command("tls_versions", "Lists versions of TLS", "Listing all TLS versions supported by the runtime..."),
     Command("alarms", "Lists resource alarms", "Asking node {node} to report any known resource alarms ..."),
     Command(
         "consume_event_stream [--duration <seconds>] [--pattern <pattern>]",
@@ -87,6 +115,27 @@ DIAGNOSTICS = [
     ),
     Command(
         "server_version", "Displays the version that clients see", "Asking node {node} for its RabbitMQ version..."
+    ),
+]
+
+UPGRADE = [
+    Command(
+        "await_online_quorum_plus_one",
+        "Does nothing: no quorum is lost with the node",
+        "Will wait for a quorum + 1 of nodes to be online for all quorum queues and streams ...",
+        timeout_s=UPGRADE_WAIT_S,
+    ),
+    Command("await_online_synchronized_mirror", "Does nothing: there are no mirrored queues", timeout_s=UPGRADE_WAIT_S),
+    Command(
+        "drain",
+        "Closes listeners and connections for maintenance",
+        "Will put node {node} into maintenance mode. The node will no longer serve any client traffic!",
+    ),
+    Command("post_upgrade", "Does nothing: there is nothing to rebalance", "Executing post upgrade tasks..."),
+    Command(
+        "revive",
+        "Opens the listeners after `drain`",
+        "Will put node {node} back into regular operating mode. The node will again serve client traffic ...",
     ),
 ]
 
@@ -111,4 +160,9 @@ PLUGINS = [
     Command("set [--offline] [--online] <plugin>...", "Fails if plugins are not enabled", switch_banner),
 ]
 
-GROUPS: dict[str, list[Command]] = {"Health checks": CHECKS, "Diagnostics": DIAGNOSTICS, "Plugins": PLUGINS}
+GROUPS: dict[str, list[Command]] = {
+    "Health checks": CHECKS,
+    "Diagnostics": DIAGNOSTICS,
+    "Upgrades": UPGRADE,
+    "Plugins": PLUGINS,
+}

@@ -135,7 +135,7 @@ DEFINITIONS = [
         export_banner,
     ),
     Command(
-        "import_definitions [--format <format>] [--skip-if-unchanged] [<file>]",
+        "import_definitions [--format <format>] [--skip-if-unchanged] [--leave-out] [<file>]",
         "Imports definitions from a file or the standard input",
         import_banner,
     ),

@@ -142,16 +142,25 @@ def export_definitions(call: Call) -> Item:
     return found
 
 
+NO_JSON = ("failed to parse JSON", "failed_to_parse_json")
+
+
 def import_definitions(call: Call) -> str | None:
     """Import definitions; the unix socket returns what was skipped, otherwise only the node's log has it."""
     skip = call.flag("skip-if-unchanged")
-    if call.is_local:
-        path = ("warren", "definitions")
-        answer = call.api.request("POST", path, call.arguments[0], {"skip-if-unchanged": str(skip).lower()})
-        return "\n".join(answer["skipped"]) or None
-    if skip:
+    query = {"leave-out": "true"} if call.flag("leave-out") else {}
+    if skip and not call.is_local:
         raise CommandError(USAGE, "warrenctl: --skip-if-unchanged goes by the control socket, not by --url", bare=True)
-    call.api.request("POST", ("definitions",), body=call.arguments[0])
+    try:
+        if call.is_local:
+            query |= {"skip-if-unchanged": str(skip).lower()}
+            answer = call.api.request("POST", ("warren", "definitions"), call.arguments[0], query)
+            return "\n".join(answer["skipped"]) or None
+        call.api.request("POST", ("definitions",), call.arguments[0], query)
+    except APIError as error:
+        if error.status != 400 or not error.reason.startswith(NO_JSON):
+            raise
+        raise CommandError(DATA, f"Failed to deserialise input (format: JSON) (error: {error.reason})") from None
     return None
 
 

@@ -9,7 +9,7 @@ import time
 from .. import status_text as status
 from ..answers import CommandError, Report, Rows
 from ..api_client import APIError
-from ..exit_status import UNAVAILABLE
+from ..exit_status import DATA, UNAVAILABLE
 from ..request import integer
 from .call import Call, Handler, Item
 
@@ -138,6 +138,74 @@ def expiring_lines(answer: object, until_s: float) -> list[str]:
     ]
 
 
+def check_quorum_critical(call: Call) -> Report:
+    """Confirm that no quorum is lost with the node: its quorum queues have no other replicas to wait for."""
+    run_check(call, "node-is-quorum-critical")
+    text = "seems to be the only one in a single node cluster, the check does not apply"
+    return Report(f"Node {call.node} {text}", {"message": f"Target node {text}", "result": "ok"})
+
+
+def await_quorum(call: Call) -> str:
+    """Do nothing: see `check_quorum_critical`."""
+    return "Target node seems to be the only one in a single node cluster, the command does not apply"
+
+
+def deprecated_no_op(call: Call) -> str:
+    """Do nothing, as RabbitMQ's command of this name."""
+    return "This command is DEPRECATED and is a no-op. It will be removed in a future version."
+
+
+def is_running(call: Call) -> Report:
+    """Raises CommandError (69) if the application is stopped."""
+    check_running(call)
+    text = f"RabbitMQ on node {call.node} is fully booted and running"
+    return Report(text, {"message": text, "result": True})
+
+
+def is_booting(call: Call) -> Report:
+    """Deny it: a node that answers has started."""
+    text = (
+        f"RabbitMQ on node {call.node} is fully booted (check with is_running), stopped or has not started booting yet"
+    )
+    return Report(text, {"message": text, "result": False})
+
+
+def check_deprecated_features(call: Call) -> str:
+    """Raises CommandError (69) if a deprecated feature is in use."""
+    used = call.api.get("deprecated-features", "used")
+    if used:
+        names = ", ".join(str(one["name"]) for one in used)
+        raise CommandError(UNAVAILABLE, f"Cluster reported deprecated features in use: {names}")
+    return "Cluster reported no deprecated features in use"
+
+
+def auth_attempts(call: Call) -> Rows:
+    path = ("auth", "attempts", call.node, *(["source"] if call.flag("by-source") else []))
+    columns = ["protocol", "auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded"]
+    return Rows(columns, [[one.get(column) for column in columns] for one in call.api.get(*path)])
+
+
+def quorum_status(call: Call) -> Rows:
+    """Raises CommandError (65, 69)."""
+    queue = call.find("queues", call.vhost_name, call.arguments[0])
+    if queue is None:
+        raise CommandError(DATA, "Object (queue, stream, exchange, etc) was not found", bare=True)
+    if queue["type"] != "quorum":
+        raise CommandError(UNAVAILABLE, f"Cannot get quorum status of a {queue['type']} queue")
+    columns = ["Node Name", "Raft State", "Membership", "Replicated", "Guarantee"]
+    return Rows(columns, [[call.node, "leader", "voter", queue.get("replicated"), queue.get("guarantee")]])
+
+
+def tls_versions(call: Call) -> str:
+    """List the versions of TLS that listeners accept."""
+    return "tlsv1.3\ntlsv1.2"
+
+
+def cipher_suites(call: Call) -> str:
+    """List the cipher suites of this installation, by OpenSSL's names."""
+    return "\n".join(str(one["name"]) for one in ssl.create_default_context().get_ciphers())
+
+
 def run_check(call: Call, *check: str) -> None:
     """Raises CommandError (69) if the health check fails."""
     try:
@@ -233,8 +301,13 @@ def cluster_status(call: Call) -> Report:
 
 COMMANDS: dict[str, Handler] = {
     "alarms": list_alarms,
+    "await_online_quorum_plus_one": await_quorum,
+    "await_online_synchronized_mirror": await_quorum,
     "await_startup": await_startup,
     "check_alarms": check_alarms,
+    "check_if_any_deprecated_features_are_used": check_deprecated_features,
+    "check_if_node_is_mirror_sync_critical": deprecated_no_op,
+    "check_if_node_is_quorum_critical": check_quorum_critical,
     "check_certificate_expiration": check_certificate_expiration,
     "check_local_alarms": check_alarms,
     "check_port_connectivity": check_port_connectivity,
@@ -242,13 +315,21 @@ COMMANDS: dict[str, Handler] = {
     "check_protocol_listener": check_protocol_listener,
     "check_running": check_running,
     "check_virtual_hosts": check_virtual_hosts,
+    "cipher_suites": cipher_suites,
     "cluster_status": cluster_status,
     "environment": environment,
+    "is_booting": is_booting,
+    "is_running": is_running,
     "list_ciphers": list_ciphers,
+    "list_node_auth_attempt_stats": auth_attempts,
     "listeners": list_listeners,
     "memory_breakdown": memory_breakdown,
+    "node_health_check": deprecated_no_op,
     "ping": ping,
+    "post_upgrade": await_quorum,
+    "quorum_status": quorum_status,
     "server_version": server_version,
     "status": show_status,
+    "tls_versions": tls_versions,
     "wait": await_startup,
 }

@@ -44,6 +44,10 @@ def resume_listeners(call: Call) -> None:
     call.api.put("warren", "listeners", body={"state": "running"})
 
 
+def drain(call: Call) -> None:
+    call.api.put("warren", "listeners", body={"state": "drained"})
+
+
 def stop_app(call: Call) -> None:
     call.api.put("warren", "application", body={"state": "stopped"})
 
@@ -86,8 +90,10 @@ def required(rest: list[str]) -> str:
 
 
 COMMANDS: dict[str, Handler] = {
+    "drain": drain,
     "reset": reset,
     "resume_listeners": resume_listeners,
+    "revive": resume_listeners,
     "set_disk_free_limit": set_disk_free_limit,
     "set_vm_memory_high_watermark": set_vm_memory_high_watermark,
     "shutdown": stop,

@@ -23,8 +23,18 @@ COMMANDS: dict[str, Handler] = {
 # Commands that only the unix socket accepts.
 LOCAL_ONLY = frozenset(
     (
-        *("consume_event_stream", "disable", "eval", "list_ciphers", "list_hashes", "list_policies_that_match"),
-        *("list_unresponsive_queues", "log_tail", "log_tail_stream", "reset", "resume_listeners", "rotate_logs"),
+        *(
+            "cipher_suites",
+            "consume_event_stream",
+            "disable",
+            "drain",
+            "eval",
+            "list_ciphers",
+            "list_hashes",
+            "list_policies_that_match",
+        ),
+        *("list_unresponsive_queues", "log_tail", "log_tail_stream", "reset", "resume_listeners", "revive"),
+        *("rotate_logs", "tls_versions"),
         *("set", "set_disk_free_limit", "set_log_level", "set_vm_memory_high_watermark", "shutdown", "start_app"),
         *("stop", "stop_app", "suspend_listeners"),
     )

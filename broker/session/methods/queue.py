@@ -23,6 +23,7 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     name = strip_line_ends(method.queue)
     if name.startswith(REPLY_TO):
         operations.check_reply_queue(channel, name)
+        channel.last_queue = name
         if not method.nowait:
             channel.send_change_ok(declare_ok(channel, name, 0, 1), stored=False)
         return

@@ -49,13 +49,14 @@ def is_url(text: str) -> bool:
 
 
 def parse(url: str, password_file: str = "", schema: str = "warren") -> Address:
-    """Return the address with this URL. Raises StorageFault."""
+    """Return the address with this URL. Raises StorageFault, whose text has no part of the URL, nor of a password."""
     try:
         given = conninfo_to_dict(url) if is_url(url) else None
     except Error as error:
-        raise StorageFault(f"storage.url: {one_line(error)}") from None
+        fault = one_line(error).partition('"')[0].rstrip(" :")  # what follows is a part of the URL
+        raise StorageFault(f"storage.url: {fault}") from None
     if given is None:
-        raise StorageFault(f"storage.url: not of the form postgresql://USER@HOST1,HOST2/DATABASE: {url}")
+        raise StorageFault("storage.url: not of the form postgresql://USER@HOST1,HOST2/DATABASE")
     if not schema or len(schema.encode()) > NAME_BYTES or "\0" in schema:
         raise StorageFault(f"storage.schema: not a name of PostgreSQL: {schema!r}")
     if password_file:

@@ -182,9 +182,19 @@ async def find_binding(request: Request) -> Binding:
             if binding.source != source.name:
                 continue
             key = properties_key(binding)
-            if wanted in (key, unquote(key, errors="surrogateescape"), unquote_plus(key, errors="surrogateescape")):
+            if wanted in spellings(key):
                 return binding
     raise missing()
+
+
+def spellings(key: str) -> tuple[str, ...]:
+    """Return a key as clients write it: as it is shown, with a space in place of each `+`, or not quoted."""
+    return (
+        key,
+        key.replace("+", " "),
+        unquote(key, errors="surrogateescape"),
+        unquote_plus(key, errors="surrogateescape"),
+    )
 
 
 # Lookups

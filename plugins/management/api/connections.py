@@ -15,6 +15,7 @@ from ..framework.router import Route
 from ..views.connection import connection_identity, connection_view
 from ..views.stats import StatsView
 
+OF_TLS = ("ssl_", "peer_cert_")  # fields that are empty in a single connection without TLS, and null in lists
 REASON = "Closed via management plugin"
 CLOSED_AT_ONCE = 100  # closing them takes some milliseconds
 
@@ -39,7 +40,8 @@ def list_of_user(request: Request) -> Listing[Connection]:
 
 def get_connection(request: Request) -> Response:
     """Return one connection."""
-    return ok(connection_view(StatsView(request), connection_of(request)))
+    item = connection_view(StatsView(request), connection_of(request))
+    return ok({key: "" if value is None and key.startswith(OF_TLS) else value for key, value in item.items()})
 
 
 def delete_connection(request: Request) -> Response:

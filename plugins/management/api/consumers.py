@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from warren.broker.session.consumer import ChannelConsumer
@@ -21,14 +22,16 @@ def name_of(consumer: ChannelConsumer) -> str:
 
 
 async def list_consumers(request: Request) -> Listing[Any]:
-    """List the consumers of the queues that the user sees; none in a hidden virtual host."""
+    """List the consumers of the user's connections; with the tag monitoring, those of all connections."""
     queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
     consumed = [queue async for queue in in_slices(queues) if len(queue.consumers) > 0]
-    if request.caller.is_local:
-        every = (consumer for queue in consumed for consumer in queue.consumers.all())
-        return Listing(every, local_consumer_view, order=lambda consumer: queue_key(consumer.queue))
-    consumers = (consumer for queue in consumed for consumer in consumers_of(queue))
-    return Listing(consumers, consumer_view, name_of, lambda consumer: queue_key(consumer.queue))
+    caller = request.caller
+    if caller.is_local:
+        local = (consumer for queue in consumed for consumer in queue.consumers.all())
+        return Listing(local, partial(local_consumer_view, caller), order=lambda consumer: queue_key(consumer.queue))
+    every = (consumer for queue in consumed for consumer in consumers_of(queue))
+    consumers = [one async for one in in_slices(every) if caller.sees_connection(one.channel.connection)]
+    return Listing(consumers, partial(consumer_view, caller), name_of, lambda consumer: queue_key(consumer.queue))
 
 
 ROUTES = (

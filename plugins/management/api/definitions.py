@@ -10,16 +10,18 @@ from typing import Any
 
 from warren.broker.core.definitions.exporter import snapshot, text_pieces, user_document
 from warren.broker.core.definitions.files import parse_json
+from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.plugin import Invalid, Node
 
 from ...http.auth import ADMIN
-from ...http.responses import NO_VHOST, Pieces, Response, bad, done, json_of, not_found, ok
+from ...http.responses import NO_VHOST, Pieces, Response, bad, json_of, not_found, ok
 from ...http.slices import in_slices, joined_in_slices
 from ..framework import bodies
 from ..framework.pagination import Item, columns_of, prune
 from ..framework.request import Request
 from ..framework.router import Route
-from .users import PROTECTED, PROTECTED_UNCHANGED
+from .policies import check_operator_policies
+from .users import PROTECTED, PROTECTED_UNCHANGED, without_password
 
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
 
@@ -46,17 +48,20 @@ async def get_definitions(request: Request) -> Response:
 
 
 async def post_definitions(request: Request) -> Response:
-    """Import definitions, all of them or none."""
+    """Import definitions, all of them or none; with `leave-out` all that this broker can have."""
     document = await document_of_request(request)
-    for line in await request.host.imports.run(document, request.path.get("name"), request.user.name):
+    leave_out = request.flag("leave-out")
+    imported = await request.host.imports.run(document, request.path.get("name"), request.user.name, leave_out)
+    for line in imported.warnings:
         request.host.report("definitions", "warning", {"what": line})
-    return done()
+    return Response(204, headers=without_password(imported.without_password))
 
 
 async def check_definitions(request: Request) -> Response:
     """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
     document = await document_of_request(request)
-    return ok({"skipped": await request.host.imports.check(document, request.path.get("name"))})
+    checked = await request.host.imports.check(document, request.path.get("name"), request.flag("leave-out"))
+    return ok({"skipped": checked.warnings})
 
 
 async def document_of_request(request: Request) -> dict[str, Any]:
@@ -72,6 +77,9 @@ async def document_of_request(request: Request) -> dict[str, Any]:
     users = document.get("users")
     async for user in in_slices(users if isinstance(users, list) else ()):
         check_protected(request.node, user)
+    parameters = document.get("parameters")
+    async for parameter in in_slices(parameters if isinstance(parameters, list) else ()):
+        check_unchanged(request, parameter, name)
     return document
 
 
@@ -102,6 +110,14 @@ def check_protected(node: Node, given: Any) -> None:
         raise bad(PROTECTED_UNCHANGED)
     if given.get("limits", now["limits"]) != now["limits"]:
         raise bad(PROTECTED_UNCHANGED)
+
+
+def check_unchanged(request: Request, given: Any, vhost: str | None) -> None:
+    """Raises HTTPError (401, 405) if the import would change an operator policy that the caller must not change."""
+    if isinstance(given, dict) and given.get("component") == OPERATOR_POLICY:
+        place = (str(vhost or given.get("vhost")), OPERATOR_POLICY, str(given.get("name")))
+        if request.node.parameters.get(*place) != given.get("value"):
+            check_operator_policies(request)
 
 
 def document_of(body: bytes, media_type: str) -> bytes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from warren.broker.core.policies.parameters import CLUSTER_NAME
+
 from ...http.auth import POLICIES
-from ...http.responses import Response, done, missing, ok, put
+from ...http.responses import Response, done, missing, not_authorised, ok, put
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -38,9 +40,16 @@ def get_global(request: Request) -> Response:
     return ok(global_parameter_view(request, find_global(request)))
 
 
+def check_name(request: Request, name: str) -> None:
+    """Raises HTTPError (401) for the cluster's name, which administrators change, at its own route too."""
+    if name == CLUSTER_NAME and not request.caller.administers:
+        raise not_authorised("Not administrator user")
+
+
 def put_global(request: Request) -> Response:
     """Set a global parameter."""
     body: ParameterBody = request.body
+    check_name(request, request.path["name"])
     check_whole(body.value)
     return put(not request.node.parameters.set_global(request.path["name"], body.value))
 
@@ -48,6 +57,7 @@ def put_global(request: Request) -> Response:
 def delete_global(request: Request) -> Response:
     """Clear a global parameter."""
     name, _ = find_global(request)
+    check_name(request, name)
     request.node.parameters.clear_global(name)
     return done()
 

@@ -182,7 +182,7 @@ def document_of(got: FetchedMessage, asked: Get) -> Iterator[bytes]:
         "exchange": message.address.exchange,
         "routing_key": message.address.routing_key,
         "message_count": got.left,
-        "properties": json_of_properties(message.properties),
+        "properties": json_of_properties(message.properties) or [],  # an empty list, as from Erlang
     }
     yield json_of(item)[:-1] + b',"payload":"'
     payload = message.body[: asked.truncate]

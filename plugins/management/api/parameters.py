@@ -8,15 +8,18 @@ from typing import Any
 
 import msgspec
 
+from warren.broker.core.policies.limits import VHOST_LIMITS
 from warren.broker.core.policies.parameters import POLICY, Parameter
+from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.logs.redaction import HIDDEN, redacted
 from warren.broker.plugin import Invalid
 
 from ...http.auth import POLICIES
-from ...http.responses import Response, bad, done, missing, ok, put
+from ...http.responses import Response, bad, done, missing, not_authorised, ok, put
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
+from .policies import check_operator_policies
 
 
 class ParameterBody(msgspec.Struct):
@@ -72,10 +75,22 @@ def get_parameter(request: Request) -> Response:
     return ok(parameter_view(request, find_parameter(request)))
 
 
+def check_component(request: Request, component: str) -> None:
+    """Check the right to change a component's parameters, which is that of the component's own routes.
+
+    Raises HTTPError (401, 405).
+    """
+    if component == OPERATOR_POLICY:
+        check_operator_policies(request)
+    elif component == VHOST_LIMITS and not request.caller.administers:
+        raise not_authorised("Not administrator user")
+
+
 def put_parameter(request: Request) -> Response:
     """Set a parameter; its component applies it at once."""
     body: ParameterBody = request.body
     component, name = request.path["component"], request.path["name"]
+    check_component(request, component)
     check_whole(body.value)
     try:
         new = request.node.parameters.set(request.path_vhost().name, component, name, body.value)
@@ -87,6 +102,7 @@ def put_parameter(request: Request) -> Response:
 def delete_parameter(request: Request) -> Response:
     """Clear a parameter; its component applies that at once."""
     one = find_parameter(request)
+    check_component(request, one.component)
     request.node.parameters.clear(one.vhost, one.component, one.name)
     return done()
 

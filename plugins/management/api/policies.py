@@ -13,7 +13,7 @@ from warren.broker.core.metadata.policy import Policy
 from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN, POLICIES, VHOST, Guard
-from ...http.responses import Response, bad, done, missing, ok, put
+from ...http.responses import HTTPError, Response, bad, done, missing, not_authorised, ok, put
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -51,8 +51,21 @@ def get_policy(request: Request, operator: bool) -> Response:
     return ok(policy_view(find_policy(request, operator)))
 
 
+def check_operator_policies(request: Request) -> None:
+    """Check that the caller may change operator policies, which limit policymakers.
+
+    Raises HTTPError (401 without the tag administrator, 405 if the configuration disallows changes over TCP).
+    """
+    if not request.caller.administers:
+        raise not_authorised("Not administrator user")
+    if request.host.config.management.operator_policy_changes_disabled and not request.caller.is_local:
+        raise HTTPError(405, "method_not_allowed", "Broker settings disallow editing of operator policies.")
+
+
 def put_policy(request: Request, operator: bool) -> Response:
     """Set a policy; it applies at once."""
+    if operator:
+        check_operator_policies(request)
     body: PolicyBody = request.body
     vhost, name = request.path_vhost().name, request.path["name"]
     given = (body.pattern, body.definition, body.priority, body.apply_to)
@@ -66,6 +79,8 @@ def put_policy(request: Request, operator: bool) -> Response:
 
 def delete_policy(request: Request, operator: bool) -> Response:
     """Clear a policy; the one below it applies at once."""
+    if operator:
+        check_operator_policies(request)
     policy = find_policy(request, operator)
     request.node.policies.clear(policy.vhost, policy.name, operator)
     return done()

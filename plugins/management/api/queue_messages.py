@@ -49,10 +49,12 @@ class MoveBody(msgspec.Struct):
 async def list_unacked(request: Request) -> Response:
     """List unacknowledged messages of a queue, the oldest first, with consumer, channel and age.
 
+    It needs the right to read the queue; the channel is that of a connection that the caller may see, or empty.
     `limit` is 500 at most. The age has the accuracy of the statistics interval. Of each channel the oldest 20,000
     deliveries are examined.
     """
     queue = request.queue()
+    request.channel().check_read(queue.name)
     text = request.query.get("limit", str(UNACKED))
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and 1 <= int(text) <= UNACKED_LIMIT):
         raise bad(f"limit should be a number from 1 to {UNACKED_LIMIT}")
@@ -79,7 +81,7 @@ def unacked_view(request: Request, found: Found) -> Item:
     item: Item = {
         "delivery_tag": tag,
         "consumer_tag": consumer.tag if consumer is not None else "",
-        "channel_details": channel_details(channel),
+        "channel_details": channel_details(request.caller, channel),
         "exchange": message.address.exchange,
         "routing_key": message.address.routing_key,
         "payload_bytes": message.body_bytes,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
-from warren.broker.core.access.passwords import ARGON2ID, SHA256
+from warren.broker.core.access.passwords import ARGON2ID, SHA256, has_password
 from warren.broker.core.access.permissions import Permission
 from warren.broker.core.definitions.exporter import user_document
 from warren.broker.core.metadata.records import StoredUser
@@ -21,6 +23,8 @@ from ..framework.request import Request
 from ..framework.router import Route
 
 PROTECTED_UNCHANGED = "Protected users cannot be modified via the HTTP API"
+CANNOT_LOG_IN = "warren-cannot-log-in"  # a header of responses: names as in a path, separated by commas
+HEADER_LIMIT = 4096  # bytes
 PROTECTED = "protected"  # tag of users that HTTP must not change
 
 
@@ -93,7 +97,20 @@ async def put_user(request: Request) -> Response:
         for vhost, given in body.permissions.items():
             if vhost in request.node.vhosts:  # it may have been deleted during the wait for the hash
                 request.node.users.set_permission(name, vhost, given["configure"], given["write"], given["read"])
-    return put(old is not None)
+    user = request.node.users.find(name)
+    response = put(old is not None)
+    if user.password_hash and not has_password(user.password_hash, algorithm):
+        request.host.report("user_cannot_log_in", "warning", {"user": name, "reason": f"no hash of {algorithm}"})
+        response.headers = without_password([name])
+    return response
+
+
+def without_password(names: list[str]) -> Mapping[str, str]:
+    """Return the header that names users whose hash is no password's, as many as HEADER_LIMIT bytes have room for."""
+    text = ", ".join(quote(name, "", errors="surrogateescape") for name in names)
+    if len(text) > HEADER_LIMIT:
+        text = text[:HEADER_LIMIT].rpartition(", ")[0]
+    return {CANNOT_LOG_IN: text} if names else {}
 
 
 def check_permissions(request: Request, body: UserBody) -> None:

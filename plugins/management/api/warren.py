@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import math
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -27,6 +27,8 @@ from ..framework.request import Request
 from ..framework.router import Route
 from .policies import policy_view
 
+PLUGINS_DIR = str(Path(__file__).parents[2])
+FRACTION_LIMIT = 1_000_000  # as warrenctl has it
 CHANNELS = 65_535  # the maximum of connection.tune
 DEFAULT_LINES = 50
 LINES = "text/plain; charset=utf-8"
@@ -34,7 +36,7 @@ DOCUMENT_LIMIT = 256 << 20  # bytes of definitions
 
 
 class ListenersBody(msgspec.Struct):
-    state: Literal["running", "suspended"]
+    state: Literal["running", "suspended", "drained"]
 
 
 class ApplicationBody(msgspec.Struct):
@@ -90,11 +92,13 @@ def shut_down(request: Request) -> Response:
 
 
 async def put_listeners(request: Request) -> Response:
-    """Suspend or resume the AMQP listeners."""
+    """Suspend or resume the AMQP listeners, or close all connections too."""
     body: ListenersBody = request.body
     control = control_of(request)
     if body.state == "suspended":
         control.suspend_listeners()
+    elif body.state == "drained":
+        control.drain()
     elif not await control.resume_listeners():
         raise not_now("cannot listen; the log says why")
     return done()
@@ -147,9 +151,9 @@ def limit_bytes(request: Request) -> int:
     body: LimitBody = request.body
     if body.bytes is not None and body.fraction is None and body.bytes >= 0:
         return body.bytes
-    if body.fraction is not None and body.bytes is None and math.isfinite(body.fraction) and body.fraction >= 0:
+    if body.fraction is not None and body.bytes is None and 0 <= body.fraction < FRACTION_LIMIT:
         return request.host.resources.share(body.fraction)
-    raise bad("either bytes or fraction should be a number from 0 on")
+    raise bad(f"either bytes should be a number from 0 on, or fraction one from 0 to {FRACTION_LIMIT}")
 
 
 def put_alarm(request: Request) -> Response:
@@ -181,6 +185,7 @@ def get_settings(request: Request) -> Response:
             "frame_max": settings.frame_max,
             "heartbeat": settings.heartbeat_s,
             "loopback_users": sorted(request.node.users.loopback_only),
+            "plugins_dir": PLUGINS_DIR,
         }
     )
 
@@ -337,22 +342,24 @@ async def authenticate(request: Request) -> Response:
 
 
 async def import_definitions(request: Request) -> Response:
-    """Import definitions, all of them or none, and return the parts that were skipped."""
+    """Import definitions, all of them or none, and return the parts that were skipped.
+
+    With `leave-out` entries that this broker cannot have are skipped too.
+    """
     body: bytes = request.body
-    imported = request.node.parameters.globals().get(IMPORTED_HASH)
     skip = request.flag("skip-if-unchanged")
     digest = await asyncio.to_thread(lambda: hashlib.sha256(body).hexdigest())
-    if skip and imported == digest:
+    if skip and request.node.parameters.globals().get(IMPORTED_HASH) == digest:
         return ok({"skipped": []})
     try:
         document = await asyncio.to_thread(parse_json, body)
     except ValueError as error:
         raise bad(f"failed to parse JSON: {error}") from None
-    lines = await request.host.imports.run(document, None, request.user.name)
+    imported = await request.host.imports.run(document, None, request.user.name, request.flag("leave-out"))
     if skip:
         with request.acting():
             request.node.parameters.set_global(IMPORTED_HASH, digest)
-    return ok({"skipped": lines})
+    return ok({"skipped": imported.warnings})
 
 
 ROUTES = (

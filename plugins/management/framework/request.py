@@ -104,8 +104,7 @@ class Request:
 
     def connections(self) -> list[Connection]:
         """Return the open connections: all for users with the tag monitoring, otherwise the user's own."""
-        monitors, user = self.caller.monitors, self.user
-        return [one for one in self.host.connections() if monitors or one.user is user]
+        return [one for one in self.host.connections() if self.caller.sees_connection(one)]
 
     # Query
 

@@ -50,6 +50,6 @@ def detailed_channel_view(stats: StatsView, channel: Channel) -> Item:
     """The fields of a single channel, with consumers and detailed rates."""
     item = channel_view(stats, channel)
     if stats.enabled:
-        item["consumer_details"] = [consumer_view(one) for one in list(channel.consumers.values())]
+        item["consumer_details"] = [consumer_view(stats.caller, one) for one in list(channel.consumers.values())]
         item |= of_channel(stats, channel)
     return item

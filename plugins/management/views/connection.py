@@ -55,7 +55,7 @@ def connection_view(stats: StatsView, connection: Connection) -> Item:
 
 
 def encryption_fields(connection: Connection) -> Item:
-    """The fields about TLS; null for a plain connection."""
+    """The fields about TLS; null for a plain connection in lists."""
     tls = connection.peer.encryption
     return {
         "ssl": tls is not None,

@@ -8,6 +8,7 @@ from warren.broker.plugin import Queue
 from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.session.events import pid
 
+from ...http.auth import Caller
 from ..framework.pagination import Item
 from .detailed_rates import channel_details
 
@@ -17,10 +18,10 @@ def consumers_of(queue: Queue) -> list[ChannelConsumer]:
     return [consumer for consumer in queue.consumers.all() if isinstance(consumer, ChannelConsumer)]
 
 
-def local_consumer_view(consumer: Consumer) -> Item:
+def local_consumer_view(caller: Caller, consumer: Consumer) -> Item:
     """The fields of a consumer with the process id of its channel, which a federation link does not have."""
     if isinstance(consumer, ChannelConsumer):
-        return consumer_view(consumer) | {"channel_pid": pid(consumer.channel)}
+        return consumer_view(caller, consumer) | {"channel_pid": pid(consumer.channel)}
     return {
         "consumer_tag": consumer.tag,
         "exclusive": consumer.exclusive,
@@ -35,7 +36,7 @@ def local_consumer_view(consumer: Consumer) -> Item:
     }
 
 
-def consumer_view(consumer: ChannelConsumer) -> Item:
+def consumer_view(caller: Caller, consumer: ChannelConsumer) -> Item:
     """The fields of a consumer."""
     queue, channel = consumer.queue, consumer.channel
     return {
@@ -48,5 +49,5 @@ def consumer_view(consumer: ChannelConsumer) -> Item:
         "arguments": json_of_table(consumer.arguments),
         "consumer_timeout": channel.connection.settings.consumer_timeout_ms,
         "queue": {"name": queue.name, "vhost": queue.vhost},
-        "channel_details": channel_details(channel),
+        "channel_details": channel_details(caller, channel),
     }

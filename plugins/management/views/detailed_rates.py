@@ -9,6 +9,7 @@ from warren.broker.core.counters.statistics import DeliveryCounters, PublishCoun
 from warren.broker.plugin import Exchange, Host, Queue
 from warren.broker.session.channel import Channel
 
+from ...http.auth import Caller
 from ..framework.pagination import Item
 from ..stats.counters import delivering_counters
 from ..stats.detailed_rates import channels, pair, published_counters, route, routes
@@ -22,7 +23,10 @@ def of_queue(host: Host, stats: StatsView, queue: Queue) -> Item:
         if queue in counted
     ]
     deliveries = [
-        {"stats": delivered_stats(stats, channel, queue, got), "channel_details": channel_details(channel)}
+        {
+            "stats": delivered_stats(stats, channel, queue, got),
+            "channel_details": channel_details(stats.caller, channel),
+        }
         for channel in channels(host)
         if channel.rates is not None and (got := channel.rates.queues.get(queue)) is not None
     ]
@@ -31,7 +35,10 @@ def of_queue(host: Host, stats: StatsView, queue: Queue) -> Item:
 
 def of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Item:
     incoming = [
-        {"stats": published_stats(stats, channel, exchange, published), "channel_details": channel_details(channel)}
+        {
+            "stats": published_stats(stats, channel, exchange, published),
+            "channel_details": channel_details(stats.caller, channel),
+        }
         for channel in channels(host)
         if channel.rates is not None and (published := channel.rates.exchanges.get(exchange)) is not None
     ]
@@ -77,8 +84,11 @@ def channel_name(channel: Channel) -> str:
     return f"{channel.connection.name} ({channel.number})"
 
 
-def channel_details(channel: Channel) -> Item:
+def channel_details(caller: Caller, channel: Channel) -> Item:
+    """The identity of a channel as a part of another object; empty unless the caller sees the connection."""
     connection = channel.connection
+    if not caller.sees_connection(connection):
+        return {}
     return {
         "name": channel_name(channel),
         "number": channel.number,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warren.broker.amqp.table_json import json_of_table
+from warren.broker.core.telemetry.event_exchange import INTERNAL
 from warren.broker.plugin import Exchange, Host
 
 from ..framework.pagination import Item
@@ -21,6 +22,7 @@ def exchange_view(stats: StatsView, exchange: Exchange) -> Item:
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
         "arguments": json_of_table(exchange.arguments),
+        "user_who_performed_action": exchange.declared_by or INTERNAL,
     }
     if exchange.policy is not None:
         item["policy"] = exchange.policy.name

@@ -51,7 +51,7 @@ def node_view(request: Request) -> Item:
         "name": node.name,
         "type": "disc",
         "running": True,
-        "being_drained": False,
+        "being_drained": host.control.is_drained,
         "partitions": [],
         "cluster_links": [],
         "os_pid": str(readings.pid),

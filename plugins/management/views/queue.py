@@ -14,6 +14,7 @@ from warren.broker.session.connection import Connection
 from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.session.events import pid
 
+from ...http.auth import Caller
 from ..framework.pagination import Item
 from ..framework.request import Request
 from ..stats.counters import length_counters, lengths, queue_counters, queue_key
@@ -83,7 +84,7 @@ def state_fields(request: Request, stats: StatsView, queue: Queue) -> Item:
     if not stats.enabled:
         return {}
     item: Item = {"effective_policy_definition": dict(queue.effective)}
-    item |= queue_sizes(queue) | consumer_fields(queue) | owner_fields(queue) | {**NO_REDUCTIONS}
+    item |= queue_sizes(queue) | consumer_fields(queue) | owner_fields(request.caller, queue) | {**NO_REDUCTIONS}
     if queue.settings.type == QUORUM:
         return item | quorum_fields(request.node.name, queue)
     return item | {"storage_version": STORAGE_VERSION}
@@ -114,7 +115,7 @@ def detailed_queue_view(request: Request, stats: StatsView, queue: Queue) -> Ite
     """The fields of a single queue, with consumers and detailed rates."""
     item = queue_view_with_unset(request, stats, queue)
     if stats.enabled:
-        item["consumer_details"] = [consumer_view(consumer) for consumer in consumers_of(queue)]
+        item["consumer_details"] = [consumer_view(request.caller, consumer) for consumer in consumers_of(queue)]
         item |= of_queue(request.host, stats, queue)
     return item
 
@@ -171,9 +172,9 @@ def quorum_fields(node: str, queue: Queue) -> Item:
     }
 
 
-def owner_fields(queue: Queue) -> Item:
-    """The connection that owns an exclusive queue, or no field."""
-    if not isinstance(queue.owner, Connection):
+def owner_fields(caller: Caller, queue: Queue) -> Item:
+    """The connection that owns an exclusive queue, or no field if there is none or the caller does not see it."""
+    if not isinstance(queue.owner, Connection) or not caller.sees_connection(queue.owner):
         return {}
     peer = queue.owner.peer
     return {"owner_pid_details": {"name": queue.owner.name, "peer_host": peer.host, "peer_port": peer.port}}

@@ -19,16 +19,18 @@ class StatsView:
 
     enabled  False with `disable_stats`: views have no statistics
     totals   views of queues have their lengths
+    caller   sees the connections that the views may name
     pids     the caller is local and gets process ids, which RabbitMQ's API does not have
     """
 
-    __slots__ = ("enabled", "totals", "pids", "_samples", "_asked", "_now_ms")
+    __slots__ = ("enabled", "totals", "caller", "pids", "_samples", "_asked", "_now_ms")
 
     def __init__(self, request: Request) -> None:
         """Raises HTTPError (400)."""
         self._asked = request.ranges
         self._samples = request.state.samples
         self._now_ms = request.node.clock.now_ms()
+        self.caller = request.caller
         self.pids = request.caller.is_local
         self.enabled = not request.flag("disable_stats")
         self.totals = self.enabled or request.flag("enable_queue_totals")

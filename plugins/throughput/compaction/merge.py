@@ -188,6 +188,8 @@ def complete_earlier(folder: Path) -> None:
         text = path.read_text()
         manifest = Manifest(folder, path.name)
         for by, replaced in compacted.replacements(text).items():
+            if not (folder / by).resolve().is_relative_to(folder.resolve()):
+                continue  # a link leads out of the export
             if not (folder / by).exists():
                 if all((folder / each).exists() for each in replaced):
                     path.unlink()  # nothing was made, nothing removed

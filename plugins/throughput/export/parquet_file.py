@@ -126,7 +126,8 @@ class Part:
         os.fsync(self._file.fileno())
         self._file.close()
         self._temporary.rename(self._path)
-        sync_folder(self._path.parent)
+        with contextlib.suppress(OSError):  # readers have the file: its rows are not lost
+            sync_folder(self._path.parent)
         return FinishedFile(
             self._path.relative_to(self._folder).as_posix(),
             self._table,

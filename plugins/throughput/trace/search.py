@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from ..file_format import compacted, schema
 from ..file_format.arrow_types import ARROW
 
+LISTINGS = 5  # at most, while compactions remove files that were listed
 MESSAGES = 100  # messages that are followed at most: a message_id need not be unique
 UNSEEN = ("schema", "mono_ns", "sample_rate")  # columns that no reader of the result needs
 
@@ -55,17 +56,30 @@ class NoExport(Exception):
 class Log:
     """The events of all brokers below one folder, which is a path or a URL such as s3://bucket/folder.
 
-    Files that are not of a known version of the export are skipped. Raises NoExport, OSError.
+    Files that are not of a known version of the export are skipped. Where a compaction has replaced files since they
+    were listed, they are listed anew. Raises NoExport, OSError.
     """
 
     def __init__(self, folder: str) -> None:
         files, place = file_system(folder)
+        fragments = self._fragments(files, place)
+        for _ in range(LISTINGS - 1):
+            if all(file.type != pa_fs.FileType.NotFound for file in files.get_file_info(self.skipped)):
+                break
+            fragments = self._fragments(files, place)
+        self.files = len(fragments)
+        if not fragments:
+            raise NoExport(f"{folder}: no export of a broker ({len(self.skipped)} files that are none, or damaged)")
+        self._dataset = ds.FileSystemDataset(fragments, SCHEMA, ds.ParquetFileFormat(), files)
+
+    def _fragments(self, files: pa_fs.FileSystem, place: str) -> list[ds.ParquetFileFragment]:
+        """Return the files with events; set `skipped` to those that cannot be read."""
         listing = files.get_file_info(
             pa_fs.FileSelector(f"{place}/{schema.EVENTS}", recursive=True, allow_not_found=True)
         )
         names = sorted(entry.path for entry in listing if entry.is_file and is_part(entry.base_name))
         names = without_replaced(files, place, names)
-        self.skipped = []
+        self.skipped: list[str] = []
         fragments = []
         form = ds.ParquetFileFormat()
         for name in names:
@@ -78,10 +92,7 @@ class Log:
                 fragments.append(fragment)
             else:
                 self.skipped.append(name)
-        self.files = len(fragments)
-        if not fragments:
-            raise NoExport(f"{folder}: no export of a broker ({len(self.skipped)} files that are none, or damaged)")
-        self._dataset = ds.FileSystemDataset(fragments, SCHEMA, form, files)
+        return fragments
 
     def numbers(self, name: str) -> set[Number]:
         """Return the messages with this message_id or identity, or the one that BOOT/NUMBER names."""

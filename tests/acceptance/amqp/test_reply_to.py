@@ -1,6 +1,7 @@
 """Direct reply-to."""
 
 import re
+from typing import Any
 
 import pytest
 from pamqp.commands import Basic, Queue
@@ -174,3 +175,34 @@ def test_a_reply_queue_ends_the_cached_routes_to_itself_alone(broker: Peer, ch: 
         assert isinstance(returned, Content) and isinstance(returned.method, Basic.Return)
         for before, routes in zip(cached, vhost.routes.values(), strict=True):
             assert before.items() <= routes.items(), "no other route has to be found again"
+
+
+@pytest.mark.parametrize("passive", [False, True])
+@pytest.mark.parametrize("consuming", [False, True])
+@pytest.mark.parametrize(
+    "flags",
+    [{}, {"durable": True}, {"exclusive": True}, {"auto_delete": True}, {"arguments": {"x-queue-type": "quorum"}}],
+    ids=str,
+)
+def test_declaring_the_pseudo_queue_succeeds(
+    ch: Channel, passive: bool, consuming: bool, flags: dict[str, Any]
+) -> None:
+    if consuming:
+        ch.consume(REPLY_TO, no_ack=True)
+    reply = ch.call(Queue.Declare, queue=REPLY_TO, passive=passive, **flags)
+    assert (reply.queue, reply.message_count, reply.consumer_count) == (REPLY_TO, 0, 1)
+
+
+def test_the_pseudo_queue_may_be_the_queue_declared_last(broker: Peer, ch: Channel, queue: str) -> None:
+    ch.send(Queue.Declare, queue=REPLY_TO, nowait=True)
+    ch.consume("", no_ack=True)
+    broker.connect().channel().publish("", send_request(ch, ch, queue), b"answer")
+    assert ch.delivery().body == b"answer"
+    ch.refused(404, Basic.Get, queue="")
+
+
+@pytest.mark.parametrize("name", [REPLY_TO + ".", REPLY_TO + ".x", REPLY_TO + "x"])
+@pytest.mark.parametrize("passive", [False, True])
+def test_declaring_a_reply_queue_without_consumer_is_refused(ch: Channel, name: str, passive: bool) -> None:
+    closed = ch.refused(404, Queue.Declare, queue=name, passive=passive)
+    assert closed.reply_text == f"NOT_FOUND - no queue '{name}' in vhost '/'"

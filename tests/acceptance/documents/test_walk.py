@@ -10,7 +10,9 @@ import pytest
 from .blocks import Block
 from .walk import ATTEMPTS, PORTS, Walk, free_ports
 
-TEXT = "warren serve --print-config; curl http://127.0.0.1:15672/api/ http://127.0.0.1:15692/metrics amqp://127.0.0.1:5673"
+TEXT = (
+    "warren serve --print-config; curl http://127.0.0.1:15672/api/ http://127.0.0.1:15692/metrics amqp://127.0.0.1:5673"
+)
 
 
 def test_nothing_of_a_document_uses_a_default_port(tmp_path: Path) -> None:

@@ -1,9 +1,14 @@
 """Links during operator commands, alarms, and deletions of exchanges, queues and virtual hosts."""
 
+from contextlib import closing
+
 import pytest
 
-from tests.support.federation import Place
+from tests.support.federation import Place, Site
+from tests.support.loop_thread import LoopThread
 from tests.support.polling import until, until_steady
+from warren.broker.config.config import Federation
+from warren.federation import exchange_link
 
 pytestmark = pytest.mark.sockets
 
@@ -134,6 +139,24 @@ def test_a_virtual_host_that_goes_while_its_links_start_is_no_fault_of_ours(up: 
     until(lambda: not down.rows(), lambda: str(down.rows()))
     until_steady(lambda: len(down.site.log))
     assert not [event for event in down.site.log if event[0] == "internal_error"]
+
+
+def test_an_upstream_exchange_that_is_declared_again_at_a_warren_is_bound_soon(
+    loop: LoopThread, up: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link checks a Warren every BACKLOG_S, a RabbitMQ every 90 s."""
+    monkeypatch.setattr(exchange_link, "BACKLOG_S", 0.1)
+    with closing(Site(loop, "patient", federation=Federation())) as site, closing(site.place()) as down:
+        down.ch.exchange("fed.x", "direct")
+        here = down.listener("fed.x", "k")
+        down.federate("^fed", up.uri)
+        down.running()
+        up.bound("fed.x", "k")
+        up.ch.delete_exchange("fed.x")
+        up.ch.exchange("fed.x", "direct")
+        up.bound("fed.x", "k")
+        up.ch.publish("fed.x", "k", b"seen")
+        assert down.get(here).body == b"seen"
 
 
 def test_a_virtual_host_upstream_that_is_deleted_is_found_when_it_is_back(up: Place, down: Place) -> None:

@@ -239,6 +239,29 @@ def test_what_a_link_leaves_behind_where_it_is_told_to_keeps_buffering(
     assert len(internals(up, down.upstream_queue())) == 1
 
 
+@pytest.mark.parametrize("count", [3, 2000], ids=["bindings", "bindings in many turns"])
+def test_the_queue_of_a_deleted_exchange_keeps_collecting(up: Place, down: Place, count: int) -> None:
+    down.ch.exchange("fed.x", "direct")
+    here = down.listener("fed.x", "0")
+    for number in range(1, count):
+        down.ch.bind(here, "fed.x", str(number))
+    down.federate("^fed", up.uri, resource_cleanup_mode="never")
+    down.running()
+    up.bound("fed.x", *map(str, range(count)))
+    down.ch.delete_exchange("fed.x")
+    down.without_links()
+    until(lambda: not up.site.connections("Federation link (upstream: u0, policy: federate)"), "no connection")
+    up.bound("fed.x", *map(str, range(count)))
+    for number in (0, count - 1):
+        up.ch.publish("fed.x", str(number), b"%d" % number)
+    up.counted(down.upstream_queue(), 2)
+    down.ch.exchange("fed.x", "direct")
+    for number in (0, count - 1):
+        down.ch.bind(here, "fed.x", str(number))
+    down.running()
+    assert down.bodies(here, 2) == [b"0", b"%d" % (count - 1)]
+
+
 def test_the_end_of_the_exchange_is_the_end_of_its_link(up: Place, down: Place) -> None:
     down.ch.exchange("fed.x", "fanout")
     down.federate("^fed", up.inside)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from warren.broker.config.builder import find
-from warren.broker.config.ignored_keys import ALIASES, KEYS_NOT_FOLLOWED, SECTIONS
+from warren.broker.config.ignored_keys import ALIASES, KEYS_NOT_FOLLOWED, SECTIONS, canonical_path, not_followed
 from warren.broker.config.key import ANY
 from warren.broker.config.keys import KEYS
 from warren.broker.config.printing import DEFAULTS, text_of, value_of
@@ -112,6 +112,30 @@ def test_there_is_no_warning_for_what_is_so_anyway(conf: Path, line: str) -> Non
     given = sources(conf)
     given.load()
     assert given.warnings == []
+
+
+def is_accepted(key: str, free: str) -> bool:
+    """Whether a file with this key of RabbitMQ starts; `free` takes the place of free elements."""
+    path = canonical_path(tuple(free if element.startswith("$") else element for element in key.split(".")))
+    return find(path)[0] is not None or not_followed(path, "") is not None
+
+
+def test_no_key_of_rabbitmq_stops_the_start() -> None:
+    """The keys of all schemas in RabbitMQ 4.0.5's distribution; a free element is a number or a name."""
+    keys = (Path(__file__).parent / "rabbitmq_keys.txt").read_text().split()
+    assert len(keys) > 900
+    assert [key for key in keys if not (is_accepted(key, "1") or is_accepted(key, "name"))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "port", "ip"), [("none", None, ""), ("127.0.0.3:15", 15, "127.0.0.3"), ("[::1]:16", 16, "::1")]
+)
+def test_the_listener_of_metrics_takes_the_place_of_address_and_port(
+    conf: Path, text: str, port: int | None, ip: str
+) -> None:
+    conf.write_text(f"prometheus.tcp.port = 1\nprometheus.tcp.compress = false\nprometheus.tcp.listener = {text}\n")
+    listener = load(conf).prometheus.tcp_listener
+    assert (listener.port, listener.ip, listener.compress) == (port, ip, False)
 
 
 def test_each_key_has_a_field_with_a_default_and_is_found_by_its_name() -> None:

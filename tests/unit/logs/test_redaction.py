@@ -35,6 +35,9 @@ def test_passwords_in_uris_parameters_and_headers_are_hidden(text: str, shown: s
         ("amqp://u:p s@h", "amqp://u:[redacted]@h"),
         ("amqp://h?pass%77ord=a b'c#d&heartbeat=1", "amqp://h?pass%77ord=[redacted]&heartbeat=1"),
         ("amqp://h/a b?heartbeat=1", "amqp://h/a b?heartbeat=1"),
+        ("amqp:/u:p@h", "amqp:[redacted]@h"),
+        ("u:p:@@h:1", "u:[redacted]@h:1"),
+        ("h:1/v", "h:1/v"),
     ],
 )
 def test_a_uri_of_an_upstream_shows_no_password_whatever_is_in_it(uri: str, shown: str) -> None:

@@ -11,7 +11,7 @@ from warren.broker.runtime.password_hashing import ThreadHashing
 def run(work: Callable[[ThreadHashing, list[str]], Awaitable[None]]) -> None:
     async def main() -> None:
         afters: list[str] = []
-        hashing = ThreadHashing(asyncio.get_running_loop(), lambda: afters.append("after"))
+        hashing = ThreadHashing(asyncio.get_running_loop(), lambda: afters.append("after"), refused_s=0.0)
         try:
             await work(hashing, afters)
         finally:

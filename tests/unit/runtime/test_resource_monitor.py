@@ -37,6 +37,32 @@ def test_memory_above_the_watermark_is_an_alarm_until_it_is_below(machine: Machi
     assert machine.alarms.reason == ""
 
 
+def test_an_alarm_that_an_operator_sets_or_clears_stays_so_until_a_limit_is_crossed(machine: Machine):
+    def look_at_disk() -> None:
+        machine.resources.disk_full(not machine.resources.disk_has_room())
+
+    machine.resources.set_vm_memory_high_watermark(600)
+    machine.alarms.set("memory")
+    machine.alarms.set("disk")
+    machine.resources.look_at_memory()
+    look_at_disk()
+    assert machine.alarms.reason == "low on memory & disk"
+    machine.used, machine.resources.disk_free_limit_bytes = 601, 1001
+    machine.resources.look_at_memory()
+    look_at_disk()
+    machine.alarms.clear("memory")
+    machine.alarms.clear("disk")
+    machine.resources.look_at_memory()
+    look_at_disk()
+    assert machine.alarms.reason == ""
+    machine.used, machine.resources.disk_free_limit_bytes = 600, 0
+    machine.resources.look_at_memory()
+    machine.used, machine.resources.disk_free_limit_bytes = 601, 1001
+    machine.resources.look_at_memory()
+    look_at_disk()
+    assert machine.alarms.reason == "low on memory"  # the disk has not been seen with room
+
+
 def test_another_watermark_acts_at_once(machine: Machine):
     machine.resources.set_vm_memory_high_watermark(499)
     assert machine.alarms.reason == "low on memory"

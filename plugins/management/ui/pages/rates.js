@@ -60,7 +60,8 @@ const RATE_NAMES = new Map(RATES.map(([label, name]) => [name, label]));
 
 function partnerOf({ exchange, queue, channel_details: channel }) {
   if (exchange) return link.exchange(exchange.vhost, exchange.name);
-  return queue ? link.queue(queue.vhost, queue.name) : link.channel(channel.name);
+  if (queue) return link.queue(queue.vhost, queue.name);
+  return channel.name ? link.channel(channel.name) : "another user's channel";
 }
 
 function breakdownTable(label, rows) {

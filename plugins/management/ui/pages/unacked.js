@@ -14,9 +14,9 @@ const COLUMNS = [
     id: "consumer", title: "Consumer tag", sort: "consumer_tag",
     cell: (one) => (one.consumer_tag ? short(one.consumer_tag) : "basic.get"),
   },
-  { id: "channel", title: "Channel", cell: ({ channel_details: channel }) => link.channel(channel.name) },
-  { id: "connection", title: "Connection", shown: false, cell: ({ channel_details: channel }) => link.connection(channel.connection_name) },
-  { id: "user", title: "User", cell: ({ channel_details: channel }) => link.user(channel.user) },
+  { id: "channel", title: "Channel", cell: ({ channel_details: { name } }) => (name ? link.channel(name) : "") },
+  { id: "connection", title: "Connection", shown: false, cell: ({ channel_details: { connection_name: name } }) => (name ? link.connection(name) : "") },
+  { id: "user", title: "User", cell: ({ channel_details: { user } }) => (user ? link.user(user) : "") },
   {
     id: "age", title: "Age", sort: "age", number: true, help: "since the delivery, to the interval of the statistics",
     cell: (one) => format.age(one.age),
@@ -38,7 +38,13 @@ export function unackedMessages(here) {
   return {
     element: h("div", {}, table.element, note),
     async refresh(signal, count) {
-      unacked = count ? await api.get(`${here}/unacked`, { limit: MOST }, signal) : [];
+      try {
+        unacked = count ? await api.get(`${here}/unacked`, { limit: MOST }, signal) : [];
+      } catch (error) {
+        if (error.status !== 401) throw error;
+        unacked = [];
+        note.textContent = "They are shown to users with the right to read the queue.";
+      }
       await table.refresh(signal);
     },
   };

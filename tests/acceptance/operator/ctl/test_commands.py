@@ -116,7 +116,7 @@ def test_definitions_are_exported_and_imported(warrenctl: Warrenctl, tmp_path: P
     assert "kept\t5\n" in warrenctl("list_global_parameters")[1]
     assert json.loads(warrenctl("export_definitions -")[1])["global_parameters"] == [{"name": "kept", "value": 5}]
     file.write_text('{"users":')
-    assert warrenctl(f"import_definitions {file}")[0] == 69
+    assert warrenctl(f"import_definitions {file}")[0] == 65
 
 
 def test_definitions_pass_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +138,18 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(
         warrenctl = commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
         by_http = commanded(monkeypatch, capsys, "--url", f"http://guest:guest@{ready['http'][0]}")
         port = int(ready["amqp"][0].rpartition(":")[2])
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+        channel = connection.channel()
+        channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
+        assert warrenctl("drain -t 10")[0] == 0
+        with pytest.raises(pika.exceptions.ConnectionClosed, match="maintenance mode"):
+            channel.start_consuming()
+        assert warrenctl("is_running")[0] == by_http("is_running")[0] == 69
+        assert json.loads(warrenctl("status --formatter json")[1])["is_under_maintenance"] is True
+        assert warrenctl("revive")[0] == warrenctl("is_running")[0] == 0
+        assert json.loads(warrenctl("status --formatter json")[1])["is_under_maintenance"] is False
+        listeners = json.loads(warrenctl("listeners --formatter json")[1])["listeners"]
+        port = next(one["port"] for one in listeners if one["protocol"] == "amqp")
         connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
         channel = connection.channel()
         channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)

@@ -53,6 +53,7 @@ def test_headings_can_be_left_out() -> None:
         (5, "5"),
         ({"connection_name": "x", "n": 1}, '[{"connection_name","x"},{"n",1}]'),
         (["a", "b"], "[a, b]"),
+        ({"a": ["a", 2, ["b", {"z": 1}]], "e": []}, '[{"a",["a",2,["b",[{"z",1}]]]},{"e",[]}]'),
         ("a\tb\x1b[2J", "a\\tb\\x1b[2J"),
     ],
 )

@@ -138,7 +138,7 @@ def test_definitions_are_exported_and_imported(by_http: Warrenctl, tmp_path: Pat
     assert by_http(f"import_definitions {file}")[0] == 0
     assert "kept\t5\n" in by_http("list_global_parameters")[1]
     file.write_text('{"users":')
-    assert by_http(f"import_definitions {file}")[0] == 69
+    assert by_http(f"import_definitions {file}")[0] == 65
     assert by_http(f"import_definitions --skip-if-unchanged {file}")[0] == 64
 
 

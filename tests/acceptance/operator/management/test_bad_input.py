@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.codec import Typed
 from tests.support.http import Api
 
 WITHIN_S = 0.05  # of processor time, as the machine is shared
@@ -133,3 +134,41 @@ def test_a_user_without_permission_is_refused_soon_and_changes_nothing(
     assert filled.request(method, path, body, user="m").error == (401, "not_authorised", "Access refused.")
     assert time.process_time() - begun < 10 * WITHIN_S
     assert state(filled) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/queues/%2F/%ff", {}),
+        ("/exchanges/%2F/%ff", {}),
+        ("/vhosts/%ff", {}),
+        ("/users/%ff", {"tags": ""}),
+        ("/policies/%2F/%ff", {"pattern": "", "definition": {"max-length": 1}}),
+        ("/parameters/federation-upstream/%2F/%ff", {"value": {"uri": "amqp://"}}),
+        ("/global-parameters/%ff", {"value": 1}),
+    ],
+)
+def test_a_name_that_is_not_utf8_is_refused(api: Api, path: str, body: object) -> None:
+    """Definitions could not contain it, and AMQP cannot name it."""
+    status, _, reason = api.put(path, body).error
+    assert status == 400 and "UTF-8" in str(reason)
+
+
+def test_a_binding_key_that_is_not_utf8_is_refused(api: Api) -> None:
+    api.put("/queues/%2F/q")
+    assert api.post("/bindings/%2F/e/amq.direct/q/q", {"routing_key": "\udcff"}).status == 400
+    topic = {"exchange": "\udcff", "write": "", "read": ""}
+    assert api.put("/topic-permissions/%2F/guest", topic).status == 400
+
+
+def test_arguments_that_are_not_utf8_survive_an_export(api: Api) -> None:
+    ch = api.peer.connect().channel()
+    ch.declare("q", durable=True, arguments={"x-of-mine": Typed("S", b"a\xff\xfe")})
+    ch.sync()
+    document = api.get("/definitions").json
+    other = Api()
+    assert other.post("/definitions", document).status == 204
+    (queue,) = other.peer.node.vhosts["/"].queues.values()
+    assert queue.arguments.get("x-of-mine") == ("S", b"a\xff\xfe")
+    assert other.get("/definitions").json == document
+    other.close()

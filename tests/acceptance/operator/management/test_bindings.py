@@ -50,6 +50,15 @@ def test_a_location_is_quoted_once_more(api: Api) -> None:
     assert api.post(PATH, {}).headers["location"] == "tq/~"
 
 
+@pytest.mark.parametrize("key", ["a%257Eb+c%252Fd", "a%257Eb%2Bc%252Fd", "a%257Eb%20c%252Fd", "a%7Eb%20c%2Fd"])
+def test_a_key_with_a_space_is_found_however_it_is_quoted(api: Api, key: str) -> None:
+    """RabbitMQ finds the first three."""
+    api.put("/queues/%2F/tq")
+    api.post(PATH, {"routing_key": "a~b c/d"})
+    assert api.get(f"{PATH}/{key}").json["routing_key"] == "a~b c/d"
+    assert api.delete(f"{PATH}/{key}").status == 204
+
+
 def test_every_queue_is_bound_to_the_default_exchange(api: Api) -> None:
     bound(api, "k")
     listed = api.get("/queues/%2F/tq/bindings").json

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from tests.support.http import Api
+from warren.broker.core.access.passwords import SHA256, hash_password
 
+MD5 = "rabbit_password_hashing_md5"
 QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
 DOCUMENT = {"rabbitmq_version": "4.0.5", "vhosts": [{"name": "v"}], "queues": [QUEUE], "unknown": []}
 
@@ -186,3 +188,62 @@ def test_a_check_says_what_an_import_would_leave_out_or_refuse_and_changes_nothi
     assert refused.status == 400 and "nowhere" in refused.json["reason"]
     assert api.post("/warren/check-definitions/nowhere", document).status == 404
     assert api.post("/warren/check-definitions", "{").status == 400
+
+
+def test_users_whose_hash_is_no_password_s_are_imported_and_named(api: Api) -> None:
+    """RabbitMQ imports them in silence; here one such hash must not stop an import either."""
+    md5 = hash_password("secret", b"salt", MD5).decode()
+    users = [
+        {"name": "hexadecimal", "password_hash": "5f4dcc3b5aa765d61d8327deb882cf99", "tags": ""},
+        {"name": "müller, b", "password_hash": md5, "tags": "", "hashing_algorithm": SHA256},
+        {"name": "other", "password_hash": md5, "tags": "", "hashing_algorithm": "rot13"},
+        {"name": "nobody", "password_hash": "", "tags": ""},
+        {"name": "well", "password_hash": md5, "tags": "management", "hashing_algorithm": MD5},
+    ]
+    checked = api.post("/warren/check-definitions", {"users": users}).json["skipped"]
+    response = api.post("/definitions", {"users": users, **DOCUMENT})
+    assert response.status == 204
+    assert response.headers["warren-cannot-log-in"] == "hexadecimal, m%C3%BCller%2C%20b, other"
+    logged = [str(fields["what"]) for event, _, fields in api.peer.log if event == "definitions"]
+    assert logged == checked and len(logged) == 3 and all("cannot log in" in line for line in logged)
+    assert api.get("/queues/%2F/q").status == 200
+    assert [api.get("/whoami", user=str(user["name"]), password="secret").status for user in users] == [401] * 4 + [200]
+    again = api.get("/definitions").json
+    other = Api()
+    assert other.post("/definitions", again).status == 204
+    assert other.get("/definitions").json == again
+    other.close()
+
+
+def test_the_header_with_users_who_cannot_log_in_is_bounded(api: Api) -> None:
+    users = [{"name": f"{number:03}" + "ü" * 100, "password_hash": "c2hvcnQ=", "tags": ""} for number in range(200)]
+    named = api.post("/definitions", {"users": users}).headers["warren-cannot-log-in"].split(", ")
+    assert named == [f"{number:03}" + "%C3%BC" * 100 for number in range(6)]
+
+
+def test_what_this_broker_cannot_have_is_left_out_on_request(api: Api) -> None:
+    """A file of a RabbitMQ with streams, shovels and sharding."""
+    stream = QUEUE | {"name": "stream", "arguments": {"x-queue-type": "stream"}}
+    binding = {"vhost": "/", "source": "amq.fanout", "destination_type": "queue", "routing_key": "", "arguments": {}}
+    sharding = {"vhost": "/", "name": "s", "pattern": "^s", "definition": {"shards-per-node": 2}, "priority": 0}
+    shovel = {"vhost": "/", "component": "shovel", "name": "move", "value": {"src-uri": "amqp://"}}
+    document = {
+        "vhosts": [{"name": "v"}],
+        "queues": [stream, QUEUE],
+        "exchanges": [{"vhost": "/", "name": "jms", "type": "x-jms-topic", "durable": True, "auto_delete": False}],
+        "bindings": [binding | {"destination": "stream"}, binding | {"destination": "q"}],
+        "policies": [sharding, sharding | {"name": "kept", "definition": {"max-length": 1}}],
+        "parameters": [shovel],
+        "permissions": [{"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ""}],
+    }
+    assert api.post("/definitions", document).status == 400
+    skipped = api.post("/warren/check-definitions?leave-out=true", document).json["skipped"]
+    assert sorted(line.partition(":")[0] for line in skipped) == [
+        *("bindings", "exchanges", "parameters", "permissions", "policies", "queues"),
+    ]
+    assert api.post("/definitions?leave-out=true", document).status == 204
+    after = api.get("/definitions").json
+    assert (names(after, "queues"), names(after, "policies"), names(after, "vhosts")) == (["q"], ["kept"], ["/", "v"])
+    assert [one["destination"] for one in after["bindings"]] == ["q"] and not after["exchanges"]
+    assert [fields["what"] for event, _, fields in api.peer.log if event == "definitions"] == skipped
+    assert api.post("/definitions?leave-out=maybe", document).status == 400

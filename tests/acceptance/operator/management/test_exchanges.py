@@ -29,6 +29,7 @@ def test_an_exchange_is_declared_once_and_found_the_same(api: Api) -> None:
         "auto_delete": False,
         "internal": True,
         "arguments": {"alternate-exchange": "x"},
+        "user_who_performed_action": "guest",
         "incoming": [],
         "outgoing": [],
     }
@@ -63,3 +64,17 @@ def test_an_exchange_counts_what_goes_in_and_out(api: Api) -> None:
 def test_a_policy_shows_where_it_holds(api: Api) -> None:
     api.peer.set_policy("p", "^amq.topic$", {"alternate-exchange": "x"})
     assert api.get("/exchanges/%2F/amq.topic").json["policy"] == "p"
+
+
+def test_an_exchange_names_the_user_who_declared_it(api: Api) -> None:
+    api.peer.add_user("app", ("management",))
+    client = api.peer.connect("app", "app").channel()
+    client.exchange("by.amqp", "fanout", durable=True)
+    api.put("/exchanges/%2F/by.http", user="app")
+    exchange = {"vhost": "/", "name": "by.import", "type": "direct", "durable": True, "auto_delete": False}
+    api.post("/definitions", {"exchanges": [exchange]})
+    client.exchange("by.amqp", "fanout", durable=True)  # the first declaration counts
+    shown = {one["name"]: one["user_who_performed_action"] for one in api.get("/exchanges").json}
+    assert [shown[f"by.{way}"] for way in ("amqp", "http", "import")] == ["app", "app", "guest"]
+    assert {shown[name] for name in ("", "amq.direct", "amq.rabbitmq.event")} == {"rmq-internal"}
+    assert api.get("/exchanges/%2F/by.amqp").json["user_who_performed_action"] == "app"

@@ -127,8 +127,21 @@ def test_an_internal_error_ends_one_request_without_details(api: Api, monkeypatc
     assert api.peer.log.pop()[0] == "internal_error"
 
 
+def test_a_stream_and_a_path_in_the_query_are_logged_by_their_routes(tmp_path: Path) -> None:
+    api = configured(http_log_dir=str(tmp_path))
+    assert api.get("/warren/path?path=queues/%252F/..").status == 404
+    assert api.get("/warren/trace/%2F?exchange=amq.direct&duration=1").status == 200
+    carried, stream = (tmp_path / "access.log").read_text().splitlines()
+    assert '"GET /api/queues/%2F/.. HTTP/1.1" 404 ' in carried
+    assert "127.0.0.1 - guest [" in stream and '"GET /api/warren/trace/%2F HTTP/1.1" 200 ' in stream
+
+
 @pytest.mark.parametrize(
-    "path", ["/auth/hash%5Fpassword/secret", "/%61uth/%68ash_password/secret", "//auth//hash_password/secret"]
+    "path",
+    [
+        *("/auth/hash%5Fpassword/secret", "/%61uth/%68ash_password/secret", "//auth//hash_password/secret"),
+        "/warren/path?path=auth/hash_password/secret",
+    ],
 )
 def test_a_password_in_a_path_is_not_logged_however_it_is_written(tmp_path: Path, path: str) -> None:
     api = configured(http_log_dir=str(tmp_path))

@@ -58,7 +58,7 @@ def test_binary_payloads_are_base64_in_both_directions(queue: Api) -> None:
     for _ in range(2):
         queue.post(PUBLISH, message(payload=encoded, payload_encoding="base64"))
     (first,) = got(queue, 1)
-    assert (first["payload"], first["payload_encoding"], first["properties"]) == (encoded, "base64", {})
+    assert (first["payload"], first["payload_encoding"], first["properties"]) == (encoded, "base64", [])
     queue.post(PUBLISH, message(payload="text"))
     (_, second) = got(queue, encoding="base64", truncate=2)
     assert (second["payload"], second["payload_bytes"]) == (base64.b64encode(b"te").decode(), 4)

@@ -1,5 +1,7 @@
 """Policies and parameters over HTTP."""
 
+import dataclasses
+
 import pytest
 
 from tests.support.http import Api
@@ -71,6 +73,42 @@ def test_policymakers_have_their_virtual_hosts_and_no_operator_policies(api: Api
     assert api.get("/policies/%2F/p", user="m").status == 401
     assert api.put("/operator-policies/%2F/p", BODY, user="maker").status == 401
     assert api.get("/operator-policies/%2F", user="m").status == 200
+
+
+@pytest.mark.parametrize("component", ["operator_policy", "vhost-limits"])
+def test_what_limits_policymakers_is_changed_by_administrators_at_each_route(api: Api, component: str) -> None:
+    """RabbitMQ lets policymakers change both as parameters."""
+    api.peer.add_user("maker", ("policymaker",))
+    policy = {"pattern": "^q", "definition": {"max-length": 5}, "priority": 0}
+    name, value = ("p", policy) if component == "operator_policy" else ("limits", {"max-queues": 1})
+    path = f"/parameters/{component}/%2F/{name}"
+    refused = (401, "not_authorised", "Not administrator user")
+    assert api.put(path, {"value": value}, user="maker").error == refused
+    assert api.put(path, {"value": value}).status == 201
+    assert api.delete(path, user="maker").error == refused
+    assert api.get(path, user="maker").status == 200
+    assert api.delete(path).status == 204
+    assert api.put("/global-parameters/cluster_name", {"value": "x"}, user="maker").error == refused
+    assert api.put("/global-parameters/other", {"value": "x"}, user="maker").status == 201
+
+
+def test_changes_of_operator_policies_over_http_can_be_disallowed(api: Api) -> None:
+    as_parameter = {"vhost": "/", "component": "operator_policy", "name": "p", "value": BODY}
+    api.put("/operator-policies/%2F/p", BODY)
+    (exported,) = api.get("/definitions").json["parameters"]
+    restricted = dataclasses.replace(api.peer.config.management, operator_policy_changes_disabled=True)
+    api.peer.settings(management=restricted)
+    here = Api(api.peer)
+    refused = (405, "method_not_allowed", "Broker settings disallow editing of operator policies.")
+    other = BODY | {"pattern": "other"}
+    for path in ("/operator-policies/%2F/p", "/parameters/operator_policy/%2F/p"):
+        assert here.put(path, other | {"value": other}).error == refused
+        assert here.delete(path).error == refused
+    for path in ("/definitions", "/definitions/%2F"):
+        assert here.post(path, {"parameters": [as_parameter | {"value": other}]}).error == refused
+        assert here.post(path, {"parameters": [exported]}).status == 204  # it changes nothing
+    assert here.get("/operator-policies/%2F/p").json == SHOWN
+    assert here.put("/policies/%2F/p", BODY).status == 201
 
 
 def test_a_parameter_is_set_shown_as_it_was_given_and_cleared(api: Api) -> None:

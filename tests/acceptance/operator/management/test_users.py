@@ -48,6 +48,15 @@ def test_a_hash_is_taken_as_it_is(api: Api) -> None:
     assert api.get("/users", user="u", password="test12").status == 200
 
 
+def test_a_hash_that_is_no_password_s_is_taken_and_named(api: Api) -> None:
+    assert "warren-cannot-log-in" not in api.put("/users/u", {"tags": "", "password_hash": ""}).headers
+    for _ in range(2):
+        response = api.put("/users/u", {"tags": "", "password_hash": "5f4dcc3b5aa765d61d8327deb882cf99"})
+        assert (response.status, response.headers["warren-cannot-log-in"]) == (204, "u")
+    assert api.get("/users/u").json["password_hash"] == "5f4dcc3b5aa765d61d8327deb882cf99"
+    assert [fields["user"] for event, _, fields in api.peer.log if event == "user_cannot_log_in"] == ["u", "u"]
+
+
 def test_without_password_and_hash_nobody_gets_in_any_more(api: Api) -> None:
     api.put("/users/u", {"tags": "administrator", "password": "p"})
     assert api.put("/users/u", {"tags": "administrator"}).status == 204

@@ -43,7 +43,14 @@ def test_limits_are_sizes_or_fractions(api: Api) -> None:
     assert api.put("/warren/limits/disk", {"fraction": 0.5}).status == 204
     resources = api.host.resources
     assert (resources.memory_limit_bytes, resources.disk_free_limit_bytes) == (5_000_000, 1 << 29)
-    for body in ({}, {"bytes": -1}, {"fraction": -0.5}, {"bytes": 1, "fraction": 0.5}, {"bytes": "many"}):
+    for body in (
+        {},
+        {"bytes": -1},
+        {"fraction": -0.5},
+        {"fraction": 1e300},
+        {"bytes": 1, "fraction": 0.5},
+        {"bytes": "many"},
+    ):
         assert api.put("/warren/limits/memory", body).status == 400
 
 

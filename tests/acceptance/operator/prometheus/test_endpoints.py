@@ -126,8 +126,8 @@ def test_names_that_clients_chose_are_escaped(scraper: Scraper) -> None:
     odd = 'a"b\\c\u00fc'
     scraper.peer.connect().channel().declare(odd)
     scraper.peer.add_vhost("two\nlines")
-    for name in ("%FF", "%FE"):  # not UTF-8; the HTTP API accepts it
-        assert scraper.api.put(f"/queues/%2F/{name}").status == 201
+    for name in ("\udcff", "\udcfe"):  # not UTF-8, which neither AMQP nor the HTTP API accepts
+        scraper.peer.node.vhosts["/"].declare_queue(name)
     named = {one["queue"] for one in scraper.scrape("/metrics/per-object").labels("rabbitmq_queue_messages")}
     assert named == {odd, "\\udcff", "\\udcfe"}
     vhosts = scraper.scrape("/metrics/detailed?family=vhost_status").labels("rabbitmq_cluster_vhost_status")

@@ -118,7 +118,7 @@ def test_durable_objects_are_recorded_once_and_others_never(vhost: VHost, journa
         bind(vhost, "e", "q", "k")
     declare(vhost, "mine", exclusive=True)
     assert journal.take() == [
-        ("+", "exchange", "/", "e", "fanout", True, False, False, 0),
+        ("+", "exchange", "/", "e", "fanout", True, False, False, 0, ""),
         ("+", "queue", "/", "q", 1, False),
         ("+", "binding", "/", "e", "queue", "q", "k"),
     ]
@@ -132,7 +132,7 @@ def test_durable_objects_are_recorded_once_and_others_never(vhost: VHost, journa
     assert journal.take() == [
         ("-", "binding", "/", "e", "queue", "q", "k"),
         ("-", "queue", "/", "q", 1, False),
-        ("-", "exchange", "/", "e", "fanout", True, False, False, 0),
+        ("-", "exchange", "/", "e", "fanout", True, False, False, 0, ""),
     ]
 
 
@@ -169,14 +169,14 @@ def test_deleting_a_queue_or_exchange_deletes_its_bindings(vhost: VHost, journal
     assert journal.take() == [
         ("-", "binding", "/", "auto", "queue", "q", "a"),
         ("-", "binding", "/", "e", "queue", "q", "b"),
-        ("-", "exchange", "/", "auto", "fanout", True, True, False, 0),
+        ("-", "exchange", "/", "auto", "fanout", True, True, False, 0, ""),
         ("-", "queue", "/", "q", 1, False),
     ]
     vhost.delete_exchange("e")
     assert journal.take() == [
         ("-", "binding", "/", "e", "queue", "other", "c"),
         ("-", "binding", "/", "amq.topic", "exchange", "e", "d"),
-        ("-", "exchange", "/", "e", "fanout", True, False, False, 0),
+        ("-", "exchange", "/", "e", "fanout", True, False, False, 0, ""),
     ]
 
 
@@ -395,7 +395,7 @@ def test_an_object_with_the_name_of_a_lost_one_does_not_get_its_bindings() -> No
     declare(vhost, "bad")
     assert journal.take() == [
         ("-", "binding", "/", "lost", "queue", "kept", "k"),
-        ("+", "exchange", "/", "lost", "fanout", True, False, False, 0),
+        ("+", "exchange", "/", "lost", "fanout", True, False, False, 0, ""),
         ("-", "binding", "/", "kept", "queue", "bad", "k"),
         ("+", "queue", "/", "bad", 4, False),
     ]

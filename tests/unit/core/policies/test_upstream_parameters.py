@@ -164,6 +164,9 @@ def test_these_are_no_uris_of_upstreams(uri: str) -> None:
         ("amqp://u:p/w@h/v#x", "amqp://h/v"),
         ("amqp://u:p@q@h/v?p", "amqp://h/v"),
         ("amqp://u:p?w@h/v", "amqp://"),
+        ("amqp:/u:p@h/v", "amqp:..."),
+        ("u:p@h", "u:..."),
+        ("amqp:h/v", "amqp:h/v"),
         ("amqp://u:p@h/v?password=x@y", "amqp://"),
     ],
 )

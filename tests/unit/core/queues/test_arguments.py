@@ -7,6 +7,7 @@ from warren.broker.amqp.field_table import Table, Value
 from warren.broker.core.queues.arguments import (
     KNOWN,
     check_queue_arguments,
+    check_queue_type,
     differing_queue_argument,
     inequivalent_argument,
 )
@@ -55,6 +56,8 @@ def test_a_number_may_be_of_no_other_type(value: object) -> None:
         ("x-queue-mode", ["lazy", "default"], ["zzz", 1]),
         ("x-queue-version", [1, 2], [0, 3]),
         ("x-consumer-timeout", [0, 5000], [-1, "5000"]),
+        ("x-delayed-retry-type", ["disabled"], ["all", "failed", 1]),
+        ("x-delayed-retry-min", [], [0, 1000]),
         ("unknown", [0, -1, "text", None, [], {}], []),
     ],
 )
@@ -128,3 +131,27 @@ def test_the_reasons_are_those_of_rabbitmq_4(key: str, value: object, reason: st
     with pytest.raises(PreconditionFailed) as caught:
         check_queue_arguments(Table.of({key: value}), "queue 'q' in vhost '/'")
     assert caught.value.text == f"invalid arg '{key}' for queue 'q' in vhost '/': {reason}"
+
+
+@pytest.mark.parametrize("type_", ["", "classic", "quorum"])
+@pytest.mark.parametrize(
+    "key, of",
+    [
+        *[(key, "") for key in ("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size")],
+        *[
+            (f"x-{key}", "quorum")
+            for key in ("max-in-memory-length", "max-in-memory-bytes", "quorum-initial-group-size")
+        ],
+        *[(key, "classic") for key in ("x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-master-locator")],
+    ],
+)
+def test_an_argument_of_another_type_of_queue_is_refused(key: str, of: str, type_: str) -> None:
+    arguments = Table.of({key: 1, **({"x-queue-type": type_} if type_ else {})})
+    flags = {"durable": True, "exclusive": False, "auto_delete": False}
+    actual = type_ or "classic"
+    if of == actual:
+        check_queue_type(arguments, WHERE, **flags)
+        return
+    with pytest.raises(PreconditionFailed) as caught:
+        check_queue_type(arguments, WHERE, **flags)
+    assert caught.value.text == f"invalid arg '{key}' for {WHERE} of queue type rabbit_{actual}_queue"

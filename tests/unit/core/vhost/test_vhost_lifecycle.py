@@ -246,8 +246,8 @@ def broker(tmp_path: Path) -> Iterator[Restarting]:
 
 def test_all_settings_are_restored(broker: Restarting) -> None:
     node = broker.node
-    node.add_vhost("v\udcff", "for tests", ("a",), "quorum")
-    node.update_vhost("v\udcff", protected=True)
+    node.add_vhost("vü", "for tests", ("a",), "quorum")
+    node.update_vhost("vü", protected=True)
     node.users.add("u", b"", ("monitoring",))
     node.users.set_permission("u", "/", "c", "w", "r")
     node.users.set_topic_permission("u", "/", "amq.topic", "w", "r")
@@ -255,7 +255,7 @@ def test_all_settings_are_restored(broker: Restarting) -> None:
     node.limits.set_vhost("/", {"max-queues": 2})
     node.policies.set("/", "p", "^q", {"max-length": 5}, -3, "queues")
     node.policies.set("/", "o", "^q", {"expires": 9_000_000}, 0, "queues", True)
-    node.parameters.set("v\udcff", "federation-upstream", "up\udcff", {"uri": "amqp://h"})
+    node.parameters.set("vü", "federation-upstream", "upü", {"uri": "amqp://h"})
     node.parameters.set_global("cluster_name", "ours")
     kept = queue(node.vhosts["/"], "q1")
     queue(node.vhosts["/"], "other")
@@ -263,7 +263,7 @@ def test_all_settings_are_restored(broker: Restarting) -> None:
     for _ in range(2):
         node = broker.restart()
         assert not broker.lost and node.cluster_name == "ours"
-        data = node.vhosts["v\udcff"].metadata
+        data = node.vhosts["vü"].metadata
         assert (data.description, data.tags, data.default_queue_type, data.protected) == (
             ("for tests", ("a",), "quorum", True)
         )
@@ -274,7 +274,7 @@ def test_all_settings_are_restored(broker: Restarting) -> None:
         assert found.effective == {"max-length": 5, "expires": 9_000_000} == kept.effective
         (policy,) = node.policies.all()
         assert (policy.name, policy.pattern, policy.priority, policy.apply_to) == ("p", "^q", -3, "queues")
-        assert node.parameters.get("v\udcff", "federation-upstream", "up\udcff") == {"uri": "amqp://h"}
+        assert node.parameters.get("vü", "federation-upstream", "upü") == {"uri": "amqp://h"}
         assert "other" in node.vhosts["/"].queues, "a limit applies to new queues"
 
 

@@ -27,6 +27,13 @@ def test_the_password_is_that_of_the_file_and_is_not_shown(tmp_path: Path) -> No
     ("url", "file", "schema", "says"),
     [
         ("mysql://u@h/db", "", "warren", "storage.url: not of the form"),
+        ("postgresql:/u:S3cret@h/db", "", "warren", "storage.url: not of the form"),
+        ("postgres:u:S3cret@h/db", "", "warren", "storage.url: not of the form"),
+        ("postgresql://u:S3c%zzret@h/db", "", "warren", "storage.url: invalid percent-encoded token"),
+        ("postgresql://u:S3cret%00@h/db", "", "warren", "storage.url: forbidden value %00 in percent-encoded value"),
+        ("postgresql://u:S3cret@[h/db", "", "warren", "storage.url: end of string reached"),
+        ("postgresql://u:S3cret@[h]x/db", "", "warren", "storage.url: unexpected character"),
+        ("postgresql://u@h/db?S3cret=1&password", "", "warren", "storage.url: "),
         ("postgresql://u@h/db?bogus=1", "", "warren", "storage.url: invalid URI query parameter"),
         ("postgresql://u@h/db", "/nowhere", "warren", "storage.password_file: /nowhere: No such file"),
         ("postgresql://u@h/db", "", "", "storage.schema"),
@@ -37,3 +44,4 @@ def test_what_is_wrong_is_one_line(url: str, file: str, schema: str, says: str) 
     with pytest.raises(StorageFault) as fault:
         parse(url, file, schema)
     assert str(fault.value).startswith(says) and "\n" not in str(fault.value)
+    assert "S3c" not in str(fault.value)
