@@ -262,7 +262,7 @@ class Connection(Publisher):
         if self.confirming:
             self.confirm()
         if self.node.pending:
-            self.node.pump()
+            self._left -= self.node.pump()
 
     def _overlaps(self, event: Event) -> bool:
         """Return whether an event is handled while replies wait for the journal."""

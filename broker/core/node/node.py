@@ -250,9 +250,9 @@ class Node:
             for queue in waiting:
                 queue.outbox.publish_all()
 
-    def pump(self) -> None:
-        """Deliver ready messages, also those that a delivery makes ready."""
-        self.scheduler.pump()
+    def pump(self) -> int:
+        """Deliver ready messages, also those that a delivery makes ready, and return the cost."""
+        return self.scheduler.pump()
 
 
 def check_metadata(metadata: StoredVHost) -> None:

@@ -13,6 +13,7 @@ from mypy_extensions import mypyc_attr
 from ...amqp.errors import Unreadable
 from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
+from ..jobs.scheduler import COPY_SHIFT, PUMP_COST
 from ..messages.binding import Binding
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER, MessageState
@@ -38,6 +39,7 @@ from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 if TYPE_CHECKING:
     from ..metadata.policy import Policy
 
+DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their bodies: some ms
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
 
 
@@ -270,16 +272,19 @@ class Queue(RouteTarget):
 
     # Messages are delivered
 
-    def pump(self) -> None:
+    def pump(self) -> int:
         """Deliver, expire and drop messages and dead-letter a slice of them; schedule another pump if some remain.
 
-        HOT: bench A-M.
+        Return the cost (`jobs.scheduler`). HOT: bench A-M.
         """
         self.dirty = False
+        ready = self.ready_messages
+        cost, ready_bytes = PUMP_COST + ready.count, ready.body_bytes
         self.feed()
+        cost += (max(ready_bytes - ready.body_bytes, 0) >> COPY_SHIFT) - ready.count
         outbox = self.outbox
         if len(outbox):
-            outbox.publish_slice(self.published - self._pumped)
+            cost += outbox.publish_slice(self.published - self._pumped)
         self._pumped = self.published
         if self.demand_followers and not self.ready:
             self._demand_changed()
@@ -287,6 +292,7 @@ class Queue(RouteTarget):
             self._message_expiry.pump_again()
         elif outbox.unconfirmed:
             self._message_expiry.pump_at(outbox.retry_at_ms)
+        return cost
 
     def feed(self) -> None:
         """Deliver ready messages to consumers until either run out; expire and drop messages. HOT: bench A-M."""
@@ -316,7 +322,11 @@ class Queue(RouteTarget):
 
     def _deliver(self) -> None:
         consumers, ready = self.consumers, self.ready_messages
+        rest, rest_bytes = ready.count - DELIVERED, ready.body_bytes - DELIVERED_BYTES
         while (fifo := ready.first_nonempty()) is not None:
+            if ready.count <= rest or ready.body_bytes < rest_bytes:
+                self._message_expiry.pump_again()
+                return
             if fifo.timed:
                 self._expire()
                 if not self._slice:
@@ -340,7 +350,7 @@ class Queue(RouteTarget):
                 self.delivered_bytes += message.body_bytes
                 self._hand(takers[0], [message], position, 1, redelivered, message.body_bytes)
             else:
-                self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers)))
+                self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers), ready.count - rest))
 
     def _hand_fresh(self, fifo: Fifo, takers: list[Consumer], count: int) -> None:
         """Deliver at most `count` fresh messages to these consumers in turn."""

@@ -10,7 +10,6 @@ from functools import lru_cache
 
 from ...amqp import properties
 from ...amqp.field_table import Table, Value
-from ...amqp.framing import content_frames
 from ..messages.message import DELIVERY_COUNT, Address, Message
 from ..messages.message_state import MessageState
 
@@ -36,8 +35,8 @@ def dead_letter_copy(
 def copy_with_properties(
     message: Message, address: Address, property_bytes: bytes, bcc_keys: tuple[str, ...]
 ) -> Message:
-    frames = content_frames(0, property_bytes, message.body)
-    copy = Message(address, frames, 0, message.body_bytes, 0, properties.delivery_mode(property_bytes) == 2)
+    persistent = properties.delivery_mode(property_bytes) == 2
+    copy = Message(address, message.frames_with(property_bytes), 0, message.body_bytes, 0, persistent)
     copy.state = MessageState(dead_lettered=True, bcc_keys=bcc_keys)
     copy.seq = -message.seq
     return copy

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
 from ...amqp.field_table import type_name
-from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, content_frames, reframe
+from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
 from ...amqp.limits import LONGEST_MS
 from ...core.access.users import User
 from ...core.exchanges.deduplicating import Recorder, split_recorders
@@ -377,7 +377,7 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
             f"user_id property set to '{user_id}' but authenticated user was '{channel.user.name}'"
         )
     if changed is not raw:
-        frames = content_frames(0, changed, message.body)
+        frames = message.frames_with(changed)
         message = Message(message.address, frames, 0, message.body_bytes, 0, message.persistent)
     if ttl_ms != NO_TTL or bcc_keys:
         message.state = MessageState(ttl_ms, bcc_keys=bcc_keys)
