@@ -11,6 +11,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
+from .header_limit import within
+
 METHOD: Final = 1
 HEADER: Final = 2
 BODY: Final = 3
@@ -43,7 +45,10 @@ def content_frames(channel: int, property_bytes: bytes, body: bytes) -> bytes:
 
 
 def reframe(frames: bytes, channel: int, frame_max: int) -> bytes:
-    """Encode a content for another channel and another frame_max (largest payload + 8, 0 for no limit)."""
+    """Encode a content for another channel and another frame_max (largest payload + 8, 0 for no limit).
+
+    Headers that do not fit one frame are left out: a header frame cannot be split.
+    """
     limit = frame_max - FRAME_OVERHEAD if frame_max else len(frames)
     number = channel.to_bytes(2, "big")
     body_at = int.from_bytes(frames[3:7], "big") + FRAME_OVERHEAD
@@ -60,7 +65,10 @@ def reframe(frames: bytes, channel: int, frame_max: int) -> bytes:
         start = at + FRAME_HEAD
         at = start + size
         if kind == HEADER:
-            out += _head(HEADER, channel, size) + frames[start:at] + END
+            header = frames[start:at]
+            if size > limit:
+                header = header[:CONTENT_FIXED] + within(header[CONTENT_FIXED:], limit - CONTENT_FIXED)
+            out += _head(HEADER, channel, len(header)) + header + END
         else:
             for cut in range(start, at, limit):
                 piece = frames[cut : min(cut + limit, at)]
