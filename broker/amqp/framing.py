@@ -38,10 +38,8 @@ def header_frame(channel: int, property_bytes: bytes, body_bytes: int) -> bytes:
 
 def content_frames(channel: int, property_bytes: bytes, body: bytes) -> bytes:
     """Encode a content as a header frame and, for a body that is not empty, one body frame."""
-    frames = header_frame(channel, property_bytes, len(body))
-    if body:
-        frames += _head(BODY, channel, len(body)) + body + END
-    return frames
+    header = header_frame(channel, property_bytes, len(body))
+    return b"".join((header, _head(BODY, channel, len(body)), body, END)) if body else header
 
 
 def reframe(frames: bytes, channel: int, frame_max: int) -> bytes:

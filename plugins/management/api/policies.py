@@ -16,7 +16,7 @@ from ...http.auth import ADMIN, POLICIES, VHOST, Guard
 from ...http.responses import HTTPError, Response, bad, done, missing, not_authorised, ok, put
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import LONG_BODY_BYTES, Route
 
 
 class PolicyBody(msgspec.Struct, rename="kebab"):
@@ -102,7 +102,7 @@ def routes_of(path: str, operator: bool, reading: Guard, writing: Guard) -> tupl
         Route("GET", path, VHOST, handler_of(list_policies, operator)),
         Route("GET", path + "/{vhost}", VHOST, handler_of(list_policies, operator)),
         Route("GET", one, reading, handler_of(get_policy, operator)),
-        Route("PUT", one, writing, handler_of(put_policy, operator), PolicyBody),
+        Route("PUT", one, writing, handler_of(put_policy, operator), PolicyBody, LONG_BODY_BYTES),
         Route("DELETE", one, writing, handler_of(delete_policy, operator)),
     )
 
