@@ -25,7 +25,7 @@ CONTENT_CLASS: Final = 60  # of basic, the only class with content
 CONTENT_FIXED: Final = 12  # class, weight and body size: what precedes the property flags
 CONTENT_MIN: Final = CONTENT_FIXED + 2  # payload of the shortest header frame: one word of property flags
 
-_head: Final = Struct(">BHI").pack
+frame_head: Final = Struct(">BHI").pack
 _unpack_head: Final[Callable[[bytes, int], tuple[int, int, int]]] = Struct(">BHI").unpack_from
 _header: Final = Struct(">BHIHHQ").pack
 
@@ -39,7 +39,7 @@ def header_frame(channel: int, property_bytes: bytes, body_bytes: int) -> bytes:
 def content_frames(channel: int, property_bytes: bytes, body: bytes) -> bytes:
     """Encode a content as a header frame and, for a body that is not empty, one body frame."""
     header = header_frame(channel, property_bytes, len(body))
-    return b"".join((header, _head(BODY, channel, len(body)), body, END)) if body else header
+    return b"".join((header, frame_head(BODY, channel, len(body)), body, END)) if body else header
 
 
 def reframe(frames: bytes, channel: int, frame_max: int) -> bytes:
@@ -66,10 +66,10 @@ def reframe(frames: bytes, channel: int, frame_max: int) -> bytes:
             header = frames[start:at]
             if size > limit:
                 header = header[:CONTENT_FIXED] + within(header[CONTENT_FIXED:], limit - CONTENT_FIXED)
-            out += _head(HEADER, channel, len(header)) + header + END
+            out += frame_head(HEADER, channel, len(header)) + header + END
         else:
             for cut in range(start, at, limit):
                 piece = frames[cut : min(cut + limit, at)]
-                out += _head(BODY, channel, len(piece)) + piece + END
+                out += frame_head(BODY, channel, len(piece)) + piece + END
         at += 1
     return bytes(out)
