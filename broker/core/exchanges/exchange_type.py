@@ -126,6 +126,14 @@ class ExchangeType:
         raise NotImplementedError
 
     @property
+    def route_cost(self) -> int:
+        """What the last `route` took, in microseconds, if it can be more than some.
+
+        Publishes of one connection that take milliseconds together are routed in several turns of the loop.
+        """
+        return 0
+
+    @property
     def recorder(self) -> Sink | None:
         """A sink that gets each message of a route after all queues of the route have accepted it, or None."""
         return None

@@ -13,7 +13,8 @@ from ...amqp.limits import RESERVED
 from ..exchanges.exchange import Exchange, binding_key, check_exchange_arguments
 from ..exchanges.exchange_type import Emission
 from ..exchanges.registry import decorate
-from ..exchanges.router import Route, RouteKey, route
+from ..exchanges.route_cache import RouteCache
+from ..exchanges.router import route
 from ..jobs.scheduler import OBJECT_COST, Job
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
@@ -69,7 +70,7 @@ class VHost(QueueHost):
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.volatile: dict[str, ReplyQueue] = {}
-        self.routes: dict[str, dict[RouteKey, Route]] = {}
+        self.routes: dict[str, RouteCache] = {}
         self.firehose: Tracer | None = None
         self.tracer: Tracer | None = None
         self._tracers: list[Tracer] = []
@@ -159,7 +160,8 @@ class VHost(QueueHost):
         self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, markers: set[bytes] | None = None
     ) -> tuple[tuple[RouteTarget, ...], bool]:
         """Return the targets of a message with these keys, and whether they may be cached (`router.route`)."""
-        found, stable = route(exchange, self.exchanges, self.queues, keys, message, markers, bool(self.unbindings))
+        found, stable, cost = route(exchange, self.exchanges, self.queues, keys, message, markers, bool(self.unbindings))
+        self.routing_cost += cost
         if self.volatile and exchange.name == "":
             found += tuple(self.volatile[key] for key in dict.fromkeys(keys) if key in self.volatile)
         return found, stable
