@@ -11,8 +11,8 @@ MAX_BODY = 536_870_912  # 512 MiB, which no configuration can exceed
 PUBLISH_IDS = (60, 40)
 NO_HEADER = "expected content header for class 60, got non content header frame instead"
 NO_BODY = "expected content body, got non content body frame instead"
-# A body in more frames than these is joined to one frame: a client may send it byte by byte, and each use of the message
-# would walk over the frames, which take more memory than the body.
+# A body in more frames than these is joined to one frame: a client may send it byte by byte, and each use of the
+# message would walk over the frames, which take more memory than the body.
 FRAMES, FRAME_BYTES = 16, 4096  # frames in all, and one more for so many bytes of the body
 
 _fixed = Struct(">HHQ").unpack_from

@@ -52,7 +52,7 @@ class Route:
         if queues is not None and len(queues) > 1:
             self.cost = count = len(queues)
             self.at_once = max(SHARED * (ENQUEUE_COST // count - 1), 1)
-            if any([queue.per_message for queue in queues]):
+            if any(queue.per_message for queue in queues):
                 self.cost = PER_MESSAGE_COST * count
                 self.at_once = max(ENQUEUE_COST // self.cost, 1)
 

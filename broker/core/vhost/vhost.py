@@ -160,7 +160,8 @@ class VHost(QueueHost):
         self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, markers: set[bytes] | None = None
     ) -> tuple[tuple[RouteTarget, ...], bool]:
         """Return the targets of a message with these keys, and whether they may be cached (`router.route`)."""
-        found, stable, cost = route(exchange, self.exchanges, self.queues, keys, message, markers, bool(self.unbindings))
+        some_deleted = bool(self.unbindings)
+        found, stable, cost = route(exchange, self.exchanges, self.queues, keys, message, markers, some_deleted)
         self.routing_cost += cost
         if self.volatile and exchange.name == "":
             found += tuple(self.volatile[key] for key in dict.fromkeys(keys) if key in self.volatile)
