@@ -44,8 +44,9 @@ def turns(peer: InProcessPeer, sockets: list[FakeSocket]) -> Iterator[float]:
         peer.loop.turn()
         for socket in sockets:
             socket.feed()
-        due = sorted(timer for timer in clock._timers if timer.when_ms <= clock.now_ms())  # those that they set are next
-        clock._timers = [timer for timer in clock._timers if timer.when_ms > clock.now_ms()]
+        now_ms = clock.now_ms()
+        due = sorted(timer for timer in clock._timers if timer.when_ms <= now_ms)  # those that they set are for the next
+        clock._timers = [timer for timer in clock._timers if timer.when_ms > now_ms]
         heapq.heapify(clock._timers)
         for timer in due:
             if not timer.cancelled:

@@ -17,7 +17,7 @@ from warren.broker.session.operator_channel import FetchedMessage
 
 from ...http.auth import VHOST
 from ...http.responses import Pieces, Response, bad, json_of, not_found, ok
-from ..framework.bodies import LongText
+from ..framework.bodies import CostlyBody
 from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
@@ -39,7 +39,7 @@ GIVEN_BACK, FAILED = "ack_requeue_true", "reject_requeue_true"
 ACK_MODES = (TAKEN, DROPPED, GIVEN_BACK, FAILED)
 
 
-class Publish(LongText):
+class Publish(CostlyBody):
     """A message. `prepare` replaces the payload by its bytes."""
 
     long_field = "payload"

@@ -90,30 +90,39 @@ class Reader:
             self._quota.release(self._user, size)
 
 
-class LongText(msgspec.Struct):
-    """A body with one long string, the field `long_field`. `prepare` makes of it what the handler needs."""
+class CostlyBody(msgspec.Struct):
+    """A body that costs more than its decoding: `prepare` does the rest, in a thread if it is long.
 
-    long_field: ClassVar[str]
+    thread_from  bytes of a long body
+    long_field   the one field that may be a long string, or ""
+    """
+
+    thread_from: ClassVar[int] = THREAD_FROM
+    long_field: ClassVar[str] = ""
 
     def prepare(self) -> None:
-        """Convert the string, in a thread if it is long. Raises HTTPError (400)."""
+        """Convert or check fields without the state of the broker. Raises HTTPError (400)."""
+        raise NotImplementedError
 
 
 async def parse(body: bytes, form: type[msgspec.Struct]) -> msgspec.Struct:
     """Return a body as an instance of its struct. Raises HTTPError (400)."""
-    if len(body) <= THREAD_FROM:
+    if len(body) <= (form.thread_from if issubclass(form, CostlyBody) else THREAD_FROM):
         return parsed(body, form)
     return await asyncio.to_thread(parsed, body, form)
 
 
 def parsed(body: bytes, form: type[msgspec.Struct]) -> msgspec.Struct:
     """Return a body as an instance of its struct. It uses no state of the broker. Raises HTTPError (400)."""
-    is_long = len(body) > THREAD_FROM
-    if is_long and not issubclass(form, LongText):
+    if len(body) <= THREAD_FROM:
+        fields = decode(body)
+    elif issubclass(form, CostlyBody) and form.long_field:
+        fields = decode_fields(body, form)
+    else:
         check_count(body)
-    fields = decode_fields(body, form) if is_long and issubclass(form, LongText) else decode(body)
+        fields = decode(body)
     value = convert(fields, form)
-    if isinstance(value, LongText):
+    if isinstance(value, CostlyBody):
         value.prepare()
     return value
 
@@ -124,7 +133,7 @@ def check_count(body: bytes) -> None:
         raise bad(f"JSON may have {VALUES_LIMIT} values")
 
 
-def decode_fields(body: bytes, form: type[LongText]) -> dict[str, Any]:
+def decode_fields(body: bytes, form: type[CostlyBody]) -> dict[str, Any]:
     """Return the fields of a long body. Only the long one may have very many commas. Raises HTTPError (400)."""
     names = [field.encode_name for field in msgspec.structs.fields(form)]
     raw = msgspec.defstruct("Raw", [(name, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for name in names])
