@@ -8,6 +8,7 @@ from pamqp.commands import Basic
 from tests.support import codec
 from tests.support.in_process import socket_of
 from warren.broker.amqp.field_table import Table
+from warren.broker.session.confirms import send_confirms
 from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
 
 from .broker import MeasuredPeer, StepMeter
@@ -133,5 +134,34 @@ def test_a_body_in_frames_of_one_byte_is_moved_on_and_delivered_as_one(
         content = channel.get("dead")
         assert content is not None and content.body == b"x" * size
         client.close()
+
+    step_meter.check_one_of(attempt)
+
+
+def test_the_confirms_of_very_many_publishes_of_which_every_other_is_refused(
+    peer: MeasuredPeer, step_meter: StepMeter
+) -> None:
+    """They become due together, as after a disk that has stood still."""
+    client = peer.connect()
+    channel = client.channel()
+    channel.confirm()
+    connection = peer.server.connections[socket_of(client).transport]
+    session = connection.channels[channel.number]
+    confirms = session.confirms
+    assert confirms is not None
+    count = 30_000
+    first = 1
+
+    def attempt() -> None:
+        nonlocal first
+        for _ in range(count // 2):
+            confirms.refused(0)
+            confirms.published(1, 0, 0)
+        step_meter.begin()
+        peer.loop.call_soon(send_confirms, session)
+        peer.wait(0)
+        settled = channel.confirms(range(first, first + count))
+        assert settled == (set(range(first + 1, first + count, 2)), set(range(first, first + count, 2)))
+        first += count
 
     step_meter.check_one_of(attempt)

@@ -199,11 +199,11 @@ class Policies(TopologyPolicies):
         cost = 0
         for target in targets:
             searches = SearchTime()
-            if vhost.has(target) and (holds(old, target) or could_hold(new, target, searches)):
-                if self._apply(target, searches):
-                    vhost.clear_route_cache()  # an alternate exchange may have changed
-                    self._observers.policy_changed(target)
-                    cost += APPLY_COST
+            touched = vhost.has(target) and (holds(old, target) or could_hold(new, target, searches))
+            if touched and self._apply(target, searches):
+                vhost.clear_route_cache()  # an alternate exchange may have changed
+                self._observers.policy_changed(target)
+                cost += APPLY_COST
             cost += LOOK_COST + searches.cost
             if cost >= STEP_COST:
                 yield cost
