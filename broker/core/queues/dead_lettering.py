@@ -61,6 +61,7 @@ class DeadLetterOutbox:
     """
 
     __slots__ = ("_queue", "waiting", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes")
+    __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -120,6 +121,7 @@ class DeadLetterOutbox:
         self._retry()
         while self.waiting:
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
+        self._queue.break_cycles()
 
     def _publish_first(self, count: int, cost_limit: int) -> int:
         """Publish the first messages until they have cost too much; return the cost.

@@ -22,6 +22,7 @@ class MessageExpiry:
     """
 
     __slots__ = ("_queue", "_timer", "_when_ms")
+    __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -72,6 +73,7 @@ class QueueExpiry:
     """
 
     __slots__ = ("_queue", "_used_ms", "_timer")
+    __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue

@@ -89,6 +89,7 @@ class Queue(RouteTarget):
         "_pumped",
         "_slice",
         "demand_followers",
+        "_acyclic",
     )
 
     def __init__(
@@ -131,7 +132,7 @@ class Queue(RouteTarget):
         self.outbox = DeadLetterOutbox(self)
         self._message_expiry = MessageExpiry(self)
         self.demand_followers: tuple[Callable[[], None], ...] = ()  # called when the consumers' demand changes
-        self._came_back = self._feeding = False
+        self._came_back = self._feeding = self._acyclic = False
         self._pumped = 0  # `published` when it was last pumped
         self._slice = SLICE  # messages that may still expire or be dropped in this pump
         self.expiry.renew()
@@ -278,6 +279,8 @@ class Queue(RouteTarget):
         Return the cost (`jobs.scheduler`). HOT: bench A-M.
         """
         self.dirty = False
+        if self.deleted:
+            return PUMP_COST
         ready = self.ready_messages
         cost, ready_bytes = PUMP_COST + ready.count, ready.body_bytes
         self.feed()
@@ -442,6 +445,8 @@ class Queue(RouteTarget):
         self.unacked_bytes -= body_bytes
         self.delivering.acked(len(messages))
         self.release(messages, body_bytes)
+        if self.deleted:
+            self.break_cycles()
 
     def reject(self, position: int, message: Message) -> None:
         """Drop a delivered message, or dead-letter it."""
@@ -455,6 +460,7 @@ class Queue(RouteTarget):
         if self.deleted:
             self.host.left(self, [message], DELETED)
             self.release([message])
+            self.break_cycles()
         return not self.deleted
 
     def dead_letter_or_drop(self, messages: list[Message], reason: str) -> None:
@@ -520,6 +526,20 @@ class Queue(RouteTarget):
             self.host.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest())
         self.expiry.cancel()
         self._message_expiry.cancel()
+
+    def break_cycles(self) -> None:
+        """Break the reference cycles of a deleted queue, which is then freed without a full garbage collection.
+
+        That would hold the loop. A queue keeps them while it has deliveries or dead letters under way.
+        """
+        if self.unacked or len(self.outbox) or self._acyclic:
+            return
+        self._acyclic = True
+        del self.ready_messages._queue
+        del self.held_publishers._queue
+        del self.expiry._queue
+        del self.outbox._queue
+        del self._message_expiry._queue
 
     # Consumers
 

@@ -403,6 +403,7 @@ class VHost(QueueHost):
             consumer.cancelled()
         if not queue.internal:
             self._observers.queue_deleted(queue)
+        queue.break_cycles()
         return ready
 
     def consumers_changed(self, queue: Queue) -> None:
