@@ -360,7 +360,7 @@ class InternalPublisher:
         check_short(exchange)
         check_short(routing_key)
         route = publishing.find_route(self._channel, exchange, routing_key, mandatory=False)
-        self._channel.routes.remember((exchange, routing_key), route)
+        publishing.remember_route(self._channel, (exchange, routing_key), route)
         return route
 
     def _frame(self, contents: list[Content], invalid: dict[int, str]) -> tuple[list[bytes], list[int], bool]:
