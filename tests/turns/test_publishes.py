@@ -1,6 +1,8 @@
 """Publishes hold no step of the loop, however much each of them costs: routes, copies, properties, frames."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pamqp.commands import Basic
@@ -8,10 +10,11 @@ from pamqp.commands import Basic
 from tests.support import codec
 from tests.support.in_process import socket_of
 from warren.broker.amqp.field_table import Table
+from warren.broker.core.queues import fifo
 from warren.broker.session.confirms import send_confirms
 from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
 
-from .broker import MeasuredPeer, StepMeter
+from .broker import MeasuredPeer, StepMeter, StoredPeer
 
 QUEUES = 2_000
 PUBLISHES = 200
@@ -163,5 +166,31 @@ def test_the_confirms_of_very_many_publishes_of_which_every_other_is_refused(
         settled = channel.confirms(range(first, first + count))
         assert settled == (set(range(first + 1, first + count, 2)), set(range(first, first + count, 2)))
         first += count
+
+    step_meter.check_one_of(attempt)
+
+
+@pytest.mark.pure("it lowers a constant of the core, so that few messages are needed")
+def test_publishes_to_many_queues_that_page_them_out(
+    step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each queue stores a copy of each message, once the memory for messages is used up."""
+    monkeypatch.setattr(fifo, "PAGE_ABOVE", 0)
+
+    def attempt() -> None:
+        peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1)
+        vhost = peer.node.vhosts["/"]
+        for number in range(400):
+            vhost.bind("amq.fanout", vhost.declare_queue(f"q{number}"), "", Table.EMPTY)
+        client = peer.connect()
+        client.channel()
+        socket_of(client).incoming += frames("amq.fanout", "") * 2
+        peer.settle()
+        step_meter.begin()
+        socket_of(client).incoming += frames("amq.fanout", "") * 100
+        peer.settle()
+        assert vhost.queues["q0"].paged and vhost.queues["q0"].ready == 102
+        peer.close()
+        shutil.rmtree(tmp_path, ignore_errors=True)
 
     step_meter.check_one_of(attempt)

@@ -15,6 +15,7 @@ DESTINATIONS_SHIFT = 3  # of 8 destinations: 1
 
 ENQUEUE_COST = 3_000  # of the messages that are enqueued in one step
 PER_MESSAGE_COST = 3  # of a queue that looks at each message
+PAGE_COST = 8  # of a queue that stores the message and keeps its location, as memory is used up
 SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
 UNLIMITED = 1 << 30
 

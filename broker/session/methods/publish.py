@@ -17,7 +17,7 @@ from ...core.access.users import User
 from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.route_cache import RouteCache
-from ...core.exchanges.router import ENQUEUE_COST, SHARED, Route, RouteKey
+from ...core.exchanges.router import ENQUEUE_COST, PAGE_COST, SHARED, Route, RouteKey
 from ...core.messages.message import Address, Message
 from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
@@ -64,8 +64,12 @@ def publish(
 
     Raises PreconditionFailed (406), AccessRefused (403), NotFound (404), SyntaxFault (502).
     """
-    if in_slices and len(contents) > route.at_once:
-        contents = contents[: route.at_once]
+    if in_slices:
+        at_once = route.at_once
+        if channel.vhost.budget.exceeded:  # each queue stores a copy
+            at_once = min(at_once, ENQUEUE_COST // (PAGE_COST * route.cost) + 1)
+        if len(contents) > at_once:
+            contents = contents[:at_once]
     if not alike:
         return publish_varied(channel, repeat(route), contents, in_slices)
     first = contents[0]
@@ -129,6 +133,7 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes])
     cached = channel.routes
     connection = channel.connection
     cost = 0
+    limit = ENQUEUE_COST // PAGE_COST if channel.vhost.budget.exceeded else ENQUEUE_COST
     routes: list[Route] = []
     refused: AMQPError | None = None
     for method in methods:
@@ -141,7 +146,7 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes])
                 break
         routes.append(route)
         cost += route.cost
-        if cost > ENQUEUE_COST or connection.spent > ENQUEUE_COST:
+        if cost > limit or connection.spent > ENQUEUE_COST:
             break
     published = publish_varied(channel, routes, contents, in_slices=True)
     if refused is not None and published == len(routes):
