@@ -11,7 +11,7 @@ from tests.support import codec
 from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
 from warren.broker.amqp.field_table import Table
 
-from .meter import ATTEMPTS, LIMIT_MS
+from .meter import ATTEMPTS, TURN_MS
 
 QUEUES = 1_500
 PUBLISHERS = 20
@@ -45,7 +45,7 @@ def turns(peer: InProcessPeer, sockets: list[FakeSocket]) -> Iterator[float]:
         for socket in sockets:
             socket.feed()
         now_ms = clock.now_ms()
-        due = sorted(timer for timer in clock._timers if timer.when_ms <= now_ms)  # those that they set are for the next
+        due = sorted(timer for timer in clock._timers if timer.when_ms <= now_ms)  # those that they set wait
         clock._timers = [timer for timer in clock._timers if timer.when_ms > now_ms]
         heapq.heapify(clock._timers)
         for timer in due:
@@ -85,6 +85,6 @@ def test_a_new_client_beside_publishers_to_very_many_queues() -> None:
         assert peer.node.vhosts["/"].exchanges["amq.fanout"].publish_in < PUBLISHERS * PUBLISHES
         longest_ms.append(max(spent_ms))
         needed.append(steps)
-        if longest_ms[-1] <= LIMIT_MS and steps <= STEPS:
+        if longest_ms[-1] <= TURN_MS and steps <= STEPS:
             return
     pytest.fail(f"longest turns of the attempts: {longest_ms} ms; turns that the client needed: {needed}")

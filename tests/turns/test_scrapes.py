@@ -29,7 +29,9 @@ def crowd() -> Iterator[Scraper]:
     scraper.close()
 
 
-@pytest.mark.parametrize(("path", "encoding"), [*((path, "identity") for path in PATHS), ("/metrics/per-object", "gzip")])
+@pytest.mark.parametrize(
+    ("path", "encoding"), [*((path, "identity") for path in PATHS), ("/metrics/per-object", "gzip")]
+)
 def test_a_scrape_of_many_queues_is_sent_in_short_turns_and_pieces(
     crowd: Scraper, meter: Meter, path: str, encoding: str
 ) -> None:

@@ -127,7 +127,7 @@ class ExchangeType:
 
     @property
     def route_cost(self) -> int:
-        """What the last `route` took, in microseconds, if it can be more than some.
+        """The processor time of the last `route` in microseconds, for a type that may need more than some.
 
         Publishes of one connection that take milliseconds together are routed in several turns of the loop.
         """

@@ -81,7 +81,7 @@ class Node:
         self.parameters = Parameters(self.vhosts, self.observers)
         self.parameters.user = self._user
         register_upstreams(self.parameters, self._barred)
-        self.policies = Policies(self.parameters, self.vhosts, self.observers)
+        self.policies = Policies(self.parameters, self.vhosts, self.observers, clock)
         self.limits = Limits(self.parameters, users, self.vhosts, self.observers)
         self.product = "RabbitMQ"  # clients and tools enable features by product and version
         self.version = "4.3.5"

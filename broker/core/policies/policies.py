@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...amqp.errors import Invalid, PreconditionFailed
 from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
+from ..messages.ports import Clock
 from ..metadata.patterns import Pattern, SearchTime
 from ..metadata.policy import APPLY_TO, Definition, Policy
 from ..metadata.validation import Rule, as_integer, integer, shape_errors, term
@@ -86,10 +87,11 @@ class PolicyComponent(Component):
 
 
 class Policies(TopologyPolicies):
-    def __init__(self, parameters: Parameters, vhosts: dict[str, VHost], observers: Observers) -> None:
+    def __init__(self, parameters: Parameters, vhosts: dict[str, VHost], observers: Observers, clock: Clock) -> None:
         self._parameters = parameters
         self._vhosts = vhosts
         self._observers = observers
+        self._clock = clock
         self._user = PolicyComponent(POLICY, self)
         self._operator = PolicyComponent(OPERATOR_POLICY, self)
         self._merged: dict[tuple[Policy, Policy], Definition] = {}  # of a policy and an operator policy that both apply
@@ -128,7 +130,7 @@ class Policies(TopologyPolicies):
 
     def matching(self, target: Queue | Exchange) -> list[Policy]:
         """Return all policies that match the target, the highest priority first."""
-        searches = SearchTime()
+        searches = SearchTime(self._clock.processor_s)
         return [policy for policy in self._user.ranked.get(target.vhost, ()) if applies_to(policy, target, searches)]
 
     # For the core
@@ -143,7 +145,7 @@ class Policies(TopologyPolicies):
                 f"cannot declare queue '{name}' in {vhost}: operator policy '{policy_name}' could not be restored at "
                 "the start, so its limits are not known; it has to be set anew"
             )
-        searches = SearchTime()
+        searches = SearchTime(self._clock.processor_s)
         for policy in self._operator.ranked.get(vhost.name, ()):
             if policy.search_times_out(name, searches):
                 raise PreconditionFailed(
@@ -156,7 +158,7 @@ class Policies(TopologyPolicies):
         self._operator.unknown.pop(vhost, None)
 
     def apply(self, target: Queue | Exchange) -> bool:
-        return self._apply(target, SearchTime())
+        return self._apply(target, SearchTime(self._clock.processor_s))
 
     def _apply(self, target: Queue | Exchange, searches: SearchTime) -> bool:
         """Apply the current policies to the target. Return whether its policies have changed."""
@@ -198,7 +200,7 @@ class Policies(TopologyPolicies):
         targets: list[Queue | Exchange] = [*vhost.exchanges.values(), *vhost.queues.values()]
         cost = 0
         for target in targets:
-            searches = SearchTime()
+            searches = SearchTime(self._clock.processor_s)
             touched = vhost.has(target) and (holds(old, target) or could_hold(new, target, searches))
             if touched and self._apply(target, searches):
                 vhost.clear_route_cache()  # an alternate exchange may have changed
