@@ -426,10 +426,15 @@ class VHost(QueueHost):
 
     def drop_all(self) -> Job:
         """Delete all queues and exchanges of a deleted virtual host, predeclared ones too."""
-        for queue in [*self.queues.values(), *self.volatile.values()]:
-            self.delete_queue(queue)
+        queues = [*self.queues.values(), *self.volatile.values()]
+        queues.reverse()
+        while queues:  # each is freed in its step, not all of them with the list
+            self.delete_queue(queues.pop())
             yield OBJECT_COST
-        for exchange in list(self.exchanges.values()):
+        exchanges = list(self.exchanges.values())
+        exchanges.reverse()
+        while exchanges:
+            exchange = exchanges.pop()
             bindings = min(len(exchange.outgoing), BINDINGS)
             self._drop_exchange(exchange)
             yield OBJECT_COST + BINDING_COST * bindings
