@@ -10,7 +10,7 @@ from warren.plugins.management.api import routes
 from warren.plugins.management.api.definitions import post_definitions
 from warren.plugins.management.api.messages import PUBLISH_BYTES
 
-from .meter import TURN_MS, PATIENCE_S, Meter
+from .meter import PATIENCE_S, TURN_MS, Meter
 
 PUBLISH = "/exchanges/%2F/amq.default/publish"
 TEXT = b'"routing_key": "q", "payload_encoding": "string"'

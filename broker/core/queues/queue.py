@@ -284,7 +284,9 @@ class Queue(RouteTarget):
         ready = self.ready_messages
         cost, ready_bytes = PUMP_COST + ready.count, ready.body_bytes
         self.feed()
-        cost += (max(ready_bytes - ready.body_bytes, 0) >> COPY_SHIFT) - ready.count
+        cost -= ready.count
+        if ready_bytes > ready.body_bytes:
+            cost += ready_bytes - ready.body_bytes >> COPY_SHIFT
         outbox = self.outbox
         if len(outbox):
             cost += outbox.publish_slice(self.published - self._pumped)

@@ -140,13 +140,15 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes])
         route = cached.get(method)
         if route is None:
             try:
+                spent = connection.spent
                 route = resolve(channel, method)
+                cost += connection.spent - spent
             except AMQPError as error:
                 refused = error
                 break
         routes.append(route)
         cost += route.cost
-        if cost > limit or connection.spent > ENQUEUE_COST:
+        if cost > limit:
             break
     published = publish_varied(channel, routes, contents, in_slices=True)
     if refused is not None and published == len(routes):
