@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from warren.broker.plugin import Binding, Exchange, Host, Invalid, Table
+from warren.broker.plugin import Binding, Exchange, Host, Invalid, Table, UpstreamExchange
 
 from . import hop_headers
 from .binding_sync import BindingSync
@@ -61,7 +61,7 @@ class ExchangeLink(Link):
         # The generation that has all bindings, at the endpoint where the link ran last; empty if unknown.
         self._complete: dict[Endpoint, str] = {}
         self._listens = False  # whether the local exchange's type listens to the upstream exchange
-        self.origin: tuple[str, str, str] | None = None
+        self.origin: UpstreamExchange | None = None
         self._passive_channel: UpstreamChannel | None = None
 
     # Setting up
@@ -146,7 +146,7 @@ class ExchangeLink(Link):
 
         publisher = self.open_publisher()
         publisher.comes_from(key.upstream, self._queue)
-        publisher.brings = self._listens
+        publisher.brings_from = self._upstream(connection) if self._listens else None
         undo = refused if window is not None else None
         forwarder = Forwarder(
             self.node,
@@ -173,6 +173,9 @@ class ExchangeLink(Link):
             self.status.degrade(f"the upstream has the same cluster name, '{self.cluster_name}': messages are lost")
         return connection.direct and key.upstream_name == key.name
 
+    def _upstream(self, connection: UpstreamConnection) -> UpstreamExchange:
+        return UpstreamExchange(connection.cluster_name or "", connection.vhost, self.spec.key.upstream_name)
+
     async def _can_listen(self, connection: UpstreamConnection) -> bool:
         if self.exchange.type.upstream_binding is None:
             return False
@@ -188,9 +191,9 @@ class ExchangeLink(Link):
         """
         if not self._listens:
             return
-        origin = (connection.cluster_name or "", connection.vhost, self.spec.key.upstream_name)
+        origin = self._upstream(connection)
         if self.origin is None and first:
-            self.exchange.type.on_upstream_detached(*origin)  # discards state from before a restart
+            self.exchange.type.on_upstream_detached(origin)  # discards state from before a restart
         elif self.origin != origin:
             self._stop_listening()
         self.origin = origin
@@ -205,7 +208,7 @@ class ExchangeLink(Link):
     def _stop_listening(self) -> None:
         """Notify the exchange's type that it no longer listens to its origin."""
         if self.origin is not None:
-            self.exchange.type.on_upstream_detached(*self.origin)
+            self.exchange.type.on_upstream_detached(self.origin)
             self.origin = None
             self.node.pump()
 

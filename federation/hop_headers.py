@@ -16,6 +16,8 @@ ORIGINAL_EXCHANGE, ORIGINAL_KEY = "x-original-exchange", "x-original-routing-key
 CC, ORIGINAL_CC = "CC", "x-original-cc"
 MAX, SEEN, STRANGE = "max_hops", "seen", "strange"
 HOPS_LIMIT = 32_767  # the largest value of `hops`, which has 16 bits
+PATH_LIMIT = 100  # entries of x-received-from, whatever `max_hops` is
+INVALID_LIMIT = 8  # values in x-invalid-headers
 VISITS_LIMIT = (1 << 63) - 2  # one less than the largest value of `visit-count`
 
 _RECEIVED_FROM = RECEIVED_FROM.encode()
@@ -25,8 +27,8 @@ MALFORMED = (AMQPError, IndexError)  # raised by decoding bytes that are not che
 def drop_reason(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str | None) -> str:
     """Return why a link drops a message bound for this cluster name and virtual host: MAX, SEEN, or "" to keep it.
 
-    MAX: it has made `max_hops` hops; without a usable header it has made none. SEEN: its header has an entry with this
-    cluster name and virtual host, which none has if one of them is None.
+    MAX: it has made `max_hops` hops, or PATH_LIMIT; without a usable header it has made none. SEEN: its header has an
+    entry with this cluster name and virtual host, which none has if one of them is None.
     """
     if _RECEIVED_FROM not in raw:
         return "" if max_hops > 0 else MAX
@@ -35,7 +37,7 @@ def drop_reason(raw: bytes, max_hops: int, cluster_name: str | None, vhost: str 
         entries = as_array(headers_of(raw).get(RECEIVED_FROM)) or []
     except MALFORMED:
         pass
-    if len(entries) >= max_hops:
+    if len(entries) >= min(max_hops, PATH_LIMIT):
         return MAX
     if cluster_name is None or vhost is None:
         return ""
@@ -184,7 +186,7 @@ class QueueStamp:
                 others.append(entry)
             else:
                 visits = max(visits, min(fields.integer("visit-count") or 0, VISITS_LIMIT))
-        return visits, others
+        return visits, others[: PATH_LIMIT - 1]
 
 
 def set_aside(headers: Table, before: Value | None) -> list[tuple[str, Value]]:
@@ -196,7 +198,7 @@ def set_aside(headers: Table, before: Value | None) -> list[tuple[str, Value]]:
         return []
     kept = headers.get(INVALID_HEADERS)
     invalid = (as_table(kept) if kept is not None else None) or Table.EMPTY
-    values: Value = ("A", [before, *(as_array(invalid.get(RECEIVED_FROM)) or [])])
+    values: Value = ("A", [before, *(as_array(invalid.get(RECEIVED_FROM)) or [])[: INVALID_LIMIT - 1]])
     return [(INVALID_HEADERS, ("F", invalid.with_items([(RECEIVED_FROM, values)])))]
 
 

@@ -53,6 +53,7 @@ STARTS: dict[str, str] = {
     "federation/upstream/connection.py::load_tls_context": "a call in a thread, awaited",
     "federation/link.py::until_one_fails": "awaited in the same call",
     "plugins/management/api/definitions.py::document_of_request": "a call in a thread, awaited",
+    "plugins/management/framework/bodies.py::parse": "a call in a thread, awaited",
     "plugins/management/api/previews.py::preview_policy": "a call in a thread, awaited",
     "plugins/management/api/reports.py::of_report": "a call in a thread, awaited",
     "plugins/management/ui_files.py::UIFiles._response": "a call in a thread, awaited",

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
+from .header_limit import within
+
 METHOD: Final = 1
 HEADER: Final = 2
 BODY: Final = 3
@@ -23,7 +25,7 @@ CONTENT_CLASS: Final = 60  # of basic, the only class with content
 CONTENT_FIXED: Final = 12  # class, weight and body size: what precedes the property flags
 CONTENT_MIN: Final = CONTENT_FIXED + 2  # payload of the shortest header frame: one word of property flags
 
-_head: Final = Struct(">BHI").pack
+frame_head: Final = Struct(">BHI").pack
 _unpack_head: Final[Callable[[bytes, int], tuple[int, int, int]]] = Struct(">BHI").unpack_from
 _header: Final = Struct(">BHIHHQ").pack
 
@@ -36,14 +38,15 @@ def header_frame(channel: int, property_bytes: bytes, body_bytes: int) -> bytes:
 
 def content_frames(channel: int, property_bytes: bytes, body: bytes) -> bytes:
     """Encode a content as a header frame and, for a body that is not empty, one body frame."""
-    frames = header_frame(channel, property_bytes, len(body))
-    if body:
-        frames += _head(BODY, channel, len(body)) + body + END
-    return frames
+    header = header_frame(channel, property_bytes, len(body))
+    return b"".join((header, frame_head(BODY, channel, len(body)), body, END)) if body else header
 
 
 def reframe(frames: bytes, channel: int, frame_max: int) -> bytes:
-    """Encode a content for another channel and another frame_max (largest payload + 8, 0 for no limit)."""
+    """Encode a content for another channel and another frame_max (largest payload + 8, 0 for no limit).
+
+    Headers that do not fit one frame are left out: a header frame cannot be split.
+    """
     limit = frame_max - FRAME_OVERHEAD if frame_max else len(frames)
     number = channel.to_bytes(2, "big")
     body_at = int.from_bytes(frames[3:7], "big") + FRAME_OVERHEAD
@@ -60,10 +63,13 @@ def reframe(frames: bytes, channel: int, frame_max: int) -> bytes:
         start = at + FRAME_HEAD
         at = start + size
         if kind == HEADER:
-            out += _head(HEADER, channel, size) + frames[start:at] + END
+            header = frames[start:at]
+            if size > limit:
+                header = header[:CONTENT_FIXED] + within(header[CONTENT_FIXED:], limit - CONTENT_FIXED)
+            out += frame_head(HEADER, channel, len(header)) + header + END
         else:
             for cut in range(start, at, limit):
                 piece = frames[cut : min(cut + limit, at)]
-                out += _head(BODY, channel, len(piece)) + piece + END
+                out += frame_head(BODY, channel, len(piece)) + piece + END
         at += 1
     return bytes(out)

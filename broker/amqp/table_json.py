@@ -7,7 +7,7 @@ string, a decimal a float. JSON that becomes a table comes back the same.
 from __future__ import annotations
 
 from .errors import Invalid, SyntaxFault
-from .field_table import MAX_DEPTH, Table, Value, check, value_of
+from .field_table import MAX_DEPTH, MAX_ENTRIES, Table, Value, check, value_of
 
 
 def json_of_table(table: Table) -> dict[str, object]:
@@ -42,6 +42,7 @@ def table_of_json(value: object) -> Table:
     if not isinstance(value, dict):
         raise Invalid("arguments should be a map")
     try:
+        check_size(value)
         table = Table(Table.encode_items([(key, value_of_json(part, 1)) for key, part in value.items()]))
         check(table.raw)
     except SyntaxFault as error:
@@ -49,6 +50,19 @@ def table_of_json(value: object) -> Table:
     except UnicodeEncodeError:
         raise Invalid("invalid arguments: not UTF-8") from None
     return table
+
+
+def check_size(value: object) -> None:
+    """Raise SyntaxFault for more values than a table may have, before any of them is encoded."""
+    count = 0
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, (dict, list)):
+            count += len(one)
+            if count > MAX_ENTRIES:
+                raise SyntaxFault(f"field table has more than {MAX_ENTRIES} entries")
+            waiting += one.values() if isinstance(one, dict) else one
 
 
 def value_of_json(value: object, depth: int) -> Value:

@@ -61,12 +61,6 @@ UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that i
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-def ended(node: Node) -> int:
-    """Return how many objects have ended since the start, which a full collection may free."""
-    churn = node.churn
-    return churn.connection_closed + churn.channel_closed + churn.queue_deleted
-
-
 def set_watermarks(resources: Resources, config: Config) -> None:
     """Set the limits of memory and disk. A limit in bytes has precedence over one relative to memory."""
     memory_bytes = config.vm_memory_high_watermark_bytes
@@ -191,7 +185,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     if config.load_definitions and not load_definitions(node, config):
         return BAD_CONFIGURATION
     node.scheduler.report = report
-    collections = FullCollections(report, partial(ended, node))
+    collections = FullCollections(report)
     free = partial(free_memory, collections)
     resources = Resources(node.alarms, store.free_bytes, free, memory_bytes=config.total_memory_bytes)
     remote = watch_remote(store, node, config)

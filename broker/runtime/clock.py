@@ -51,6 +51,9 @@ class LoopClock(Clock):
     def timestamp_s(self) -> int:
         return int(time.time())
 
+    def processor_s(self) -> float:
+        return time.thread_time()
+
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
         timer = LoopTimer(self, when_ms, fn)
         self._timers.add(timer)

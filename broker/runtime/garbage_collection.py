@@ -1,8 +1,9 @@
 """The cyclic garbage collector of the process: short collections at any time, full ones when they delay nobody.
 
 Collections run inside turns of the event loop. Young objects are collected often and few at a time. Most of the
-broker's objects are older and are freed by reference counts, except for closed connections and channels and deleted
-queues, which are cycles. These need a full collection, which visits every object, in about 0.3 us each.
+broker's objects are older and are freed by reference counts: closed connections and channels and deleted queues are no
+cycles, since clients may close and delete very many. Any cycle needs a full collection, which visits every object, in
+about 0.3 us each.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import asyncio
 import gc
 import sys
 import time
-from collections.abc import Callable
 
 from .supervisor import Report
 
@@ -28,7 +28,6 @@ SHORT_S = 0.004
 IDLE_SHARE = 0.05  # processor time of the loop's thread, below which a collection delays nobody
 LONG_INTERVAL_S = 600.0  # between two long full collections
 SHORTAGE_INTERVAL_S = 60.0  # the same during a memory alarm
-ENDED_LIMIT = 20_000  # ended connections, channels and queues before a full collection: 100 to 200 MB
 
 
 def freeze_heap() -> None:
@@ -55,19 +54,13 @@ class Heap:
 
 
 class FullCollections:
-    """Full collections: at once if the heap is small, else when the loop is idle, memory is short, or much garbage is
-    expected.
+    """Full collections: at once if the heap is small, else when the loop is idle or memory is short."""
 
-    `ended` returns how many connections, channels and queues have ended since the start.
-    """
-
-    def __init__(self, report: Report, ended: Callable[[], int], heap: Heap | None = None) -> None:
+    def __init__(self, report: Report, heap: Heap | None = None) -> None:
         self.count = 0
         self._report = report
-        self._ended = ended
         self._heap = heap or Heap()
         self._start_blocks = self._heap.blocks()
-        self._collected = 0  # the value of `ended` at the last collection
         self._long = False  # whether the last collection was
         self._last_long_s = -LONG_INTERVAL_S
 
@@ -79,11 +72,11 @@ class FullCollections:
             self.collect_if_due(time.monotonic(), (time.thread_time() - used_s) / LOOK_S)
 
     def collect_if_due(self, now_s: float, used_share: float) -> None:
-        """Collect if there are new objects and it delays nobody or is due anyway."""
+        """Collect if there are new objects and it delays nobody."""
         if not self._heap.has_new():
             return
         idle = used_share < IDLE_SHARE and now_s - self._last_long_s >= LONG_INTERVAL_S
-        if idle or self._ended() - self._collected >= ENDED_LIMIT or self._is_small():
+        if idle or self._is_small():
             self._collect(now_s)
 
     def collect_in_shortage(self, now_s: float) -> None:
@@ -98,7 +91,6 @@ class FullCollections:
     def _collect(self, now_s: float) -> None:
         objects, took_s = self._heap.collect()
         self.count += 1
-        self._collected = self._ended()
         self._long = took_s > SHORT_S
         if self._long:
             self._last_long_s = now_s

@@ -29,7 +29,7 @@ from .prefetch import SharedPrefetch
 from .unacked import Settlement, UnackedDeliveries
 
 if TYPE_CHECKING:
-    from ..core.exchanges.router import Route, RouteKey
+    from ..core.exchanges.route_cache import RouteCache
     from .connection import Connection
 
 Handler = Callable[["Channel", Any, Table], None]
@@ -100,7 +100,7 @@ class Channel:
         self.transaction: tx.Transaction | None = None
         self.reply_queue: ReplyQueue | None = None
         self.checked = CheckedProperties()
-        self.routes: dict[RouteKey, Route] = publish.remembered_routes(self.vhost, self.user)
+        self.routes: RouteCache = publish.remembered_routes(self.vhost, self.user)
         self.publishing = PublishCounters()
         self.delivering = DeliveryCounters()
         breakdown = connection.node.breakdown
@@ -136,7 +136,11 @@ class Channel:
             route = self.routes.get(publishes.method)
             if route is None:
                 route = publish.resolve(self, publishes.method)
-            publish.publish(self, route, contents, publishes.alike, publishes.largest_frame)
+            alike, largest_frame = publishes.alike, publishes.largest_frame
+            published = publish.publish(self, route, contents, alike, largest_frame, in_slices=True)
+            if published < len(contents):
+                rest = contents[published:]
+                self.connection.deferred = Publishes(self.number, publishes.method, rest, alike, 0, largest_frame)
         except AMQPError as error:
             raise with_method_ids(error, PUBLISH) from None
 

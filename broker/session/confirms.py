@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from mypy_extensions import mypyc_attr
 from pamqp import commands
@@ -21,6 +21,9 @@ from ..wire import method_encoder
 
 if TYPE_CHECKING:
     from .channel import Channel
+
+
+NACKS_LIMIT: Final = 2_000  # in one write, about
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -71,9 +74,9 @@ class Confirms:
         """Whether a nack is still to be sent."""
         return len(self._refused) > 0
 
-    def refusals(self) -> list[int]:
+    def refusals(self) -> frozenset[int]:
         """Return the publishes whose nack is still to be sent."""
-        return list(self._refused)
+        return frozenset(self._refused)
 
     def refused(self, durable: int) -> None:
         """Add a publish that a queue did not take."""
@@ -86,20 +89,30 @@ class Confirms:
             self.last_settled = self._waiting.popleft()[1]
 
     def drain_frames(self, channel: int) -> bytes:
-        """Return the frames of all acks and nacks that are due, empty if none is."""
+        """Return the frames of the acks and nacks that are due, empty if none is.
+
+        At most NACKS_LIMIT of them are nacks; then more are due.
+        """
         if self.last_settled == self.last_sent:
             return b""
-        frames = b""
+        frames: list[bytes] = []
         while self._refused and self._refused[0] <= self.last_settled:
+            if len(frames) >= 2 * NACKS_LIMIT:
+                return b"".join(frames)
             first = last = self._refused.popleft()
             while self._refused and self._refused[0] == last + 1 and last < self.last_settled:
                 last = self._refused.popleft()
             if first - 1 > self.last_sent:
-                frames += self._encode(channel, method_encoder.ACK, first - 1)
-            frames += self._encode(channel, method_encoder.NACK, last)
+                frames.append(self._encode(channel, method_encoder.ACK, first - 1))
+            frames.append(self._encode(channel, method_encoder.NACK, last))
         if self.last_settled > self.last_sent:
-            frames += self._encode(channel, method_encoder.ACK, self.last_settled)
-        return frames
+            frames.append(self._encode(channel, method_encoder.ACK, self.last_settled))
+        return b"".join(frames)
+
+    @property
+    def due(self) -> bool:
+        """Whether acks or nacks are due."""
+        return self.last_settled > self.last_sent
 
     def _encode(self, channel: int, method: int, last: int) -> bytes:
         multiple = last - self.last_sent > 1
@@ -152,6 +165,9 @@ def send_confirms(channel: Channel) -> None:
             confirmed = confirms.confirmed - before
             channel.publishing.confirm += confirmed
             channel.statistics.publishing.confirm += confirmed
+        if confirms.due:  # very many nacks: the rest in the next turn
+            clock = channel.connection.node.clock
+            clock.call_at(clock.now_ms(), partial(send_confirms, channel))
 
 
 def select(channel: Channel, method: commands.Confirm.Select, arguments: Table) -> None:

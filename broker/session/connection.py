@@ -108,6 +108,7 @@ class Connection(Publisher):
         "publisher_throttle",
         "blocked",
         "deferred",
+        "spent",
         "created",
         "suspended",
         "replies_due",
@@ -154,6 +155,7 @@ class Connection(Publisher):
         self.publisher_throttle = PublisherThrottle()
         self.blocked = False  # by an alarm, after it has published
         self.deferred: Event | None = None  # the publish, declaration or postponed method that is handled next
+        self.spent = 0  # cost of routing, and of enqueueing in several queues, that `_work` has not charged yet
         self.created = 0  # new queues, exchanges and bindings, while memory is low
         self.suspended = 0  # calls of `suspend` without `resume`: for the disk, jobs, the login
         self.replies_due = 0  # replies that wait for the journal
@@ -249,6 +251,9 @@ class Connection(Publisher):
                         if event is None:
                             continue
                 self._handle(event)
+                if self.spent:
+                    self._left -= self.spent
+                    self.spent = 0
             except AMQPError as error:
                 if self.replies_due and event is not None:
                     self.refusal = error  # the replies before it are sent first
@@ -262,7 +267,7 @@ class Connection(Publisher):
         if self.confirming:
             self.confirm()
         if self.node.pending:
-            self.node.pump()
+            self._left -= self.node.pump()
 
     def _overlaps(self, event: Event) -> bool:
         """Return whether an event is handled while replies wait for the journal."""

@@ -19,6 +19,7 @@ from ..amqp.framing import header_frame, reframe
 from ..amqp.limits import SHORT_STRING
 from ..core.access.users import InternalUser
 from ..core.counters.statistics import PublishCounters
+from ..core.exchanges.exchange_type import UpstreamExchange
 from ..core.exchanges.router import Route
 from ..core.messages.message import Address, Message
 from ..core.messages.ports import Timer
@@ -162,7 +163,8 @@ class InternalPublisher:
                  published then are accepted nevertheless
     on_release   called when `held` has become False
     counted      counters, as of a channel
-    brings       True if the exchange's type gets the messages (`ExchangeType.on_federated`) in place of routing
+    brings_from  the upstream exchange whose messages the exchange's type gets (`ExchangeType.on_federated`) in place of
+                 routing, or None
     """
 
     def __init__(
@@ -176,7 +178,7 @@ class InternalPublisher:
         commit_soon: Callable[[], None],
     ) -> None:
         self.on_release: Callable[[], None] = lambda: None
-        self.brings = False
+        self.brings_from: UpstreamExchange | None = None
         self._node = node
         self._soon = soon
         self._commit_soon = commit_soon
@@ -214,8 +216,8 @@ class InternalPublisher:
         Raises NotFound (404) or AccessRefused (403) for the exchange, and Invalid for names above 255 bytes; nothing is
         published then.
         """
-        if self.brings:
-            return self._bring(exchange, routing_key, contents)
+        if self.brings_from is not None:
+            return self._bring(self.brings_from, exchange, routing_key, contents)
         channel, tally = self._channel, self._tally
         route = channel.routes.get((exchange, routing_key)) or self._find_route(exchange, routing_key)
         invalid: dict[int, str] = {}
@@ -292,7 +294,9 @@ class InternalPublisher:
             self._direct_from = exchange, routing_key
         return route
 
-    def _bring(self, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
+    def _bring(
+        self, upstream: UpstreamExchange, exchange: str, routing_key: str, contents: list[Content]
+    ) -> PublishResult:
         vhost = self._connection.vhost
         assert vhost is not None
         type_ = vhost.exchange(exchange).type
@@ -307,7 +311,7 @@ class InternalPublisher:
             try:
                 persistent = properties.check(raw) == PERSISTENT
                 frames = header_frame(0, raw, body_bytes) + frames
-                receipt = type_.on_federated(Message(address, frames, 0, body_bytes, 0, persistent))
+                receipt = type_.on_federated(Message(address, frames, 0, body_bytes, 0, persistent), upstream)
             except AMQPError as error:
                 invalid[index] = error.reply_text
                 self.discard(exchange, routing_key, contents[index], INVALID)

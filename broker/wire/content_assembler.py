@@ -5,15 +5,15 @@ from __future__ import annotations
 from struct import Struct
 
 from ..amqp.errors import FrameError, UnexpectedFrame
-from ..amqp.framing import CONTENT_CLASS, CONTENT_MIN, FRAME_HEAD, FRAME_OVERHEAD
+from ..amqp.framing import BODY, CONTENT_CLASS, CONTENT_MIN, END, FRAME_HEAD, FRAME_OVERHEAD, frame_head
 
 MAX_BODY = 536_870_912  # 512 MiB, which no configuration can exceed
 PUBLISH_IDS = (60, 40)
 NO_HEADER = "expected content header for class 60, got non content header frame instead"
 NO_BODY = "expected content body, got non content body frame instead"
-# Bytes: frames shorter than TINY are appended to the one before until that has LUMP. A client may send a body byte by
-# byte, and an object for each frame would take more memory than the frame.
-TINY, LUMP = 512, 4096
+# A body in more frames than these is joined to one frame: a client may send it byte by byte, and each use of the
+# message would walk over the frames, which take more memory than the body.
+FRAMES, FRAME_BYTES = 16, 4096  # frames in all, and one more for so many bytes of the body
 
 _fixed = Struct(">HHQ").unpack_from
 
@@ -21,9 +21,10 @@ _fixed = Struct(">HHQ").unpack_from
 class Content:
     """A content under assembly.
 
-    frames      whole frames with their end bytes, none if the body is too long
-    missing     bytes of the body still to come; unknown before the header
-    kept_bytes  length of `frames`
+    frames         whole frames with their end bytes, none if the body is too long
+    missing        bytes of the body still to come; unknown before the header
+    largest_frame  length of the longest frame; 0 if the body is joined to one
+    kept_bytes     length of what is kept
     """
 
     __slots__ = (
@@ -36,18 +37,20 @@ class Content:
         "waits_for_header",
         "kept_bytes",
         "_dropped",
+        "_joined",
     )
 
     def __init__(self, method: bytes, channel: int) -> None:
         self.method = method
         self.channel = channel
-        self.frames: list[bytes] = []
+        self.frames: list[bytes | bytearray] = []
         self.body_bytes = 0
         self.missing = 1
         self.largest_frame = 0
         self.waits_for_header = True
         self.kept_bytes = 0
         self._dropped = False
+        self._joined: bytearray | None = None  # the body so far, if it has too many frames
 
     def header(self, frame: bytes, body_max: int) -> None:
         """Add the header frame, which `check_header` has accepted."""
@@ -62,18 +65,25 @@ class Content:
         if size > self.missing:
             raise FrameError("content body frame exceeds remaining content size", *PUBLISH_IDS)
         self.missing -= size
-        if size:
-            self._keep(frame)
+        if not size:
+            return
+        self._keep(frame)
+        if len(self.frames) > FRAMES + self.body_bytes // FRAME_BYTES:
+            self._joined = bytearray().join([kept[FRAME_HEAD:-1] for kept in self.frames[1:]])
+            del self.frames[1:]
+            self.largest_frame = 0
+        if self._joined is not None and not self.missing:
+            self.frames += (frame_head(BODY, self.channel, self.body_bytes), self._joined, END)
 
     def _keep(self, frame: bytes) -> None:
         if self._dropped:
             return
-        if len(frame) < TINY and self.frames and len(self.frames[-1]) < LUMP:
-            self.frames[-1] += frame
+        self.kept_bytes += len(frame)
+        if self._joined is not None:
+            self._joined += memoryview(frame)[FRAME_HEAD:-1]
         else:
             self.frames.append(frame)
-        self.kept_bytes += len(frame)
-        self.largest_frame = max(self.largest_frame, len(frame))
+            self.largest_frame = max(self.largest_frame, len(frame))
 
     def expected(self, kind: int) -> UnexpectedFrame:
         """Return the error for a frame that is not of the expected type."""

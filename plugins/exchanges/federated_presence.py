@@ -12,26 +12,22 @@ that it has, and those that it omits are removed.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from warren.broker.amqp.federation_headers import BOUND_FROM
-from warren.broker.plugin import Binding, Exchange, Table, Value
+from warren.broker.plugin import Binding, Exchange, Table, UpstreamExchange, Value
 
 PATHS_LIMIT = 16  # paths of one presence; further ones are ignored, as the presence is known without them
-SOURCE_LIMIT = 100_000  # paths of presences that one source may announce; about 50 MB
+SITES_LIMIT = 100  # of one path
+SOURCES_LIMIT = 1_000  # sources that are remembered as complete; beyond, all are taken for complete
+ANNOUNCED_LIMIT = 64 << 20  # bytes of the paths that the sources of one exchange may announce
+ENTRY_BYTES, SITE_BYTES = 600, 200  # of a path and of each site in it, beside the text
 TEXT_LIMIT = 1024  # characters of a name from another site
 
 Site = tuple[str, str]  # cluster name and virtual host
 Path = tuple[Site, ...]
-
-
-class Source(NamedTuple):
-    """An exchange upstream."""
-
-    cluster_name: str
-    vhost: str
-    exchange: str
 
 
 class Presence(NamedTuple):
@@ -40,7 +36,8 @@ class Presence(NamedTuple):
     key: str
 
 
-Holder = Binding | Source
+Holder = Binding | UpstreamExchange
+Entry = tuple[Presence, Path]  # what a source announces
 
 
 class Change(NamedTuple):
@@ -67,15 +64,21 @@ class RemotePresence:
 
 
 class RemotePresences:
-    """The presences of other sites that one exchange knows."""
+    """The presences of other sites that one exchange knows.
 
-    __slots__ = ("_known", "_announced", "_unconfirmed", "_complete")
+    A source's entries that it no longer announces are removed by `remove_some`, as they may be very many.
+    """
+
+    __slots__ = ("_known", "_announced", "_announced_bytes", "_unconfirmed", "_complete", "_left", "_removals")
 
     def __init__(self) -> None:
         self._known: dict[Presence, RemotePresence] = {}
-        self._announced: dict[Source, dict[tuple[Presence, Path], None]] = {}
-        self._unconfirmed: dict[Source, dict[tuple[Presence, Path], None]] = {}  # during a summary
-        self._complete: set[Source] = set()
+        self._announced: dict[UpstreamExchange, dict[Entry, int]] = {}  # with the size of each
+        self._announced_bytes = 0  # those of `_left` included
+        self._unconfirmed: dict[UpstreamExchange, dict[Entry, int]] = {}  # during a summary
+        self._complete: set[UpstreamExchange] = set()
+        self._left: dict[tuple[UpstreamExchange, Entry], int] = {}
+        self._removals: deque[tuple[UpstreamExchange, Entry]] = deque()  # those of `_left` in order, and others
 
     def __contains__(self, presence: Presence) -> bool:
         return presence in self._known
@@ -121,52 +124,83 @@ class RemotePresences:
 
     # Announcements of sources
 
-    def announce(self, source: Source, presence: Presence, exchange: str, path: Path) -> Change | None:
+    def announce(self, source: UpstreamExchange, presence: Presence, exchange: str, path: Path) -> Change | None:
         """Add a path that a source has announced. Returns the change, if any."""
         announced = self._announced.setdefault(source, {})
         entry = (presence, path)
         if entry in announced:
             self._unconfirmed.get(source, {}).pop(entry, None)
-        elif len(announced) >= SOURCE_LIMIT:
-            return None
-        announced[entry] = None
+        elif (size := self._left.pop((source, entry), 0)) > 0:
+            announced[entry] = size
+        else:
+            size = ENTRY_BYTES + len(presence.key) + len(exchange)
+            size += sum([SITE_BYTES + len(cluster_name) + len(vhost) for cluster_name, vhost in path])
+            if self._announced_bytes + size > ANNOUNCED_LIMIT:
+                return None
+            self._announced_bytes += size
+            announced[entry] = size
         return self.hold(presence, exchange, path, source)  # even if announced before: it may have exceeded PATHS_LIMIT
 
-    def withdraw(self, source: Source, presence: Presence, path: Path) -> Change | None:
+    def withdraw(self, source: UpstreamExchange, presence: Presence, path: Path) -> Change | None:
         """Remove a path that a source has withdrawn. Returns the change, if any."""
         entry = (presence, path)
         self._unconfirmed.get(source, {}).pop(entry, None)
-        self._announced.get(source, {}).pop(entry, None)
+        self._announced_bytes -= self._announced.get(source, {}).pop(entry, 0) + self._left.pop((source, entry), 0)
         return self.release(presence, path, source)
 
-    def begin_summary(self, source: Source) -> None:
+    def begin_summary(self, source: UpstreamExchange) -> None:
         """Begin a summary: the source announces all presences that it has."""
         self._unconfirmed[source] = dict(self._announced.get(source, {}))
 
-    def end_summary(self, source: Source) -> list[Change]:
-        """Remove what the summary did not announce; without a beginning it removes nothing. Returns the changes."""
+    def end_summary(self, source: UpstreamExchange) -> None:
+        """Have all that the summary did not announce removed; without a beginning it removes nothing."""
         unconfirmed = self._unconfirmed.pop(source, None)
         if unconfirmed is None:
-            return []
-        self._complete.add(source)
-        changes = [self.withdraw(source, presence, path) for presence, path in unconfirmed]
-        return [change for change in changes if change is not None]
+            return
+        self._set_complete(source)
+        announced = self._announced[source] if unconfirmed else {}
+        for entry in unconfirmed:
+            del announced[entry]
+        self._leave(source, unconfirmed)
 
-    def detach(self, source: Source) -> list[Change]:
-        """Remove everything that the source has announced. Returns the changes."""
+    def detach(self, source: UpstreamExchange) -> None:
+        """Have everything removed that the source has announced."""
         self._unconfirmed.pop(source, None)
-        self._complete.add(source)
-        changes = [self.withdraw(source, presence, path) for presence, path in list(self._announced.get(source, {}))]
-        self._announced.pop(source, None)
+        self._set_complete(source)
+        self._leave(source, self._announced.pop(source, {}))
+
+    def _leave(self, source: UpstreamExchange, entries: dict[Entry, int]) -> None:
+        for entry, size in entries.items():
+            self._left[source, entry] = size
+            self._removals.append((source, entry))
+
+    @property
+    def removes(self) -> bool:
+        """True if `remove_some` has more to remove."""
+        return len(self._removals) > 0
+
+    def remove_some(self, count: int) -> list[Change]:
+        """Remove `count` entries that their sources no longer announce. Returns the changes."""
+        changes = []
+        for _ in range(min(count, len(self._removals))):
+            source, (presence, path) = self._removals.popleft()
+            size = self._left.pop((source, (presence, path)), None)
+            if size is not None:
+                self._announced_bytes -= size
+                changes.append(self.release(presence, path, source))
         return [change for change in changes if change is not None]
 
-    def may_repeat(self, source: Source) -> bool:
-        """Whether the source's present summary may announce what was known before this broker was started."""
-        return source in self._unconfirmed and source not in self._complete
+    def _set_complete(self, source: UpstreamExchange) -> None:
+        if len(self._complete) < SOURCES_LIMIT:
+            self._complete.add(source)
 
-    def complete(self, source: Source) -> bool:
+    def may_repeat(self, source: UpstreamExchange) -> bool:
+        """Whether the source's present summary may announce what was known before this broker was started."""
+        return source in self._unconfirmed and not self.complete(source)
+
+    def complete(self, source: UpstreamExchange) -> bool:
         """Whether the source has sent a summary, or was detached, since this broker was started."""
-        return source in self._complete
+        return source in self._complete or len(self._complete) >= SOURCES_LIMIT
 
 
 def decode_path(value: Value | None) -> Path:
@@ -174,7 +208,7 @@ def decode_path(value: Value | None) -> Path:
 
     Raises SyntaxFault for malformed bytes that were not checked before.
     """
-    if value is None or value[0] != "A" or not isinstance(value[1], list):
+    if value is None or value[0] != "A" or not isinstance(value[1], list) or len(value[1]) > SITES_LIMIT:
         return ()
     path = []
     for kind, entry in value[1]:

@@ -45,6 +45,7 @@ from warren.broker.plugin import (
     Properties,
     Sink,
     Table,
+    UpstreamExchange,
     Value,
     framed,
 )
@@ -55,7 +56,6 @@ from .federated_presence import (
     Path,
     Presence,
     RemotePresences,
-    Source,
     decode_path,
     encode_path,
     presence_of_binding,
@@ -67,6 +67,7 @@ NUMBERS = INTEGERS | FLOATS | {"D", "t"}
 PERSISTENT = 2
 FEDERATED = "x-presence-federated"  # the argument of a link's binding as a listener
 NOT_PASSED: Path = ()
+REMOVED_AT_ONCE = 100  # presences at other sites, each of which is a notice for every listener
 
 
 class PresenceExchange(ExchangeType):
@@ -85,6 +86,7 @@ class PresenceExchange(ExchangeType):
         "_restored",
         "_relay",
         "_relays",
+        "_removing",
     )
 
     fixed_arguments = (RELAY,)
@@ -97,6 +99,7 @@ class PresenceExchange(ExchangeType):
             found = type_name(given)
             raise PreconditionFailed(f"invalid arg '{RELAY}' for exchange '{name}': expected bool, got {found}")
         self._relays = arguments.flag(RELAY) is True
+        self._removing = False  # the rest of the removals is due in the next turn
         self._relay: Relay | None = None
         self._context: ExchangeContext | None = None
         self._listeners = Destinations()
@@ -170,32 +173,49 @@ class PresenceExchange(ExchangeType):
 
     # Presences at other sites
 
-    def on_federated(self, message: Message) -> EnqueueResult:
+    def on_federated(self, message: Message, upstream: UpstreamExchange) -> EnqueueResult:
         assert self._context is not None
         headers = message.headers
         path = decode_path(headers.get(RECEIVED_FROM))
-        action, exchange = headers.text("action"), headers.text("exchange")
-        if not path or action is None or exchange is None:
+        action = headers.text("action")
+        if not path or action is None:
             return ACCEPTED
         if action == "message":
             return self._relay.forward(message, headers, path) if self._relay is not None else ACCEPTED
-        for notice in self._apply_notice(action, Source(*path[0], exchange), headers, path):
+        for notice in self._apply_notice(action, upstream, headers, path):
             self._context.deliver(notice.destinations, notice.messages)
         return ACCEPTED
 
-    def on_upstream_detached(self, cluster_name: str, vhost: str, exchange: str) -> None:
+    def on_upstream_detached(self, upstream: UpstreamExchange) -> None:
+        self.remote.detach(upstream)
+        self._notify_of_removals()
+
+    def on_deleted(self) -> None:
+        self.remote = RemotePresences()
+
+    def _notify_of_removals(self) -> None:
+        """Notify of some presences that a source no longer announces, and of the others in later turns of the loop."""
         assert self._context is not None
-        for change in self.remote.detach(Source(cluster_name, vhost, exchange)):
+        for change in self.remote.remove_some(REMOVED_AT_ONCE):
             for notice in self._notify(change):
                 self._context.deliver(notice.destinations, notice.messages)
+        if self.remote.removes and not self._removing:
+            self._removing = True
+            self._context.call_at(self._context.clock.now_ms(), self._continue_removals)
 
-    def _apply_notice(self, action: str, source: Source, headers: Table, path: Path) -> list[Emission]:
+    def _continue_removals(self) -> None:
+        self._removing = False
+        self._notify_of_removals()
+
+    def _apply_notice(self, action: str, source: UpstreamExchange, headers: Table, path: Path) -> list[Emission]:
         remote = self.remote
         if action == "summary":
             if not headers.flag("complete"):
                 remote.begin_summary(source)
                 return []
-            return [notice for change in remote.end_summary(source) for notice in self._notify(change)]
+            remote.end_summary(source)
+            self._notify_of_removals()
+            return []
         key = headers.text("key")
         exchange = source.exchange if len(path) == 1 else headers.text("queue") or ""
         if not key or max(len(key), len(exchange)) > TEXT_LIMIT:

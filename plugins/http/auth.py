@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from collections.abc import Callable
 
 from warren.broker.core.metadata.records import StoredUser
@@ -141,7 +140,7 @@ def credentials(header: str | None) -> tuple[str, bytes]:
         raise bad("the header Authorization is not of the scheme Basic")
     try:
         name, colon, password = base64.b64decode(rest.strip(), validate=True).partition(b":")
-    except binascii.Error:
+    except ValueError:  # binascii.Error among them, and another for a text that is not ASCII
         colon = b""
     if not colon:
         raise bad("the header Authorization has no name and password in base64")

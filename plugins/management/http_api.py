@@ -227,13 +227,13 @@ class HTTPAPI:
         assert route.body is not None
         config = self._state.config
         limit, too_long = config.max_body_bytes, bodies.TOO_LONG
-        if route.body_limit is not None:
+        if route.body_limit is not None and route.body_limit < limit:
             limit, too_long = route.body_limit, bodies.TOO_LONG_HERE
         user = "" if route.guard is NONE else request.user.name
         reader = bodies.Reader(self._bodies, user, limit, too_long, config.tcp.inactivity_timeout / 1000)
         body = await reader.read(receive, request.headers.get("content-length"))
         if issubclass(route.body, msgspec.Struct):
-            request.body = bodies.convert(bodies.decode(body), route.body)
+            request.body = await bodies.parse(body, route.body)
         else:
             request.body = body
 

@@ -42,7 +42,7 @@ WHOLE: tuple[FamilyGroup, ...] = (
     node.PEERS,
     *federation.GROUPS,
 )
-BY_FAMILY = {group.name: group for group in (*OF_OBJECTS, *exchanges.ASKED_FOR, queues.TOTALS_BY_QUEUE)}
+BY_FAMILY = {group.name: group for group in (*OF_OBJECTS, *exchanges.ASKED_FOR, queues.COUNTERS_BY_QUEUE)}
 OF_QUEUES = {"queue_coarse_metrics", "queue_consumer_count", "queue_metrics"}  # queue_info is added to these
 KINDS: dict[str, type[CounterMetricFamily] | type[GaugeMetricFamily] | type[UntypedMetricFamily]] = {
     "counter": CounterMetricFamily,
@@ -63,8 +63,7 @@ async def collect(scope: Scope, endpoint: str, families: Iterable[str] = ()) -> 
     """
     each = endpoint in (PER_OBJECT, DETAILED)
     for group in chosen(endpoint, families):
-        # Warren's own family by queue is in each endpoint.
-        yield await measure_group(group, scope, each or group is queues.TOTALS_BY_QUEUE, endpoint == DETAILED)
+        yield await measure_group(group, scope, each, endpoint == DETAILED)
     if endpoint in (AGGREGATED, PER_OBJECT):
         for metric in (*distributions(scope), *PROCESS.collect()):
             yield metric
@@ -83,7 +82,9 @@ def chosen(endpoint: str, families: Iterable[str]) -> list[FamilyGroup]:
         if "queue_metrics" in names:
             groups = [group for group in groups if group.name != "queue_consumer_count"]
         return [*groups, *([queues.INFO] if OF_QUEUES & names.keys() else [])]
-    return [*WHOLE, queues.TOTALS_BY_QUEUE, queues.INFO if endpoint == PER_OBJECT else exchanges.OUTCOMES]
+    if endpoint == PER_OBJECT:
+        return [*WHOLE, queues.COUNTERS_BY_QUEUE, queues.INFO]
+    return [*WHOLE, exchanges.OUTCOMES]
 
 
 async def measure_group(group: FamilyGroup, scope: Scope, each: bool, detailed: bool) -> Table:

@@ -112,8 +112,8 @@ GROUPS = (
     ),
     PerObjectGroup("queue_delivery_metrics", DELIVERY, all_queues, delivering, LABELS, texts, total=delivered),
 )
-# By queue also in the aggregated endpoint, as there is no other source for the rates of single queues.
-TOTALS_BY_QUEUE = PerObjectGroup(
+# The rates of single queues. Not in the aggregated endpoint, which has no series for each object.
+COUNTERS_BY_QUEUE = PerObjectGroup(
     "warren_queue_metrics",
     (
         Family("queue_published_total", "counter", "Messages published to a queue"),

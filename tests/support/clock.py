@@ -1,6 +1,7 @@
 """A clock of the core that a test advances, and an event loop with the time of that clock."""
 
 import heapq
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +39,9 @@ class FakeClock(Clock):
 
     def timestamp_s(self) -> int:
         return 1_700_000_000 + self._now_ms // 1000
+
+    def processor_s(self) -> float:
+        return time.thread_time()
 
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> FakeTimer:
         self._made += 1

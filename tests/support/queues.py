@@ -47,8 +47,9 @@ class NotingOutbox(DeadLetterOutbox):
         super().__init__(queue)
         self.dead = dead
 
-    def publish(self, messages: list[Message], reason: str) -> None:
+    def publish(self, messages: list[Message], reason: str, cost_limit: int) -> tuple[int, int]:
         self.dead += [(each, reason) for each in messages]
+        return len(messages), len(messages)
 
 
 class NoVHost(QueueHost):

@@ -39,6 +39,10 @@ class ExchangeDecorator(ExchangeType):
         return (*self.fixed_arguments, *self.inner.equivalence_arguments)
 
     @property
+    def route_cost(self) -> int:
+        return self.inner.route_cost
+
+    @property
     def persists_messages(self) -> bool:
         return self.inner.persists_messages
 

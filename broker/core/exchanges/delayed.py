@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
-from ...amqp.framing import content_frames
 from ..messages.binding import Destination
 from ..messages.message import Message
 from ..messages.message_state import NEVER, NO_TTL, MessageState
@@ -276,8 +275,6 @@ def with_negated_delay(message: Message) -> Message:
         value = (value[0] if value[0] in "bsIl" else "l", -value[1])
     assert value is not None, "only messages with a delay are held"
     changed = properties.replace(raw, properties.HEADERS, headers.with_items([(HEADER, value)]))
-    copy = Message(
-        message.address, content_frames(0, changed, message.body), 0, message.body_bytes, 0, message.persistent
-    )
+    copy = Message(message.address, message.frames_with(changed), 0, message.body_bytes, 0, message.persistent)
     copy.state = message.state
     return copy.as_republished()

@@ -8,7 +8,7 @@ Sink.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from .recovered import RecoveredMessages
     from .registry import Registry
     from .sink import Sink
+
+
+class UpstreamExchange(NamedTuple):
+    """The exchange of another broker from which a federation link receives messages."""
+
+    cluster_name: str
+    vhost: str
+    exchange: str
 
 
 class Emission:
@@ -118,6 +126,14 @@ class ExchangeType:
         raise NotImplementedError
 
     @property
+    def route_cost(self) -> int:
+        """The processor time of the last `route` in microseconds, for a type that may need more than some.
+
+        Publishes of one connection that take milliseconds together are routed in several turns of the loop.
+        """
+        return 0
+
+    @property
     def recorder(self) -> Sink | None:
         """A sink that gets each message of a route after all queues of the route have accepted it, or None."""
         return None
@@ -129,14 +145,14 @@ class ExchangeType:
 
     # Federation
 
-    def on_federated(self, message: Message) -> EnqueueResult:
-        """Process a message that a federation link with `upstream_binding` received from the upstream exchange.
+    def on_federated(self, message: Message, upstream: UpstreamExchange) -> EnqueueResult:
+        """Process a message that a federation link with `upstream_binding` received from this upstream exchange.
 
         The type enqueues the resulting messages through its context. Raises AMQPError for malformed properties.
         """
         raise NotImplementedError
 
-    def on_upstream_detached(self, cluster_name: str, vhost: str, exchange: str) -> None:
+    def on_upstream_detached(self, upstream: UpstreamExchange) -> None:
         """The federation link to this upstream exchange is down.
 
         Also called once before the first message of a link, so that state from before a restart is discarded.

@@ -10,6 +10,15 @@ from ..queues.queue import Queue
 from ..queues.route_target import RouteTarget
 from .exchange import Exchange
 
+EXCHANGE_COST = 3  # of an exchange on the way (`jobs.scheduler`)
+DESTINATIONS_SHIFT = 3  # of 8 destinations: 1
+
+ENQUEUE_COST = 3_000  # of the messages that are enqueued in one step
+PER_MESSAGE_COST = 3  # of a queue that looks at each message
+PAGE_COST = 8  # of a queue that stores the message and keeps its location, as memory is used up
+SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
+UNLIMITED = 1 << 30
+
 RouteKey = bytes | tuple[str, str]
 """The key of a cached route: the payload of basic.publish, or exchange and routing key of an internal publisher."""
 
@@ -17,11 +26,12 @@ RouteKey = bytes | tuple[str, str]
 class Route:
     """The cached route of all publishes with one address, valid until the topology changes.
 
+    `cost` is that of enqueueing one message (`jobs.scheduler`), and `at_once` how many may be enqueued in one step.
     `queues` is None if each message must be routed by itself. So must a message whose properties contain any of the
     `markers`. `direct` messages came from a queue of the same name elsewhere: they go to `queues` whatever their CC.
     """
 
-    __slots__ = ("address", "exchange", "queues", "mandatory", "markers", "direct")
+    __slots__ = ("address", "exchange", "queues", "mandatory", "markers", "direct", "cost", "at_once")
 
     def __init__(
         self,
@@ -38,6 +48,14 @@ class Route:
         self.mandatory = mandatory
         self.markers = markers
         self.direct = direct
+        self.cost = 1
+        self.at_once = UNLIMITED
+        if queues is not None and len(queues) > 1:
+            self.cost = count = len(queues)
+            self.at_once = max(SHARED * (ENQUEUE_COST // count - 1), 1)
+            if any(queue.per_message for queue in queues):
+                self.cost = PER_MESSAGE_COST * count
+                self.at_once = max(ENQUEUE_COST // self.cost, 1)
 
     def enqueues_as(self, other: Route) -> bool:
         """Return whether messages of both routes can be enqueued together. HOT: bench K."""
@@ -59,8 +77,9 @@ def route(
     message: Message | None,
     markers: set[bytes] | None = None,
     some_deleted: bool = False,
-) -> tuple[tuple[RouteTarget, ...], bool]:
-    """Return the queues that a message reaches, each once, and whether they may be cached until a binding changes.
+) -> tuple[tuple[RouteTarget, ...], bool, int]:
+    """Return the queues that a message reaches, each once, whether they may be cached until a binding changes, and the
+    cost of the search (`jobs.scheduler`).
 
     The result may be cached if every exchange on the way routes by key only; if not, and `message` is None, the result
     has no queues. Names of headers that affect the route are added to `markers`. The default exchange ("") routes to
@@ -68,7 +87,8 @@ def route(
     follow the queues. With `some_deleted`, destinations that are in neither dict are skipped.
     """
     if exchange.name == "":
-        return tuple([queues[key] for key in dict.fromkeys(keys) if key in queues]), True
+        return tuple([queues[key] for key in dict.fromkeys(keys) if key in queues]), True, len(keys)
+    cost = 0
     found: dict[RouteTarget, None] = {}
     recorders: list[RouteTarget] = []
     stable = True
@@ -81,8 +101,9 @@ def route(
         else:
             stable = stable and current.type.routes_by_key_only
         if message is None and not stable:
-            return (), False
+            return (), False, cost
         destinations: list[Destination] = current.type.route(keys, message or NOTHING)
+        cost += EXCHANGE_COST + current.type.route_cost + len(keys) + (len(destinations) >> DESTINATIONS_SHIFT)
         if some_deleted:
             destinations = [one for one in destinations if exists(one, exchanges, queues)]
         if current.type.records and (recorder := current.type.recorder) is not None:
@@ -100,7 +121,7 @@ def route(
                     continue
                 seen.add(destination.name)
                 work.append(destination)
-    return (*found, *recorders) if found else (), stable
+    return (*found, *recorders) if found else (), stable, cost
 
 
 def exists(destination: Destination, exchanges: dict[str, Exchange], queues: dict[str, Queue]) -> bool:

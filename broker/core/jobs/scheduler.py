@@ -19,7 +19,10 @@ Report = Callable[[str, str, dict[str, object]], None]
 
 SLICE: Final = 500  # messages in one step of a job
 TURN_COST: Final = 5_000  # of all jobs in one turn of the loop: 5 to 10 ms
+PUMP_LIMIT: Final = 3_000  # of all queues in one turn of the loop
 OBJECT_COST: Final = 50  # of deleting one queue or exchange, or closing one channel or connection
+PUMP_COST: Final = 5  # of a queue with nothing to deliver
+COPY_SHIFT: Final = 11  # a copy of 2 KiB costs 1
 RETRY_MS = 1_000  # the wait after a failed pump
 
 
@@ -31,8 +34,8 @@ class Pumpable(Protocol):
     dirty: bool
     deleted: bool
 
-    def pump(self) -> None:
-        """Deliver ready messages to consumers that have room."""
+    def pump(self) -> int:
+        """Deliver ready messages to consumers that have room; return the cost."""
 
     def schedule_pump(self) -> None:
         """Add the queue to `pending` unless it is dirty."""
@@ -45,7 +48,7 @@ class Scheduler:
     report   writes one line to the log: event, level, fields
     """
 
-    __slots__ = ("pending", "report", "_clock", "_jobs", "_left", "_running", "_expected")
+    __slots__ = ("pending", "report", "_clock", "_jobs", "_left", "_running", "_expected", "_pumped")
 
     def __init__(self, clock: Clock) -> None:
         self.pending: deque[Pumpable] = deque()
@@ -55,22 +58,31 @@ class Scheduler:
         self._left = TURN_COST  # the rest of this turn's budget
         self._running = False
         self._expected = False  # a next turn is scheduled
+        self._pumped = False  # as many queues as the turn has time for
 
     def __len__(self) -> int:
-        """The number of unfinished jobs."""
-        return len(self._jobs)
+        """The number of unfinished jobs and of queues that wait for the next turn."""
+        return len(self._jobs) + (len(self.pending) if self._pumped else 0)
 
     # Queues
 
-    def pump(self) -> None:
-        """Pump all pending queues, also those that a delivery makes pending."""
+    def pump(self) -> int:
+        """Pump pending queues, also those that a delivery makes pending, and return the cost.
+
+        What the turn has no time for is pumped in the next ones, in order.
+        """
         pending = self.pending
-        while pending:
+        cost = 0
+        while pending and not self._pumped:
             queue = pending.popleft()
             try:
-                queue.pump()
+                cost += queue.pump()
             except Exception as error:  # a bug, or the disk: other queues and connections must not suffer from it
                 self.pump_failed(queue, error)
+            if cost >= PUMP_LIMIT and pending:
+                self._pumped = True
+                self._expect()
+        return cost
 
     def pump_failed(self, queue: Pumpable, error: Exception) -> None:
         """Report a failed pump and retry after RETRY_MS, not before: each publish to the queue would fail again."""
@@ -147,15 +159,14 @@ class Scheduler:
         return None
 
     def _expect(self) -> None:
-        """Schedule the next turn if there are jobs, or if the budget has to be reset."""
-        if not self._expected and (self._jobs or self._left < TURN_COST):
+        """Schedule the next turn if there are jobs or queues for it, or if the budget has to be reset."""
+        if not self._expected and (self._jobs or self._pumped or self._left < TURN_COST):
             self._expected = True
             self._clock.call_at(self._clock.now_ms(), self._turn)
 
     def _turn(self) -> None:
-        self._expected = False
+        self._expected = self._pumped = False
         self._left = TURN_COST
-        if self._jobs:
-            self._run()
-            self.pump()
-            self._expect()
+        self._run()
+        self.pump()
+        self._expect()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from ...amqp.field_table import Table
-from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, content_frames
+from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, content_frames, header_frame
 from ...amqp.properties import EXPIRATION, HEADERS, Properties, delivery_mode, replace, text
 from ...amqp.properties import headers as headers_of
 from .message_state import MessageState
@@ -98,8 +98,7 @@ class Message:
 
     def with_properties(self, property_bytes: bytes) -> Message:
         """Return the message with other properties, at the same location in the journal."""
-        frames = content_frames(0, property_bytes, self.body)
-        copy = Message(self.address, frames, 0, self.body_bytes, 0, self.persistent)
+        copy = Message(self.address, self.frames_with(property_bytes), 0, self.body_bytes, 0, self.persistent)
         copy.id, copy.location, copy.state, copy.seq = self.id, self.location, self.state, self.seq
         return copy
 
@@ -109,6 +108,10 @@ class Message:
         copy = self.with_properties(replace(self.property_bytes, HEADERS, headers))
         copy.state = state
         return copy
+
+    def frames_with(self, property_bytes: bytes) -> bytes:
+        """Return the content with other properties, which must be framed anew for each channel. The body is copied."""
+        return header_frame(0, property_bytes, self.body_bytes) + memoryview(self.frames)[self.header_end + 1 :]
 
     @property
     def dead_lettered(self) -> bool:

@@ -41,6 +41,10 @@ class Clock:
         """Return wall time in seconds since 1970."""
         raise NotImplementedError
 
+    def processor_s(self) -> float:
+        """Return the processor time that the node's thread has used, in seconds."""
+        raise NotImplementedError
+
     def call_at(self, when_ms: int, fn: Callable[[], None]) -> Timer:
         """Call `fn` when `now_ms` has reached `when_ms`."""
         raise NotImplementedError

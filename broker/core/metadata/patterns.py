@@ -8,6 +8,8 @@ and little for more of those.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...amqp.errors import Invalid
@@ -17,15 +19,44 @@ from .validation import check_text
 if TYPE_CHECKING:
     import regex
 
+COMPILED = 8  # patterns that are kept after they were compiled
 LONGEST_BYTES = 8_192  # of a pattern
 LARGEST = 8_192  # elements of a pattern once its repetitions are unrolled: 0.1 s to compile, and 5 MiB
 QUERY_LONGEST_BYTES, QUERY_LARGEST = 1024, 512  # for a pattern in a request: 5 ms to compile, any queue name fits
+SEARCHES_S = 0.005  # all searches of one operation
 SEARCH_S = 0.02  # an ordinary search takes a microsecond or three
 AGAIN_S = 0.0003
 LONGEST_NAME = 255  # characters: the library prepares longer literals for seconds, without regard to its timeout
 QUERY_SEARCH_S = 0.005  # to search one name for a pattern in a request
 EVERYTHING = frozenset((".*", "^.*", ".*$", "^.*$"))
 NOTHING = frozenset(("", "^$"))  # except the empty name
+
+
+class SearchTime:
+    """The processor time that all searches of one operation may take: when it is used up, further ones are not made."""
+
+    __slots__ = ("left_s", "_processor_s")
+
+    def __init__(self, processor_s: Callable[[], float]) -> None:
+        """`processor_s` is that of the node's clock."""
+        self.left_s = SEARCHES_S
+        self._processor_s = processor_s
+
+    @property
+    def cost(self) -> int:
+        """The time so far, in microseconds."""
+        return round((SEARCHES_S - self.left_s) * 1e6)
+
+    def search(self, pattern: Pattern, name: str) -> bool | None:
+        """Return whether the pattern is found in the name; None if the search or the name is too long."""
+        if pattern.is_plain:
+            return pattern.search(name)
+        if self.left_s <= 0:
+            return None
+        begun_s = self._processor_s()
+        found = pattern.search(name, self.left_s)
+        self.left_s -= self._processor_s() - begun_s
+        return found
 
 
 class Pattern:
@@ -54,7 +85,15 @@ class Pattern:
         self.exhausted = False  # a search took too long
         self._compiled: regex.Pattern[str] | None = None
         if text not in EVERYTHING and text not in NOTHING:
-            self._compiled = compile_pattern(text, variables or {}, ignore_case, largest, stored)
+            if variables or ignore_case:
+                self._compiled = compile_pattern(text, variables or {}, ignore_case, largest, stored)
+            else:
+                self._compiled = compile_again(text, largest, stored)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if it needs no search."""
+        return self._compiled is None
 
     def search(self, name: str, within_s: float = SEARCH_S) -> bool | None:
         """Return whether the pattern is found in the name; None if the search or the name is too long."""
@@ -70,7 +109,7 @@ class Pattern:
                 return self._compiled.search(name, timeout=limit_s, concurrent=False) is not None
             except TimeoutError:
                 continue
-        self.exhausted = True
+        self.exhausted = self.exhausted or limit_s > AGAIN_S
         return None
 
     def matches(self, name: str, within_s: float = SEARCH_S) -> bool:
@@ -81,6 +120,19 @@ class Pattern:
 def query_pattern(text: str, ignore_case: bool = False) -> Pattern:
     """Return a pattern from a request, with the limits for those. Raises Invalid."""
     return Pattern(text, None, ignore_case, QUERY_LONGEST_BYTES, QUERY_LARGEST)
+
+
+def compile_again(text: str, largest: int, stored: bool) -> regex.Pattern[str]:
+    """Return the compiled pattern, which was often compiled a moment ago to check it. Raises Invalid."""
+    try:
+        return compile_once(text, largest)
+    except Invalid:
+        return compile_pattern(text, {}, False, largest, stored)
+
+
+@lru_cache(COMPILED)
+def compile_once(text: str, largest: int) -> regex.Pattern[str]:
+    return compile_pattern(text, {}, False, largest)
 
 
 def compile_pattern(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .patterns import Pattern
+from .patterns import Pattern, SearchTime
 
 Definition = Mapping[str, object]  # key of a policy, such as `max-length` -> its value
 
@@ -55,7 +55,7 @@ class Policy:
         self.apply_to = apply_to
         self._compiled = Pattern(pattern or ".*", stored=True)
 
-    def applies(self, kind: str, queue_type: str, name: str) -> bool | None:
+    def applies(self, kind: str, queue_type: str, name: str, searches: SearchTime) -> bool | None:
         """Return whether the policy applies to a queue or exchange of its virtual host; None if the search is too long.
 
         `kind` is "queue" or "exchange"; `queue_type` is "classic" or "quorum", and ignored for an exchange.
@@ -68,8 +68,8 @@ class Policy:
                 return False
         elif not exchanges:
             return False
-        return self._compiled.search(name)
+        return searches.search(self._compiled, name)
 
-    def search_times_out(self, name: str) -> bool:
+    def search_times_out(self, name: str, searches: SearchTime) -> bool:
         """Return whether the search for the pattern in this name takes too long."""
-        return self._compiled.search(name) is None
+        return searches.search(self._compiled, name) is None

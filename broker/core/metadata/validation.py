@@ -8,20 +8,26 @@ a value, or an empty string.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from ...amqp.errors import Invalid
 from ...amqp.field_table import term_of
 
 LARGEST = (1 << 63) - 1
+SHOWN = 50  # elements of an array or object in an error
 Rule = Callable[[str, object], str]
 
 
 def term(value: object) -> str:
-    """Return a JSON value as an Erlang term, such as `[{<<"max-length">>,-1}]` without the brackets."""
+    """Return a JSON value as an Erlang term, such as `[{<<"max-length">>,-1}]` without the brackets.
+
+    Of an array or object only the first SHOWN elements.
+    """
     if isinstance(value, dict):
-        return "#{" + ",".join([f"{term(key)} => {term(part)}" for key, part in value.items()]) + "}"
+        pairs = [f"{term(key)} => {term(part)}" for key, part in islice(value.items(), SHOWN)]
+        return "#{" + ",".join(pairs) + "}"
     if isinstance(value, list):
-        return "[" + ",".join([term(part) for part in value]) + "]"
+        return "[" + ",".join([term(part) for part in value[:SHOWN]]) + "]"
     if isinstance(value, str):
         return term_of(("S", value.encode("utf-8", "surrogatepass")))
     if value is None:
@@ -31,7 +37,8 @@ def term(value: object) -> str:
 
 def fields_of(value: dict[str, object]) -> str:
     """Return the keys and values as a list of pairs, as an Erlang term."""
-    return "[" + ",".join([f"{{{term(key)},{term(part)}}}" for key, part in sorted(value.items())]) + "]"
+    pairs = sorted(islice(value.items(), SHOWN))
+    return "[" + ",".join([f"{{{term(key)},{term(part)}}}" for key, part in pairs]) + "]"
 
 
 def as_integer(value: object) -> int | None:

@@ -81,7 +81,7 @@ class Node:
         self.parameters = Parameters(self.vhosts, self.observers)
         self.parameters.user = self._user
         register_upstreams(self.parameters, self._barred)
-        self.policies = Policies(self.parameters, self.vhosts, self.observers)
+        self.policies = Policies(self.parameters, self.vhosts, self.observers, clock)
         self.limits = Limits(self.parameters, users, self.vhosts, self.observers)
         self.product = "RabbitMQ"  # clients and tools enable features by product and version
         self.version = "4.3.5"
@@ -250,9 +250,9 @@ class Node:
             for queue in waiting:
                 queue.outbox.publish_all()
 
-    def pump(self) -> None:
-        """Deliver ready messages, also those that a delivery makes ready."""
-        self.scheduler.pump()
+    def pump(self) -> int:
+        """Deliver ready messages, also those that a delivery makes ready, and return the cost."""
+        return self.scheduler.pump()
 
 
 def check_metadata(metadata: StoredVHost) -> None:

@@ -22,6 +22,7 @@ CLUSTER_NAME = "cluster_name"
 CLUSTER_ID = "internal_cluster_id"
 CLUSTER_NAME_LIMIT = 255  # bytes: each connection gets it in connection.start
 NAME_LIMIT = 65_536
+ERRORS_LIMIT, ERROR_LENGTH = 10, 100_000  # errors in one value that are reported, and characters of each
 POLICY = "policy"  # set by `Policies` only
 MISSING = "Parameter does not exist"
 
@@ -153,7 +154,8 @@ class Parameters:
         if not lines and new and limit is not None and len(self.all(None, component)) + planned >= limit:
             lines = [f"component {component} is limited to {limit}"]
         if lines:
-            raise Invalid("\n".join(["Validation failed\n", *lines, ""]))
+            shown = [line[:ERROR_LENGTH] for line in lines[:ERRORS_LIMIT]]
+            raise Invalid("\n".join(["Validation failed\n", *shown, ""]))
         return stored
 
     def drop(self, vhost: str, component: str, name: str) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ...amqp.errors import Invalid, PreconditionFailed
 from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
-from ..metadata.patterns import Pattern
+from ..messages.ports import Clock
+from ..metadata.patterns import Pattern, SearchTime
 from ..metadata.policy import APPLY_TO, Definition, Policy
 from ..metadata.validation import Rule, as_integer, integer, shape_errors, term
 from ..queues.queue import Queue
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from ..vhost.vhost import VHost
 
 OPERATOR_POLICY = "operator_policy"
-SLICE, LOOK_COST, APPLY_COST = 100, 3, 10  # queues and exchanges in a step of a job, and their cost (`scheduler`)
+STEP_COST, LOOK_COST, APPLY_COST = 300, 2, 10  # of a step of a job, and of a queue or exchange in it (`scheduler`)
+POLICIES_LIMIT = 1_000  # of one virtual host: each declaration searches all their patterns
 
 
 class PolicyComponent(Component):
@@ -72,23 +74,24 @@ class PolicyComponent(Component):
             del self.ranked[vhost]
         self._policies.changed(vhost, old, new)
 
-    def best(self, target: Queue | Exchange) -> Policy | None:
+    def best(self, target: Queue | Exchange, searches: SearchTime) -> Policy | None:
         """Return the first policy that applies to the target, or None.
 
         An operator policy is a limit, so it also applies if searching the name takes too long.
         """
         for policy in self.ranked.get(target.vhost, ()):
-            found = applies_to(policy, target)
+            found = applies_to(policy, target, searches)
             if found or (found is None and self.operator):
                 return policy
         return None
 
 
 class Policies(TopologyPolicies):
-    def __init__(self, parameters: Parameters, vhosts: dict[str, VHost], observers: Observers) -> None:
+    def __init__(self, parameters: Parameters, vhosts: dict[str, VHost], observers: Observers, clock: Clock) -> None:
         self._parameters = parameters
         self._vhosts = vhosts
         self._observers = observers
+        self._clock = clock
         self._user = PolicyComponent(POLICY, self)
         self._operator = PolicyComponent(OPERATOR_POLICY, self)
         self._merged: dict[tuple[Policy, Policy], Definition] = {}  # of a policy and an operator policy that both apply
@@ -108,6 +111,8 @@ class Policies(TopologyPolicies):
         operator: bool = False,
     ) -> bool:
         """Set a policy, apply it at once, and return whether it is new. Raises Invalid, Unknown."""
+        if len(self.all(vhost, operator)) >= POLICIES_LIMIT and self.get(vhost, name, operator) is None:
+            raise Invalid(f"virtual host '{vhost}' may have {POLICIES_LIMIT} policies")
         value = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
         return self._parameters.put(vhost, OPERATOR_POLICY if operator else POLICY, name, value)
 
@@ -125,7 +130,8 @@ class Policies(TopologyPolicies):
 
     def matching(self, target: Queue | Exchange) -> list[Policy]:
         """Return all policies that match the target, the highest priority first."""
-        return [policy for policy in self._user.ranked.get(target.vhost, ()) if applies_to(policy, target)]
+        searches = SearchTime(self._clock.processor_s)
+        return [policy for policy in self._user.ranked.get(target.vhost, ()) if applies_to(policy, target, searches)]
 
     # For the core
 
@@ -139,8 +145,9 @@ class Policies(TopologyPolicies):
                 f"cannot declare queue '{name}' in {vhost}: operator policy '{policy_name}' could not be restored at "
                 "the start, so its limits are not known; it has to be set anew"
             )
+        searches = SearchTime(self._clock.processor_s)
         for policy in self._operator.ranked.get(vhost.name, ()):
-            if policy.search_times_out(name):
+            if policy.search_times_out(name, searches):
                 raise PreconditionFailed(
                     f"cannot declare queue '{name}' in {vhost}: matching its name with the pattern of operator policy "
                     f"'{policy.name}' takes too long"
@@ -151,14 +158,18 @@ class Policies(TopologyPolicies):
         self._operator.unknown.pop(vhost, None)
 
     def apply(self, target: Queue | Exchange) -> bool:
+        return self._apply(target, SearchTime(self._clock.processor_s))
+
+    def _apply(self, target: Queue | Exchange, searches: SearchTime) -> bool:
         """Apply the current policies to the target. Return whether its policies have changed."""
-        policy = self._user.best(target)
         if isinstance(target, Queue):
-            operator = self._operator.best(target)
+            operator = self._operator.best(target, searches)
+            policy = self._user.best(target, searches)
             if policy is target.policy and operator is target.operator_policy:
                 return False
             target.configure(policy, operator, self._effective(policy, operator))
         else:
+            policy = self._user.best(target, searches)
             if policy is target.policy:
                 return False
             target.configure(policy, self._effective(policy, None))
@@ -187,25 +198,28 @@ class Policies(TopologyPolicies):
     def _apply_all(self, vhost: VHost, old: Policy | None, new: Policy | None) -> Job:
         """Apply the policies to many objects, as a job. Objects declared meanwhile have the new one already."""
         targets: list[Queue | Exchange] = [*vhost.exchanges.values(), *vhost.queues.values()]
-        for at in range(0, len(targets), SLICE):
-            some = [target for target in targets[at : at + SLICE] if vhost.has(target)]
-            touched = [target for target in some if holds(old, target) or could_hold(new, target)]
-            changed = [target for target in touched if self.apply(target)]
-            if changed:
+        cost = 0
+        for target in targets:
+            searches = SearchTime(self._clock.processor_s)
+            touched = vhost.has(target) and (holds(old, target) or could_hold(new, target, searches))
+            if touched and self._apply(target, searches):
                 vhost.clear_route_cache()  # an alternate exchange may have changed
-            for target in changed:
                 self._observers.policy_changed(target)
-            yield LOOK_COST * len(some) + APPLY_COST * len(changed)
+                cost += APPLY_COST
+            cost += LOOK_COST + searches.cost
+            if cost >= STEP_COST:
+                yield cost
+                cost = 0
 
 
-def applies_to(policy: Policy, target: Queue | Exchange) -> bool | None:
+def applies_to(policy: Policy, target: Queue | Exchange, searches: SearchTime) -> bool | None:
     """Return whether the policy matches this queue or exchange; None if searching its name takes too long."""
     queue_type = target.settings.type if isinstance(target, Queue) else ""
-    return policy.applies(target.kind, queue_type, target.name)
+    return policy.applies(target.kind, queue_type, target.name, searches)
 
 
-def could_hold(policy: Policy | None, target: Queue | Exchange) -> bool:
-    return policy is not None and applies_to(policy, target) is not False
+def could_hold(policy: Policy | None, target: Queue | Exchange, searches: SearchTime) -> bool:
+    return policy is not None and applies_to(policy, target, searches) is not False
 
 
 def holds(policy: Policy | None, target: Queue | Exchange) -> bool:

@@ -15,6 +15,8 @@ from ..metadata.queue_types import QUEUE_TYPES
 from ..metadata.validation import Rule, boolean, number, one_of, shape_errors, term, text
 from .parameters import Component, Parameters
 
+URIS_LIMIT, URI_LIMIT = 64, 8_192  # of one upstream, and characters of each
+MEMBERS_LIMIT = 256  # of a set of upstreams
 UPSTREAM, UPSTREAM_SET, LEGACY = "federation-upstream", "federation-upstream-set", "federation"
 
 _NOT_IN_URI = re.compile(r"[\x00-\x1f\x7f]")
@@ -93,6 +95,8 @@ def safe_uri(uri: str) -> str:
 def one_uri(key: str, value: object) -> str:
     if not isinstance(value, str):
         return f"{key} should be list, actually was {term(value)}"
+    if len(value) > URI_LIMIT:
+        return f"{key} may have {URI_LIMIT} characters"
     fault = uri_fault(value)
     return f'"{safe_uri(value)}" not a valid URI: {fault}' if fault else ""
 
@@ -101,6 +105,8 @@ def uris(key: str, value: object) -> str:
     """Check one URI or a list; return the error of the first that is invalid."""
     if not isinstance(value, list):
         return one_uri(key, value)
+    if len(value) > URIS_LIMIT:
+        return f"{key} may have {URIS_LIMIT} elements"
     return next((line for line in [one_uri(key, uri) for uri in value] if line), "")
 
 
@@ -167,6 +173,8 @@ class UpstreamSet(Component):
     def validate(self, name: str, value: object) -> list[str]:
         if not isinstance(value, list):
             return [f"{name} should be list, actually was {term(value)}"]
+        if len(value) > MEMBERS_LIMIT:
+            return [f"{name} may have {MEMBERS_LIMIT} elements"]
         rules = {"upstream": text, **OPTIONS}
         return [line for element in value for line in shape_errors(name, element, rules, ("upstream",))]
 

@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
-from ..jobs.scheduler import Job
+from ..jobs.scheduler import COPY_SHIFT, Job
 from ..messages.message import Message, total_bytes
 from .message_log import DEAD_LETTERED
 from .route_target import RouteTarget
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 SLICE = 200  # messages dead-lettered at once, in addition to as many as were published: some milliseconds
-REST_SLICE, COST = 50, 10  # for a deleted queue: messages in one step of a job, and the cost of each (`scheduler`)
+SLICE_COST = 2_000  # of the messages dead-lettered at once, in addition to that of those published (`scheduler`)
+REST_COST = 500  # of a step of the job that dead-letters the messages of a deleted queue
+COST, ALIKE_COST = 10, 4  # of a message that differs from the one before, or differs in the body only
+HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
 MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
 MANY_BYTES = 64 << 20  # likewise, of bodies
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
@@ -58,6 +61,7 @@ class DeadLetterOutbox:
     """
 
     __slots__ = ("_queue", "waiting", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes")
+    __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -93,61 +97,77 @@ class DeadLetterOutbox:
         if queued and queue.number:
             self._count(messages, 1)
 
-    def publish_slice(self, published: int) -> None:
-        """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up."""
+    def publish_slice(self, published: int) -> int:
+        """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up.
+
+        Stop where they have cost too much; return the cost.
+        """
+        cost = 0
         if self.unconfirmed and (self._queue.host.clock.now_ms() >= self.retry_at_ms or not self._at_least_once):
-            self._retry()
-        self._publish_first(min(SLICE + published, len(self.waiting)))
+            cost = self._retry()
+        cost += self._publish_first(min(SLICE + published, len(self.waiting)), SLICE_COST + 2 * ALIKE_COST * published)
         if not self.unconfirmed:
             self.retry_at_ms = 0
+        return cost
 
     def publish_all(self) -> None:
         """Publish all messages, as the node stops. Those that targets do not take are in the queue after a restart."""
         while self.waiting:
             self.unconfirmed.clear()
-            self._publish_first(len(self.waiting))
+            self._publish_first(len(self.waiting), SLICE_COST)
 
     def publish_rest(self) -> Job:
         """Publish all messages of a deleted queue, in slices, at most once from now on."""
         self._retry()
         while self.waiting:
-            before = len(self.waiting)
-            self._publish_first(min(REST_SLICE, before))
-            yield COST * (before - len(self.waiting))
+            yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
+        self._queue.break_cycles()
 
-    def _publish_first(self, count: int) -> None:
-        """Publish the first messages. Successive ones with the same reason are published together."""
+    def _publish_first(self, count: int, cost_limit: int) -> int:
+        """Publish the first messages until they have cost too much; return the cost.
+
+        Successive ones with the same reason are published together.
+        """
         queue, waiting = self._queue, self.waiting
-        while count and self.publishable:
+        cost = 0
+        while count and cost < cost_limit and self.publishable:
             _, reason, queued = waiting[0]
             if self._at_least_once:
-                self._forward(UnconfirmedLetter(waiting.popleft()[0], reason))
+                cost += self._forward(UnconfirmedLetter(waiting.popleft()[0], reason))
                 count -= 1
                 continue
             messages: list[Message] = []
             while count and waiting and waiting[0][1] == reason and waiting[0][2] == queued:
                 messages.append(waiting.popleft()[0])
                 count -= 1
-            self.publish(messages, reason)  # the copies must be durable before the journal drops the originals
+            # The copies must be durable before the journal drops the originals.
+            published, its_cost = self.publish(messages, reason, cost_limit - cost)
+            cost += its_cost
+            if published < len(messages):
+                waiting.extendleft([(message, reason, queued) for message in reversed(messages[published:])])
+                del messages[published:]
             if queued and queue.number:
                 queue.journal.settle(messages, moved=True)
                 self._count(messages, -1)
+        return cost
 
-    def _retry(self) -> None:
+    def _retry(self) -> int:
         letters, self.unconfirmed = self.unconfirmed, []
-        for letter in letters:
-            self._forward(letter)
+        return sum([self._forward(letter) for letter in letters])
 
-    def _forward(self, letter: UnconfirmedLetter) -> None:
+    def _forward(self, letter: UnconfirmedLetter) -> int:
         """Publish a message to those targets that have room and do not have it; settle it if all of them have it now.
 
-        Copies of an earlier attempt are in an earlier batch of the journal, which must be durable before that.
+        Copies of an earlier attempt are in an earlier batch of the journal, which must be durable before that. Return
+        the cost.
         """
         queue, message = self._queue, letter.message
         host, exchange = queue.host, queue.settings.dead_letter_exchange
+        cost, routing = cost_of(message), host.routing_cost
         done = not self._at_least_once
         if exchange is not None and host.has_exchange(exchange):
             copy, targets, _ = self._route(message, letter.reason, exchange, host.clock.timestamp_s())
+            cost += len(targets) + host.routing_cost - routing
             missing = [target for target in targets if target not in letter.confirmed]
             takers = tuple([target for target in missing if target.has_room(copy.body_bytes)])
             if takers and not host.enqueue([copy], copy.body_bytes, copy.persistent, takers, DEAD_LETTERED).refused:
@@ -160,7 +180,7 @@ class DeadLetterOutbox:
         if done:
             queue.journal.settle([message], moved=True)
             self._count([message], -1)
-            return
+            return cost
         if not self.retry_at_ms:
             host.scheduler.report(
                 "dead_letters_wait", "warning", {"queue": queue.name, "vhost": queue.vhost, "exchange": exchange}
@@ -168,28 +188,35 @@ class DeadLetterOutbox:
         if not self.unconfirmed:
             self.retry_at_ms = host.clock.now_ms() + RETRY_MS
         self.unconfirmed.append(letter)
+        return cost
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]
         self.persistent_count += sign * len(stored)
         self.persistent_bytes += sign * total_bytes(stored)
 
-    def publish(self, messages: list[Message], reason: str) -> None:
+    def publish(self, messages: list[Message], reason: str, cost_limit: int) -> tuple[int, int]:
         """Publish messages to the queue's dead letter exchange, or drop them if there is none.
 
-        A message that differs from the one before in its body only, as most do, gets a copy of its properties and its
-        route.
+        Stop where they have cost too much; return how many were published or dropped, and the cost. A message that
+        differs from the one before in its body only, as most do, gets a copy of its properties and its route.
         """
         queue = self._queue
         host, exchange = queue.host, queue.settings.dead_letter_exchange
         if exchange is None or not host.has_exchange(exchange):
-            return
+            return len(messages), len(messages)
+        routing = host.routing_cost
+        cost = count = 0
         timestamp_s = host.clock.timestamp_s()
         before: Message | None = None
         copies: list[Message] = []
         targets: tuple[RouteTarget, ...] = ()
         for message in messages:
+            if cost >= cost_limit:
+                break
+            count += 1
             if before is not None and alike(before, message):
+                cost += ALIKE_COST + len(targets) + (message.body_bytes >> COPY_SHIFT)
                 copies.append(
                     copy_with_properties(message, copies[0].address, copies[0].property_bytes, copies[0].bcc_keys)
                 )
@@ -198,7 +225,10 @@ class DeadLetterOutbox:
             copy, targets, stable = self._route(message, reason, exchange, timestamp_s)
             copies = [copy]
             before = message if stable else None
+            cost += cost_of(message) + len(targets) + host.routing_cost - routing
+            routing = host.routing_cost
         self._enqueue(copies, targets)
+        return count, cost
 
     def _route(
         self, message: Message, reason: str, exchange: str, timestamp_s: int
@@ -215,6 +245,11 @@ class DeadLetterOutbox:
         """Enqueue messages, of which either all or none are persistent."""
         if messages and queues:
             self._queue.host.enqueue(messages, total_bytes(messages), messages[0].persistent, queues, DEAD_LETTERED)
+
+
+def cost_of(message: Message) -> int:
+    """Return the cost of a message with its properties and its body, which are copied (`jobs.scheduler`)."""
+    return COST + (len(message.property_bytes) >> HEADER_SHIFT) + (message.body_bytes >> COPY_SHIFT)
 
 
 def alike(one: Message, other: Message) -> bool:

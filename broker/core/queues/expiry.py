@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from ..jobs.scheduler import OBJECT_COST, Job
 from ..messages.message_state import NEVER
 from ..messages.ports import Timer
-from .dead_lettering import COST
 from .queue_settings import NONE
 
 if TYPE_CHECKING:
     from .queue import Queue
 
-PUMP_COST = 20  # of a queue with nothing to deliver or expire (`scheduler`)
+TIMER_COST = 15  # of a timer and its job beside the pump (`scheduler`)
 
 
 class MessageExpiry:
@@ -23,6 +22,7 @@ class MessageExpiry:
     """
 
     __slots__ = ("_queue", "_timer", "_when_ms")
+    __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -61,13 +61,8 @@ class MessageExpiry:
 
     def _pump(self) -> Job:
         """Pump the queue as a job of one step, so that each turn of the loop expires messages of some queues only."""
-        queue = self._queue
-        dropped, waiting = queue.expired + queue.dropped, len(queue.outbox)
-        queue.schedule_pump()
-        queue.host.pump()
-        dropped = queue.expired + queue.dropped - dropped
-        dead_lettered = waiting + dropped - len(queue.outbox) if queue.settings.dead_letter_exchange is not None else 0
-        yield PUMP_COST + dropped + COST * max(dead_lettered, len(queue.outbox.unconfirmed))
+        self._queue.schedule_pump()
+        yield TIMER_COST + self._queue.host.pump()
 
 
 class QueueExpiry:
@@ -78,6 +73,7 @@ class QueueExpiry:
     """
 
     __slots__ = ("_queue", "_used_ms", "_timer")
+    __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue

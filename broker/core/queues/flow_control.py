@@ -39,6 +39,7 @@ class HeldPublishers:
     """The publishers that are held back until one queue has drained."""
 
     __slots__ = ("_queue", "held")
+    __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue

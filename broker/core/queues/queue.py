@@ -13,6 +13,7 @@ from mypy_extensions import mypyc_attr
 from ...amqp.errors import Unreadable
 from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
+from ..jobs.scheduler import COPY_SHIFT, PUMP_COST
 from ..messages.binding import Binding
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER, MessageState
@@ -38,6 +39,7 @@ from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 if TYPE_CHECKING:
     from ..metadata.policy import Policy
 
+DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their bodies: some ms
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
 
 
@@ -87,6 +89,7 @@ class Queue(RouteTarget):
         "_pumped",
         "_slice",
         "demand_followers",
+        "_acyclic",
     )
 
     def __init__(
@@ -129,7 +132,7 @@ class Queue(RouteTarget):
         self.outbox = DeadLetterOutbox(self)
         self._message_expiry = MessageExpiry(self)
         self.demand_followers: tuple[Callable[[], None], ...] = ()  # called when the consumers' demand changes
-        self._came_back = self._feeding = False
+        self._came_back = self._feeding = self._acyclic = False
         self._pumped = 0  # `published` when it was last pumped
         self._slice = SLICE  # messages that may still expire or be dropped in this pump
         self.expiry.renew()
@@ -270,16 +273,23 @@ class Queue(RouteTarget):
 
     # Messages are delivered
 
-    def pump(self) -> None:
+    def pump(self) -> int:
         """Deliver, expire and drop messages and dead-letter a slice of them; schedule another pump if some remain.
 
-        HOT: bench A-M.
+        Return the cost (`jobs.scheduler`). HOT: bench A-M.
         """
         self.dirty = False
+        if self.deleted:
+            return PUMP_COST
+        ready = self.ready_messages
+        cost, ready_bytes = PUMP_COST + ready.count, ready.body_bytes
         self.feed()
+        cost -= ready.count
+        if ready_bytes > ready.body_bytes:
+            cost += ready_bytes - ready.body_bytes >> COPY_SHIFT
         outbox = self.outbox
         if len(outbox):
-            outbox.publish_slice(self.published - self._pumped)
+            cost += outbox.publish_slice(self.published - self._pumped)
         self._pumped = self.published
         if self.demand_followers and not self.ready:
             self._demand_changed()
@@ -287,6 +297,7 @@ class Queue(RouteTarget):
             self._message_expiry.pump_again()
         elif outbox.unconfirmed:
             self._message_expiry.pump_at(outbox.retry_at_ms)
+        return cost
 
     def feed(self) -> None:
         """Deliver ready messages to consumers until either run out; expire and drop messages. HOT: bench A-M."""
@@ -316,7 +327,11 @@ class Queue(RouteTarget):
 
     def _deliver(self) -> None:
         consumers, ready = self.consumers, self.ready_messages
+        rest, rest_bytes = ready.count - DELIVERED, ready.body_bytes - DELIVERED_BYTES
         while (fifo := ready.first_nonempty()) is not None:
+            if ready.count <= rest or ready.body_bytes < rest_bytes:
+                self._message_expiry.pump_again()
+                return
             if fifo.timed:
                 self._expire()
                 if not self._slice:
@@ -340,7 +355,7 @@ class Queue(RouteTarget):
                 self.delivered_bytes += message.body_bytes
                 self._hand(takers[0], [message], position, 1, redelivered, message.body_bytes)
             else:
-                self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers)))
+                self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers), ready.count - rest))
 
     def _hand_fresh(self, fifo: Fifo, takers: list[Consumer], count: int) -> None:
         """Deliver at most `count` fresh messages to these consumers in turn."""
@@ -432,6 +447,8 @@ class Queue(RouteTarget):
         self.unacked_bytes -= body_bytes
         self.delivering.acked(len(messages))
         self.release(messages, body_bytes)
+        if self.deleted:
+            self.break_cycles()
 
     def reject(self, position: int, message: Message) -> None:
         """Drop a delivered message, or dead-letter it."""
@@ -445,6 +462,7 @@ class Queue(RouteTarget):
         if self.deleted:
             self.host.left(self, [message], DELETED)
             self.release([message])
+            self.break_cycles()
         return not self.deleted
 
     def dead_letter_or_drop(self, messages: list[Message], reason: str) -> None:
@@ -510,6 +528,20 @@ class Queue(RouteTarget):
             self.host.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest())
         self.expiry.cancel()
         self._message_expiry.cancel()
+
+    def break_cycles(self) -> None:
+        """Break the reference cycles of a deleted queue, which is then freed without a full garbage collection.
+
+        That would hold the loop. A queue keeps them while it has deliveries or dead letters under way.
+        """
+        if self.unacked or len(self.outbox) or self._acyclic:
+            return
+        self._acyclic = True
+        del self.ready_messages._queue
+        del self.held_publishers._queue
+        del self.expiry._queue
+        del self.outbox._queue
+        del self._message_expiry._queue
 
     # Consumers
 

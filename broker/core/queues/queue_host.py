@@ -29,6 +29,7 @@ class QueueHost:
     settings_cache  the settings that queues with the same arguments and policies share
     rereading       queues with messages that could not be read from the disk
     message_log     records all messages that enter or leave queues, or None
+    routing_cost    the cost of all routes so far (`jobs.scheduler`)
     """
 
     def __init__(self, name: str, clock: Clock, journal: Journal, budget: MemoryBudget, scheduler: Scheduler) -> None:
@@ -42,6 +43,7 @@ class QueueHost:
         self.statistics = Statistics()
         self.rereading = Reread(clock, scheduler)
         self.message_log: MessageLog | None = None
+        self.routing_cost = 0
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Log messages that left the queue, if there is a message log."""
@@ -63,9 +65,9 @@ class QueueHost:
         if self.message_log is not None:
             self.message_log.requeued(queue, message, reason)
 
-    def pump(self) -> None:
-        """Pump all pending queues, also those that a delivery makes pending."""
-        self.scheduler.pump()
+    def pump(self) -> int:
+        """Pump pending queues, also those that a delivery makes pending, and return the cost."""
+        return self.scheduler.pump()
 
     def feed(self, queue: Queue) -> None:
         """Deliver from this queue in the middle of a publish, which needs to know how many messages remain."""

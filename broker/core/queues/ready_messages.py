@@ -42,6 +42,7 @@ class ReadyMessages:
         "_journal",
         "_budget",
     )
+    __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
     def __init__(self, queue: Queue, settings: QueueSettings, journal: QueueJournal, budget: MemoryBudget) -> None:
         self.default = Fifo(0, self, journal, budget)

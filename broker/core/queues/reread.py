@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..jobs.scheduler import Job, Scheduler
+from ..jobs.scheduler import PUMP_COST, Job, Scheduler
 from ..messages.ports import Clock, Timer
-from .expiry import PUMP_COST
 
 if TYPE_CHECKING:
     from .queue import Queue

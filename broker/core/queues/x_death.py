@@ -2,6 +2,11 @@
 
 The `x-death` header has an entry for each queue and reason, the latest first. An `x-death` header that a client sent is
 not continued but replaced (`Message.dead_lettered`).
+
+A message may pass any number of queues, so only the latest entries are kept, and one of the earlier ones: the anchor.
+`x-death-omitted` counts the others. A cycle of queues in which the message expires again and again is found when it
+returns to a queue of an entry that is kept. Whenever the count is a power of two, the next entry becomes the anchor, as
+in Brent's algorithm, so the anchor is soon in the cycle, however long that is.
 """
 
 from __future__ import annotations
@@ -10,7 +15,6 @@ from functools import lru_cache
 
 from ...amqp import properties
 from ...amqp.field_table import Table, Value
-from ...amqp.framing import content_frames
 from ..messages.message import DELIVERY_COUNT, Address, Message
 from ..messages.message_state import MessageState
 
@@ -19,9 +23,14 @@ REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "de
 DEATHS = "x-death"
 FIRST = ("x-first-death-reason", "x-first-death-queue", "x-first-death-exchange")
 LAST = ("x-last-death-reason", "x-last-death-queue", "x-last-death-exchange")
-HISTORY = (*LAST, *FIRST, DEATHS, DELIVERY_COUNT)
+OMITTED = "x-death-omitted"
+HISTORY = (*LAST, *FIRST, DEATHS, OMITTED, DELIVERY_COUNT)
+DEATHS_LIMIT, DEATHS_BYTES = 64, 1 << 14  # of the entries of x-death
+VALUES_LIMIT = 512  # values in these entries, about: a table with more than 1,024 is refused
+KEYS_LIMIT, KEYS_BYTES = 64, 1 << 11  # of the routing keys in an entry
 REMEMBERED = 256  # cached entries: of many messages that are dead-lettered in the same second, all but one are cheap
 COUNT_BYTES = 15  # of the field `count` at the start of an entry
+_REJECTED = Table.encode_items([("reason", ("S", REJECTED.encode()))])
 
 
 def dead_letter_copy(
@@ -36,8 +45,8 @@ def dead_letter_copy(
 def copy_with_properties(
     message: Message, address: Address, property_bytes: bytes, bcc_keys: tuple[str, ...]
 ) -> Message:
-    frames = content_frames(0, property_bytes, message.body)
-    copy = Message(address, frames, 0, message.body_bytes, 0, properties.delivery_mode(property_bytes) == 2)
+    persistent = properties.delivery_mode(property_bytes) == 2
+    copy = Message(address, message.frames_with(property_bytes), 0, message.body_bytes, 0, persistent)
     copy.state = MessageState(dead_lettered=True, bcc_keys=bcc_keys)
     copy.seq = -message.seq
     return copy
@@ -57,7 +66,10 @@ def dead_letter_properties(message: Message, queue: str, reason: str, timestamp_
         fields = _names(LAST, queue, reason, own.exchange)
         if FIRST[0] not in headers:
             fields += _names(FIRST, queue, reason, own.exchange)
-        fields.append((DEATHS, ("A", [("F", Table(entry)), *[("F", death) for death in deaths]])))
+        deaths, omitted = _latest([Table(entry), *deaths], headers.integer(OMITTED) or 0)
+        fields.append((DEATHS, ("A", [("F", death) for death in deaths])))
+        if omitted:
+            fields.append((OMITTED, ("l", omitted)))
         headers = headers.without((DELIVERY_COUNT,)).with_items(fields)
     else:
         keys = _own_keys(message, headers, [])
@@ -82,10 +94,11 @@ def cycles(message: Message, queue: str) -> bool:
     raw = message.property_bytes
     if queue.encode("utf-8", "surrogateescape") not in raw:
         return False  # the usual case, found without decoding
+    here = tuple([_start(reason, queue) for reason in (EXPIRED, MAXLEN, DELIVERY_LIMIT)])
     for death in _deaths(properties.headers(raw) or Table.EMPTY):
-        if death.text("reason") == REJECTED:
+        if death.raw.startswith(_REJECTED, COUNT_BYTES):
             return False
-        if death.text("queue") == queue:
+        if death.raw.startswith(here, COUNT_BYTES):
             return True
     return False
 
@@ -103,13 +116,33 @@ def _take_entry(deaths: list[Table], queue: str, reason: str) -> bytes | None:
 
     Entries are encoded here, with the fields in this order, so their first bytes can be compared.
     """
-    wanted = Table.encode_items([("reason", _text(reason)), ("queue", _text(queue))])
+    wanted = _start(reason, queue)
     for index, death in enumerate(deaths):
         if death.raw.startswith(wanted, COUNT_BYTES):
             del deaths[index]
             count = int.from_bytes(death.raw[COUNT_BYTES - 8 : COUNT_BYTES], "big")
             return Table.encode_items([("count", ("l", count + 1))]) + death.raw[COUNT_BYTES:]
     return None
+
+
+def _latest(deaths: list[Table], omitted: int) -> tuple[list[Table], int]:
+    """Return the entries to keep, the anchor last, and the number of those that were ever omitted.
+
+    A rejection ends the search for a cycle, so no entry before it is the anchor.
+    """
+    values = [4 + death.raw.count(b"S\0\0\0") for death in deaths]  # all strings are short ones
+    count, size = sum(values), sum([len(death.raw) for death in deaths])
+    while len(deaths) > 2 and (len(deaths) > DEATHS_LIMIT or size > DEATHS_BYTES or count > VALUES_LIMIT):
+        omitted += 1
+        at = -2 if omitted & (omitted - 1) and not deaths[-2].raw.startswith(_REJECTED, COUNT_BYTES) else -1
+        size -= len(deaths.pop(at).raw)
+        count -= values.pop(at)
+    return deaths, omitted
+
+
+def _start(reason: str, queue: str) -> bytes:
+    """Return the bytes of an entry behind its count, up to the queue."""
+    return Table.encode_items([("reason", _text(reason)), ("queue", _text(queue))])
 
 
 @lru_cache(REMEMBERED)
@@ -123,7 +156,7 @@ def _entry(
         ("queue", _text(queue)),
         ("time", ("T", timestamp_s)),
         ("exchange", _text(exchange)),
-        ("routing-keys", ("A", [_text(key) for key in keys])),
+        ("routing-keys", ("A", _first_keys(keys))),
     ]
     if expiration is not None:
         fields.append(("original-expiration", _text(expiration)))
@@ -138,6 +171,18 @@ def _first_death(
     entry = Table(_entry(queue, reason, exchange, keys, expiration, timestamp_s))
     fields = _names(LAST, queue, reason, exchange) + _names(FIRST, queue, reason, exchange)
     return Table.encode_items([*fields, (DEATHS, ("A", [("F", entry)]))])
+
+
+def _first_keys(keys: tuple[str, ...]) -> list[Value]:
+    """Return the routing key and as many of CC as may be repeated in each entry."""
+    values: list[Value] = []
+    size = 0
+    for key in keys[:KEYS_LIMIT]:
+        size += len(key)
+        if values and size > KEYS_BYTES:
+            break
+        values.append(_text(key))
+    return values
 
 
 def _names(keys: tuple[str, str, str], queue: str, reason: str, exchange: str) -> list[tuple[str, Value]]:

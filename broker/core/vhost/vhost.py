@@ -13,7 +13,8 @@ from ...amqp.limits import RESERVED
 from ..exchanges.exchange import Exchange, binding_key, check_exchange_arguments
 from ..exchanges.exchange_type import Emission
 from ..exchanges.registry import decorate
-from ..exchanges.router import Route, RouteKey, route
+from ..exchanges.route_cache import RouteCache
+from ..exchanges.router import route
 from ..jobs.scheduler import OBJECT_COST, Job
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
@@ -69,7 +70,7 @@ class VHost(QueueHost):
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.volatile: dict[str, ReplyQueue] = {}
-        self.routes: dict[str, dict[RouteKey, Route]] = {}
+        self.routes: dict[str, RouteCache] = {}
         self.firehose: Tracer | None = None
         self.tracer: Tracer | None = None
         self._tracers: list[Tracer] = []
@@ -159,7 +160,9 @@ class VHost(QueueHost):
         self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, markers: set[bytes] | None = None
     ) -> tuple[tuple[RouteTarget, ...], bool]:
         """Return the targets of a message with these keys, and whether they may be cached (`router.route`)."""
-        found, stable = route(exchange, self.exchanges, self.queues, keys, message, markers, bool(self.unbindings))
+        some_deleted = bool(self.unbindings)
+        found, stable, cost = route(exchange, self.exchanges, self.queues, keys, message, markers, some_deleted)
+        self.routing_cost += cost
         if self.volatile and exchange.name == "":
             found += tuple(self.volatile[key] for key in dict.fromkeys(keys) if key in self.volatile)
         return found, stable
@@ -400,6 +403,7 @@ class VHost(QueueHost):
             consumer.cancelled()
         if not queue.internal:
             self._observers.queue_deleted(queue)
+        queue.break_cycles()
         return ready
 
     def consumers_changed(self, queue: Queue) -> None:
@@ -422,10 +426,15 @@ class VHost(QueueHost):
 
     def drop_all(self) -> Job:
         """Delete all queues and exchanges of a deleted virtual host, predeclared ones too."""
-        for queue in [*self.queues.values(), *self.volatile.values()]:
-            self.delete_queue(queue)
+        queues = [*self.queues.values(), *self.volatile.values()]
+        queues.reverse()
+        while queues:  # each is freed in its step, not all of them with the list
+            self.delete_queue(queues.pop())
             yield OBJECT_COST
-        for exchange in list(self.exchanges.values()):
+        exchanges = list(self.exchanges.values())
+        exchanges.reverse()
+        while exchanges:
+            exchange = exchanges.pop()
             bindings = min(len(exchange.outgoing), BINDINGS)
             self._drop_exchange(exchange)
             yield OBJECT_COST + BINDING_COST * bindings

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from itertools import islice, repeat
+from itertools import repeat
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
 from ...amqp.field_table import type_name
-from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, content_frames, reframe
+from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
 from ...amqp.limits import LONGEST_MS
 from ...core.access.users import User
 from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
-from ...core.exchanges.router import Route, RouteKey
+from ...core.exchanges.route_cache import RouteCache
+from ...core.exchanges.router import ENQUEUE_COST, PAGE_COST, SHARED, Route, RouteKey
 from ...core.messages.message import Address, Message
 from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
@@ -32,7 +33,6 @@ from ..names import REPLY_TO
 if TYPE_CHECKING:
     from ..channel import Channel
 
-ROUTES_LIMIT: Final = 32_768  # cached routes of one user in one vhost, 500 bytes each; then the oldest are dropped
 NUMBER: Final = re.compile("-?[0-9]+")
 MANDATORY: Final = 1
 IMMEDIATE: Final = 2
@@ -44,23 +44,34 @@ IDS: Final = 6  # bytes of class id, method id and ticket before the exchange na
 _sizes: Final[Callable[[bytes, int], tuple[int, int]]] = Struct(">I4xQ").unpack_from
 
 
-def remembered_routes(vhost: VHost, user: User) -> dict[RouteKey, Route]:
+def remembered_routes(vhost: VHost, user: User) -> RouteCache:
     """Return the route cache that all channels of a user share. Its routes have passed the user's permission checks."""
-    return vhost.routes.setdefault(user.account, {})
+    routes = vhost.routes.get(user.account)
+    if routes is None:
+        routes = vhost.routes[user.account] = RouteCache()
+    return routes
 
 
-def publish(channel: Channel, route: Route, contents: list[bytes], alike: bool, largest_frame: int = 0) -> None:
-    """Publish contents by one route. HOT: bench A-M.
+def publish(
+    channel: Channel, route: Route, contents: list[bytes], alike: bool, largest_frame: int = 0, in_slices: bool = False
+) -> int:
+    """Publish contents by one route; return how many. HOT: bench A-M.
 
     contents       header frame and body frames of each content, on the channel's number
     alike          whether their header frames are all the same
     largest_frame  length of the longest frame in bytes, 0 if no content has more than one body frame
+    in_slices      leave the rest where they cost more than ENQUEUE_COST
 
     Raises PreconditionFailed (406), AccessRefused (403), NotFound (404), SyntaxFault (502).
     """
+    if in_slices:
+        at_once = route.at_once
+        if channel.vhost.budget.exceeded:  # each queue stores a copy
+            at_once = min(at_once, ENQUEUE_COST // (PAGE_COST * route.cost) + 1)
+        if len(contents) > at_once:
+            contents = contents[:at_once]
     if not alike:
-        publish_varied(channel, repeat(route), contents)
-        return
+        return publish_varied(channel, repeat(route), contents, in_slices)
     first = contents[0]
     header_bytes, body_bytes = _sizes(first, SIZE_AT)
     raw = first[PROPERTIES_AT : FRAME_HEAD + header_bytes]
@@ -85,12 +96,20 @@ def publish(channel: Channel, route: Route, contents: list[bytes], alike: bool, 
     queues = route.queues
     alone = checked.special or channel.transaction is not None or (route.markers and route.needs_message(raw))
     if queues is None or alone:
+        published = 0
         for message in messages:
+            published += 1
             publish_one(channel, route, message)
+            if in_slices and channel.connection.spent > ENQUEUE_COST:
+                break
+        sizes.run -= count - published
+        sizes.total_bytes -= body_bytes * (count - published)
+        return published
     else:
         result = enqueue(channel, route.exchange, messages, whole_bytes, persistent, queues, route.mandatory, True)
         if channel.confirms is not None:
             expect_confirms(channel, channel.confirms, count, result)
+    return count
 
 
 def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
@@ -109,25 +128,33 @@ def body_too_long(channel: Channel, body_bytes: int) -> PreconditionFailed:
 def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes]) -> None:
     """Publish contents by the route of each method; raises as `publish`. HOT: bench K.
 
-    The publishes before a refused one are published.
+    The publishes before a refused one are published. The rest is left where they cost more than ENQUEUE_COST.
     """
     cached = channel.routes
+    connection = channel.connection
+    cost = 0
+    limit = ENQUEUE_COST // PAGE_COST if channel.vhost.budget.exceeded else ENQUEUE_COST
     routes: list[Route] = []
     refused: AMQPError | None = None
     for method in methods:
         route = cached.get(method)
         if route is None:
             try:
+                spent = connection.spent
                 route = resolve(channel, method)
+                cost += connection.spent - spent
             except AMQPError as error:
                 refused = error
                 break
         routes.append(route)
-    published = publish_varied(channel, routes, contents, stop_if_suspended=True)
-    if published < len(routes):
-        channel.connection.deferred = MixedPublishes(channel.number, methods[published:], contents[published:])
-    elif refused is not None:
+        cost += route.cost
+        if cost > limit:
+            break
+    published = publish_varied(channel, routes, contents, in_slices=True)
+    if refused is not None and published == len(routes):
         raise refused
+    if published < len(methods):
+        connection.deferred = MixedPublishes(channel.number, methods[published:], contents[published:])
 
 
 class Run:
@@ -144,13 +171,13 @@ class Run:
 
 
 def publish_varied(
-    channel: Channel, routes: Iterable[Route], contents: list[bytes], stop_if_suspended: bool = False
+    channel: Channel, routes: Iterable[Route], contents: list[bytes], in_slices: bool = False
 ) -> int:
     """Publish contents whose routes or headers differ, each with one body frame at most; return how many.
 
     Messages are enqueued in runs. Runs to one queue each are gathered, whatever the order of their messages: only the
-    order within a queue counts. With `stop_if_suspended` the rest is left where the connection has to wait for the
-    journal. HOT: bench K, L.
+    order within a queue counts. With `in_slices` the rest is left where the connection has to wait for the journal, or
+    publishes that are routed one by one cost more than ENQUEUE_COST. HOT: bench K, L.
     """
     connection = channel.connection
     published = place = 0
@@ -192,11 +219,11 @@ def publish_varied(
                 if runs:
                     runs, gathered, run, place = {}, runs, None, 0  # so that `finally` does not repeat them
                     enqueue_runs(channel, gathered)
-                    if stop_if_suspended and connection.suspended:
+                    if in_slices and connection.suspended:
                         return published
                 published += 1
                 publish_one(channel, route, message)
-                if stop_if_suspended and connection.suspended:
+                if in_slices and (connection.suspended or connection.spent > ENQUEUE_COST):
                     return published
                 continue
             if run is None or route is not run.route:
@@ -205,7 +232,7 @@ def publish_varied(
                     if runs and not (run is None and gather and len(queues) < 2 and len(next(iter(runs))) < 2):
                         runs, gathered, place = {}, runs, 0
                         enqueue_runs(channel, gathered)
-                        if stop_if_suspended and connection.suspended:
+                        if in_slices and connection.suspended:
                             return published
                     runs[queues] = run = Run(route)
             published += 1
@@ -260,10 +287,7 @@ def resolve(channel: Channel, method: bytes) -> Route:
 
 def remember_route(channel: Channel, key: RouteKey, route: Route) -> None:
     """Cache a route for the user's later publishes with the same key, until the topology changes."""
-    if len(channel.routes) >= ROUTES_LIMIT:
-        for oldest in list(islice(channel.routes, ROUTES_LIMIT // 8)):
-            del channel.routes[oldest]
-    channel.routes[key] = route
+    channel.routes.remember(key, route)
     if not route.exchange.name:
         for queue in route.queues or ():
             if isinstance(queue, ReplyQueue):
@@ -282,7 +306,9 @@ def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:
     channel.check_topic("write", name, key)
     address = Address(name, key)
     markers: set[bytes] = set()
+    before = channel.vhost.routing_cost
     queues, stable = channel.vhost.route(exchange, (key,), None, markers)
+    channel.connection.spent += channel.vhost.routing_cost - before
     by_key = stable and channel.vhost.tracer is None  # a tracer reads each message
     return Route(address, exchange, queues if by_key else None, mandatory, frozenset(markers))
 
@@ -302,7 +328,9 @@ def publish_one(channel: Channel, route: Route, message: Message) -> None:
     elif route.queues is not None and len(keys) == 1 and not by_message:
         queues = route.queues
     else:
+        before = channel.vhost.routing_cost
         queues, recorders = split_recorders(channel.vhost.route(route.exchange, keys, message)[0])
+        channel.connection.spent += channel.vhost.routing_cost - before + len(queues)
     confirms = channel.confirms
     if (
         channel.all_or_none
@@ -377,7 +405,7 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
             f"user_id property set to '{user_id}' but authenticated user was '{channel.user.name}'"
         )
     if changed is not raw:
-        frames = content_frames(0, changed, message.body)
+        frames = message.frames_with(changed)
         message = Message(message.address, frames, 0, message.body_bytes, 0, message.persistent)
     if ttl_ms != NO_TTL or bcc_keys:
         message.state = MessageState(ttl_ms, bcc_keys=bcc_keys)
@@ -435,6 +463,8 @@ def enqueue(
         routed = count * len(queues)
         exchange.publish_out += routed
         statistics.routed += routed
+        if len(queues) > 1:
+            connection.spent += len(queues) + routed // SHARED
     else:
         return_or_drop(channel, messages, mandatory)
     receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "")

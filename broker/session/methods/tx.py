@@ -35,11 +35,12 @@ class Transaction:
     no consumer can free; 0 for no limit.
     """
 
-    __slots__ = ("publishes", "settlements", "_connection", "_published_bytes", "_steps")
+    __slots__ = ("publishes", "settlements", "_connection", "_published_bytes", "_cost", "_steps")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._published_bytes = 0
+        self._cost = 0  # of the publishes (`jobs.scheduler`)
         self.publishes: list[tuple[Exchange, Message, tuple[RouteTarget, ...], bool, tuple[Recorder, ...]]] = []
         self.settlements: list[tuple[int, Unacked, Settlement]] = []
         self._steps: Job | None = None  # a long settlement or rollback under way
@@ -62,6 +63,7 @@ class Transaction:
             if self._published_bytes > largest_bytes:
                 what = f"transaction with {len(self.publishes)} publishes is"
             raise PreconditionFailed(f"{what} larger than configured max size {largest_bytes}")
+        self._cost += PUBLISH_COST + len(queues)
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
@@ -85,7 +87,7 @@ class Transaction:
     @property
     def is_long(self) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""
-        return PUBLISH_COST * len(self.publishes) > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
+        return self._cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
 
     def commit(self, channel: Channel) -> Job:
         """Publish and settle, in steps.
@@ -93,21 +95,22 @@ class Transaction:
         Raises PreconditionFailed (406) at the end if a queue has refused a publish; all the rest is done then.
         """
         publishes, self.publishes = self.publishes, []
-        self._forget_bytes()
+        self._forget_publishes()
         settlements, self.settlements = self.settlements, []
         complete = True
         publishes.reverse()
         while publishes:
-            some = publishes[: -SLICE - 1 : -1]
-            del publishes[-SLICE:]
-            for exchange, message, queues, mandatory, recorders in some:
+            cost = 0
+            while publishes and cost < SLICE:
+                exchange, message, queues, mandatory, recorders = publishes.pop()
+                cost += PUBLISH_COST + len(queues)
                 if any(recorder.drops(message) for recorder in recorders):
                     continue
                 alive = tuple([queue for queue in queues if not queue.deleted])
                 returns = mandatory and not channel.closing
                 taken = publishing.enqueue_one(channel, exchange, message, alive, returns, recorders)
                 complete = complete and taken
-            yield PUBLISH_COST * len(some)
+            yield cost
         runs: list[acknowledge.Run] = []
         settlements.reverse()
         while settlements:
@@ -121,9 +124,9 @@ class Transaction:
         if not complete:
             raise PreconditionFailed("partial tx completion")
 
-    def _forget_bytes(self) -> None:
+    def _forget_publishes(self) -> None:
         self._connection.transaction_bytes -= self._published_bytes
-        self._published_bytes = 0
+        self._published_bytes = self._cost = 0
 
     def rollback(self, channel: Channel) -> Job:
         """Drop publishes, and make settled deliveries outstanding again in the order of their tags, in steps.
@@ -137,7 +140,7 @@ class Transaction:
         self._steps = None
 
     def _rollback(self, channel: Channel) -> Job:
-        self._forget_bytes()
+        self._forget_publishes()
         while self.publishes:
             del self.publishes[-SLICE:]
             yield SLICE

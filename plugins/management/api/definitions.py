@@ -19,10 +19,11 @@ from ...http.slices import in_slices, joined_in_slices
 from ..framework import bodies
 from ..framework.pagination import Item, columns_of, prune
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import CONFIGURED, Route
 from .policies import check_operator_policies
 from .users import PROTECTED, PROTECTED_UNCHANGED, without_password
 
+FREE_VALUES, OBJECT_VALUES = 50_000, 64  # commas and arrays in definitions: in all, and in addition for each object
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
 
 
@@ -88,6 +89,7 @@ def decode_document(body: bytes, media_type: str) -> dict[str, Any]:
 
     Raises HTTPError (400), Invalid.
     """
+    check_arrays(body)
     try:
         document = parse_json(document_of(body, media_type))
     except ValueError:
@@ -96,6 +98,12 @@ def decode_document(body: bytes, media_type: str) -> dict[str, Any]:
         raise bad("failed_to_parse_json")
     bodies.check_depth(document)
     return document
+
+
+def check_arrays(body: bytes) -> None:
+    """Raises HTTPError (400) for very long arrays without objects: decoding them keeps the interpreter all the time."""
+    if body.count(b",") + body.count(b"[") > FREE_VALUES + OBJECT_VALUES * body.count(b"{"):
+        raise bad("failed_to_parse_json")
 
 
 def check_protected(node: Node, given: Any) -> None:
@@ -140,8 +148,8 @@ ROUTES = (
         for path in ("/definitions", "/definitions/{name}", "/all-configuration")
         for route in (
             Route("GET", path, ADMIN, get_definitions),
-            Route("POST", path, ADMIN, post_definitions, bytes),
+            Route("POST", path, ADMIN, post_definitions, bytes, CONFIGURED),
         )
     ),
-    *(Route("POST", path, ADMIN, check_definitions, bytes) for path in CHECKS),
+    *(Route("POST", path, ADMIN, check_definitions, bytes, CONFIGURED) for path in CHECKS),
 )

@@ -10,7 +10,7 @@ from ...http.auth import POLICIES
 from ...http.responses import Response, done, missing, not_authorised, ok, put
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import LONG_BODY_BYTES, Route
 from .parameters import ParameterBody, check_whole, visible_value
 
 
@@ -65,6 +65,6 @@ def delete_global(request: Request) -> Response:
 ROUTES = (
     Route("GET", "/global-parameters", POLICIES, list_globals),
     Route("GET", "/global-parameters/{name}", POLICIES, get_global),
-    Route("PUT", "/global-parameters/{name}", POLICIES, put_global, ParameterBody),
+    Route("PUT", "/global-parameters/{name}", POLICIES, put_global, ParameterBody, LONG_BODY_BYTES),
     Route("DELETE", "/global-parameters/{name}", POLICIES, delete_global),
 )

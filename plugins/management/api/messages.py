@@ -17,11 +17,13 @@ from warren.broker.session.operator_channel import FetchedMessage
 
 from ...http.auth import VHOST
 from ...http.responses import Pieces, Response, bad, json_of, not_found, ok
+from ..framework.bodies import CostlyBody
 from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
 from .arguments import table_of
 
+PUBLISH_BYTES = 5 << 20  # of a message to publish; its JSON is decoded at once, in a thread that keeps the interpreter
 MESSAGES_LIMIT = 5_000  # of one response; they are requeued in one turn of the loop
 BODIES_BYTES = 16 << 20  # of the messages in one response; a single message may be larger
 ANSWER_BYTES = 4 * BODIES_BYTES  # of JSON, in case the first messages are larger than the average
@@ -37,11 +39,18 @@ GIVEN_BACK, FAILED = "ack_requeue_true", "reject_requeue_true"
 ACK_MODES = (TAKEN, DROPPED, GIVEN_BACK, FAILED)
 
 
-class Publish(msgspec.Struct):
+class Publish(CostlyBody):
+    """A message. `prepare` replaces the payload by its bytes."""
+
+    long_field = "payload"
+
     routing_key: str
     properties: dict[str, Any] | list[Any]
     payload: Any
     payload_encoding: str
+
+    def prepare(self) -> None:
+        self.payload = payload_of(self)
 
 
 class Get(msgspec.Struct):
@@ -60,9 +69,8 @@ def publish(request: Request) -> Response:
     name = request.exchange_name()
     if name not in request.path_vhost().exchanges:
         raise not_found("exchange_not_found")
-    payload = payload_of(body)
     try:
-        outcome = request.channel().publish(name, body.routing_key, properties_of(body.properties), payload)
+        outcome = request.channel().publish(name, body.routing_key, properties_of(body.properties), body.payload)
     except AMQPError as error:
         raise bad(f"{error.code} {error.reply_text}") from None
     if outcome.refused:
@@ -214,6 +222,6 @@ def json_of_properties(properties: Properties) -> Item:
 
 
 ROUTES = (
-    Route("POST", "/exchanges/{vhost}/{exchange}/publish", VHOST, publish, Publish),
+    Route("POST", "/exchanges/{vhost}/{exchange}/publish", VHOST, publish, Publish, PUBLISH_BYTES),
     Route("POST", "/queues/{vhost}/{queue}/get", VHOST, get, Get),
 )

@@ -18,7 +18,7 @@ from ...http.auth import POLICIES
 from ...http.responses import Response, bad, done, missing, not_authorised, ok, put
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import LONG_BODY_BYTES, Route
 from .policies import check_operator_policies
 
 
@@ -112,6 +112,6 @@ ROUTES = (
     Route("GET", "/parameters/{component}", POLICIES, list_parameters),
     Route("GET", "/parameters/{component}/{vhost}", POLICIES, list_parameters),
     Route("GET", "/parameters/{component}/{vhost}/{name}", POLICIES, get_parameter),
-    Route("PUT", "/parameters/{component}/{vhost}/{name}", POLICIES, put_parameter, ParameterBody),
+    Route("PUT", "/parameters/{component}/{vhost}/{name}", POLICIES, put_parameter, ParameterBody, LONG_BODY_BYTES),
     Route("DELETE", "/parameters/{component}/{vhost}/{name}", POLICIES, delete_parameter),
 )

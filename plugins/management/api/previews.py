@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from warren.broker.core.metadata.patterns import SearchTime
 from warren.broker.core.metadata.policy import APPLY_TO, Policy
 from warren.broker.core.policies.policies import applies_to
 from warren.broker.plugin import Exchange, Invalid, Queue, User
@@ -37,7 +38,7 @@ async def preview_policy(request: Request) -> Response:
     left_s = PATTERN_S  # of processor time
     async for target in in_slices(targets):
         begun_s = time.thread_time()
-        matches = applies_to(policy, target) if target.name else False
+        matches = applies_to(policy, target, SearchTime(request.node.clock.processor_s)) if target.name else False
         left_s += NAME_S - (time.thread_time() - begun_s)
         if matches is None or left_s < 0:
             raise bad(f"the search for the pattern in '{target.name}' takes too long")

@@ -20,7 +20,7 @@ from ...http.auth import ADMIN
 from ...http.responses import Response, bad, done, missing, ok, put
 from ..framework.pagination import Listing
 from ..framework.request import Request
-from ..framework.router import Route
+from ..framework.router import LONG_BODY_BYTES, Route
 
 PROTECTED_UNCHANGED = "Protected users cannot be modified via the HTTP API"
 CANNOT_LOG_IN = "warren-cannot-log-in"  # a header of responses: names as in a path, separated by commas
@@ -166,7 +166,7 @@ def delete_users(request: Request) -> Response:
 ROUTES = (
     Route("GET", "/users", ADMIN, list_users),
     Route("GET", "/users/without-permissions", ADMIN, list_users_without_permissions),
-    Route("POST", "/users/bulk-delete", ADMIN, delete_users, Names),
+    Route("POST", "/users/bulk-delete", ADMIN, delete_users, Names, LONG_BODY_BYTES),
     Route("GET", "/users/{user}", ADMIN, get_user),
     Route("PUT", "/users/{user}", ADMIN, put_user, UserBody),
     Route("DELETE", "/users/{user}", ADMIN, delete_user),

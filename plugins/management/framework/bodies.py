@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 import msgspec
 
@@ -25,6 +25,7 @@ CLOSING = {"connection": "close"}  # instead of waiting for the rest of the body
 TOO_LONG = "Exceeded HTTP request body size limit"
 TOO_LONG_HERE = "Payload size limit exceeded"  # for a route with its own limit
 THREAD_FROM = 64 << 10  # bytes; longer JSON is decoded in a thread, as it would block the loop for milliseconds
+VALUES_LIMIT = 10_000  # values in JSON, about: to decode them keeps the interpreter, in a thread too
 NESTED_LIMIT = 100  # levels of nested JSON, as functions that walk it are recursive
 NOT_JSON = "not_json"
 LINE = 80  # characters; RabbitMQ breaks a longer list into lines
@@ -87,6 +88,70 @@ class Reader:
             return b"".join(pieces)
         finally:
             self._quota.release(self._user, size)
+
+
+class CostlyBody(msgspec.Struct):
+    """A body that costs more than its decoding: `prepare` does the rest, in a thread if it is long.
+
+    thread_from  bytes of a long body
+    long_field   the one field that may be a long string, or ""
+    """
+
+    thread_from: ClassVar[int] = THREAD_FROM
+    long_field: ClassVar[str] = ""
+
+    def prepare(self) -> None:
+        """Convert or check fields without the state of the broker. Raises HTTPError (400)."""
+        raise NotImplementedError
+
+
+async def parse(body: bytes, form: type[msgspec.Struct]) -> msgspec.Struct:
+    """Return a body as an instance of its struct. Raises HTTPError (400)."""
+    if len(body) <= (form.thread_from if issubclass(form, CostlyBody) else THREAD_FROM):
+        return parsed(body, form)
+    return await asyncio.to_thread(parsed, body, form)
+
+
+def parsed(body: bytes, form: type[msgspec.Struct]) -> msgspec.Struct:
+    """Return a body as an instance of its struct. It uses no state of the broker. Raises HTTPError (400)."""
+    if len(body) <= THREAD_FROM:
+        fields = decode(body)
+    elif issubclass(form, CostlyBody) and form.long_field:
+        fields = decode_fields(body, form)
+    else:
+        check_count(body)
+        fields = decode(body)
+    value = convert(fields, form)
+    if isinstance(value, CostlyBody):
+        value.prepare()
+    return value
+
+
+def check_count(body: bytes) -> None:
+    """Raises HTTPError (400) for JSON with very many values, before any of them is made an object."""
+    if body.count(b",") + body.count(b"[") + body.count(b"{") > VALUES_LIMIT:
+        raise bad(f"JSON may have {VALUES_LIMIT} values")
+
+
+def decode_fields(body: bytes, form: type[CostlyBody]) -> dict[str, Any]:
+    """Return the fields of a long body. Only the long one may have very many commas. Raises HTTPError (400)."""
+    names = [field.encode_name for field in msgspec.structs.fields(form)]
+    raw = msgspec.defstruct("Raw", [(name, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for name in names])
+    value: dict[str, Any] = {}
+    try:
+        fields = msgspec.json.decode(body, type=raw)
+        for name in names:
+            text = getattr(fields, name)
+            if isinstance(text, msgspec.UnsetType):
+                continue
+            content = bytes(text)
+            if name != form.long_field or not content.startswith(b'"'):
+                check_count(content)
+            value[name] = msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise bad(NOT_JSON) from None
+    check_depth(value)
+    return value
 
 
 def decode(body: bytes) -> dict[str, Any]:

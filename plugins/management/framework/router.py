@@ -24,14 +24,17 @@ Handler = Callable[[Request], Answered | Awaitable[Answered]]
 
 HEALTH = ("health", "healthchecks")
 READS = ("GET", "HEAD", "OPTIONS")
-LIMIT_OF_BODY: int | None = None  # None: the configured limit
+BODY_BYTES = 64 << 10  # of a body; decoding it takes some milliseconds
+LONG_BODY_BYTES = 1 << 20  # of a policy or a parameter, which are decoded in a thread
+CONFIGURED = None  # the limit of the configuration, for definitions
 
 
 class Route:
     """A route: method, path, guard, handler, and the struct of the body (`bytes` for an undecoded body, None for none).
 
-    `changes` is set if the handler changes something, even for GET. `body_limit` is in bytes. `summary` is the first
-    line of the handler's docstring. Without `vhost_required` the virtual host in the path need not exist.
+    `changes` is set if the handler changes something, even for GET. `body_limit` is in bytes; the configured limit is
+    never exceeded. `summary` is the first line of the handler's docstring. Without `vhost_required` the virtual host in
+    the path need not exist.
     """
 
     __slots__ = ("method", "path", "guard", "handler", "body", "body_limit", "changes", "vhost_required", "segments")
@@ -43,7 +46,7 @@ class Route:
         guard: Guard,
         handler: Handler,
         body: type[msgspec.Struct] | type[bytes] | None = None,
-        body_limit: int | None = LIMIT_OF_BODY,
+        body_limit: int | None = BODY_BYTES,
         changes: bool = False,
         vhost_required: bool = True,
     ) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..file_format import schema
+from ..file_format.report_folder import REPORT, SUMMARY, summary_of
 from .compare import NoReport, compare, parse
 from .conservation import checked_range
 from .conservation.evidence import Evidence, evidence
@@ -156,7 +157,7 @@ def report(
     old: Values | None = None,
     selection: Selection = EVERYTHING,
 ) -> Values:
-    """Write the tables, report.json and index.html below `place`. Returns the content of report.json.
+    """Write the tables, report.json, summary.json and index.html below `place`. Returns the content of report.json.
 
     `old` is the content of another report.json, to compare with.
     """
@@ -172,7 +173,8 @@ def report(
     folders = Folders(spark)
     if old is not None:
         made["compared"] = compare(old, made)
-    folders.write(f"{place}/report.json", dump(made))
+    folders.write(f"{place}/{REPORT}", dump(made))
+    folders.write(f"{place}/{SUMMARY}", json.dumps(summary_of(made), allow_nan=False))
     folders.write(f"{place}/index.html", document(made))
     return made
 

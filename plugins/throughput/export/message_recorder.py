@@ -249,9 +249,9 @@ class MessageRecorder(MessageLog):
             if count < there:
                 waiting.appendleft((number + count, seq + count, there - count))
             if refused:
-                nacked = [index for index in range(count) if number + index in refused]
-                self._confirm(origin, [seq + index for index in nacked], NACKED)
-                self._confirm(origin, [seq + index for index in range(count) if index not in nacked], "")
+                nacked = [number + index in refused for index in range(count)]
+                self._confirm(origin, [seq + index for index, refusal in enumerate(nacked) if refusal], NACKED)
+                self._confirm(origin, [seq + index for index, refusal in enumerate(nacked) if not refusal], "")
                 continue
             buffer = self.buffer
             code = buffer.names.origin(origin)

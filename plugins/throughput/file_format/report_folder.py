@@ -1,6 +1,6 @@
 """The layout of an output folder of the analysis, for the job that fills it and for readers without Spark.
 
-    runs/<run id>/            one run: `report.json`, `index.html`, `tables/`
+    runs/<run id>/            one run: `report.json`, `summary.json`, `index.html`, `tables/`
     current.json              the pointer: {"run": the current run, "earlier": [the published ones that are kept]}
     index.html                goes to the page of the current run
     report.json, tables       links to those of the current run, on a local disk
@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import json
 from pathlib import PurePath
+from typing import Any
 
 POINTER, RUNS = "current.json", "runs"
-REPORT, PAGE, TABLES = "report.json", "index.html", "tables"
+REPORT, SUMMARY, PAGE, TABLES = "report.json", "summary.json", "index.html", "tables"
 POINTER_BYTES = 4096  # at most
+VERDICT = ("status", "balanced", "reasons", "imbalance_count", "missing_records", "unchecked_records")
 
 
 def pointer(run: str, earlier: list[str]) -> str:
@@ -33,6 +35,16 @@ def runs(content: str | bytes) -> list[str]:
     if not all(isinstance(name, str) and PurePath(name).name == name and name != ".." for name in names):
         raise ValueError(f"{POINTER} names no run")
     return names
+
+
+def summary_of(report: dict[str, Any]) -> dict[str, object]:
+    """Return what lists show of a report: the content of `summary.json`. Raises KeyError, TypeError for no report."""
+    verdict = report["conservation"]
+    return {
+        "verdict": report.get("verdict"),
+        "totals": report["totals"],
+        **{name: verdict[name] for name in VERDICT if name in verdict},
+    }
 
 
 def run_folder(output: str, run: str) -> str:

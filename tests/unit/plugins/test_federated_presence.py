@@ -10,8 +10,9 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
-from warren.plugins.exchanges.federated_presence import PATHS_LIMIT, TEXT_LIMIT, Presence, RemotePresences, Source
-from warren.plugins.exchanges.presence import FEDERATED, PresenceExchange
+from warren.broker.plugin import UpstreamExchange
+from warren.plugins.exchanges.federated_presence import PATHS_LIMIT, TEXT_LIMIT, Presence, RemotePresences
+from warren.plugins.exchanges.presence import FEDERATED, REMOVED_AT_ONCE, PresenceExchange
 
 A, B, C = [(name, "/") for name in "abc"]
 LISTENING = Table.of({FEDERATED: True})
@@ -72,7 +73,8 @@ def bring(vhost: VHost, action: str, path: Path, exchange: str = "up", **more: o
     entries = [Table.of({"uri": "amqp://u", "cluster-name": name, "vhost": vhost_}) for name, vhost_ in path]
     fields = {"action": action, "exchange": exchange, "queue": "far p", "x-received-from": entries, **more}
     message = framed(Address("p", ""), Properties(headers=Table.of(fields)), b"")
-    vhost.exchanges["p"].type.on_federated(message)
+    source = UpstreamExchange(*(path[0] if path else A), exchange)
+    vhost.exchanges["p"].type.on_federated(message, source)
     vhost_pump(vhost)
 
 
@@ -200,7 +202,7 @@ def test_what_was_brought_from_a_site_goes_with_the_link_to_it(vhost):
     bring(vhost, "bind", [A], "other", key="m")
     bring(vhost, "bind", [C], key="n")
     notices(vhost)
-    vhost.exchanges["p"].type.on_upstream_detached("a", "/", "up")
+    vhost.exchanges["p"].type.on_upstream_detached(UpstreamExchange("a", "/", "up"))
     assert notices(vhost) == ["unbind up k a /", "unbind far p l b /"]
 
 
@@ -224,7 +226,6 @@ def test_two_exchanges_of_one_site_hold_a_presence_together(vhost):
         ("bind", [("a" * (TEXT_LIMIT + 1), "/")], {"key": "k"}),
         ("bind", [A], {"key": "k", "x-received-from": 1}),
         ("bind", [A], {"key": "k", "x-received-from": [1]}),
-        ("bind", [A], {"key": "k", "exchange": 1}),
         ("dance", [A], {"key": "k"}),
         ("unbind", [A], {"key": "unknown"}),
         ("message", [A], {"key": "k"}),
@@ -232,7 +233,7 @@ def test_two_exchanges_of_one_site_hold_a_presence_together(vhost):
     ids=repr,
 )
 def test_what_is_no_notice_is_dropped(vhost, action, path, more):
-    vhost.exchanges["p"].type.on_upstream_detached("a", "/", "up")  # which is nothing new
+    vhost.exchanges["p"].type.on_upstream_detached(UpstreamExchange("a", "/", "up"))  # which is nothing new
     bring(vhost, action, path, **more)
     assert (notices(vhost), notices(vhost, "link")) == ([], [])
 
@@ -266,7 +267,7 @@ def test_who_listens_since_before_a_restart_is_not_told_again_of_what_was_there(
 
 def test_all_of_a_site_that_is_new_is_told_after_a_restart_too(vhost):
     restored(vhost)
-    vhost.exchanges["p"].type.on_upstream_detached("a", "/", "up")
+    vhost.exchanges["p"].type.on_upstream_detached(UpstreamExchange("a", "/", "up"))
     bring(vhost, "summary", [A], complete=False)
     bring(vhost, "bind", [A], key="k")
     bring(vhost, "summary", [A], complete=True)
@@ -278,7 +279,7 @@ def test_all_of_a_site_that_is_new_is_told_after_a_restart_too(vhost):
 
 def test_more_ways_than_count_are_left_out_and_the_presence_stays():
     remote, presence = RemotePresences(), Presence("a", "/", "k")
-    sources = [Source(f"s{number}", "/", "up") for number in range(PATHS_LIMIT + 1)]
+    sources = [UpstreamExchange(f"s{number}", "/", "up") for number in range(PATHS_LIMIT + 1)]
     changes = [remote.announce(one, presence, "up", (one[:2], A)) for one in sources]
     assert [change is not None for change in changes] == [True] * PATHS_LIMIT + [False]
     assert remote.withdraw(sources[-1], presence, (sources[-1][:2], A)) is None
@@ -289,8 +290,54 @@ def test_more_ways_than_count_are_left_out_and_the_presence_stays():
     assert remote.announce(sources[-1], presence, "up", (sources[-1][:2], A)) is not None
 
 
-def test_a_source_brings_no_more_than_its_limit(monkeypatch):
-    monkeypatch.setattr("warren.plugins.exchanges.federated_presence.SOURCE_LIMIT", 2)
-    remote, source = RemotePresences(), Source("a", "/", "up")
-    keys = [remote.announce(source, Presence("a", "/", key), "up", (A,)) for key in "klm"]
-    assert [change is not None for change in keys] == [True, True, False]
+def test_sources_announce_no_more_bytes_than_the_limit_and_those_of_an_ended_link_are_free_again(monkeypatch):
+    monkeypatch.setattr("warren.plugins.exchanges.federated_presence.ANNOUNCED_LIMIT", 2_000)
+    remote, source, other = RemotePresences(), UpstreamExchange("a", "/", "up"), UpstreamExchange("a", "/", "other")
+
+    def announce(source: UpstreamExchange, key: str) -> bool:
+        return remote.announce(source, Presence("a", "/", key), "up", (A,)) is not None
+
+    assert [announce(source, "k"), announce(source, "l"), announce(other, "m")] == [True, True, False]
+    remote.detach(source)
+    assert not announce(other, "m") and remote.removes
+    assert len(remote.remove_some(1)) == 1 and announce(other, "m")
+    assert len(remote.remove_some(10)) == 1 and not remote.removes
+
+
+def test_a_source_that_returns_before_its_presences_are_removed_keeps_them():
+    remote, source = RemotePresences(), UpstreamExchange("a", "/", "up")
+    for key in "kl":
+        remote.announce(source, Presence("a", "/", key), "up", (A,))
+    remote.detach(source)
+    assert remote.announce(source, Presence("a", "/", "k"), "up", (A,)) is None, "it is known"
+    assert [change.presence.key for change in remote.remove_some(10)] == ["l"]
+    assert [change.presence.key for change in remote.all()] == ["k"]
+
+
+def test_what_a_notice_says_of_its_exchange_makes_no_source(vhost):
+    """An upstream that invents exchanges neither evades the limit nor leaves presences when its link ends."""
+    source = UpstreamExchange("a", "/", "up")
+    for number in range(50):
+        entries = [Table.of({"uri": "amqp://u", "cluster-name": "a", "vhost": "/"})]
+        fields = {"action": "bind", "exchange": f"invented {number}", "key": f"k{number}", "x-received-from": entries}
+        message = framed(Address("p", ""), Properties(headers=Table.of(fields)), b"")
+        vhost.exchanges["p"].type.on_federated(message, source)
+    vhost_pump(vhost)
+    assert len(notices(vhost)) == 50
+    vhost.exchanges["p"].type.on_upstream_detached(source)
+    assert len(notices(vhost)) == 50 and not list(vhost.exchanges["p"].type.remote.all())
+
+
+def test_very_many_presences_of_an_ended_link_are_removed_in_slices(vhost):
+    source = UpstreamExchange("a", "/", "up")
+    count = 3 * REMOVED_AT_ONCE
+    for number in range(count):
+        bring(vhost, "bind", [A], key=f"k{number}")
+    assert len(notices(vhost)) == count
+    vhost.exchanges["p"].type.on_upstream_detached(source)
+    assert len(notices(vhost)) == REMOVED_AT_ONCE
+    bring(vhost, "bind", [A], key=f"k{count - 1}")
+    vhost.clock.advance(0)
+    assert len(notices(vhost)) == count - REMOVED_AT_ONCE - 1
+    vhost.exchanges["p"].type.on_upstream_detached(source)
+    assert notices(vhost) == [f"unbind up k{count - 1} a /"]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from warren.broker.runtime.garbage_collection import (
-    ENDED_LIMIT,
     IDLE_SHARE,
     LONG_INTERVAL_S,
     SHORTAGE_INTERVAL_S,
@@ -46,9 +45,8 @@ class Place:
 
     def __init__(self) -> None:
         self.heap = FakeHeap()
-        self.ended = 0
         self.log: list[tuple[str, str, dict[str, object]]] = []
-        self.full = FullCollections(lambda *line: self.log.append(line), lambda: self.ended, self.heap)
+        self.full = FullCollections(lambda *line: self.log.append(line), self.heap)
         self.heap.size = SMALL_HEAP
 
 
@@ -107,19 +105,6 @@ def test_nothing_is_collected_where_nothing_became_old(place: Place) -> None:
     place.heap.size = 0
     place.full.collect_if_due(0, IDLE)
     assert place.heap.collections == 0
-
-
-def test_what_has_ended_is_collected_though_the_loop_is_busy_once_it_is_much(place: Place) -> None:
-    place.ended = ENDED_LIMIT - 1
-    place.full.collect_if_due(0, BUSY)
-    assert place.heap.collections == 0
-    place.ended = ENDED_LIMIT
-    place.full.collect_if_due(10, BUSY)
-    place.full.collect_if_due(20, BUSY)
-    assert place.heap.collections == 1
-    place.ended = 2 * ENDED_LIMIT
-    place.full.collect_if_due(30, BUSY)
-    assert place.heap.collections == 2
 
 
 def test_a_shortage_of_memory_is_a_reason_to_collect_once_a_minute(place: Place) -> None:

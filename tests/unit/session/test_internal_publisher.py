@@ -15,7 +15,7 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import INTERNAL_NAME
 from warren.broker.core.exchanges.exchange_context import ExchangeContext
-from warren.broker.core.exchanges.exchange_type import ExchangeType
+from warren.broker.core.exchanges.exchange_type import ExchangeType, UpstreamExchange
 from warren.broker.core.messages.binding import Destination
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
@@ -317,7 +317,7 @@ class Keeper(ExchangeType):
     def on_created(self, context: ExchangeContext) -> None:
         self.kept: list[Message] = []
 
-    def on_federated(self, message: Message) -> EnqueueResult:
+    def on_federated(self, message: Message, upstream: UpstreamExchange) -> EnqueueResult:
         if message.body == b"bad":
             raise SyntaxFault("bad headers")
         self.kept.append(message)
@@ -334,7 +334,7 @@ def test_where_it_brings_the_type_is_given_what_is_published_and_says_what_becam
     some = [content(body, delivery_mode=2) for body in (b"plain", b"bad", b"refused", b"plain")]
     scenario.inflow.publish("k", "key", some)
     assert type_.kept == []
-    scenario.inflow.brings = True
+    scenario.inflow.brings_from = UpstreamExchange("a", "/", "k")
     taken = scenario.inflow.publish("k", "key", [*some, (b"\xff", 0, b"")])
     assert [(one.body, one.persistent, one.address.routing_key) for one in type_.kept] == [
         (b"plain", True, "key"),

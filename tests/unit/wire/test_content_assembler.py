@@ -29,6 +29,24 @@ def test_the_frames_are_kept_as_they_came_but_for_empty_ones(pieces: list[bytes]
     assert content.largest_frame == max(22, *[8 + len(piece) for piece in pieces])
 
 
+@pytest.mark.parametrize("size", [17, 1000])
+def test_a_body_in_very_many_frames_is_joined_to_one(size: int) -> None:
+    content = begun(size)
+    whole = bytes([number % 251 for number in range(size)])
+    for number in range(size):
+        content.body(body(whole[number : number + 1]))
+        assert len(content.frames) <= 18
+    assert b"".join(content.frames) == codec.header_frame(1, size) + body(whole)
+    assert content.missing == content.largest_frame == 0
+
+
+def test_frames_of_a_usual_length_are_kept_however_many_there_are() -> None:
+    content = begun(100 * 4096, 1 << 20)
+    for _ in range(100):
+        content.body(body(bytes(4096)))
+    assert len(content.frames) == 101 and content.largest_frame == 4104
+
+
 def test_nothing_is_missing_of_an_empty_body() -> None:
     assert begun(0).missing == 0
 

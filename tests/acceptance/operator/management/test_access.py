@@ -27,7 +27,9 @@ def test_a_wrong_password_is_not_authorized(api: Api) -> None:
     assert api.get("/vhosts", password="").error == REFUSED
 
 
-@pytest.mark.parametrize("header", ["Basic", "Basic !", "Digest x", "Basic " + base64.b64encode(b"guest").decode()])
+@pytest.mark.parametrize(
+    "header", ["Basic", "Basic !", "Basic \xe9", "Digest x", "Basic " + base64.b64encode(b"guest").decode()]
+)
 def test_malformed_basic_authentication_is_a_bad_request(api: Api, header: str) -> None:
     assert api.get("/vhosts", headers={"Authorization": header}).error[:2] == (400, "bad_request")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import ANY_PORT, BrokerProcess
+from warren.plugins.throughput.file_format.report_folder import summary_of
 
 REPORT = {
     "schema": 1,
@@ -37,6 +38,21 @@ def test_reports_are_listed_with_their_verdict_the_newest_first(broker: BrokerPr
     assert "cannot be read" in listed["torn"]["error"] and "cannot be read" in listed["other"]["error"]
     assert http.get("/warren/reports/first").json == REPORT
     assert http.get("/warren/reports/torn").status == 400
+
+
+def test_a_long_report_is_listed_by_its_summary_and_sent_as_it_is(broker: BrokerProcess) -> None:
+    """Decoding it would keep the interpreter, and with it the loop, for as long as it takes."""
+    http, folder = broker.http(), broker.folder / "reports" / "long"
+    folder.mkdir(parents=True)
+    content = json.dumps({**REPORT, "timeline": ["x" * 100] * 10_000})
+    (folder / "report.json").write_text(content)
+    assert "cannot be read" in http.get("/warren/reports").json[0]["error"]
+    (folder / "summary.json").write_text(json.dumps(summary_of(REPORT)))
+    [listed] = http.get("/warren/reports").json
+    assert (listed["verdict"], listed["status"]) == (REPORT["verdict"], "incomplete")
+    assert http.get("/warren/reports/long").body == content.encode()
+    (folder / "summary.json").write_text("[]")
+    assert "cannot be read" in http.get("/warren/reports").json[0]["error"]
 
 
 def test_the_run_that_the_pointer_names_is_the_report(broker: BrokerProcess) -> None:

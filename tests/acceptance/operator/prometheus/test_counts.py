@@ -125,9 +125,10 @@ def test_objects_differ_by_labels(scraper: Scraper) -> None:
     assert samples.value("rabbitmq_queue_messages_published_total", queue_vhost="/", queue="q") == 5
 
 
-def test_queues_have_counters_of_their_own_also_where_all_else_is_summed_up(scraper: Scraper) -> None:
+def test_queues_have_counters_of_their_own_but_where_all_is_summed_up(scraper: Scraper) -> None:
     used(scraper)
-    for path in ("/metrics", "/metrics/per-object", "/metrics/detailed?family=warren_queue_metrics"):
+    assert not [name for name in scraper.scrape("/metrics").names if name.startswith("warren_queue_")]
+    for path in ("/metrics/per-object", "/metrics/detailed?family=warren_queue_metrics"):
         samples = scraper.scrape(path)
         queue = {"vhost": "/", "queue": "q"}
         assert samples.value("warren_queue_published_total", **queue) == 5

@@ -47,7 +47,7 @@ class Map:
         return sorted(queue.name for queue in self.ask(exchange, *keys, message=message)[0])
 
     def ask(self, exchange: str, *keys: str, message: Message | None = None) -> tuple[tuple[Queue, ...], bool]:
-        return route(self.exchanges[exchange], self.exchanges, self.queues, keys or ("",), message)
+        return route(self.exchanges[exchange], self.exchanges, self.queues, keys or ("",), message)[:2]
 
 
 @pytest.fixture

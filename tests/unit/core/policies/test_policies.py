@@ -11,6 +11,8 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import Users
 from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.exchanges.route_cache import RouteCache
+from warren.broker.core.exchanges.router import Route
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import Policies
@@ -246,7 +248,8 @@ def test_an_alternate_exchange_comes_and_goes_with_a_policy(vhost: VHost, polici
     vhost.bind("amq.fanout", unrouted, "", Table.EMPTY)
     policies.set("/", "p", "^x$", {"alternate-exchange": "amq.fanout"})
     assert vhost.route(it, ("k",), None)[0] == (unrouted,)
-    vhost.routes["user"] = {b"octets": ((), "", None)}  # type: ignore[dict-item]
+    vhost.routes["user"] = RouteCache()
+    vhost.routes["user"].remember(b"octets", Route(Address("", ""), it, (), False, frozenset()))
     policies.clear("/", "p")
     assert vhost.route(it, ("k",), None)[0] == () and not vhost.routes["user"]
 

@@ -115,6 +115,16 @@ def test_a_set_is_a_list_of_upstreams_with_options_of_its_own(node: Node) -> Non
     ]
 
 
+def test_upstreams_and_sets_have_a_limit_of_elements_and_errors_too(node: Node) -> None:
+    uri, member = "amqp://u", {"upstream": "u"}
+    assert not lines(node, "federation-upstream", {"uri": [uri] * 64})
+    assert lines(node, "federation-upstream", {"uri": [uri] * 65}) == ["uri may have 64 elements"]
+    assert lines(node, "federation-upstream", {"uri": uri + "x" * 8_185}) == ["uri may have 8192 characters"]
+    assert not lines(node, "federation-upstream-set", [member] * 256)
+    assert lines(node, "federation-upstream-set", [member] * 257) == ["up may have 256 elements"]
+    assert len(lines(node, "federation-upstream-set", [{}] * 200)) == 10
+
+
 def test_the_legacy_component_accepts_nothing(node: Node) -> None:
     assert lines(node, "federation", {}) == ["name not recognised"]
 

@@ -1,6 +1,6 @@
 """The copy of a message for the dead letter exchange."""
 
-from warren.broker.amqp.field_table import Table, Value
+from warren.broker.amqp.field_table import Table, Value, check
 from warren.broker.amqp.properties import EXPIRATION, Properties
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.queues.x_death import cycles, dead_letter_copy, routing_keys
@@ -103,6 +103,26 @@ def test_a_ring_of_four_queues_has_four_entries_after_ten_turns() -> None:
     assert trail(message) == [
         ("q4", "rejected", 10), ("q3", "expired", 10), ("q2", "expired", 10), ("q1", "expired", 10)
     ]  # fmt: skip
+
+
+def test_the_latest_entries_of_very_many_are_kept_and_others_counted() -> None:
+    message = die(new(headers=Table.of({"CC": ["c" * 250] * 200})), "q0")
+    for number in range(1, 500):
+        message = die(message, f"q{number}", "rejected" if number % 3 else "expired")
+    check(message.headers.raw)
+    queues = [queue for queue, _, _ in trail(message)]
+    assert queues[:-1] == [f"q{499 - number}" for number in range(len(queues) - 1)]
+    assert message.headers.integer("x-death-omitted") == 500 - len(queues) > 0
+    _, keys = deaths(message)[0]["routing-keys"]
+    assert isinstance(keys, list) and keys[0] == ("S", b"k") and 1 < len(keys) < 64
+
+
+def test_a_rejection_that_is_not_kept_still_allows_to_go_round_again() -> None:
+    message = die(new(), "first")
+    message = die(message, "q", "rejected")
+    for number in range(200):
+        message = die(message, f"q{number}")
+        assert not cycles(message, "first")
 
 
 def test_a_history_that_a_client_sent_is_replaced() -> None:

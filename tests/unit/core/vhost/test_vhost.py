@@ -12,6 +12,7 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.exchange_type import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
+from warren.broker.core.exchanges.route_cache import RouteCache
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.node.node import Node
@@ -296,7 +297,7 @@ CHANGES: list[Callable[[VHost], object]] = [
 def test_every_change_clears_the_cached_routes(vhost: VHost, change: Callable[[VHost], object]) -> None:
     exchange(vhost)
     vhost.bind("x", queue(vhost), "k", Table.EMPTY)
-    remembered = vhost.routes.setdefault("guest", {})
+    remembered = vhost.routes.setdefault("guest", RouteCache())
     remembered[b"publish"] = None  # type: ignore[assignment]
     change(vhost)
     assert remembered == {} and vhost.routes["guest"] is remembered

@@ -1,0 +1,47 @@
+"""The cached routes of one user's publishes in one virtual host, bounded by their memory."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from .router import Route, RouteKey
+
+LIMIT_BYTES: Final = 16 << 20  # of all routes, estimated; beyond it the oldest are dropped
+ROUTE_BYTES: Final = 500  # of a route with its address and key, on average
+TARGET_BYTES: Final = 8  # of each queue of a route
+
+
+class RouteCache(dict[RouteKey, Route]):
+    """Routes by their keys, until the topology or a permission changes; `remember` adds one."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size_bytes = 0
+
+    def remember(self, key: RouteKey, route: Route) -> None:
+        """Add a route. If there are too many, an eighth of them is dropped at a time, the oldest first."""
+        if key in self:
+            self.pop(key)
+        self[key] = route
+        self.size_bytes += size_of(route)
+        while self.size_bytes > LIMIT_BYTES and self:
+            for oldest in list(islice(self, len(self) // 8 + 1)):
+                self.pop(oldest)
+
+    def pop(self, key: RouteKey, default: None = None) -> Route | None:  # type: ignore[override]
+        """Remove a route and return it, or None if it is not there."""
+        route = super().pop(key, None)
+        if route is not None:
+            self.size_bytes -= size_of(route)
+        return route
+
+    def clear(self) -> None:
+        super().clear()
+        self.size_bytes = 0
+
+
+def size_of(route: Route) -> int:
+    return ROUTE_BYTES + TARGET_BYTES * len(route.queues or ())

@@ -1,0 +1,76 @@
+"""Patterns of policies hold no turn of the loop, however costly their searches and their compilation are."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from tests.support.http import Api, asgi_scope, call_application
+from warren.broker.core.policies.policies import POLICIES_LIMIT
+
+from .meter import ATTEMPTS, TURN_MS, Meter
+
+COSTLY = "^(a|aa|aaa)+N$"
+NAME = "a" * 230 + "!"
+LONG = "^(" + "|".join([f"name-of-a-queue-{number:04}" for number in range(300)]) + ")$"
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+def longest_ms(work) -> float:  # type: ignore[no-untyped-def]
+    """The processor time of the fastest of some attempts."""
+    times_ms = []
+    for attempt in range(ATTEMPTS):
+        begun_s = time.thread_time()
+        work(attempt)
+        times_ms.append((time.thread_time() - begun_s) * 1000)
+    return min(times_ms)
+
+
+@pytest.mark.parametrize("pattern", [COSTLY, "^none$"])
+@pytest.mark.parametrize("operator", [False, True])
+def test_a_declaration_beside_very_many_policies(api: Api, pattern: str, operator: bool) -> None:
+    """The policies are set anew for each attempt, as a pattern that took too long is searched for a shorter time."""
+    node = api.peer.node
+    count = 50 if pattern == COSTLY else POLICIES_LIMIT
+
+    def declare(attempt: int) -> None:
+        node.vhosts["/"].declare_queue(f"{NAME}{attempt}")
+
+    for number in range(count):
+        node.policies.set("/", f"p{number}", pattern, {"max-length": 1}, operator=operator)
+    if operator and pattern == COSTLY:
+        with pytest.raises(Exception, match="takes too long"):
+            declare(0)
+        return
+    assert longest_ms(declare) <= TURN_MS
+
+
+def test_a_policy_with_a_costly_pattern_is_applied_in_short_turns(api: Api, meter: Meter) -> None:
+    for number in range(200):
+        api.peer.node.vhosts["/"].declare_queue(f"{NAME}{number}")
+    body = json.dumps({"pattern": COSTLY, "definition": {"max-length": 1}}).encode()
+    assert put(api, meter, "p", body) <= TURN_MS
+
+
+def test_a_long_pattern_is_compiled_on_no_turn_of_the_loop(api: Api, meter: Meter) -> None:
+    best_ms = float("inf")
+    for number in range(ATTEMPTS):  # each time another one, as the last ones are kept
+        pattern = LONG.replace("name", f"name{number}")
+        body = json.dumps({"pattern": pattern, "definition": {"max-length": 1}}).encode()
+        best_ms = min(best_ms, put(api, meter, "p", body))
+    assert best_ms <= TURN_MS
+
+
+def put(api: Api, meter: Meter, name: str, body: bytes) -> float:
+    async def request() -> None:
+        scope, receive = asgi_scope("PUT", f"/policies/%2F/{name}", body)
+        response = await asyncio.wait_for(call_application(api.application, scope, receive), 60)
+        assert response.status in (201, 204), response.body
+
+    meter.run(request())
+    return meter.longest_s * 1000

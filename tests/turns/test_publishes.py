@@ -1,0 +1,196 @@
+"""Publishes hold no step of the loop, however much each of them costs: routes, copies, properties, frames."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pamqp.commands import Basic
+
+from tests.support import codec
+from tests.support.in_process import socket_of
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.queues import fifo
+from warren.broker.session.confirms import send_confirms
+from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
+
+from .broker import MeasuredPeer, StepMeter, StoredPeer
+
+QUEUES = 2_000
+PUBLISHES = 200
+NO_LIMIT = {"x-max-length": 0}  # such queues keep nothing, so that the test needs little memory
+
+
+@pytest.fixture
+def peer(step_meter: StepMeter) -> Iterator[MeasuredPeer]:
+    made = MeasuredPeer(step_meter)
+    made.node.registry.register("x-consistent-hash", ConsistentHashExchange)
+    yield made
+    made.close()
+
+
+def frames(exchange: str, key: str, properties: dict[str, object] | None = None, body: bytes = b"x") -> bytes:
+    publish = {"exchange": exchange, "routing_key": key, "mandatory": False, "immediate": False}
+    content = codec.header_frame(1, len(body), properties or {}) + codec.body_frames(1, body, 1 << 17)
+    return codec.method_frame(1, Basic.Publish, publish) + content
+
+
+def bound(peer: MeasuredPeer, exchange: str, type_: str, key: str = "k", count: int = QUEUES) -> None:
+    vhost = peer.node.vhosts["/"]
+    vhost.declare_exchange(exchange, type_)
+    for number in range(count):
+        queue = vhost.declare_queue(f"q{number}", arguments=Table.of(NO_LIMIT))
+        vhost.bind(exchange, queue, key, Table.EMPTY)
+
+
+def send(peer: MeasuredPeer, meter: StepMeter, data: bytes, transactional: bool = False) -> None:
+    """Send it as one read of a channel with confirms or with a transaction, and check that all is published."""
+    client = peer.connect()
+    channel = client.channel()
+    if transactional:
+        channel.transact()
+    else:
+        channel.confirm()
+    meter.begin()
+    socket_of(client).incoming += data
+    peer.settle()
+    if transactional:
+        channel.commit()
+    peer.wait(0)
+    meter.check()
+
+
+SHAPES = ["one key", "many keys", "CC", "headers"]
+
+
+def publishes(exchange: str, shape: str) -> bytes:
+    """Publishes that are one run, a mixed run, routed one by one, and a run with different headers."""
+    if shape == "one key":
+        return frames(exchange, "k") * PUBLISHES
+    if shape == "many keys":
+        return b"".join([frames(exchange, f"k{number % 50}") for number in range(PUBLISHES)])
+    if shape == "CC":
+        return frames(exchange, "k", {"headers": {"CC": ["k", "l"]}}) * PUBLISHES
+    return b"".join([frames(exchange, "k", {"headers": {"n": "x" * (n % 7)}}) for n in range(PUBLISHES)])
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("type_", ["fanout", "x-consistent-hash"])
+def test_publishes_to_very_many_queues(
+    peer: MeasuredPeer, step_meter: StepMeter, type_: str, shape: str, transactional: bool
+) -> None:
+    bound(peer, "x", type_, "7")
+    data = publishes("x", shape)
+    step_meter.check_one_of(lambda: send(peer, step_meter, data, transactional))
+    expected = PUBLISHES * (QUEUES if type_ == "fanout" else 1)
+    assert sum(queue.published for queue in peer.node.vhosts["/"].queues.values()) % expected == 0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_publishes_through_very_many_exchanges(peer: MeasuredPeer, step_meter: StepMeter, shape: str) -> None:
+    vhost = peer.node.vhosts["/"]
+    for number in range(QUEUES):
+        vhost.declare_exchange(f"x{number}", "fanout")
+        if number:
+            vhost.bind(f"x{number - 1}", vhost.exchanges[f"x{number}"], "", Table.EMPTY)
+    vhost.bind(f"x{QUEUES - 1}", vhost.declare_queue("q"), "", Table.EMPTY)
+    step_meter.check_one_of(lambda: send(peer, step_meter, publishes("x0", shape)))
+    assert vhost.queues["q"].ready % PUBLISHES == 0
+
+
+def test_the_order_of_publishes_stays_where_the_rest_waits_for_a_later_turn(peer: MeasuredPeer) -> None:
+    bound(peer, "x", "fanout", count=100)
+    vhost = peer.node.vhosts["/"]
+    kept = vhost.declare_queue("kept")
+    vhost.bind("x", kept, "", Table.EMPTY)
+    client = peer.connect()
+    channel = client.channel()
+    channel.confirm()
+    bodies = [b"%04d" % number for number in range(1_000)]
+    socket_of(client).incoming += b"".join([frames("x", f"k{int(body) // 100 % 2}", body=body) for body in bodies])
+    peer.wait(0)
+    assert [message.body for message in kept.ready_messages.default.fresh] == bodies
+    assert channel.confirms(range(1, 1_001)) == (set(range(1, 1_001)), set())
+
+
+def test_a_body_in_frames_of_one_byte_is_moved_on_and_delivered_as_one(
+    peer: MeasuredPeer, step_meter: StepMeter
+) -> None:
+    """The message is dead-lettered, fetched and delivered on another channel, each of which copies the body."""
+    size = 100_000
+    vhost = peer.node.vhosts["/"]
+    vhost.declare_queue("dead")
+    letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    vhost.declare_queue("q", arguments=Table.of(letters))
+    publish = codec.method_frame(1, Basic.Publish, {"exchange": "", "routing_key": "q"})
+    one = codec.body_frames(1, b"x", 1 << 17)
+
+    def attempt() -> None:
+        client = peer.connect()
+        client.channel()
+        step_meter.begin()
+        socket_of(client).incoming += publish + codec.header_frame(1, size, {}) + one * size
+        peer.settle()
+        channel = client.channel()
+        channel.reject_next("q")
+        content = channel.get("dead")
+        assert content is not None and content.body == b"x" * size
+        client.close()
+
+    step_meter.check_one_of(attempt)
+
+
+def test_the_confirms_of_very_many_publishes_of_which_every_other_is_refused(
+    peer: MeasuredPeer, step_meter: StepMeter
+) -> None:
+    """They become due together, as after a disk that has stood still."""
+    client = peer.connect()
+    channel = client.channel()
+    channel.confirm()
+    connection = peer.server.connections[socket_of(client).transport]
+    session = connection.channels[channel.number]
+    confirms = session.confirms
+    assert confirms is not None
+    count = 30_000
+    first = 1
+
+    def attempt() -> None:
+        nonlocal first
+        for _ in range(count // 2):
+            confirms.refused(0)
+            confirms.published(1, 0, 0)
+        step_meter.begin()
+        peer.loop.call_soon(send_confirms, session)
+        peer.wait(0)
+        settled = channel.confirms(range(first, first + count))
+        assert settled == (set(range(first + 1, first + count, 2)), set(range(first, first + count, 2)))
+        first += count
+
+    step_meter.check_one_of(attempt)
+
+
+@pytest.mark.pure("it lowers a constant of the core, so that few messages are needed")
+def test_publishes_to_many_queues_that_page_them_out(
+    step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each queue stores a copy of each message, once the memory for messages is used up."""
+    monkeypatch.setattr(fifo, "PAGE_ABOVE", 0)
+
+    def attempt() -> None:
+        peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1)
+        vhost = peer.node.vhosts["/"]
+        for number in range(400):
+            vhost.bind("amq.fanout", vhost.declare_queue(f"q{number}"), "", Table.EMPTY)
+        client = peer.connect()
+        client.channel()
+        socket_of(client).incoming += frames("amq.fanout", "") * 2
+        peer.settle()
+        step_meter.begin()
+        socket_of(client).incoming += frames("amq.fanout", "") * 100
+        peer.settle()
+        assert vhost.queues["q0"].paged and vhost.queues["q0"].ready == 102
+        peer.close()
+        shutil.rmtree(tmp_path, ignore_errors=True)
+
+    step_meter.check_one_of(attempt)

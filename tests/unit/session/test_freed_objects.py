@@ -1,0 +1,96 @@
+"""Closed connections and channels and deleted queues are freed by reference counts, without a full collection.
+
+A full collection visits every object of the broker in one turn of the loop, and clients may close and delete very many.
+"""
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from pamqp.commands import Queue as QueueMethods
+
+from tests.support.amqp_client import Client
+from tests.support.in_process import InProcessPeer
+from warren.broker.core.queues.queue import Queue
+from warren.broker.session.channel import Channel
+from warren.broker.session.connection import Connection
+
+KINDS = (Connection, Channel, Queue)
+LETTERS: dict[str, object] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+
+
+@pytest.fixture
+def peer() -> Iterator[InProcessPeer]:
+    made = InProcessPeer()
+    gc.collect()
+    gc.disable()
+    yield made
+    gc.enable()
+
+
+def alive() -> Counter[str]:
+    return Counter(type(one).__name__ for one in gc.get_objects() if isinstance(one, KINDS))
+
+
+def with_consumers(client: Client) -> None:
+    channel = client.channel()
+    channel.declare("q", exclusive=True)
+    channel.consume("q")
+    channel.consume("amq.rabbitmq.reply-to", no_ack=True)
+    channel.fill("q", b"x")
+    channel.delivery()
+
+
+def in_a_transaction(client: Client) -> None:
+    channel = client.channel()
+    channel.transact()
+    channel.publish("", "nothing", b"x")
+
+
+def with_confirms(client: Client) -> None:
+    channel = client.channel()
+    channel.confirm()
+    channel.publish("", "nothing", b"x")
+    channel.sync()
+
+
+def after_an_error(client: Client) -> None:
+    client.channel().refused(404, QueueMethods.Declare, queue="nothing", passive=True)
+
+
+def after_closing_channels(client: Client) -> None:
+    for _ in range(3):
+        client.channel().close()
+
+
+def after_deleting_queues(client: Client) -> None:
+    channel = client.channel()
+    timed: dict[str, object] = {"x-message-ttl": 1000, "x-expires": 5000, "x-max-priority": 5}
+    kinds: list[dict[str, object]] = [{}, timed, LETTERS]
+    for arguments in kinds:
+        for delivered in (False, True):
+            channel.declare("q", arguments=arguments)
+            channel.bind("q", "amq.fanout")
+            channel.fill("q", b"x", b"y", b"z")
+            if delivered:
+                channel.get("q", no_ack=False)
+                channel.reject_next("q")
+            channel.delete("q")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        *(with_consumers, in_a_transaction, with_confirms, after_an_error, after_closing_channels),
+        after_deleting_queues,
+    ],
+)
+def test_objects_of_a_connection_are_freed_when_it_closes(peer: InProcessPeer, use: Callable[[Client], None]) -> None:
+    before = alive()
+    client = peer.connect()
+    use(client)
+    client.vanish()
+    peer._sockets.clear()
+    peer.wait(10_000)
+    assert alive() == before
