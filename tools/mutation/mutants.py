@@ -89,6 +89,8 @@ Place = tuple[cst.CSTNode, cst.CSTNode, int, int, bool]
 
 
 class _Places(cst.CSTVisitor):
+    """Finds the places of a module in which it may be mutated."""
+
     METADATA_DEPENDENCIES = (PositionProvider,)
 
     def __init__(self) -> None:
@@ -98,10 +100,10 @@ class _Places(cst.CSTVisitor):
         self._functions = 0
 
     def on_visit(self, node: cst.CSTNode) -> bool:
+        self._raising += isinstance(node, cst.Raise)
         excluded = NOT_MUTATED.get(type(node))
         if excluded is not None and m.matches(node, excluded):
             return False
-        self._raising += isinstance(node, cst.Raise)
         if self._raising and isinstance(node, TEXTS):
             return False
         place = self.get_metadata(PositionProvider, node, None)
