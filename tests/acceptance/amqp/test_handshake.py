@@ -177,6 +177,7 @@ def test_the_channel_after_the_negotiated_last_is_refused(broker: Peer) -> None:
     [
         (2048, 131072, "negotiated channel_max = 2048 is higher than the maximum allowed value (2047)"),
         (0, 131072, "negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)"),
+        (2047, 0, "negotiated frame_max = 0 (no limit) is higher than the maximum allowed value (131072)"),
         (2047, 131073, "negotiated frame_max = 131073 is higher than the maximum allowed value (131072)"),
         (2047, 100, "negotiated frame_max = 100 is lower than the minimum allowed value (4096)"),
     ],

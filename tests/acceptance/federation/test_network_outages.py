@@ -72,8 +72,11 @@ def test_a_cancellation_that_nobody_asked_for_is_a_failed_attempt_and_no_end(
         return await dial(self, *args)
 
     monkeypatch.setattr(ExchangeLink, "dial", cancelled_at_first)
+    down.site.log.clear()
     linked(up, down, up.inside)
     assert cancelled == 3 and down.row()["status"] == "running"
+    reasons = [fields["reason"] for event, _, fields in down.site.log if event == "federation_not_connected"]
+    assert "the attempt was cancelled" in reasons
 
 
 def test_a_link_whose_task_was_cancelled_by_somebody_else_is_started_again_and_says_so(up: Place, down: Place) -> None:

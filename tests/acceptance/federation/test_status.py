@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from tests.support.federated_broker import FederatedBroker
-from tests.support.federation import Place
+from tests.support.federation import Place, headers, text
 from tests.support.polling import until
 from tests.support.warrenctl import Warrenctl, commanded
 
@@ -102,6 +102,19 @@ def test_the_id_of_a_link_stays_the_same(up: Place, down: Place) -> None:
     down.running()
     (after,) = links(down)
     assert (after["id"], after["node"]) == (before["id"], before["node"])
+
+
+def test_the_removal_of_a_link_is_an_event_that_names_it(up: Place, down: Place) -> None:
+    default = down.site.place("/")
+    queue = default.listener("amq.rabbitmq.event", "warren.federation.link.removed")
+    exchange_link(up, down)
+    (row,) = down.rows()
+    down.clear_policy()
+    while text((event := headers(default.get(queue)))["vhost"]) != down.vhost:
+        pass  # of a test before this one
+    default.ch.delete(queue)
+    named = {"vhost": down.vhost, "type": "exchange", "name": "fed.x", "upstream": "u0", "upstream_name": "other"}
+    assert {key: text(event[key]) for key in (*named, "id")} == named | {"id": row["id"]}
 
 
 def test_links_of_virtual_hosts_are_listed_for_who_may_see_them(up: Place, down: Place) -> None:

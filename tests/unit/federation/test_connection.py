@@ -216,6 +216,7 @@ def test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are(run: R
         there = site.connection()
         assert (there.heartbeat_s, there.channel_max, there.frame_max) == (30, 5, 8192)
         assert connection.transport.parser.frame_max == 8192
+        assert connection.transport._heartbeat_timer is not None, "its silence is not noticed"
         assert there.client_name == NAME and there.client_properties.text("product") == "Warren"
         wanted = {"authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"}
         assert there.capabilities >= wanted | {"publisher_confirms", "exchange_exchange_bindings"}
@@ -223,6 +224,7 @@ def test_limits_of_the_uri_are_agreed_on_and_the_upstream_sees_who_we_are(run: R
         connection = await site.dial(site.at("heartbeat=0"))
         there = site.connection()
         assert (there.heartbeat_s, there.frame_max) == (0, site.config.frame_max)
+        assert connection.transport._heartbeat_timer is None
         await connection.close(PATIENCE_S)
 
     run(test)

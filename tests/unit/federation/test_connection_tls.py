@@ -21,6 +21,7 @@ from warren.broker.core.access.users import User
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.net.tls import TLSOptions
 from warren.federation.upstream.endpoint import Endpoint, parse_endpoint
+from warren.federation.upstream.tls import make_context
 
 pytestmark = pytest.mark.sockets
 
@@ -56,6 +57,15 @@ class Authority:
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
+
+
+def test_without_a_file_of_its_own_a_link_trusts_the_certificates_of_the_system(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", authority.ca)
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    assert make_context(parse_endpoint("amqps://h?verify=verify_peer")).cert_store_stats()["x509_ca"] == 1
+    assert make_context(parse_endpoint("amqps://h?verify=verify_none")).cert_store_stats()["x509_ca"] == 0
 
 
 def test_tls_is_verified_as_the_uri_says(run: Run, authority: Authority, tmp_path: Path) -> None:

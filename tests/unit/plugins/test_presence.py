@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+from tests.support.clock import FakeClock
+from tests.support.queues import Delivery, Taker
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
@@ -67,6 +69,18 @@ def test_a_zero_of_any_numeric_type_and_false_want_no_summary(value):
 @pytest.mark.parametrize("value", [*OTHERS, None], ids=repr)
 def test_anything_else_wants_one(value):
     assert wants_summary(value)
+
+
+def test_a_consumer_gets_the_notice_of_an_expired_queue_without_waiting_for_other_traffic(vhost):
+    listener, someone = queue(vhost, "listener"), queue(vhost, "someone", x_expires=500)
+    vhost.bind("p", listener, "", Table.EMPTY)
+    vhost.bind("p", someone, "k", Table.EMPTY)
+    assert notices(listener) == ["bind someone k"]
+    log: list[Delivery] = []
+    listener.add_consumer(Taker("1", listener, log, False, 0, 10))
+    assert isinstance(listener.host.clock, FakeClock)
+    listener.host.clock.advance(500)
+    assert [message.headers.text("action") for _, _, message, _ in log] == ["unbind"]
 
 
 def test_a_queue_that_listens_and_is_present_hears_of_itself_but_not_of_its_end(vhost):

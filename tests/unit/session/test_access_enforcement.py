@@ -12,6 +12,8 @@ from tests.support.session import SlowJournal, dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.access.passwords import ARGON2ID
 from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.core.queues.queue import Queue as ServerQueue
+from warren.broker.core.vhost.observer import Observer
 from warren.broker.net.access_enforcement import AccessEnforcement
 from warren.broker.session.connection import Connection as Session
 
@@ -43,6 +45,29 @@ def test_a_login_that_waits_is_refused_when_its_user_is_deleted_or_another_of_th
             node.users.add("u", fake_hash(b"right"), (), ARGON2ID)
         hashing.answer()
         client.expect_close(403)
+
+
+def test_observers_learn_that_a_queue_has_lost_the_consumer_of_a_user_who_may_not_read_it_any_more() -> None:
+    consumers: list[tuple[str, int]] = []
+
+    class Watching(Observer):
+        def consumers_changed(self, queue: ServerQueue) -> None:
+            consumers.append((queue.name, len(queue.consumers)))
+
+    node = new_node()
+    client = dial(node)
+    evict(client)
+    client.start()
+    client.login("PLAIN", "\0guest\0guest")
+    client.tune()
+    client.call(Connection.Open, virtual_host="/")
+    ch = client.channel(1)
+    for name in ("kept", "lost"):
+        ch.declare(name)
+        ch.consume(name)
+    node.observers.add(Watching())
+    node.users.set_permission("guest", "/", ".*", ".*", "^kept$")
+    assert consumers == [("lost", 0)]
 
 
 @pytest.mark.parametrize("what", ["user", "vhost"])

@@ -404,7 +404,23 @@ def test_so_many_answers_wait_at_most(recorded: Disk) -> None:
     assert "new" not in recorded.node.vhosts["/"].queues and connection.interrupted
 
 
+def test_a_connection_forgets_its_channels_whose_confirms_are_sent(disk: Disk, ch: ClientChannel) -> None:
+    for queue in ("transient", "durable"):
+        ch.publish("", queue, b"body", DURABLE)
+    disk.journal.commit(1)
+    assert disk.acked() == [(1, False), (2, False)]
+    assert not pipe_of(ch.client).connection.confirming
+
+
 # The arithmetic alone
+
+
+def test_a_channel_waits_once_for_a_batch_however_many_publishes_are_in_it() -> None:
+    confirms = Confirms()
+    waits = [confirms.published(1, ticket, 0) for ticket in (1, 1, 2, 0, 1, 3)]
+    assert waits == [True, False, True, False, False, True]
+    confirms.committed(1)
+    assert confirms.last_settled == 2
 
 
 @st.composite

@@ -95,6 +95,19 @@ def test_a_longer_timeout_at_the_front_does_not_wait_for_a_shorter_one(watch: Wa
     assert watch.open_channels() == 0
 
 
+def test_behind_a_longer_timeout_a_delivery_has_its_own_time_from_the_first_check_after_it(watch: Watch) -> None:
+    watch.hold("slow", **{"x-consumer-timeout": 60 * MINUTE_MS})
+    watch.channel.declare("q", arguments={"x-consumer-timeout": 1000})
+    watch.channel.consume("q")
+    watch.clock.advance(2 * MINUTE_MS)
+    watch.channel.publish("", "q", b"one")
+    watch.channel.delivery()
+    watch.clock.advance(900)
+    assert watch.open_channels() == 1
+    watch.clock.advance(600)
+    watch.channel.expect_close(406)
+
+
 def test_the_time_counts_from_the_delivery_not_from_the_last_of_them(watch: Watch) -> None:
     watch.hold("q", **{"x-consumer-timeout": 10 * MINUTE_MS})
     for _ in range(9):

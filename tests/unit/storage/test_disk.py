@@ -2,11 +2,13 @@
 
 import errno
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from warren.broker.storage.disk import RESERVE_BYTES, RESERVE_NAME, RESERVE_PART_BYTES, Disk, FolderDisk
+from warren.broker.storage import checkpoint
+from warren.broker.storage.disk import RESERVE_BYTES, RESERVE_NAME, RESERVE_PART_BYTES, Disk, FolderDisk, FolderFile
 
 
 @pytest.fixture
@@ -181,3 +183,19 @@ def test_a_disk_without_room_for_the_reserve_keeps_no_part_of_it(
     disk = FolderDisk(tmp_path / "log", True)
     disk.reserve()
     assert (tmp_path / "log" / RESERVE_NAME).stat().st_size == 0
+
+
+@pytest.mark.parametrize("error", [None, OSError(errno.ENOSPC, "full")])
+def test_a_saved_checkpoint_keeps_no_descriptor(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, error: OSError | None
+) -> None:
+    def sync(file: FolderFile) -> None:
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(FolderFile, "sync", sync)
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with nullcontext() if error is None else pytest.raises(OSError, match="full"):
+            checkpoint.save(disk, b"state")
+    assert os.listdir("/proc/self/fd") == before

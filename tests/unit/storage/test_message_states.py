@@ -11,6 +11,7 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.support.journal import commit_any
+from tests.support.queues import new_queue
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.message_state import MessageState
@@ -19,6 +20,7 @@ from warren.broker.storage import log_records
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
+    from tests.support.session import SlowJournal
     from warren.broker.storage.metadata import Metadata
 
 Attempts = dict[bytes, int]
@@ -119,6 +121,20 @@ def test_what_was_counted_is_read_back_by_the_queue_that_counted() -> None:
     for each in (journal, opened(disk.power_loss(Random(1)))[0]):
         assert attempts(each, pages, 1) == {b"x": 3}
         assert attempts(each, pages, 2) == {b"x": 0}
+
+
+@pytest.mark.parametrize(("number", "count"), [(1, 3), (2, 0)])
+def test_a_restored_queue_reads_its_own_count_and_not_that_of_another(number: int, count: int) -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    message = append(journal, [1, 2], b"x")
+    journal.record_delivery_count(1, message.id, message.location, 3)
+    commit_any(journal)
+    journal, found = opened(disk.crash())
+    queue = new_queue(number=number, journal=cast("SlowJournal", journal))
+    queue.restore(found[number])
+    got = queue.get(True)
+    assert got is not None and (got[1].state.attempts if got[1].state else 0) == count
 
 
 def test_a_settled_message_leaves_no_count_behind() -> None:

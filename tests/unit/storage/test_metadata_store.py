@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -255,14 +255,21 @@ def test_any_other_failure_is_final(metadata: SQLiteMetadata) -> None:
 
 
 class Refusing:
-    """A connection to a database that fails each statement with an error code of SQLite."""
+    """A connection to a database that executes some statements, and fails the next with an error code of SQLite."""
 
-    in_transaction = False
-
-    def __init__(self, code: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, executes: int, code: int) -> None:
+        self._connection = connection
+        self._executes = executes
         self._code = code
 
-    def execute(self, statement: str, values: object = ()) -> None:
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> object:
+        if self._executes or statement == "ROLLBACK":
+            self._executes -= 1
+            return self._connection.execute(statement, values)
         error = sqlite3.OperationalError("refused")
         error.sqlite_errorcode = self._code
         raise error
@@ -279,13 +286,18 @@ class Refusing:
         (sqlite3.SQLITE_CORRUPT, errno.EIO),
     ],
 )
-def test_a_shortage_of_the_system_is_told_from_a_lost_disk(metadata: SQLiteMetadata, code: int, number: int) -> None:
-    connection, metadata._connection = metadata._connection, cast("sqlite3.Connection", Refusing(code))
+@pytest.mark.parametrize("executes", [0, 1, 2])  # BEGIN and INSERT
+def test_a_shortage_of_the_system_is_told_from_a_lost_disk(
+    metadata: SQLiteMetadata, code: int, number: int, executes: int
+) -> None:
+    connection = metadata._connection
+    metadata._connection = cast("sqlite3.Connection", Refusing(connection, executes, code))
     with pytest.raises(OSError) as raised:
         metadata.apply(puts([StoredVHost("v")]))
     assert raised.value.errno == number
     metadata._connection = connection
-    metadata.apply(puts([StoredVHost("v")]))
+    metadata.apply(puts([StoredVHost("w")]))
+    assert [vhost.name for vhost in metadata.load().vhosts] == ["w"]
 
 
 def test_without_a_descriptor_to_spare_declarations_are_stored_and_their_sync_is_tried_again(

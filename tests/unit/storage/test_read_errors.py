@@ -156,6 +156,8 @@ def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once() -> N
     assert log.read() == log.read() == [0, 1, None, 3, 4]
     assert log.journal.report == [f"{FIRST}: the record at offset {offset} is damaged"]
     assert log.journal.reader.damaged >= 2
+    pages = [(each.id, each.location) for each in log.stored]
+    assert [len(log.journal.read(pages[first:])) for first in (0, 2)] == [2, 3], "a read ends before a page that fails"
 
 
 def test_more_segments_are_read_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -400,3 +400,15 @@ def test_the_checkpoint_says_nothing_about_a_later_segment_with_the_same_number(
     append(journal, [1], b"two")
     assert disk.names() == [FIRST, SECOND, "checkpoint"]
     assert open_journal(disk.crash(), 300)[1] == {1: [b"one", b"two"]}
+
+
+def test_a_segment_that_compaction_has_removed_does_not_return_after_a_power_cut() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = open_journal(disk, 2000)
+    for number in range(60):
+        (settled,) = append(journal, [1], b"%d" % number)
+        journal.settle(1, settled.id, settled.location)
+        known = {segment.name for segment in journal.segments.values()}
+        for seed in range(5):
+            assert {name for name in disk.power_loss(Random(seed)).names() if name.endswith(".log")} <= known
+    assert FIRST not in known

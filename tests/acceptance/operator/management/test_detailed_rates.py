@@ -64,6 +64,10 @@ def test_a_channel_shows_its_publishes_and_deliveries(api: Api, channel: Channel
     got = counters_by_name(one["deliveries"], "queue")
     assert (got["a"]["get_no_ack"], got["b"]["deliver"], got["b"]["ack"]) == (1, 4, 1)
     assert got["b"]["deliver_get"] == 4 and one["deliveries"][0]["queue"] == {"name": "a", "vhost": "/"}
+    while channel.get("a", no_ack=True) is not None:
+        pass
+    got = counters_by_name(api.get(CHANNEL).json["deliveries"], "queue")
+    assert (got["a"]["get_no_ack"], got["a"]["get_empty"]) == (4, 1)
 
 
 def test_an_exchange_shows_its_publishers_and_destinations(api: Api, channel: Channel) -> None:

@@ -360,6 +360,17 @@ def test_a_restart_restores_persistent_messages_with_deadline_and_order() -> Non
     assert broker.due(10_000) == []
 
 
+def test_restored_messages_are_dropped_with_their_exchange_and_no_other_is() -> None:
+    broker = Restarting()
+    for body, delay_ms in ((b"a", 3000), (b"stays", 0), (b"b", 1000), (b"c", 2000)):
+        broker.send(body, delay_ms)
+    broker.commit()
+    broker.crash()
+    broker.vhost.delete_exchange("x")
+    broker.clock.advance(0)
+    assert sum(segment.live for segment in broker.journal.segments.values()) == 1
+
+
 def test_messages_that_were_due_while_the_broker_was_down_are_released_at_once() -> None:
     broker = Restarting()
     broker.send(b"x", 1000)

@@ -115,6 +115,13 @@ def test_messages_beyond_the_limit_are_dropped_as_fast_as_they_are_published() -
     assert (house.ch.count("queue"), house.ch.count("letters")) == (10, SOME - 10)
 
 
+def test_a_persistent_message_that_a_durable_queue_refuses_is_dead_lettered_and_settled_nowhere() -> None:
+    house = House(max_length=1, overflow="reject-publish-dlx")
+    house.ch.fill("queue", b"stays", b"refused", **DURABLE)
+    assert (house.kept("queue"), house.kept("letters"), house.ch.count("letters")) == (1, 1, 1)
+    assert (house.queue.outbox.persistent_count, house.queue.outbox.persistent_bytes) == (0, 0)
+
+
 def test_a_consumer_that_rejects_everything_gets_no_more_until_the_outbox_has_drained() -> None:
     house = House()
     given_up = 2 * dead_lettering.MANY

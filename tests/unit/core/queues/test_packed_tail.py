@@ -171,6 +171,17 @@ def test_a_long_queue_is_packed_and_delivered_in_order() -> None:
     assert not queue.ready and not queue.ready_bytes and not queue.host.budget.used_bytes
 
 
+def test_a_run_is_unpacked_when_all_messages_before_it_are_taken_and_no_earlier() -> None:
+    queue = new_queue(number=0)
+    for first in range(0, 60, 3):
+        enqueue(numbered(first, 3), queue)
+    line = queue.ready_messages.default
+    for left in (48, 44, 40):
+        for _ in range(len(line.fresh)):
+            assert line.packed.count == left
+            queue.get(True)
+
+
 def test_messages_of_several_queues_are_not_packed() -> None:
     queues = [new_queue(number=0), new_queue(number=0)]
     each = numbered(0, 30)

@@ -57,6 +57,16 @@ def test_a_backlog_is_first_in_first_out(steps: list[str | int]) -> None:
         assert len(backlog) == len(model)
 
 
+def test_a_backlog_that_takes_over_another_keeps_the_recorders_numbers() -> None:
+    first, second = PagedTail(), PagedTail()
+    first.append(1, 10)
+    for page in ((2, 20, 22), (3, 30, 0), (4, 40, 44), (5, 50, 0)):
+        second.append(*page)
+    assert second.take(1) == [(2, 20)]
+    first.extend(second)
+    assert (first.peek(4), first.seqs(4)) == ([(1, 10), (3, 30), (4, 40), (5, 50)], [0, 0, 44, 0])
+
+
 def test_a_backlog_frees_the_memory_of_taken_pages() -> None:
     backlog = PagedTail()
     for number in range(1000):

@@ -205,7 +205,8 @@ def test_a_queue_with_unread_messages_is_not_empty() -> None:
         vhost.delete_queue(queue, if_empty=True)
 
 
-def test_after_a_short_fault_all_messages_are_read_at_once() -> None:
+def test_after_a_short_fault_all_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reread, "REFUSED_LIMIT", 2 * UNPAGE)  # of which only those that fail again count
     queue, journal = paged(50 * UNPAGE, *range(RESIDENT + 1, 50 * UNPAGE + 1))
     queue.host.budget.limit_bytes = UNLIMITED_BYTES
     assert len(drained(queue)) == RESIDENT

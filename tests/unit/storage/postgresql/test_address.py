@@ -6,6 +6,8 @@ import pytest
 
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.postgresql.address import parse
+from warren.broker.storage.postgresql.errors import Refused, Unreachable
+from warren.broker.storage.postgresql.session import failed_login
 
 
 def test_a_url_has_hosts_and_settings_of_its_own() -> None:
@@ -45,3 +47,17 @@ def test_what_is_wrong_is_one_line(url: str, file: str, schema: str, says: str) 
         parse(url, file, schema)
     assert str(fault.value).startswith(says) and "\n" not in str(fault.value)
     assert "S3c" not in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "final"),
+    [
+        ('FATAL: password authentication failed for user "u"', True),
+        ("fe_sendauth: no password supplied", True),
+        ("FATAL: the database system is starting up", False),
+        ("connection failed: Connection refused", False),
+    ],
+)
+def test_a_login_is_tried_again_unless_that_cannot_help(text: str, final: bool) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    assert isinstance(failed_login(psycopg.OperationalError(text)), Refused if final else Unreachable)

@@ -12,6 +12,7 @@ from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.folder_lock import InUse
 from warren.broker.storage.postgresql.address import Address
 from warren.broker.storage.postgresql.database import WATCH
+from warren.broker.storage.postgresql.errors import Fenced
 from warren.broker.storage.postgresql.operations import quoted
 from warren.broker.storage.postgresql.store import PostgreSQLStore
 
@@ -146,6 +147,26 @@ def test_a_transaction_that_the_former_owner_left_open_is_ended(
         standby.close()
         with pytest.raises(psycopg.Error):
             stopped.commit()
+
+
+def test_a_takeover_is_tried_again_while_somebody_else_has_locked_the_row_of_the_owner(
+    store: PostgreSQLStore, address: Address, postgresql: Cluster
+) -> None:
+    import psycopg
+
+    standby = PostgreSQLStore(address, "warren@other", lease_s=-1)
+    with psycopg.connect(postgresql.conninfo()) as backup:
+        backup.execute(f'SELECT 1 FROM "{address.schema}".owner FOR UPDATE'.encode())
+        assert standby.acquire() is not None
+    assert standby.acquire() is None
+    standby.close()
+
+
+def test_the_commit_of_a_former_owner_is_refused_for_good(store: PostgreSQLStore) -> None:
+    with pytest.raises(Fenced):
+        store.database.commit(0, store.ownership.epoch - 1, store.ownership.commits + 1, [])
+    store.database.commit(0, store.ownership.epoch, store.ownership.commits + 1, [])
+    store.database.sync(0)
 
 
 def test_heartbeats_are_written_while_a_long_log_is_recovered(

@@ -7,6 +7,7 @@ import pytest
 from tests.support.postgresql import Cluster
 from warren.broker.storage.doctor import UNAVAILABLE_STATUS, examine_url
 from warren.broker.storage.errors import StorageFault
+from warren.broker.storage.postgresql import commands
 from warren.broker.storage.postgresql.address import Address, parse
 from warren.broker.storage.postgresql.schema import VERSION
 from warren.broker.storage.postgresql.store import PostgreSQLStore, create
@@ -93,3 +94,19 @@ def test_missing_rights_are_named(postgresql: Cluster, address: Address) -> None
 def test_a_doctor_knows_nothing_of_a_store_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
     assert examine_url("postgresql://postgres@127.0.0.1:1/warren", "", "warren") == UNAVAILABLE_STATUS
     assert "Connection refused" in capsys.readouterr().err
+
+
+def test_the_commands_say_in_what_state_a_store_is(
+    address: Address, postgresql: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, schema = postgresql.url(), address.schema
+    store = PostgreSQLStore(address, "warren@test")
+    for owner in ("none", "warren@test"):
+        assert commands.check(url, "", schema) == commands.DONE_STATUS
+        assert f": id {store.id}, epoch {store.standing().epoch}\nowner: {owner}\n" in capsys.readouterr().out
+        store.acquire()
+    store.close()
+    assert commands.init(url, "", schema) == commands.DONE_STATUS
+    assert capsys.readouterr().out == f"{address.shown}: ready already\n"
+    assert commands.check(url, "", "missing") == commands.FAULT_STATUS
+    assert "there is no schema missing" in capsys.readouterr().err
