@@ -13,7 +13,7 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: docs run compiled pure test test-more test-compiled test-stress check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser postgresql prometheus shells clean
+.PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser postgresql prometheus shells clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -39,6 +39,10 @@ test-compiled: .venv/test.stamp .venv/compiled.stamp  ## the tests of the folder
 
 test-stress: .venv/test.stamp  ## runs the gate ROUNDS times on busy cores: how often each test failed; ARGS="--tier rest" for the rest
 	$(BIN)/python -m tools.stress --rounds $(ROUNDS) $(ARGS)
+
+mutation: .venv/test.stamp  ## changes of the broker's heart, and how many the gate notices; ARGS are passed on
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'cosmic-ray>=8.3' 'coverage>=7'
+	$(BIN)/python -m tools.mutation $(ARGS)
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
 	$(PYTEST) -q $(SIDE_BY_SIDE) --tier gate -m "not sockets" --ignore=tests/clients
