@@ -65,6 +65,7 @@ class QueueMachine(RuleBasedStateMachine):
     def pump(self) -> None:
         if self.queue.dirty:
             self.queue.pump()
+        self.queue.host.clock.advance(0)  # type: ignore[attr-defined]  # what one turn of the loop has no time for
         self.model.deliver()
         assert self.log == self.model.log
         for name, position, each, _ in self.log[self.seen :]:
