@@ -5,7 +5,6 @@ The tests are skipped if Prometheus is not installed.
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import urllib.parse
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import prometheus as server
 from tests.support.http import HTTPClient
 from tests.support.polling import until
 
@@ -40,9 +40,9 @@ COUNTERS = (
 
 def program(name: str) -> str:
     """Return the path of a program, or skip the test."""
-    path = shutil.which(name)
+    path = server.program(name)
     if path is None:
-        pytest.skip(f"{name} is not installed (Debian's package prometheus has it)")
+        pytest.skip(server.MISSING)
     return path
 
 

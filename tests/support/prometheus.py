@@ -14,7 +14,7 @@ from typing import Any
 from .checkout import ROOT
 from .polling import until
 
-UNPACKED = ROOT / ".venv" / "prometheus" / "usr" / "bin"  # by `make test`
+UNPACKED = ROOT / ".venv" / "prometheus" / "usr" / "bin"  # by `make test-more`
 MISSING = "no Prometheus is installed (Debian: apt-get install prometheus)"
 TIMEOUT_S = 30.0
 
