@@ -57,11 +57,22 @@ class Store:
             durable = config.sync == "fsync"
             self.metadata = SQLiteMetadata(folder / "meta.sqlite", durable)
             self._disk = FolderDisk(folder / "log", durable)
-        self.definitions = self.metadata.load()
-        journal = SegmentJournal(self._disk, self.metadata)
+        try:
+            self._recover(self._disk, self.metadata)
+        except BaseException:
+            if remote is None:
+                self.metadata.close()
+            raise
+
+    def _recover(self, disk: Disk, metadata: Metadata) -> None:
+        """Read definitions and journal. Raises StorageFault, OSError."""
+        self.definitions = metadata.load()
+        journal = SegmentJournal(disk, metadata)
         gc.disable()  # recovery makes no cycles, and collections would take longer than reading
-        self.queues = journal.recover(self.definitions.numbers)
-        gc.enable()
+        try:
+            self.queues = journal.recover(self.definitions.numbers)
+        finally:
+            gc.enable()
         self.next_queue = journal.next_queue
         for line in journal.report:
             log.warning("log_damaged", what=line)
@@ -96,8 +107,10 @@ class Store:
             while self._disk.spend_reserve():
                 pass  # backups need not have it
         if self.metadata is not None:
-            self.journal.close()
-            self.metadata.close()
+            try:
+                self.journal.close()
+            finally:
+                self.metadata.close()
         if self.remote is not None:
             self.remote.close()
 

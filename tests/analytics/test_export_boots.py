@@ -149,6 +149,7 @@ def test_lines_that_cannot_be_written_wait(tmp_path: Path) -> None:
     assert manifest.finished_files() == [entry]
 
 
+@pytest.mark.rest("starts a broker three times")
 @pytest.mark.sockets
 def test_boots_of_a_broker_are_linked_also_where_it_was_killed(tmp_path: Path) -> None:
     out = tmp_path / "out"
