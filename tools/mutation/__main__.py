@@ -4,12 +4,14 @@
 
 The first run records the lines that each test executes. Each mutant is then tested, in a copy of the tree, by tests
 that execute its line. Records and results are in build/mutation: an interrupted run continues there, and a seed draws
-the same mutants while the source does not change. The report ends with the mutants that survived.
+the same mutants while the source does not change. Tests that have other names need other records: delete the folder.
+The report ends with the mutants that survived.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,29 +41,31 @@ class Copy:
         self._root, self._names = folder / "tree", folder / "tests.txt"
         shutil.copytree(".", self._root, symlinks=True, ignore=NOT_COPIED)
 
-    def outcome(self, mutant: Mutant, tests: list[str]) -> str:
-        """Test a mutant, and restore its file."""
+    def outcome(self, mutant: Mutant, tests: list[str]) -> tuple[str, str]:
+        """Test a mutant, and restore its file; return the outcome and the test that failed, or an empty text."""
         if not tests:
-            return NOT_EXECUTED
+            return NOT_EXECUTED, ""
         path = self._root / mutant.path
         source = path.read_bytes()
         try:
             write(path, mutant.code().encode())
             first = self.run(tests[:FIRST_TESTS])
-            return first if first != SURVIVED or len(tests) <= FIRST_TESTS else self.run(tests[FIRST_TESTS:])
+            return first if first[0] != SURVIVED or len(tests) <= FIRST_TESTS else self.run(tests[FIRST_TESTS:])
         finally:
             write(path, source)
 
-    def run(self, tests: list[str]) -> str:
-        """Run these tests until one fails."""
+    def run(self, tests: list[str]) -> tuple[str, str]:
+        """Run these tests until one fails; return the same."""
         self._names.write_text("\n".join(tests), encoding="utf-8")
         limits = ["timeout", "-s", "KILL", f"{RUN_WALL_S}", "prlimit", f"--cpu={CPU_S}", f"--as={MEMORY_BYTES}"]
         options = ["-qx", "-p", "no:cacheprovider", f"--timeout={TEST_WALL_S}", f"@{self._names}"]
         line = [*limits, sys.executable, "-m", "pytest", *options]
         run = subprocess.run(line, cwd=self._root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if run.returncode == 0:
-            return SURVIVED
-        return TIMED_OUT if not 0 < run.returncode < 128 or "Timeout (>" in run.stdout else KILLED
+            return SURVIVED, ""
+        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", run.stdout, re.MULTILINE)
+        killed = 0 < run.returncode < 128 and "Timeout (>" not in run.stdout
+        return KILLED if killed else TIMED_OUT, failed[1] if failed else ""
 
 
 def write(path: Path, source: bytes) -> None:
@@ -107,26 +111,26 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory(prefix="mutation-") as scratch, results.open("a", encoding="utf-8") as file:
         trees = [Copy(Path(scratch, str(number))) for number in range(options.workers)]
-        if left and trees[0].run([test for each in left[:100] for test in records.tests_of(each, 0)]) != SURVIVED:
-            sys.exit("tests fail without any mutant: delete the records, and have them made again")
+        if left and trees[0].run([test for each in left[:100] for test in records.tests_of(each, 0)])[1]:
+            sys.exit("a test fails without any mutant: delete the records, and have them made again")
         free: SimpleQueue[Copy] = SimpleQueue()
         for tree in trees:
             free.put(tree)
 
-        def test(mutant: Mutant) -> tuple[Mutant, str]:
+        def test(mutant: Mutant) -> tuple[Mutant, str, str]:
             tree = free.get()
             try:
-                return mutant, tree.outcome(mutant, records.tests_of(mutant, options.budget))
+                return mutant, *tree.outcome(mutant, records.tests_of(mutant, options.budget))
             finally:
                 free.put(tree)
 
         with ThreadPoolExecutor(options.workers) as pool:
             for future in as_completed([pool.submit(test, mutant) for mutant in left]):
-                mutant, outcome = future.result()
+                mutant, outcome, by = future.result()
                 outcomes[mutant.key] = outcome
-                line = {"key": mutant.key, "path": mutant.path, "line": mutant.line, "outcome": outcome}
+                line = {"key": mutant.key, "path": mutant.path, "line": mutant.line, "outcome": outcome, "by": by}
                 print(json.dumps(line), file=file, flush=True)
-                print(f"{mutant.path}:{mutant.line}: {outcome}", flush=True)
+                print(f"{mutant.path}:{mutant.line}: {outcome} {by}", flush=True)
     print(report(mutants, outcomes))
 
 

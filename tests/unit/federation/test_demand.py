@@ -66,8 +66,10 @@ def test_it_consumes_and_cancels_three_times_a_second_at_most() -> None:
 def test_a_new_connection_begins_anew() -> None:
     demand = Demand()
     demand.update(0, 0, 0, 1)
+    demand.update(1, 1, None)
+    assert demand.holding
     demand.reset()
-    assert not demand.running
+    assert not demand.running and not demand.holding and demand.check_at_ms is None
     assert demand.update(1, 0, 0, 1) == "run"
 
 
