@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,12 +58,11 @@ class Store:
             durable = config.sync == "fsync"
             self.metadata = SQLiteMetadata(folder / "meta.sqlite", durable)
             self._disk = FolderDisk(folder / "log", durable)
-        try:
-            self._recover(self._disk, self.metadata)
-        except BaseException:
+        with ExitStack() as opened:
             if remote is None:
-                self.metadata.close()
-            raise
+                opened.callback(self.metadata.close)
+            self._recover(self._disk, self.metadata)
+            opened.pop_all()
 
     def _recover(self, disk: Disk, metadata: Metadata) -> None:
         """Read definitions and journal. Raises StorageFault, OSError."""
