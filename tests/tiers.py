@@ -49,8 +49,9 @@ GATE = (
     "analytics/test_scene",
     "analytics/test_trace_message",
 )
-# Tests of the gate that may take longer: the scene of the analysis, which starts Spark, and the documents of a start
-NO_LIMIT = ("tests/acceptance/documents/", "tests/analytics/test_scene.py")
+# Tests of the gate that may take longer: the scene of the analysis, which starts Spark, the documents of a start, and
+# a load that uses the processors for a time by the clock until it is killed
+NO_LIMIT = ("tests/acceptance/documents/", "tests/analytics/test_scene.py", "tests/faults/crash/test_killed.py")
 TIERS = ("gate", "rest")
 
 

@@ -211,7 +211,7 @@ def understood(event: Seen) -> Seen:
 
 
 @given(st.lists(sent, min_size=1, max_size=5), st.booleans())
-@examples(150)
+@examples(80)
 def test_both_ways_read_what_pamqp_reads(publishes: list[Any], again: bool) -> None:
     stream = b"".join(encoded(*publish) for publish in publishes) * (1 + again)
     expected = decoded(stream)
