@@ -164,7 +164,10 @@ def test_the_output_is_a_page_a_report_and_tables(ran: Ran) -> None:
         "tables",
     ]
     run = ran.output / "runs" / json.loads((ran.output / "current.json").read_text())["run"]
-    assert sorted(path.name for path in run.iterdir() if path.name[0] != ".") == ["index.html", "report.json", "tables"]
+    names = sorted(path.name for path in run.iterdir() if path.name[0] != ".")
+    assert names == ["index.html", "report.json", "summary.json", "tables"]
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["totals"], summary["balanced"]) == (ran.report["totals"], ran.report["conservation"]["balanced"])
     assert json.loads((ran.output / "report.json").read_text()) == ran.report
     assert (ran.output / "tables").samefile(run / "tables")
     assert f'url=runs/{run.name}/index.html"' in (ran.output / "index.html").read_text()
