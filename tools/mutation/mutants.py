@@ -4,6 +4,7 @@ The operators are those of mutmut, and two more: a statement is left out, and a 
 or tools read is not mutated: annotations, imports, docstrings, texts of errors, assertions and abstract methods.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -143,13 +144,14 @@ def _mutants(path: str, seed: int) -> Iterable[Mutant]:
     lines = Path(path).read_text(encoding="utf-8").splitlines()
     module, places = _mutations(path)
     drawn: dict[int, Mutant] = {}
+    equal: Counter[tuple[object, ...]] = Counter()
     for number, (node, mutated, line, end, in_function) in enumerate(places):
         code = module.code_for_node(mutated)
         if code.replace("None", "False") == module.code_for_node(node):
             continue  # nobody asks which of the two it is
-        mutant = Mutant(
-            path, line, end, in_function, number, _hash(seed, path, lines[line - 1], type(mutated).__name__, code)
-        )
+        change = (seed, path, lines[line - 1], type(mutated).__name__, code)
+        equal[change] += 1  # those of equal lines have keys of their own
+        mutant = Mutant(path, line, end, in_function, number, _hash(*change, *range(1, equal[change])))
         drawn[line] = min(drawn.get(line, mutant), mutant, key=lambda each: each.key)
     return drawn.values()
 

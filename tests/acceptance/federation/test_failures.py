@@ -237,7 +237,9 @@ def test_links_that_all_went_down_all_come_back(own: Site) -> None:
     down.federate("^fed", up.uri)
     down.running(5)
     queues = up.queues()
+    stopped = own.federation
     own.loop.run(own.stop_federating())
+    assert stopped._timer is not None and stopped._timer.cancelled(), "links are looked for after the stop"
     until(lambda: not own.connections("Federation link (upstream: u0, policy: federate)"), "no connection")
     assert up.queues() == queues
     own.loop.run(own.begin_federating())
