@@ -41,7 +41,7 @@ test-stress: .venv/test.stamp  ## runs the gate ROUNDS times on busy cores: how 
 	$(BIN)/python -m tools.stress --rounds $(ROUNDS) $(ARGS)
 
 mutation: .venv/test.stamp  ## changes of the broker's heart, and how many the gate notices; ARGS are passed on
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'mutmut>=3.3' 'coverage>=7'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'mutmut>=3.8,<3.9' 'coverage>=7.6,<8'
 	$(BIN)/python -m tools.mutation $(ARGS)
 
 check: lint types  ## lint, types, tidiness and the tests that open no socket
