@@ -13,12 +13,11 @@ from tests.support.in_process import InProcessPeer
 from tools.bench.loads import LOADS, Load
 
 from .broker import MeasuredPeer, StepMeter, StoredPeer, Traffic
-from .meter import limit_ms
 
 MESSAGES = 5000
-MANY = 50_000
-FEW = 5_000  # of the loads whose messages cost most, behind M
-LOAD_BYTES = 64 << 20  # of bodies in all
+MANY = 100_000
+FEW = 10_000  # of the loads whose messages cost most, behind M
+LOAD_BYTES = 128 << 20  # of bodies in all
 
 
 @pytest.fixture
@@ -80,4 +79,4 @@ def test_a_load_of_the_benchmark(step_meter: StepMeter, tmp_path: Path, load: Lo
         shutil.rmtree(tmp_path, ignore_errors=True)
         assert not load.consumers or traffic.received >= traffic.published >= messages
 
-    step_meter.check_one_of(attempt, limit_ms(MANY))
+    step_meter.check_one_of(attempt)
