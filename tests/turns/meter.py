@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 TURN_MS, OBJECTS = 20, 100_000  # no turn is longer, with as many objects or messages
+SLICE_MS = 5
 MANY = 20_000  # that most tests make
 ATTEMPTS = 3  # a turn that is long is long each time; what others do to the caches and to a virtual processor is not
 PATIENCE_S = 120
@@ -16,10 +17,10 @@ PATIENCE_S = 120
 def limit_ms(objects: int) -> float:
     """Return the longest turn with so many objects.
 
-    What a turn does to each of them takes time in proportion to their number, so fewer objects find the same in less
-    time, as long as a slice of divided work, which takes up to 2 ms however many there are, is well below the limit.
+    A turn is a slice of divided work, whose time does not depend on their number, and what is done to each of them,
+    whose time is in proportion to it: fewer objects find the same in less time.
     """
-    return TURN_MS * objects / OBJECTS
+    return SLICE_MS + (TURN_MS - SLICE_MS) * objects / OBJECTS
 
 
 LIMIT_MS = limit_ms(MANY)
