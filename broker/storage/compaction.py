@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..core.messages.ports import EXHAUSTED, FULL
 from . import checkpoint, log_records
+from .disk import write_with_reserve
 from .relocations import Relocations
 from .segment import OFFSET_BITS, OFFSET_MASK, Segment
 from .segment_reader import RETRY_S, Shortage
@@ -96,16 +97,13 @@ class Compaction:
         def remove() -> None:
             encoded = snapshot.encode()
             self.unsaved = False
-            while True:
-                try:
-                    checkpoint.save(disk, encoded)
-                    break
-                except OSError as error:
-                    if error.errno not in (*FULL, *EXHAUSTED):
-                        raise
-                    if error.errno in EXHAUSTED or not disk.spend_reserve():
-                        self.unsaved = True
-                        return  # tried again with a later batch
+            try:
+                write_with_reserve(disk, lambda: checkpoint.save(disk, encoded))
+            except OSError as error:
+                if error.errno not in (*FULL, *EXHAUSTED):
+                    raise
+                self.unsaved = True
+                return  # tried again with a later batch
             for segment in dead:
                 with suppress(FileNotFoundError):  # nothing was written to it, or a full disk interrupted this before
                     disk.remove(segment.name)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
-from ..core.messages.ports import IN_FLIGHT
+from ..core.messages.ports import FULL, IN_FLIGHT
 
 UNFINISHED_NAME = "unfinished"  # a file beside a log that `warren copy` has begun to write
 RESERVE_NAME = "reserve"
@@ -86,6 +87,17 @@ class Disk:
     def salt(self) -> int:
         """Return 32 bits that nobody can guess, for a new log."""
         raise NotImplementedError
+
+
+def write_with_reserve(disk: Disk, write: Callable[[], object]) -> None:
+    """Call `write`, and again after a part of the reserve is spent, as long as the disk is full. Raises OSError."""
+    while True:
+        try:
+            write()
+            return
+        except OSError as error:
+            if error.errno not in FULL or not disk.spend_reserve():
+                raise
 
 
 class FolderFile(File):

@@ -23,7 +23,7 @@ from ..core.messages.message_state import MessageState
 from . import checkpoint, log_records
 from .checkpoint import Checkpoint
 from .compaction import Compaction
-from .disk import Disk
+from .disk import Disk, write_with_reserve
 from .recovery import recover
 from .segment import OFFSET_BITS, OFFSET_MASK, Segment
 from .segment_reader import READ_BYTES, Reader, Shortage
@@ -93,13 +93,7 @@ class Batch(ports.Batch):
 
     def write(self) -> None:
         """Write the records. A full disk gets the reserve, as later settlements may free segments."""
-        while True:
-            try:
-                self._write()
-                return
-            except OSError as error:
-                if error.errno not in ports.FULL or not self._disk.spend_reserve():
-                    raise
+        write_with_reserve(self._disk, self._write)
 
     def _write(self) -> None:
         if self._finished is not None:
