@@ -62,7 +62,6 @@ class ExchangeLink(Link):
         self._complete: dict[Endpoint, str] = {}
         self._listens = False  # whether the local exchange's type listens to the upstream exchange
         self.origin: UpstreamExchange | None = None
-        self._passive_channel: UpstreamChannel | None = None
 
     # Setting up
 
@@ -225,21 +224,15 @@ class ExchangeLink(Link):
 
     async def _exists(self, connection: UpstreamConnection, name: str) -> bool:
         """Whether the upstream has an exchange of that name. Raises LinkError if the connection is lost."""
-        channel = await self._open_passive_channel(connection)
+        channel = await self.open_passive_channel(connection)
         try:
             await channel.declare_exchange(name, self.exchange.type_name, passive=True)
         except LinkError as fault:
-            self._passive_channel = None
+            self.passive_channel = None
             if not fault.code:
                 raise
             return fault.code != NOT_FOUND
         return True
-
-    async def _open_passive_channel(self, connection: UpstreamConnection) -> UpstreamChannel:
-        """Return the channel of passive declarations, which close it if they fail. Raises LinkError."""
-        if self._passive_channel is None:
-            self._passive_channel = await connection.channel()
-        return self._passive_channel
 
     async def _declare_next_generation(self, connection: UpstreamConnection, channel: UpstreamChannel) -> str:
         """Declare the internal exchange of the next generation. Returns the name of the previous one, or ""."""
@@ -357,7 +350,7 @@ class ExchangeLink(Link):
         since_s = 0.0
         while True:
             await asyncio.sleep(every_s)
-            channel = await self._open_passive_channel(connection)
+            channel = await self.open_passive_channel(connection)
             self.status.backlog, _ = await channel.declare_queue(self._queue, durable=True, passive=True)
             since_s += every_s
             if since_s >= check_s:
@@ -374,7 +367,7 @@ class ExchangeLink(Link):
     def disconnected(self) -> None:
         if self._forwarder is not None:
             self._forwarder.close()
-        self._forwarder = self._sync = self._connection = self._passive_channel = None
+        self._forwarder = self._sync = self._connection = self.passive_channel = None
 
     async def clean_up(self, connection: UpstreamConnection) -> None:
         queue = self._queue_name(connection)

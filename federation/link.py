@@ -62,6 +62,8 @@ class Link:
         self._endpoints: list[Endpoint] = []
         self._failed: asyncio.Future[LinkError] = asyncio.get_running_loop().create_future()
 
+        self.passive_channel: UpstreamChannel | None = None
+
     def __str__(self) -> str:
         key = self.spec.key
         return f"{key.kind} '{key.name}' in vhost '{key.vhost}'"
@@ -81,6 +83,12 @@ class Link:
         config = self.host.config.federation
         links = config.exchanges if self.spec.key.kind == "exchange" else config.queues
         return links.connection_close_timeout / 1000
+
+    async def open_passive_channel(self, connection: UpstreamConnection) -> UpstreamChannel:
+        """Return the channel of passive declarations, which close it if they fail. Raises LinkError."""
+        if self.passive_channel is None:
+            self.passive_channel = await connection.channel()
+        return self.passive_channel
 
     # Overridden by each kind of link
 

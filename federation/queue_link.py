@@ -57,7 +57,6 @@ class QueueLink(Link):
         self._prefetch = 0  # the prefetch of the present consumer
         self._changed = asyncio.Event()  # demand has to be evaluated
         self._urgent = asyncio.Event()  # demand has to be evaluated before DEMAND_INTERVAL_S is over
-        self._passive_channel: UpstreamChannel | None = None
 
     # Setting up
 
@@ -116,13 +115,12 @@ class QueueLink(Link):
 
     async def _look_at_backlog(self, connection: UpstreamConnection) -> bool:
         """Get the length of the upstream queue. Returns whether the queue exists. Raises LinkError."""
-        if self._passive_channel is None:
-            self._passive_channel = await connection.channel()
+        channel = await self.open_passive_channel(connection)
         name = self.spec.key.upstream_name
         try:
-            self.status.backlog, _ = await self._passive_channel.declare_queue(name, durable=True, passive=True)
+            self.status.backlog, _ = await channel.declare_queue(name, durable=True, passive=True)
         except LinkError as fault:
-            self._passive_channel = None
+            self.passive_channel = None
             if fault.code != NOT_FOUND:
                 raise
             self.status.backlog = None
@@ -262,7 +260,7 @@ class QueueLink(Link):
         self.queue.demand_followers = tuple(
             follower for follower in self.queue.demand_followers if follower != self._changed.set
         )
-        self._forwarder = self._connection = self._channel = self._passive_channel = None
+        self._forwarder = self._connection = self._channel = self.passive_channel = None
         self._consuming = False
         self._demand.reset()
 
