@@ -6,8 +6,8 @@ from functools import partial
 
 from warren.broker.core.policies.parameters import CLUSTER_NAME
 
-from ...http.auth import POLICIES
-from ...http.responses import Response, done, missing, not_authorised, ok, put
+from ...http.auth import ADMIN, POLICIES
+from ...http.responses import Response, done, missing, ok, put
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import LONG_BODY_BYTES, Route
@@ -42,8 +42,8 @@ def get_global(request: Request) -> Response:
 
 def check_name(request: Request, name: str) -> None:
     """Raises HTTPError (401) for the cluster's name, which administrators change, at its own route too."""
-    if name == CLUSTER_NAME and not request.caller.administers:
-        raise not_authorised("Not administrator user")
+    if name == CLUSTER_NAME:
+        ADMIN.check(request.caller, None)
 
 
 def put_global(request: Request) -> Response:

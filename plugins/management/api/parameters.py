@@ -14,8 +14,8 @@ from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.logs.redaction import HIDDEN, redacted
 from warren.broker.plugin import Invalid
 
-from ...http.auth import POLICIES
-from ...http.responses import Response, bad, done, missing, not_authorised, ok, put
+from ...http.auth import ADMIN, POLICIES
+from ...http.responses import Response, bad, done, missing, ok, put
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import LONG_BODY_BYTES, Route
@@ -82,8 +82,8 @@ def check_component(request: Request, component: str) -> None:
     """
     if component == OPERATOR_POLICY:
         check_operator_policies(request)
-    elif component == VHOST_LIMITS and not request.caller.administers:
-        raise not_authorised("Not administrator user")
+    elif component == VHOST_LIMITS:
+        ADMIN.check(request.caller, None)
 
 
 def put_parameter(request: Request) -> Response:

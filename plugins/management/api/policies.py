@@ -13,7 +13,7 @@ from warren.broker.core.metadata.policy import Policy
 from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN, POLICIES, VHOST, Guard
-from ...http.responses import HTTPError, Response, bad, done, missing, not_authorised, ok, put
+from ...http.responses import HTTPError, Response, bad, done, missing, ok, put
 from ..framework.bodies import CostlyBody
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
@@ -65,8 +65,7 @@ def check_operator_policies(request: Request) -> None:
 
     Raises HTTPError (401 without the tag administrator, 405 if the configuration disallows changes over TCP).
     """
-    if not request.caller.administers:
-        raise not_authorised("Not administrator user")
+    ADMIN.check(request.caller, None)
     if request.host.config.management.operator_policy_changes_disabled and not request.caller.is_local:
         raise HTTPError(405, "method_not_allowed", "Broker settings disallow editing of operator policies.")
 
