@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,8 @@ class ProcessorTime:
     def __init__(self, limit_s: float | None, exempt: tuple[str, ...] = ()) -> None:
         self._limit_s = limit_s
         self._exempt = exempt
-        self._shared_s = 0.0  # of fixtures of a wider scope, since the test began
+        self._took_s = 0.0  # of the test under way
+        self._shared_s = 0.0  # of fixtures of a wider scope meanwhile
         self._fixtures = 0  # being set up, one within the other
         self._times: dict[str, float] = {}
         self._processes: set[int] = set()
@@ -83,22 +85,27 @@ class ProcessorTime:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
-        self._shared_s = 0.0
-        begin_s = processor_time_s(self._processes)
-        try:
+        self._took_s = 0.0
+        with self._measured():
             yield
-        finally:
-            self._setup_s = processor_time_s(self._processes) - begin_s - self._shared_s
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
+        try:
+            with self._measured():
+                yield
+        finally:
+            item.user_properties.append((PROPERTY, self._took_s))
+
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        """Context whose processor time, without that of shared fixtures, is added to the time of the test."""
         self._shared_s = 0.0
         begin_s = processor_time_s(self._processes)
         try:
             yield
         finally:
-            took_s = self._setup_s + processor_time_s(self._processes) - begin_s - self._shared_s
-            item.user_properties.append((PROPERTY, took_s))
+            self._took_s += processor_time_s(self._processes) - begin_s - self._shared_s
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":

@@ -23,8 +23,7 @@ class RouteCache(dict[RouteKey, Route]):
 
     def remember(self, key: RouteKey, route: Route) -> None:
         """Add a route. If there are too many, an eighth of them is dropped at a time, the oldest first."""
-        if key in self:
-            self.pop(key)
+        self.pop(key)
         self[key] = route
         self.size_bytes += size_of(route)
         while self.size_bytes > LIMIT_BYTES and self:
