@@ -13,18 +13,23 @@ TARGET_BYTES: Final = 8  # of each queue of a route
 
 
 class RouteCache(dict[RouteKey, Route]):
-    """Routes by their keys, until the topology or a permission changes; `remember` adds one."""
+    """Routes by their keys, until the topology or a permission changes; `remember` adds one.
 
-    __slots__ = ("size_bytes",)
+    `largest_cost` is not exceeded by the cost of any of them.
+    """
+
+    __slots__ = ("size_bytes", "largest_cost")
 
     def __init__(self) -> None:
         super().__init__()
         self.size_bytes = 0
+        self.largest_cost = 1
 
     def remember(self, key: RouteKey, route: Route) -> None:
         """Add a route. If there are too many, an eighth of them is dropped at a time, the oldest first."""
         self.pop(key)
         self[key] = route
+        self.largest_cost = max(self.largest_cost, route.cost)
         self.size_bytes += size_of(route)
         while self.size_bytes > LIMIT_BYTES and self:
             for oldest in list(islice(self, len(self) // 8 + 1)):
@@ -40,6 +45,7 @@ class RouteCache(dict[RouteKey, Route]):
     def clear(self) -> None:
         super().clear()
         self.size_bytes = 0
+        self.largest_cost = 1
 
 
 def size_of(route: Route) -> int:

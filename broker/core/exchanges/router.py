@@ -57,10 +57,6 @@ class Route:
                 self.cost = PER_MESSAGE_COST * count
                 self.at_once = max(ENQUEUE_COST // self.cost, 1)
 
-    def enqueues_as(self, other: Route) -> bool:
-        """Return whether messages of both routes can be enqueued together. HOT: bench K."""
-        return self.queues == other.queues and self.exchange is other.exchange and self.mandatory is other.mandatory
-
     def needs_message(self, raw: bytes) -> bool:
         """Return whether the properties contain a marker, so that the message must be routed by itself."""
         return any(marker in raw for marker in self.markers)

@@ -19,7 +19,7 @@ Report = Callable[[str, str, dict[str, object]], None]
 
 SLICE: Final = 500  # messages in one step of a job
 TURN_COST: Final = 5_000  # of all jobs in one turn of the loop: 5 to 10 ms
-PUMP_LIMIT: Final = 3_000  # of all queues in one turn of the loop
+PUMP_LIMIT: Final = 8_000  # of all queues in one turn of the loop: 3 to 10 ms
 OBJECT_COST: Final = 50  # of deleting one queue or exchange, or closing one channel or connection
 PUMP_COST: Final = 5  # of a queue with nothing to deliver
 COPY_SHIFT: Final = 11  # a copy of 2 KiB costs 1

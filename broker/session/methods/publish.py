@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import repeat
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -132,24 +133,14 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes])
     """
     cached = channel.routes
     connection = channel.connection
-    cost = 0
     limit = ENQUEUE_COST // PAGE_COST if channel.vhost.budget.exceeded else ENQUEUE_COST
-    routes: list[Route] = []
     refused: AMQPError | None = None
-    for method in methods:
-        route = cached.get(method)
-        if route is None:
-            try:
-                spent = connection.spent
-                route = resolve(channel, method)
-                cost += connection.spent - spent
-            except AMQPError as error:
-                refused = error
-                break
-        routes.append(route)
-        cost += route.cost
-        if cost > limit:
-            break
+    routes: list[Route] = []
+    if len(methods) * cached.largest_cost <= limit:
+        with suppress(KeyError):
+            routes = list(map(cached.__getitem__, methods))
+    if not routes:
+        routes, refused = resolve_within(channel, methods, limit)
     published = publish_varied(channel, routes, contents, in_slices=True)
     if refused is not None and published == len(routes):
         raise refused
@@ -160,10 +151,12 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes])
 class Run:
     """Messages with equal routes, in order. `places` counts them in the order in which the runs were published."""
 
-    __slots__ = ("route", "messages", "body_bytes", "persistent", "places")
+    __slots__ = ("route", "exchange", "mandatory", "messages", "body_bytes", "persistent", "places")
 
     def __init__(self, route: Route) -> None:
         self.route = route
+        self.exchange = route.exchange
+        self.mandatory = route.mandatory
         self.messages: list[Message] = []
         self.body_bytes = 0
         self.persistent = False
@@ -228,7 +221,7 @@ def publish_varied(
                 continue
             if run is None or route is not run.route:
                 run = runs.get(queues)
-                if run is None or not route.enqueues_as(run.route):
+                if run is None or run.exchange is not route.exchange or run.mandatory is not route.mandatory:
                     if runs and not (run is None and gather and len(queues) < 2 and len(next(iter(runs))) < 2):
                         runs, gathered, place = {}, runs, 0
                         enqueue_runs(channel, gathered)
@@ -253,14 +246,34 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run]) -> 
     stored = False
     refused: set[int] = set()
     for queues, run in runs.items():
-        route = run.route
-        result = enqueue(channel, route.exchange, run.messages, run.body_bytes, run.persistent, queues, route.mandatory)
+        result = enqueue(channel, run.exchange, run.messages, run.body_bytes, run.persistent, queues, run.mandatory)
         count += len(run.messages)
         stored = stored or result.stored
         if result.refused:
             refused.update(run.places[index] for index in result.refused)
     if channel.confirms is not None:
         expect_confirms(channel, channel.confirms, count, EnqueueResult(stored, frozenset(refused)))
+
+
+def resolve_within(channel: Channel, methods: list[bytes], limit: int) -> tuple[list[Route], AMQPError | None]:
+    """Return the routes of the first methods, which together reach the cost `limit`, and the error that ended them."""
+    connection = channel.connection
+    routes: list[Route] = []
+    cost = 0
+    for method in methods:
+        route = channel.routes.get(method)
+        if route is None:
+            spent = connection.spent
+            try:
+                route = resolve(channel, method)
+            except AMQPError as error:
+                return routes, error
+            cost += connection.spent - spent
+        routes.append(route)
+        cost += route.cost
+        if cost > limit:
+            break
+    return routes, None
 
 
 def resolve(channel: Channel, method: bytes) -> Route:
