@@ -55,7 +55,8 @@ class ExchangeContext:
     def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
         """Enqueue these messages at once, in order, at each destination; exchanges route each by its routing key.
 
-        For sinks, whose messages are confirmed by the result. Deleted queues are skipped. The messages remain the caller's, which may deliver them again.
+        For sinks, whose messages are confirmed by the result. Deleted queues are skipped. The messages remain the
+        caller's, which may deliver them again.
         """
         raise NotImplementedError
 

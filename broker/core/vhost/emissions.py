@@ -117,7 +117,7 @@ def enqueue_in_slices(
     Targets that are deleted meanwhile are skipped. The messages remain the caller's.
     """
     count = len(targets)
-    per_message = any([target.per_message for target in targets])
+    per_message = any(target.per_message for target in targets)
     at = 0
     while count and at < len(messages):
         weight = PAGE_COST if vhost.budget.exceeded else PER_MESSAGE_COST if per_message else 1
@@ -170,8 +170,8 @@ def enqueue(
     targets = tuple([target for target in targets if not target.deleted])
     if not targets:
         return ACCEPTED
-    plain = not any([message.state for message in messages])
-    if not plain or any([target.per_message for target in targets]):
+    plain = all(message.state is None for message in messages)
+    if not plain or any(target.per_message for target in targets):
         messages = [message.copy_for_queue() for message in messages]
     stored = False
     refused: set[int] = set()

@@ -280,12 +280,12 @@ class VHost(QueueHost):
 
         Auto-delete exchanges that lose their last binding are added to `doomed`, which the caller deletes.
         """
+        key = target.kind, target.name
         steps = self._unbind_in_steps(target, doomed)
         cost = 0
         for step in steps:
             cost += step
             if cost > AT_ONCE_COST:
-                key = target.kind, target.name
                 self.unbindings[key] = job = self._unbind_rest(steps, key, doomed)
                 self.scheduler.start(f"bindings of {target}", job, lambda: self._unbound_all(key))
                 break
