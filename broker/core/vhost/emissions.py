@@ -24,6 +24,8 @@ from ..queues.route_target import RouteTarget
 if TYPE_CHECKING:
     from .vhost import VHost
 
+MAKE_COST = 5  # of a message that the type has just made
+STORE_SHIFT = 9  # to write 512 bytes to the journal costs 1
 LIMIT_BYTES = 16 << 20  # of the emissions of one exchange that wait; binding waits until there are fewer
 ENTRY_BYTES, REFERENCE_BYTES = 1_000, 8  # of waiting emissions, and of each destination and message in them
 
@@ -74,6 +76,7 @@ class EmissionQueue:
             emissions, size, self._call = self._waiting.popleft()
             for emission in emissions:
                 yield from deliver_in_slices(self._vhost, emission)
+                yield MAKE_COST * len(emission.messages)  # about that of the next emission
             self._bytes -= size
             self._call()
         del self._vhost.emitting[self._exchange]
@@ -118,12 +121,14 @@ def enqueue_in_slices(
     """
     count = len(targets)
     per_message = any(target.per_message for target in targets)
+    stores = any(target.number for target in targets)
     at = 0
     while count and at < len(messages):
         weight = PAGE_COST if vhost.budget.exceeded else PER_MESSAGE_COST if per_message else 1
         copies = count if weight > 1 else 1  # of the body
+        shift = STORE_SHIFT if stores or vhost.budget.exceeded else COPY_SHIFT
         some = messages[at : at + max(limit // (weight * count), 1)]
-        while (cost := cost_of(some, weight * count, copies)) > 2 * limit and len(some) > 1:
+        while (cost := cost_of(some, weight * count, copies, shift)) > 2 * limit and len(some) > 1:
             some = some[: max(len(some) * limit // cost, 1)]
         at += len(some)
         at_once = max(limit * count // cost, 1) if len(some) == 1 and cost > limit else count
@@ -132,9 +137,9 @@ def enqueue_in_slices(
             yield max(cost * at_once // count, 1)
 
 
-def cost_of(messages: list[Message], each: int, copies: int) -> int:
-    """Return the cost of messages that cost `each` without their bodies, of which so many copies are made."""
-    return each * len(messages) + copies * (total_bytes(messages) >> COPY_SHIFT)
+def cost_of(messages: list[Message], each: int, copies: int, shift: int) -> int:
+    """Return the cost of messages that cost `each` beside the copies of their bodies, of which 2 ** `shift` cost 1."""
+    return each * len(messages) + copies * (total_bytes(messages) >> shift)
 
 
 def targets_of(destinations: Collection[Destination]) -> tuple[RouteTarget, ...]:

@@ -50,8 +50,10 @@ PREDECLARED = (  # name, type, internal
 )
 EVENT = "amq.rabbitmq.event"  # a topic exchange of the default virtual host
 BINDING_COST = 6  # cost of deleting one binding (`jobs.scheduler`)
-BINDINGS = 200  # bindings deleted in one step; those of a queue or exchange with more are deleted by a job
-AT_ONCE_COST = BINDING_COST * BINDINGS
+EMISSION_COST = 12  # of what an exchange type emits for it, until it is enqueued
+BINDINGS = 100  # bindings deleted in one step
+STEP_COST = BINDING_COST * BINDINGS
+AT_ONCE_COST = 2 * STEP_COST  # of the bindings of a queue or exchange that are deleted with it; the rest is a job
 
 
 class VHost(QueueHost):
@@ -297,7 +299,7 @@ class VHost(QueueHost):
                 yield emissions.advance()  # they may be in what the type releases
             for count, _ in enumerate(target.type.release(), 1):
                 if not count % BINDINGS:
-                    yield BINDING_COST * BINDINGS
+                    yield STEP_COST
         yield from self._drop_incoming(incoming_of(target), doomed)
 
     def _unbind_rest(self, steps: Job, key: tuple[str, str], doomed: list[Exchange]) -> Job:
@@ -310,14 +312,13 @@ class VHost(QueueHost):
 
     def _drop_outgoing(self, exchange: Exchange) -> Job:
         """Delete the bindings whose source is this deleted exchange."""
-        keys = list(exchange.outgoing)
-        for start in range(0, len(keys), BINDINGS):
-            some = keys[start : start + BINDINGS]
-            for key in some:
-                binding = exchange.outgoing.pop(key)
-                incoming_of(binding.destination).pop(key, None)
-                self._observers.binding_removed(self.name, binding)
-            yield BINDING_COST * len(some)
+        for count, key in enumerate(list(exchange.outgoing), 1):
+            binding = exchange.outgoing.pop(key)
+            incoming_of(binding.destination).pop(key, None)
+            self._observers.binding_removed(self.name, binding)
+            if not count % BINDINGS:
+                yield STEP_COST
+        yield 0
 
     def _unbound_all(self, key: tuple[str, str]) -> None:
         self.unbindings.pop(key, None)
@@ -509,19 +510,24 @@ class VHost(QueueHost):
 
     def _drop_incoming(self, incoming: dict[bytes, Binding], doomed: list[Exchange]) -> Job:
         """Delete these bindings; auto-delete exchanges that lose their last binding are added to `doomed`."""
-        keys = list(incoming)
-        for start in range(0, len(keys), BINDINGS):
-            some = keys[start : start + BINDINGS]
-            for key in some:
-                binding = incoming.pop(key, None)
-                exchange = self.exchanges.get(binding.source) if binding is not None else None
-                if binding is None or exchange is None or exchange.outgoing.pop(key, None) is None:
-                    continue
-                if self._unbound(exchange, binding):
-                    doomed.append(exchange)
-                while (emissions := self.emitting.get(exchange)) is not None and emissions.full:
+        cost = 0
+        for key in list(incoming):
+            binding = incoming.pop(key, None)
+            exchange = self.exchanges.get(binding.source) if binding is not None else None
+            if binding is None or exchange is None or exchange.outgoing.pop(key, None) is None:
+                continue
+            if self._unbound(exchange, binding):
+                doomed.append(exchange)
+            cost += BINDING_COST
+            emissions = self.emitting.get(exchange)
+            if emissions is not None:
+                cost += EMISSION_COST
+                while emissions.full:
                     yield emissions.advance()
-            yield BINDING_COST * len(some)
+            if cost >= STEP_COST:
+                yield cost
+                cost = 0
+        yield cost
 
     def _unbound(self, exchange: Exchange, binding: Binding) -> bool:
         """Notify observers of a deleted binding. Return whether its auto-delete source has no binding left."""
