@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
-from ..jobs.scheduler import COPY_SHIFT, Job
+from ..jobs.scheduler import Job
 from ..messages.binding import Destination
 from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 HEADER = "x-delay"
 LONGEST_MS = (1 << 32) - 1  # as in RabbitMQ's plugin; a message with a longer delay is not delayed
-SLICE, SLICE_BYTES = 200, 2 << 20  # messages read at once, and about how many bytes of bodies
+SLICE, SLICE_BYTES = 200, 1 << 20  # messages read at once, and about how many bytes of bodies
 STEP_COST = 500  # of messages released in one step
 RELEASE_COST = 10  # of one message beside its enqueueing
+READ_SHIFT = 9  # to read and copy 512 bytes costs 1
 DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
 RETRY_MS = 10_000  # the wait after a due message could not be read or released
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
@@ -205,7 +206,7 @@ class Delay(Sink):
                 later.append(self._put_back(entry, message))
                 if message is None:
                     continue
-                cost += RELEASE_COST + (message.body_bytes >> COPY_SHIFT)
+                cost += RELEASE_COST + (message.body_bytes >> READ_SHIFT)
                 for step in self._release(message):
                     cost += step
                     if cost >= STEP_COST:
