@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .vhost import VHost
 
 MAKE_COST = 5  # of a message that the type has just made
+STORED_COST = 2  # of a durable queue
 STORE_SHIFT = 9  # to write 512 bytes to the journal costs 1
 LIMIT_BYTES = 16 << 20  # of the emissions of one exchange that wait; binding waits until there are fewer
 ENTRY_BYTES, REFERENCE_BYTES = 1_000, 8  # of waiting emissions, and of each destination and message in them
@@ -122,10 +123,11 @@ def enqueue_in_slices(
     count = len(targets)
     per_message = any(target.per_message for target in targets)
     stores = any(target.number for target in targets)
+    least = STORED_COST if stores else 1
     at = 0
     while count and at < len(messages):
-        weight = PAGE_COST if vhost.budget.exceeded else PER_MESSAGE_COST if per_message else 1
-        copies = count if weight > 1 else 1  # of the body
+        weight = PAGE_COST if vhost.budget.exceeded else PER_MESSAGE_COST if per_message else least
+        copies = count if weight > least else 1  # of the body
         shift = STORE_SHIFT if stores or vhost.budget.exceeded else COPY_SHIFT
         some = messages[at : at + max(limit // (weight * count), 1)]
         while (cost := cost_of(some, weight * count, copies, shift)) > 2 * limit and len(some) > 1:

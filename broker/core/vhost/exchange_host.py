@@ -20,7 +20,7 @@ from .emissions import deliver, enqueue_in_slices
 if TYPE_CHECKING:
     from .vhost import VHost
 
-FORWARD_COST = 2_000  # of a message that is enqueued in one step, and so is either delayed or routed after a power cut
+FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is either delayed or routed after a power cut
 
 
 class ExchangeHost(ExchangeContext):

@@ -7,6 +7,7 @@ import pytest
 from tests.support.in_process import InProcessPeer
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
+from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.exchanges.exchange_type import Emission
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import Address, framed
@@ -18,7 +19,7 @@ from warren.plugins.exchanges.presence import PresenceExchange
 from warren.plugins.exchanges.recent_history import DEFAULT_LENGTH, RecentHistoryExchange
 
 KEPT = 10_000  # more than are delivered in one turn
-LISTENERS = 3_000
+LISTENERS = 4_000
 LENGTH = "x-recent-history-length"
 
 
@@ -269,6 +270,17 @@ def test_a_queue_with_presences_is_declared_again_when_all_of_them_have_ended(
     assert not vhost.unbindings and not vhost.queues["q"].incoming
     channel.bind("q", "p", "again")
     assert notices(listeners[0])[-2:] == ["unbind k299", "bind again"]
+
+
+def test_an_import_makes_bindings_as_fast_as_their_notices_are_enqueued(
+    peer: InProcessPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emissions, "LIMIT_BYTES", 1)
+    listeners = presence(vhost)
+    vhost.declare_queue("q")
+    binding = {"source": "p", "destination": "q", "destination_type": "queue", "arguments": {}}
+    import_definitions(peer.node, {"bindings": [{**binding, "routing_key": f"k{n}"} for n in range(10)]}, "/")
+    assert {listener.ready for listener in listeners} == {10}
 
 
 def test_a_type_whose_emission_fails_goes_on_with_the_next_and_releases_the_client(
