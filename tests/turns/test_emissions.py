@@ -1,8 +1,9 @@
 """Exchange types that emit, replay or delay messages hold no step of the loop, however many messages and queues."""
 
 from collections.abc import Callable, Iterator
-from itertools import count
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pamqp import base
@@ -22,7 +23,7 @@ from warren.plugins.exchanges.presence import PresenceExchange
 from warren.plugins.exchanges.recent_history import RecentHistoryExchange
 
 from .broker import MeasuredPeer, StepMeter, StoredPeer
-from .meter import TURN_MS
+from .meter import ATTEMPTS, TURN_MS
 from .test_publishes import NO_LIMIT, frames
 
 LISTENERS, PRESENCES = 800, 100  # of which all pairs are notices
@@ -72,11 +73,37 @@ def unbind(queue: str, exchange: str, key: str = "") -> bytes:
     return method(Queues.Unbind, queue=queue, exchange=exchange, routing_key=key)
 
 
-def check(meter: StepMeter, work: Callable[[], None]) -> None:
-    """Check the steps of work that cannot be repeated."""
+class LongStep(AssertionError):
+    """A step took longer than TURN_MS."""
+
+
+def check(meter: StepMeter, work: Callable[[], object]) -> None:
+    """Measure work. Raises LongStep, after which `best_of_some` repeats the test."""
     meter.begin()
     work()
-    assert meter.longest_s * 1000 <= TURN_MS
+    if meter.longest_s * 1000 > TURN_MS:
+        raise LongStep(f"{meter.longest_s * 1000:.1f} ms")
+
+
+def best_of_some(test: Callable[..., None]) -> Callable[..., None]:
+    """Fail if each of some attempts of a test has a long step. Each has a broker or a folder of its own."""
+
+    @wraps(test)
+    def run(**fixtures: Any) -> None:
+        for number in range(ATTEMPTS):
+            own = dict(fixtures)
+            if "tmp_path" in own:
+                own["tmp_path"] /= str(number)
+            if "peer" in own and number:
+                own["peer"] = MeasuredPeer(own["step_meter"])
+            try:
+                test(**own)
+                return
+            except LongStep:
+                if number == ATTEMPTS - 1:
+                    raise
+
+    return run
 
 
 def one_read(peer: MeasuredPeer, data: bytes) -> Callable[[], None]:
@@ -100,6 +127,7 @@ PAGED = pytest.param(True, id="paged", marks=pytest.mark.rest("needs more than a
 
 
 @pytest.mark.parametrize("paged", [pytest.param(False, id="in memory"), PAGED])
+@best_of_some
 def test_notices_of_presences_that_begin_and_end_for_very_many_listeners(
     step_meter: StepMeter, tmp_path: Path, paged: bool
 ) -> None:
@@ -121,6 +149,7 @@ def test_notices_of_presences_that_begin_and_end_for_very_many_listeners(
     peer.close()
 
 
+@best_of_some
 def test_summaries_of_very_many_presences(peer: MeasuredPeer, step_meter: StepMeter) -> None:
     vhost = virtual_host(peer)
     vhost.declare_exchange("p", "x-presence")
@@ -133,6 +162,7 @@ def test_summaries_of_very_many_presences(peer: MeasuredPeer, step_meter: StepMe
 
 
 @pytest.mark.parametrize("dropped", ["exchange", "virtual host"])
+@best_of_some
 def test_what_a_presence_exchange_keeps_is_freed(peer: MeasuredPeer, step_meter: StepMeter, dropped: str) -> None:
     vhost = virtual_host(peer)
     vhost.declare_exchange("p", "x-presence")
@@ -154,6 +184,7 @@ def bring(vhost: VHost, action: str, key: str = "", **headers: object) -> None:
     vhost.exchanges["p"].type.on_federated(framed(Address("up", ""), Properties(headers=table), b""), UPSTREAM)
 
 
+@best_of_some
 def test_presences_at_other_sites(peer: MeasuredPeer, step_meter: StepMeter) -> None:
     vhost = virtual_host(peer)
     vhost.declare_exchange("p", "x-presence")
@@ -179,6 +210,7 @@ def test_presences_at_other_sites(peer: MeasuredPeer, step_meter: StepMeter) -> 
     assert vhost.queues["q399"].published == 2 * PRESENCES
 
 
+@best_of_some
 def test_messages_that_are_relayed_to_very_many_listeners(peer: MeasuredPeer, step_meter: StepMeter) -> None:
     vhost = virtual_host(peer)
     vhost.declare_exchange("p", "x-presence", arguments=Table.of({"x-presence-relay": True}))
@@ -189,6 +221,7 @@ def test_messages_that_are_relayed_to_very_many_listeners(peer: MeasuredPeer, st
 
 @pytest.mark.parametrize("body", [b"", bytes(1 << 20)], ids=["empty", "1 MiB"])
 @pytest.mark.parametrize("durable", [False, True])
+@best_of_some
 def test_a_long_history_for_many_new_bindings(
     step_meter: StepMeter, tmp_path: Path, durable: bool, body: bytes
 ) -> None:
@@ -208,6 +241,7 @@ def test_a_long_history_for_many_new_bindings(
     peer.close()
 
 
+@best_of_some
 def test_a_history_before_very_many_queues(peer: MeasuredPeer, step_meter: StepMeter) -> None:
     vhost = virtual_host(peer)
     vhost.declare_exchange("h", "x-recent-history", arguments=Table.of({"x-recent-history-length": MESSAGES}))
@@ -221,28 +255,22 @@ def test_a_history_before_very_many_queues(peer: MeasuredPeer, step_meter: StepM
 
 @pytest.mark.parametrize("type_", ["fanout", "topic", "headers"])
 @pytest.mark.parametrize("durable", [False, True])
+@best_of_some
 def test_delayed_messages_that_are_due_at_the_same_time_for_very_many_queues(
     step_meter: StepMeter, tmp_path: Path, type_: str, durable: bool
 ) -> None:
-    folders = count()
-
-    def attempt() -> None:
-        peer = StoredPeer(step_meter, tmp_path / str(next(folders)))
-        vhost = virtual_host(peer)
-        vhost.declare_exchange("d", "x-delayed-message", durable=durable, arguments=Table.of({"x-delayed-type": type_}))
-        listen(vhost, "d", key="#", durable=durable)
-        delayed = {"headers": {"x-delay": DELAY_MS}, "delivery_mode": 2}
-        one_read(peer, frames("d", "k", delayed) * PRESENCES)()
-        step_meter.begin()
-        peer.wait(2 * DELAY_MS)
-        assert vhost.queues["q0"].published == vhost.queues["q799"].published == PRESENCES
-        longest_s = step_meter.longest_s
-        peer.close()
-        step_meter.longest_s = longest_s
-
-    step_meter.check_one_of(attempt)
+    peer = StoredPeer(step_meter, tmp_path)
+    vhost = virtual_host(peer)
+    vhost.declare_exchange("d", "x-delayed-message", durable=durable, arguments=Table.of({"x-delayed-type": type_}))
+    listen(vhost, "d", key="#", durable=durable)
+    delayed = {"headers": {"x-delay": DELAY_MS}, "delivery_mode": 2}
+    one_read(peer, frames("d", "k", delayed) * PRESENCES)()
+    check(step_meter, lambda: peer.wait(2 * DELAY_MS))
+    assert vhost.queues["q0"].published == vhost.queues["q799"].published == PRESENCES
+    peer.close()
 
 
+@best_of_some
 def test_long_delayed_messages_are_read_a_few_at_a_time(step_meter: StepMeter, tmp_path: Path) -> None:
     peer = StoredPeer(step_meter, tmp_path)
     vhost = virtual_host(peer)
