@@ -245,6 +245,9 @@ class Channel:
 
         Until then the connection serves more of these methods, so that one batch of the journal has all of them.
         """
+        if self._job is not None:
+            self._job += (partial(self.send_change_ok, frames, stored),)
+            return
         connection = self.connection
         journal = connection.node.journal
         ticket = journal.ticket()
@@ -278,6 +281,23 @@ class Channel:
             self.connection.resume()
 
         return finished
+
+    def admit_emissions(self, source: str) -> None:
+        """Raise Postponed while very much that the type of this exchange has emitted waits to be enqueued."""
+        emissions = self.vhost.emissions_of(source)
+        if emissions is not None and emissions.full:
+            raise basic.Postponed(emissions.when_enqueued)
+
+    def await_emissions(self, source: str) -> None:
+        """Suspend the connection until all that the type of this exchange has emitted is enqueued; replies wait too."""
+        emissions = self.vhost.emissions_of(source)
+        if emissions is not None:
+            emissions.when_enqueued(self.begin_job())
+
+    def await_unbinding(self, kind: str, name: str) -> None:
+        """Raise Postponed while bindings of a deleted object of this name are being deleted."""
+        if (kind, name) in self.vhost.unbindings:
+            raise basic.Postponed(partial(self.vhost.when_unbound, kind, name))
 
     def start_job(self, name: str, job: Job) -> None:
         """Do a job in turns of the loop; the connection is suspended until it is done."""

@@ -319,7 +319,12 @@ class InternalPublisher:
             stored = stored or receipt.stored
             refused |= {index} if receipt.refused else set()
             self.discard(exchange, routing_key, contents[index], REFUSED if receipt.refused else HELD)
+        emissions = vhost.emissions_of(exchange)
+        if emissions is not None and emissions.full:
+            self._connection.suspend()
+            emissions.when_enqueued(self._connection.resume)
         self._flush_later()
+        self._was_held = self.held
         return PublishResult(self._node.journal.ticket() if stored else 0, frozenset(refused), invalid)
 
     def discard(self, exchange: str, routing_key: str, content: Content, reason: str) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from warren.broker.amqp.federation_headers import BOUND_FROM
 from warren.broker.plugin import Binding, Exchange, Table, UpstreamExchange, Value
@@ -77,17 +77,35 @@ class RemotePresences:
         self._announced_bytes = 0  # those of `_left` included
         self._unconfirmed: dict[UpstreamExchange, dict[Entry, int]] = {}  # during a summary
         self._complete: set[UpstreamExchange] = set()
-        self._left: dict[tuple[UpstreamExchange, Entry], int] = {}
-        self._removals: deque[tuple[UpstreamExchange, Entry]] = deque()  # those of `_left` in order, and others
+        self._left: dict[UpstreamExchange, dict[Entry, int]] = {}  # no longer announced, not removed yet
+        self._removals: deque[tuple[UpstreamExchange, Iterator[Entry]]] = deque()  # those of `_left`, and others
 
     def __contains__(self, presence: Presence) -> bool:
         return presence in self._known
 
     def all(self) -> Iterator[Change]:
-        """Yield all paths of all presences, as changes by which they were added."""
-        for presence, known in self._known.items():
-            for path in known.paths:
-                yield Change("bind", presence, known.exchange, path, False)
+        """Yield all paths of the presences that are known now, as changes by which they were added.
+
+        A presence that is removed before its turn is left out.
+        """
+        presences = list(self._known)
+
+        def changes() -> Iterator[Change]:
+            for presence in presences:
+                if (known := self._known.get(presence)) is not None:
+                    for path in list(known.paths):
+                        yield Change("bind", presence, known.exchange, path, False)
+
+        return changes()
+
+    def release_all(self) -> Iterator[None]:
+        """Free everything in short steps, after the exchange was deleted."""
+        announced = [*self._announced.values(), *self._unconfirmed.values(), *self._left.values()]
+        mappings: list[dict[Any, Any]] = [*announced, self._known]
+        for mapping in mappings:
+            while mapping:
+                mapping.popitem()
+                yield
 
     def paths(self, presence: Presence) -> dict[Path, int]:
         """Return the paths of a presence, and how many holders each has."""
@@ -130,7 +148,7 @@ class RemotePresences:
         entry = (presence, path)
         if entry in announced:
             self._unconfirmed.get(source, {}).pop(entry, None)
-        elif (size := self._left.pop((source, entry), 0)) > 0:
+        elif (size := self._take_left(source, entry)) > 0:
             announced[entry] = size
         else:
             size = ENTRY_BYTES + len(presence.key) + len(exchange)
@@ -145,7 +163,7 @@ class RemotePresences:
         """Remove a path that a source has withdrawn. Returns the change, if any."""
         entry = (presence, path)
         self._unconfirmed.get(source, {}).pop(entry, None)
-        self._announced_bytes -= self._announced.get(source, {}).pop(entry, 0) + self._left.pop((source, entry), 0)
+        self._announced_bytes -= self._announced.get(source, {}).pop(entry, 0) + self._take_left(source, entry)
         return self.release(presence, path, source)
 
     def begin_summary(self, source: UpstreamExchange) -> None:
@@ -158,9 +176,11 @@ class RemotePresences:
         if unconfirmed is None:
             return
         self._set_complete(source)
-        announced = self._announced[source] if unconfirmed else {}
-        for entry in unconfirmed:
-            del announced[entry]
+        announced = self._announced.pop(source, {})
+        if len(unconfirmed) < len(announced):
+            for entry in unconfirmed:
+                del announced[entry]
+            self._announced[source] = announced
         self._leave(source, unconfirmed)
 
     def detach(self, source: UpstreamExchange) -> None:
@@ -170,9 +190,13 @@ class RemotePresences:
         self._leave(source, self._announced.pop(source, {}))
 
     def _leave(self, source: UpstreamExchange, entries: dict[Entry, int]) -> None:
-        for entry, size in entries.items():
-            self._left[source, entry] = size
-            self._removals.append((source, entry))
+        if entries:
+            self._removals.append((source, iter(list(entries))))
+            self._left[source] = {**self._left[source], **entries} if source in self._left else entries
+
+    def _take_left(self, source: UpstreamExchange, entry: Entry) -> int:
+        """Keep an entry of those to be removed; return its size, or 0 if it was not among them."""
+        return self._left[source].pop(entry, 0) if source in self._left else 0
 
     @property
     def removes(self) -> bool:
@@ -182,12 +206,19 @@ class RemotePresences:
     def remove_some(self, count: int) -> list[Change]:
         """Remove `count` entries that their sources no longer announce. Returns the changes."""
         changes = []
-        for _ in range(min(count, len(self._removals))):
-            source, (presence, path) = self._removals.popleft()
-            size = self._left.pop((source, (presence, path)), None)
-            if size is not None:
+        while self._removals and count > 0:
+            source, entries = self._removals[0]
+            entry = next(entries, None)
+            if entry is None:
+                self._removals.popleft()
+                if not self._left.get(source, True):
+                    del self._left[source]
+                continue
+            count -= 1
+            size = self._take_left(source, entry)
+            if size:
                 self._announced_bytes -= size
-                changes.append(self.release(presence, path, source))
+                changes.append(self.release(*entry, source))
         return [change for change in changes if change is not None]
 
     def _set_complete(self, source: UpstreamExchange) -> None:

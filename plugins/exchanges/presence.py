@@ -26,6 +26,7 @@ and ends (the action `summary`, with `complete` false and true), so that presenc
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 
 from warren.broker.amqp.federation_headers import RECEIVED_FROM
 from warren.broker.amqp.field_table import FLOATS, INTEGERS, type_name
@@ -68,6 +69,7 @@ PERSISTENT = 2
 FEDERATED = "x-presence-federated"  # the argument of a link's binding as a listener
 NOT_PASSED: Path = ()
 REMOVED_AT_ONCE = 100  # presences at other sites, each of which is a notice for every listener
+SUMMARY_SLICE = 50  # notices made at once for a link
 
 
 class PresenceExchange(ExchangeType):
@@ -76,6 +78,7 @@ class PresenceExchange(ExchangeType):
     description = "Presence exchange: reports which of its bindings come and go"
 
     __slots__ = (
+        "routes_by_key_only",
         "_context",
         "_listeners",
         "_links",
@@ -87,6 +90,7 @@ class PresenceExchange(ExchangeType):
         "_relay",
         "_relays",
         "_removing",
+        "_deleted",
     )
 
     fixed_arguments = (RELAY,)
@@ -99,7 +103,9 @@ class PresenceExchange(ExchangeType):
             found = type_name(given)
             raise PreconditionFailed(f"invalid arg '{RELAY}' for exchange '{name}': expected bool, got {found}")
         self._relays = arguments.flag(RELAY) is True
+        self.routes_by_key_only = not self._relays  # else the cost of a route is that of each message
         self._removing = False  # the rest of the removals is due in the next turn
+        self._deleted = False
         self._relay: Relay | None = None
         self._context: ExchangeContext | None = None
         self._listeners = Destinations()
@@ -165,11 +171,18 @@ class PresenceExchange(ExchangeType):
             yield Emission([binding.destination], [*self._local_notices.values(), *self._remote_notices.values()])
 
     def _summary_for_link(self, link: Destination) -> Iterator[Emission]:
-        here = [self._link_notice("bind", self.name, key, NOT_PASSED) for key in self._keys]
-        there = [
-            self._link_notice("bind", change.exchange, change.presence.key, change.path) for change in self.remote.all()
-        ]
-        yield Emission([link], [self._summary_mark(False), *here, *there, self._summary_mark(True)])
+        """Yield notices of all presences, made in slices, for a link, which ignores what it was notified of before."""
+        keys = iter(list(self._keys))
+        changes = self.remote.all()
+        yield Emission([link], [self._summary_mark(False)])
+        while some := list(islice(keys, SUMMARY_SLICE)):
+            yield Emission([link], [self._link_notice("bind", self.name, key, NOT_PASSED) for key in some])
+        while more := list(islice(changes, SUMMARY_SLICE)):
+            yield Emission(
+                [link],
+                [self._link_notice("bind", change.exchange, change.presence.key, change.path) for change in more],
+            )
+        yield Emission([link], [self._summary_mark(True)])
 
     # Presences at other sites
 
@@ -182,8 +195,7 @@ class PresenceExchange(ExchangeType):
             return ACCEPTED
         if action == "message":
             return self._relay.forward(message, headers, path) if self._relay is not None else ACCEPTED
-        for notice in self._apply_notice(action, upstream, headers, path):
-            self._context.deliver(notice.destinations, notice.messages)
+        self._context.emit(self._apply_notice(action, upstream, headers, path))
         return ACCEPTED
 
     def on_upstream_detached(self, upstream: UpstreamExchange) -> None:
@@ -191,14 +203,24 @@ class PresenceExchange(ExchangeType):
         self._notify_of_removals()
 
     def on_deleted(self) -> None:
-        self.remote = RemotePresences()
+        self._deleted = True
+
+    def release(self) -> Iterator[None]:
+        while self._local_notices or self._remote_notices:
+            for notices in (self._local_notices, self._remote_notices):
+                if notices:
+                    notices.popitem()
+            yield
+        yield from self.remote.release_all()
 
     def _notify_of_removals(self) -> None:
         """Notify of some presences that a source no longer announces, and of the others in later turns of the loop."""
         assert self._context is not None
-        for change in self.remote.remove_some(REMOVED_AT_ONCE):
-            for notice in self._notify(change):
-                self._context.deliver(notice.destinations, notice.messages)
+        if self._deleted:
+            return
+        if not self._context.emitting:
+            for change in self.remote.remove_some(REMOVED_AT_ONCE):
+                self._context.emit(self._notify(change))
         if self.remote.removes and not self._removing:
             self._removing = True
             self._context.call_at(self._context.clock.now_ms(), self._continue_removals)
@@ -263,6 +285,11 @@ class PresenceExchange(ExchangeType):
         return framed(Address(self.name, ""), Properties(headers=headers), b"")
 
     # Messages
+
+    @property
+    def route_cost(self) -> int:
+        """The cost of relaying a message, as the relay enqueues it at once."""
+        return len(self._listeners.all()) + len(self._links.all()) if self._relays else 0
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         return [self._relay] if self._relay is not None and (self._listeners or self._links) else []

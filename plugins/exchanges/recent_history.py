@@ -1,10 +1,14 @@
 """The exchange type x-recent-history: a fanout that delivers its last messages to each new binding.
 
-It keeps x-recent-history-length messages, or 20, but none with the header x-recent-history-no-store. A durable exchange
-keeps them over a restart, whatever their delivery mode.
+It keeps x-recent-history-length messages, or 20, but none with the header x-recent-history-no-store. More than 20 are
+kept as long as they take HISTORY_BYTES at most. A durable exchange keeps them over a restart, whatever their delivery
+mode.
+
+The messages are delivered to a new binding in slices. Only then the binding takes part in routing: messages that are
+published meanwhile are kept like the others, and delivered after them.
 """
 
-from collections import deque
+from collections.abc import Iterable, Iterator
 
 from warren.broker.amqp.field_table import INTEGERS, term_of
 from warren.broker.plugin import (
@@ -22,12 +26,33 @@ from warren.broker.plugin import (
 LENGTH = "x-recent-history-length"
 NO_STORE = "x-recent-history-no-store"
 DEFAULT_LENGTH = 20
+HISTORY_BYTES = 64 << 20  # of the contents of more than DEFAULT_LENGTH messages
+MESSAGE_BYTES = 500  # of each message beside its content
+SLICE, SLICE_BYTES = 500, 1 << 20  # messages delivered to a new binding together, and about how many bytes of bodies
+REPLAY_COST = 20  # of a publish while the history is being delivered, so that publishers do not outrun it
+EXCHANGE = "exchange"
+
+
+class Replay:
+    """The delivery of the history to a new binding.
+
+    at      the number of the next message
+    newest  the number after the last message at the time of the binding
+    end     where it ends: at `newest` if the destination gets newer messages by another binding, else None
+    """
+
+    __slots__ = ("at", "end", "newest")
+
+    def __init__(self, at: int, newest: int, bound: bool) -> None:
+        self.at = at
+        self.newest = newest
+        self.end = newest if bound else None
 
 
 class RecentHistoryExchange(FanoutExchange):
     description = "Recent history exchange: a new binding gets the last messages"
 
-    __slots__ = ("_length", "_kept", "_context")
+    __slots__ = ("_length", "_kept", "_next", "_bytes", "_replays", "_context")
 
     routes_by_key_only = False  # `route` keeps each message
     fixed_arguments = (LENGTH,)
@@ -35,7 +60,10 @@ class RecentHistoryExchange(FanoutExchange):
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self._length = length_of(arguments)
-        self._kept: deque[Message] = deque()
+        self._kept: dict[int, Message] = {}  # by consecutive numbers, the oldest first
+        self._next = 0  # the number of the next message
+        self._bytes = 0  # of those that are kept
+        self._replays: dict[Binding, Replay] = {}
         self._context: ExchangeContext | None = None
 
     @property
@@ -48,32 +76,93 @@ class RecentHistoryExchange(FanoutExchange):
     def restore(self, stored: RecoveredMessages) -> None:
         assert self._context is not None, "on_created was called"
         pages = [(id_, place) for deadline_ms, id_, place in stored if not deadline_ms]
-        self._kept.extend([message for message in self._context.read(pages) if message is not None])
+        for message in self._context.read(pages):
+            if message is not None:
+                self._add(message)
 
-    def on_bind(self, binding: Binding) -> list[Emission]:
-        super().on_bind(binding)
-        return [Emission([binding.destination], [message.as_republished() for message in self._kept])]
+    def on_bind(self, binding: Binding) -> Iterable[Emission]:
+        bound = binding.destination in self.bound
+        if bound or not self._kept:
+            super().on_bind(binding)
+        if not self._kept:  # as for bindings that a restart restores
+            return ()
+        self._replays[binding] = replay = Replay(self._oldest, self._next, bound)
+        return self._replay(binding, replay)
+
+    def on_unbind(self, binding: Binding) -> Iterable[Emission]:
+        replay = self._replays.pop(binding, None)
+        if replay is None or replay.end is not None:
+            super().on_unbind(binding)
+        return ()
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         if NO_STORE.encode() not in message.property_bytes or not message.headers.flag(NO_STORE):
             self._keep(message.as_republished())
         return self.bound.all()
 
-    def on_deleted(self) -> None:
+    @property
+    def route_cost(self) -> int:
+        return REPLAY_COST if self._replays else 0
+
+    def release(self) -> Iterator[None]:
         while self._kept:
             self._drop_oldest()
+            yield
+
+    @property
+    def _oldest(self) -> int:
+        return self._next - len(self._kept)
+
+    def _replay(self, binding: Binding, replay: Replay) -> Iterator[Emission]:
+        """Yield the history in slices. With the last one the binding takes part in routing."""
+        destination = binding.destination
+        last_limit = 1 if destination.kind == EXCHANGE else SLICE
+        yield Emission((), ())  # each of those that follow is taken when it is enqueued
+        while self._replays.get(binding) is replay:  # it may be deleted meanwhile
+            end = self._next if replay.end is None else replay.end
+            messages = self._slice(max(replay.at, self._oldest), end)
+            replay.at = max(replay.at, self._oldest) + len(messages)
+            last = replay.at >= end and len(messages) <= last_limit
+            if last:
+                if replay.end is None:
+                    self._bind(destination)
+                del self._replays[binding]
+            yield Emission([destination], messages, at_once=last)
+
+    def _slice(self, first: int, end: int) -> list[Message]:
+        messages: list[Message] = []
+        body_bytes = 0
+        for number in range(first, min(first + SLICE, end)):
+            messages.append(self._kept[number].as_republished())
+            body_bytes += messages[-1].body_bytes
+            if body_bytes >= SLICE_BYTES:
+                break
+        return messages
+
+    def _bind(self, destination: Destination) -> None:
+        """Route to a destination, which has the whole history; its other new bindings get no newer messages."""
+        for binding, replay in self._replays.items():
+            if binding.destination is destination and replay.end is None:
+                replay.end = replay.newest
+                self.bound.add(destination)
 
     def _keep(self, message: Message) -> None:
         assert self._context is not None, "on_created was called"
         if self._context.number:
             self._context.store([message], True)
-        self._kept.append(message)
-        if len(self._kept) > self._length:
+        self._add(message)
+        while len(self._kept) > self._length or self._bytes > HISTORY_BYTES and len(self._kept) > DEFAULT_LENGTH:
             self._drop_oldest()
+
+    def _add(self, message: Message) -> None:
+        self._kept[self._next] = message
+        self._next += 1
+        self._bytes += MESSAGE_BYTES + len(message.frames)
 
     def _drop_oldest(self) -> None:
         """Drop the oldest message."""
-        message = self._kept.popleft()
+        message = self._kept.pop(self._oldest)
+        self._bytes -= MESSAGE_BYTES + len(message.frames)
         if message.location and self._context is not None:
             self._context.drop(message.id, message.location, True)
 

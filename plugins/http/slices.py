@@ -45,6 +45,13 @@ class Turn:
             self._until = now_s + LONGER * SLICE_S
 
 
+async def when(wait: Callable[[Callable[[], None]], object]) -> None:
+    """Return once the function is called that is passed to `wait`."""
+    called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    wait(lambda: None if called.done() else called.set_result(None))
+    await called
+
+
 async def in_slices(objects: Iterable[T]) -> AsyncIterator[T]:
     """Yield the objects, and yield to the loop after each slice of work on them."""
     turn = Turn()

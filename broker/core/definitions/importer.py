@@ -30,6 +30,7 @@ from ..policies.limits import NAME, VHOST_LIMITS, user_limits
 from ..policies.parameters import POLICY
 from ..policies.policies import OPERATOR_POLICY
 from ..queues.arguments import check_queue_arguments, check_queue_type, with_queue_type
+from ..vhost.emissions import EmissionQueue
 from ..vhost.vhost import EVENT, PREDECLARED, VHost, destination_type
 from .entry import TEXT_LIMIT, DefinitionEntry, entries, map_of
 from .exporter import Document, is_internal
@@ -120,6 +121,7 @@ class DefinitionsImport:
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
         self._users: set[str] = set()
         self._parameters: dict[str, set[tuple[str, str]]] = {}  # new ones, by component
+        self._emissions: EmissionQueue | None = None  # of the last binding
         if not isinstance(document, dict):
             raise Invalid("definitions should be a map")
         if vhost is not None and vhost not in node.vhosts:
@@ -135,6 +137,9 @@ class DefinitionsImport:
             except (OperatorError, AMQPError) as error:
                 self.failures.append(error.text)
             yield
+            while self._emissions is not None and self._emissions.full:
+                self._emissions.advance()
+                yield
         self._node.pump()
 
     def check_failures(self) -> None:
@@ -408,6 +413,7 @@ class DefinitionsImport:
         target = self._vhost_of(vhost)
         end: Destination = target.queue(name) if kind == "queue" else target.exchange(name)
         target.bind(source, end, key, arguments)
+        self._emissions = target.emissions_of(source)
 
 
 def algorithm_of(document: Document) -> str:

@@ -32,5 +32,8 @@ class Destinations:
             self._all = list(self._bindings)
         return self._all
 
+    def __contains__(self, destination: Destination) -> bool:
+        return destination in self._bindings
+
     def __bool__(self) -> bool:
         return len(self._bindings) > 0

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
+from ..jobs.scheduler import Job
 from ..messages.binding import Destination
-from ..messages.message import Message
+from ..messages.message import Message, total_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Timer
 from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
 HEADER = "x-delay"
 LONGEST_MS = (1 << 32) - 1  # as in RabbitMQ's plugin; a message with a longer delay is not delayed
-SLICE = 200  # messages released at once: some milliseconds
+SLICE, SLICE_BYTES = 200, 1 << 20  # messages read at once, and about how many bytes of bodies
+STEP_COST = 500  # of messages released in one step
+RELEASE_COST = 10  # of one message beside its enqueueing
+READ_SHIFT = 9  # to read and copy 512 bytes costs 1
 DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
 RETRY_MS = 10_000  # the wait after a due message could not be read or released
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
@@ -38,7 +42,7 @@ TURN_AND_LOCATION = (1 << DEADLINE_SHIFT) - 1
 
 
 class Delay(Sink):
-    """The sink that holds delayed messages, and calls `release` with each when it is due.
+    """The sink that holds delayed messages, and runs the job `release` with each when it is due.
 
     Messages with the same deadline are released in the order of their turns. A turn is the id of a message, as ids
     ascend in the order of storing. After a restart, when compaction may have changed ids, it is the index of the
@@ -55,11 +59,13 @@ class Delay(Sink):
         "_timer",
         "_when_ms",
         "_release",
+        "_releasing",
+        "_at_once",
         "_last_properties",
         "_last_delay_ms",
     )
 
-    def __init__(self, context: ExchangeContext, release: Callable[[Message], None]) -> None:
+    def __init__(self, context: ExchangeContext, release: Callable[[Message], Job]) -> None:
         super().__init__(context)
         self._heap: list[int] = []
         self._restored_ids = array("Q")
@@ -69,6 +75,8 @@ class Delay(Sink):
         self._timer: Timer | None = None
         self._when_ms = 0
         self._release = release
+        self._releasing = False  # a job releases due messages
+        self._at_once = 1  # messages to read next
         self._last_properties = b""  # the properties that were read last, and their delay
         self._last_delay_ms = 0
 
@@ -144,7 +152,7 @@ class Delay(Sink):
 
     def _expect(self) -> None:
         """Set the timer to the earliest deadline."""
-        if not self._heap:
+        if not self._heap or self._releasing:
             return
         when_ms = self._heap[0] >> DEADLINE_SHIFT
         if self._timer is not None:
@@ -155,51 +163,82 @@ class Delay(Sink):
         self._timer = self.context.call_at(when_ms, self._due)
 
     def _due(self) -> None:
-        """Release a slice of due messages.
+        self._timer = None
+        self._releasing = True
+        self.context.start(self._release_due())
+
+    def _release_due(self) -> Job:
+        """Release the messages that are due by now, slice by slice."""
+        try:
+            end = self.context.clock.now_ms() + 1 << DEADLINE_SHIFT
+            while entries := self._pop(end):
+                yield from self._release_some(entries)
+        finally:
+            self._releasing = False
+            if self.deleted:
+                self._drop()
+            else:
+                self._expect()
+
+    def _pop(self, end: int) -> list[int]:
+        """Remove and return the first entries below `end`, as many as are read at once."""
+        entries: list[int] = []
+        while not self.deleted and self._heap and self._heap[0] < end and len(entries) < self._at_once:
+            entries.append(heappop(self._heap))
+        return entries
+
+    def _release_some(self, entries: list[int]) -> Job:
+        """Release these messages, or none after the one during whose release the exchange was deleted.
 
         A message that cannot be read, or whose release raises, is tried again after RETRY_MS. Messages after the one
         that raised are released in the next slice.
         """
-        self._timer = None
-        now_ms = self.context.clock.now_ms()
-        end = now_ms + 1 << DEADLINE_SHIFT
-        entries: list[int] = []
-        while self._heap and self._heap[0] < end and len(entries) < SLICE:
-            entries.append(heappop(self._heap))
         messages: list[Message | None] = []
-        done = 0
+        done = cost = 0
         later = entries
         try:
             messages = self._read(entries)
             later = []
             for entry, message in zip(entries, messages, strict=True):
+                if self.deleted:
+                    break
                 done += 1
                 later.append(self._put_back(entry, message))
                 if message is None:
                     continue
-                self._release(message)
+                cost += RELEASE_COST + (message.body_bytes >> READ_SHIFT)
+                for step in self._release(message):
+                    cost += step
+                    if cost >= STEP_COST:
+                        yield cost
+                        cost = 0
                 later.pop()
                 self._moved_ids.pop(entry >> TURN_SHIFT & MASK, None)
                 if message.location:  # atomic: after a crash, it or its copies exist
                     self.context.drop_moved(message.id, message.location, message.persistent)
                 else:
-                    del self._resident[entry >> TURN_SHIFT & MASK]
+                    self._resident.pop(entry >> TURN_SHIFT & MASK, None)
         finally:
+            retry_ms = self.context.clock.now_ms() + RETRY_MS
             for entry in later:
-                heappush(self._heap, now_ms + RETRY_MS << DEADLINE_SHIFT | entry & TURN_AND_LOCATION)
+                heappush(self._heap, retry_ms << DEADLINE_SHIFT | entry & TURN_AND_LOCATION)
             for entry, message in zip(entries[done:], messages[done:], strict=False):  # none if the read failed
                 heappush(self._heap, self._put_back(entry, message))
-            self._expect()
+        yield cost
 
     def _read(self, entries: list[int]) -> list[Message | None]:
         """Read messages in the order of the entries, but from the disk in its own order; None for unreadable ones."""
         if self._resident:
+            self._at_once = SLICE
             return [self._resident[entry >> TURN_SHIFT & MASK] for entry in entries]
         order = sorted(range(len(entries)), key=lambda index: entries[index] & MASK)
         read = self.context.read([self._page(entries[index]) for index in order])
         messages: list[Message | None] = [None] * len(entries)
         for index, message in zip(order, read, strict=True):
             messages[index] = message
+        body_bytes = total_bytes([message for message in read if message is not None])
+        fitting = len(read) * SLICE_BYTES // body_bytes if body_bytes > SLICE_BYTES else 2 * len(read)
+        self._at_once = min(max(fitting, 1), SLICE)
         return messages
 
 
@@ -243,12 +282,14 @@ class DelayedExchange(ExchangeDecorator):
             self._delay.on_deleted()
         super().on_deleted()
 
-    def _release(self, message: Message) -> None:
-        """Route a due message."""
+    def _release(self, message: Message) -> Job:
+        """Route a due message, as a part of a job."""
         assert self._context is not None, "on_created has been called"
         keys = routing_keys(message, None)
         message = with_negated_delay(message)
-        self._context.forward(self.inner.route(keys, message), keys, message)
+        destinations = self.inner.route(keys, message)
+        yield self.inner.route_cost
+        yield from self._context.forward(destinations, keys, message)
 
 
 def delay_ms(raw: bytes) -> int:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
 
+from ..jobs.scheduler import Job
 from ..messages.binding import Destination
 from ..messages.message import Message
 from ..messages.ports import Clock, Timer
 from ..queues.enqueue import EnqueueResult
+
+if TYPE_CHECKING:
+    from .exchange_type import Emission
 
 
 class ExchangeContext:
@@ -28,15 +33,35 @@ class ExchangeContext:
         """Call `fn` when `clock.now_ms()` reaches `when_ms`, then deliver the messages that it has enqueued."""
         raise NotImplementedError
 
-    def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
-        """Enqueue these messages, in order, at each destination; exchanges route each by its routing key.
+    def start(self, job: Job) -> None:
+        """Run a generator in turns of the loop, and to its end before the broker stops. Each step yields its cost.
 
-        Deleted queues are skipped. The messages remain the caller's, which may deliver them again.
+        A cost of 1 is about a microsecond; a step should cost 500 at most (`jobs.scheduler`).
         """
         raise NotImplementedError
 
-    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> None:
-        """Route a message that the type had stored, as if it were published now.
+    def emit(self, emissions: Iterable[Emission]) -> None:
+        """Enqueue emissions in slices, after all that the type has emitted before.
+
+        The first emission is taken from the iterable now, and each of the others when the one before is enqueued.
+        """
+        raise NotImplementedError
+
+    @property
+    def emitting(self) -> bool:
+        """True while emissions of the type wait to be enqueued."""
+        raise NotImplementedError
+
+    def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
+        """Enqueue these messages at once, in order, at each destination; exchanges route each by its routing key.
+
+        For sinks, whose messages are confirmed by the result. Deleted queues are skipped. The messages remain the
+        caller's, which may deliver them again.
+        """
+        raise NotImplementedError
+
+    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
+        """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
 
         `destinations` are those to which the type has routed it by `keys`. Exchanges among them route it further; the
         alternate exchange gets it if there are none.
@@ -66,8 +91,8 @@ class ExchangeContext:
         raise NotImplementedError
 
     def drop_moved(self, id_: int, location: int, durable: bool) -> None:
-        """Delete a message whose copies were enqueued in this turn, atomically with the copies.
+        """Delete a message whose copies have been enqueued, atomically with the copies of this turn.
 
-        After a power cut, either the message or its copies exist.
+        After a power cut, either the message or its copies exist, if one step has made all of these.
         """
         raise NotImplementedError

@@ -31,13 +31,19 @@ class UpstreamExchange(NamedTuple):
 
 
 class Emission:
-    """Messages that an exchange type wants enqueued, in this order, at each of these destinations."""
+    """Messages that an exchange type wants enqueued, in this order, at each of these destinations.
 
-    __slots__ = ("destinations", "messages")
+    `at_once` ones are enqueued in one step, so nothing is published before they are all enqueued: they must be few.
+    """
 
-    def __init__(self, destinations: Collection[Destination], messages: Collection[Message]) -> None:
+    __slots__ = ("destinations", "messages", "at_once")
+
+    def __init__(
+        self, destinations: Collection[Destination], messages: Collection[Message], at_once: bool = False
+    ) -> None:
         self.destinations = destinations
         self.messages = messages
+        self.at_once = at_once
 
 
 class ExchangeType:
@@ -108,7 +114,11 @@ class ExchangeType:
         """
 
     def on_bind(self, binding: Binding) -> Iterable[Emission]:
-        """A binding has been created, or restored at the start; then the emissions are discarded."""
+        """A binding has been created, or restored at the start; then the emissions are not iterated over.
+
+        The first emission is taken from the iterable at once, each of the others when the one before is enqueued, which
+        may be some turns of the loop later. So a generator need not have all of its messages in memory.
+        """
         raise NotImplementedError
 
     def on_unbind(self, binding: Binding) -> Iterable[Emission]:

@@ -1,5 +1,7 @@
 """The fanout exchange: it routes each message to all bound destinations."""
 
+from collections.abc import Iterable
+
 from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
@@ -21,13 +23,13 @@ class FanoutExchange(ExchangeType):
         super().__init__(name, arguments)
         self.bound = Destinations()
 
-    def on_bind(self, binding: Binding) -> list[Emission]:
+    def on_bind(self, binding: Binding) -> Iterable[Emission]:
         self.bound.add(binding.destination)
-        return []
+        return ()
 
-    def on_unbind(self, binding: Binding) -> list[Emission]:
+    def on_unbind(self, binding: Binding) -> Iterable[Emission]:
         self.bound.remove(binding.destination)
-        return []
+        return ()
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
         return self.bound.all()

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_context import ExchangeContext
 from ..exchanges.exchange_type import Emission
+from ..jobs.scheduler import Job
 from ..messages.binding import Destination
-from ..messages.message import Message, total_bytes
+from ..messages.message import Message
 from ..messages.ports import Timer
-from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
+from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
 from ..queues.route_target import RouteTarget
+from .emissions import deliver, enqueue_in_slices
 
 if TYPE_CHECKING:
     from .vhost import VHost
+
+FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is either delayed or routed after a power cut
 
 
 class ExchangeHost(ExchangeContext):
@@ -39,10 +42,20 @@ class ExchangeHost(ExchangeContext):
 
         return self.clock.call_at(when_ms, run_and_pump)
 
+    def start(self, job: Job) -> None:
+        self._vhost.scheduler.start(f"messages of {self._exchange}", job)
+
+    def emit(self, emissions: Iterable[Emission]) -> None:
+        self._vhost.emit(self._exchange, emissions)
+
+    @property
+    def emitting(self) -> bool:
+        return self._exchange in self._vhost.emitting
+
     def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
         return deliver(self._vhost, destinations, messages)
 
-    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> None:
+    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
         vhost = self._vhost
         alternate = self._exchange.alternate
         if not destinations and alternate in vhost.exchanges:
@@ -50,11 +63,12 @@ class ExchangeHost(ExchangeContext):
         targets: dict[RouteTarget, None] = {}
         for destination in destinations:
             if isinstance(destination, Exchange):
+                routing = vhost.routing_cost
                 targets.update(dict.fromkeys(vhost.route(destination, keys, message)[0]))
+                yield vhost.routing_cost - routing
             elif isinstance(destination, RouteTarget):
                 targets[destination] = None
-        if targets:
-            vhost.enqueue([message], message.body_bytes, message.persistent, tuple(targets), DELAYED)
+        yield from enqueue_in_slices(vhost, tuple(targets), [message], DELAYED, FORWARD_COST)
 
     def store(self, messages: list[Message], durable: bool) -> None:
         numbers = [self.number] if durable and self.number else []
@@ -71,51 +85,3 @@ class ExchangeHost(ExchangeContext):
 
     def drop_moved(self, id_: int, location: int, durable: bool) -> None:
         self._vhost.journal.settle_moved(self.number if durable else 0, id_, location)
-
-
-def deliver_emissions(vhost: VHost, emissions: Iterable[Emission]) -> None:
-    """Enqueue the messages that an exchange type emits for a binding."""
-    for emission in emissions:
-        deliver(vhost, emission.destinations, emission.messages)
-
-
-def runs_alike(messages: list[Message]) -> Iterable[list[Message]]:
-    """Split messages into runs of those that have a per-queue state and those that have none."""
-    plain = [message.state is None for message in messages]
-    if all(plain) or not any(plain):
-        return [messages]
-    return [list(run) for _, run in groupby(messages, lambda message: message.state is None)]
-
-
-def deliver(vhost: VHost, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
-    """Enqueue messages at queues, and through exchanges by the routing key of each. Deleted queues are skipped.
-
-    The messages remain the caller's: queues change only copies of them.
-    """
-    if not messages:
-        return ACCEPTED
-    stored = False
-    refused: set[int] = set()
-    queues = tuple([one for one in destinations if isinstance(one, RouteTarget) and not one.deleted])
-    if queues:
-        given = list(messages)
-        if any(queue.per_message for queue in queues):
-            given = [message.copy_for_queue() for message in given]
-        at = 0
-        stores = any(queue.number for queue in queues)
-        for run in runs_alike(given):
-            persistent = stores and True in [message.persistent for message in run]
-            receipt = vhost.enqueue(run, total_bytes(run), persistent, queues)
-            stored = stored or receipt.stored
-            refused |= {at + index for index in receipt.refused}
-            at += len(run)
-    for destination in destinations:
-        if isinstance(destination, Exchange):
-            for index, message in enumerate(messages):
-                found = vhost.route(destination, (message.address.routing_key,), message)[0]
-                receipt = vhost.enqueue([message.copy_for_queue()], message.body_bytes, message.persistent, found)
-                stored = stored or receipt.stored
-                refused |= {index} if receipt.refused else set()
-    if refused:
-        return EnqueueResult(stored, frozenset(refused))
-    return DURABLE if stored else ACCEPTED

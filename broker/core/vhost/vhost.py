@@ -5,7 +5,7 @@ Permissions are checked by callers, in the session.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ...amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from ...amqp.field_table import Table
@@ -34,7 +34,8 @@ from ..queues.queue import Queue
 from ..queues.queue_host import QueueHost
 from ..queues.reply_queue import ReplyQueue
 from ..queues.route_target import RouteTarget
-from .exchange_host import ExchangeHost, deliver_emissions
+from .emissions import EmissionQueue
+from .exchange_host import ExchangeHost
 from .node_services import NodeServices
 from .tracer import Tracer, Tracers
 
@@ -49,7 +50,10 @@ PREDECLARED = (  # name, type, internal
 )
 EVENT = "amq.rabbitmq.event"  # a topic exchange of the default virtual host
 BINDING_COST = 6  # cost of deleting one binding (`jobs.scheduler`)
-BINDINGS = 200  # bindings deleted in one step; those of a queue or exchange with more are deleted by a job
+EMISSION_COST = 12  # of what an exchange type emits for it, until it is enqueued
+BINDINGS = 100  # bindings deleted in one step
+STEP_COST = BINDING_COST * BINDINGS
+AT_ONCE_COST = 2 * STEP_COST  # of the bindings of a queue or exchange that are deleted with it; the rest is a job
 
 
 class VHost(QueueHost):
@@ -62,6 +66,8 @@ class VHost(QueueHost):
     firehose    the firehose while tracing is switched on, or None
     tracer      receives all messages: the firehose and live traces, or None
     unbindings  jobs that delete the many bindings of a deleted queue or exchange, by its kind and name
+    emitting    the emissions that wait to be enqueued, by exchange, which may have been deleted
+    dropped     the virtual host has been deleted: nothing more is emitted
     """
 
     def __init__(self, name: str, services: NodeServices, system_exchanges: Iterable[str] = ()) -> None:
@@ -75,6 +81,9 @@ class VHost(QueueHost):
         self.tracer: Tracer | None = None
         self._tracers: list[Tracer] = []
         self.unbindings: dict[tuple[str, str], Job] = {}
+        self._unbound_calls: dict[tuple[str, str], list[Callable[[], None]]] = {}
+        self.emitting: dict[Exchange, EmissionQueue] = {}
+        self.dropped = False
         self._registry = services.registry
         self._numbering = services.numbering
         self._observers = services.observers
@@ -262,49 +271,64 @@ class VHost(QueueHost):
             if self.exchanges.pop(exchange.name, None) is None:
                 continue
             self.clear_route_cache()
-            at_once = len(exchange.outgoing) + len(exchange.incoming) <= BINDINGS
-            for _ in self._drop_outgoing(exchange) if at_once else ():
-                pass
             if exchange.number:
                 self.journal.queue_deleted(exchange.number)
             exchange.type.on_deleted()
-            for _ in self._drop_incoming(exchange.incoming, doomed) if at_once else ():
-                pass
-            if not at_once:
-                self._start_unbinding(exchange)
+            self._unbind_all(exchange, doomed)
             self._observers.exchange_deleted(exchange)
+
+    def _unbind_all(self, target: Queue | Exchange, doomed: list[Exchange]) -> None:
+        """Delete the bindings of a deleted queue or exchange: the first ones at once, the rest in a job.
+
+        Auto-delete exchanges that lose their last binding are added to `doomed`, which the caller deletes.
+        """
+        key = target.kind, target.name
+        steps = self._unbind_in_steps(target, doomed)
+        cost = 0
+        for step in steps:
+            cost += step
+            if cost > AT_ONCE_COST:
+                self.unbindings[key] = job = self._unbind_rest(steps, key, doomed)
+                self.scheduler.start(f"bindings of {target}", job, lambda: self._unbound_all(key))
+                break
+
+    def _unbind_in_steps(self, target: Queue | Exchange, doomed: list[Exchange]) -> Job:
+        if isinstance(target, Exchange):
+            yield from self._drop_outgoing(target)
+            while (emissions := self.emitting.get(target)) is not None:
+                yield emissions.advance()  # they may be in what the type releases
+            for count, _ in enumerate(target.type.release(), 1):
+                if not count % BINDINGS:
+                    yield STEP_COST
+        yield from self._drop_incoming(incoming_of(target), doomed)
+
+    def _unbind_rest(self, steps: Job, key: tuple[str, str], doomed: list[Exchange]) -> Job:
+        yield from steps
+        self._unbound_all(key)
+        doomed.reverse()
+        while doomed:
+            self._drop_exchange(doomed.pop())
+            yield OBJECT_COST
 
     def _drop_outgoing(self, exchange: Exchange) -> Job:
         """Delete the bindings whose source is this deleted exchange."""
-        keys = list(exchange.outgoing)
-        for start in range(0, len(keys), BINDINGS):
-            for key in keys[start : start + BINDINGS]:
-                binding = exchange.outgoing.pop(key)
-                incoming_of(binding.destination).pop(key, None)
-                self._observers.binding_removed(self.name, binding)
-            yield BINDING_COST * BINDINGS
-
-    def _start_unbinding(self, target: Queue | Exchange) -> None:
-        """Start a job that deletes the many bindings of a deleted queue or exchange."""
-        key = target.kind, target.name
-        self.unbindings[key] = job = self._unbind_all(target, key)
-        self.scheduler.start(f"bindings of {target}", job, lambda: self._unbound_all(key))
-
-    def _unbind_all(self, target: Queue | Exchange, key: tuple[str, str]) -> Job:
-        doomed: list[Exchange] = []
-        if isinstance(target, Exchange):
-            yield from self._drop_outgoing(target)
-            for count, _ in enumerate(target.type.release(), 1):
-                if not count % BINDINGS:
-                    yield BINDING_COST * BINDINGS
-        yield from self._drop_incoming(incoming_of(target), doomed)
-        self._unbound_all(key)
-        for exchange in doomed:
-            self._drop_exchange(exchange)
+        for count, key in enumerate(list(exchange.outgoing), 1):
+            binding = exchange.outgoing.pop(key)
+            incoming_of(binding.destination).pop(key, None)
+            self._observers.binding_removed(self.name, binding)
+            if not count % BINDINGS:
+                yield STEP_COST
+        yield 0
 
     def _unbound_all(self, key: tuple[str, str]) -> None:
         self.unbindings.pop(key, None)
         self.clear_route_cache()
+        for call in self._unbound_calls.pop(key, ()):
+            call()
+
+    def when_unbound(self, kind: str, name: str, call: Callable[[], None]) -> None:
+        """Call `call` once all bindings are deleted of the object of this name in `unbindings`."""
+        self._unbound_calls.setdefault((kind, name), []).append(call)
 
     def _finish_unbinding(self, kind: str, name: str) -> None:
         """Finish deleting the bindings of a deleted object of this name, as observers know bindings by names."""
@@ -390,14 +414,10 @@ class VHost(QueueHost):
             queue.forget_routes()
         else:
             self.clear_route_cache()
-        if len(queue.incoming) > BINDINGS:
-            self._start_unbinding(queue)
-        else:
-            doomed: list[Exchange] = []
-            for _ in self._drop_incoming(queue.incoming, doomed):
-                pass
-            for exchange in doomed:
-                self._drop_exchange(exchange)
+        doomed: list[Exchange] = []
+        self._unbind_all(queue, doomed)
+        while doomed:
+            self._drop_exchange(doomed.pop(0))
         for consumer in queue.consumers.all():
             queue.consumers.remove(consumer)
             consumer.cancelled()
@@ -426,6 +446,7 @@ class VHost(QueueHost):
 
     def drop_all(self) -> Job:
         """Delete all queues and exchanges of a deleted virtual host, predeclared ones too."""
+        self.dropped = True
         queues = [*self.queues.values(), *self.volatile.values()]
         queues.reverse()
         while queues:  # each is freed in its step, not all of them with the list
@@ -451,7 +472,7 @@ class VHost(QueueHost):
         check_not_default(source)
         if (bound := self._add_binding(source, destination, routing_key, arguments)) is not None:
             binding, emissions = bound
-            deliver_emissions(self, emissions)
+            self.emit(self.exchanges[source], emissions)
             self._observers.binding_added(self.name, binding)
 
     def restore_binding(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
@@ -489,23 +510,50 @@ class VHost(QueueHost):
 
     def _drop_incoming(self, incoming: dict[bytes, Binding], doomed: list[Exchange]) -> Job:
         """Delete these bindings; auto-delete exchanges that lose their last binding are added to `doomed`."""
-        keys = list(incoming)
-        for start in range(0, len(keys), BINDINGS):
-            for key in keys[start : start + BINDINGS]:
-                binding = incoming.pop(key, None)
-                exchange = self.exchanges.get(binding.source) if binding is not None else None
-                if binding is None or exchange is None or exchange.outgoing.pop(key, None) is None:
-                    continue
-                if self._unbound(exchange, binding):
-                    doomed.append(exchange)
-            yield BINDING_COST * BINDINGS
+        cost = 0
+        for key in list(incoming):
+            binding = incoming.pop(key, None)
+            exchange = self.exchanges.get(binding.source) if binding is not None else None
+            if binding is None or exchange is None or exchange.outgoing.pop(key, None) is None:
+                continue
+            if self._unbound(exchange, binding):
+                doomed.append(exchange)
+            cost += BINDING_COST
+            emissions = self.emitting.get(exchange)
+            if emissions is not None:
+                cost += EMISSION_COST
+                while emissions.full:
+                    yield emissions.advance()
+            if cost >= STEP_COST:
+                yield cost
+                cost = 0
+        yield cost
 
     def _unbound(self, exchange: Exchange, binding: Binding) -> bool:
         """Notify observers of a deleted binding. Return whether its auto-delete source has no binding left."""
         self.clear_route_cache()
-        deliver_emissions(self, exchange.type.on_unbind(binding))
+        self.emit(exchange, exchange.type.on_unbind(binding))
         self._observers.binding_removed(self.name, binding)
         return exchange.auto_delete and not exchange.outgoing
+
+    def emit(self, exchange: Exchange, emissions: Iterable[Emission]) -> None:
+        """Enqueue what the type of an exchange emits, in slices, after all that it has emitted before."""
+        rest = iter(emissions)
+        first = next(rest, None)
+        if first is None or self.dropped:
+            return
+        queue = self.emitting.get(exchange)
+        if queue is not None:
+            queue.add(first, rest)
+        else:
+            queue = EmissionQueue(self, exchange)
+            queue.add(first, rest)
+            queue.start()
+
+    def emissions_of(self, exchange: str) -> EmissionQueue | None:
+        """Return the emissions of the exchange that wait to be enqueued, or None."""
+        found = self.exchanges.get(exchange)
+        return self.emitting.get(found) if found is not None else None
 
     # For dead letters and expiry of queues (`QueueHost`)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from ...amqp.field_table import Table
+from ...core.exchanges.exchange import Exchange
 from ...wire import method_encoder
 from .. import operations
 from ..names import strip_line_ends
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
 
 
 def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Table) -> None:
-    """Serve exchange.declare. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
+    """Serve exchange.declare. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406), Postponed."""
     name = strip_line_ends(method.exchange)
     if method.passive:
         operations.find_exchange(channel, name)
         stored = False
     else:
+        channel.await_unbinding(Exchange.kind, name)
         exchange = operations.declare_exchange(
             channel,
             name,
@@ -46,7 +48,9 @@ def delete(channel: Channel, method: commands.Exchange.Delete, arguments: Table)
 def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> None:
     """Serve exchange.bind. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
     source, destination = strip_line_ends(method.source), strip_line_ends(method.destination)
+    channel.admit_emissions(source)
     operations.bind_exchange(channel, source, destination, method.routing_key or "", arguments)
+    channel.await_emissions(source)
     if not method.nowait:
         channel.send_change_ok(method_encoder.method(channel.number, method_encoder.EXCHANGE_BIND_OK))
 
@@ -54,6 +58,8 @@ def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> 
 def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table) -> None:
     """Serve exchange.unbind. Raises AccessRefused (403)."""
     source, destination = strip_line_ends(method.source), strip_line_ends(method.destination)
+    channel.admit_emissions(source)
     operations.unbind_exchange(channel, source, destination, method.routing_key or "", arguments)
+    channel.await_emissions(source)
     if not method.nowait:
         channel.send_change_ok(method_encoder.method(channel.number, method_encoder.EXCHANGE_UNBIND_OK))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from ...amqp.field_table import Table
+from ...core.queues.queue import Queue
 from ...wire import method_encoder
 from .. import operations
 from ..names import REPLY_TO, strip_line_ends
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) -> None:
     """Serve queue.declare.
 
-    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406).
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), and Postponed while
+    bindings of a deleted queue of this name are being deleted.
     """
     name = strip_line_ends(method.queue)
     if name.startswith(REPLY_TO):
@@ -30,6 +32,7 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     if method.passive:
         queue = operations.find_queue(channel, name)
     else:
+        channel.await_unbinding(Queue.kind, name)
         queue = operations.declare_queue(
             channel,
             name,
@@ -52,12 +55,15 @@ def declare_ok(channel: Channel, name: str, ready: int, consumers: int) -> bytes
 
 
 def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> None:
-    """Serve queue.bind.
+    """Serve queue.bind. What the exchange's type emits is enqueued before bind-ok.
 
-    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406).
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), and Postponed.
     """
     name, key = expand_names(channel, method.queue, method.routing_key)
-    operations.bind_queue(channel, strip_line_ends(method.exchange), name, key, arguments)
+    source = strip_line_ends(method.exchange)
+    channel.admit_emissions(source)
+    operations.bind_queue(channel, source, name, key, arguments)
+    channel.await_emissions(source)
     if not method.nowait:
         channel.send_change_ok(method_encoder.method(channel.number, method_encoder.QUEUE_BIND_OK))
 
@@ -65,7 +71,10 @@ def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> Non
 def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) -> None:
     """Serve queue.unbind. Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
     name, key = expand_names(channel, method.queue, method.routing_key)
-    operations.unbind_queue(channel, strip_line_ends(method.exchange), name, key, arguments)
+    source = strip_line_ends(method.exchange)
+    channel.admit_emissions(source)
+    operations.unbind_queue(channel, source, name, key, arguments)
+    channel.await_emissions(source)
     channel.send_change_ok(method_encoder.method(channel.number, method_encoder.QUEUE_UNBIND_OK))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from urllib.parse import quote, unquote, unquote_plus
 
 import msgspec
@@ -11,7 +12,7 @@ from warren.broker.plugin import Binding, Exchange, Queue, VHost
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, missing, ok
-from ...http.slices import Turn
+from ...http.slices import Turn, when
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -130,14 +131,16 @@ async def get_binding(request: Request) -> Response:
     return ok(binding_view(request.path_vhost(), await find_binding(request)))
 
 
-def post_binding(request: Request) -> Response:
+async def post_binding(request: Request) -> Response:
     """Create a binding; the header Location has its properties key."""
     body: BindingBody = request.body
-    table = table_of(body.arguments)
-    kind, source_name, name = names(request)
-    request.channel().bind(source_name, kind, name, body.routing_key, table)
-    source, destination = source_and_destination(request)
-    key = properties_key(Binding(source.name, destination, body.routing_key, table))
+    with request.acting():
+        table = table_of(body.arguments)
+        kind, source_name, name = names(request)
+        request.channel().bind(source_name, kind, name, body.routing_key, table)
+        source, destination = source_and_destination(request)
+        key = properties_key(Binding(source.name, destination, body.routing_key, table))
+    await emitted(request, source.name)
     location = f"{quoted(destination.name)}/{quoted(key)}"
     return Response(201, None, {"location": location})
 
@@ -149,7 +152,22 @@ async def delete_binding(request: Request) -> Response:
         _, destination = source_and_destination(request)
         key, arguments = binding.routing_key, binding.arguments
         request.channel().unbind(binding.source, destination.kind, destination.name, key, arguments)
+    await emitted(request, binding.source)
     return done()
+
+
+async def emitted(request: Request, source: str) -> None:
+    """Return once all is enqueued that the type of an exchange has emitted, as for a new listener."""
+    emissions = request.path_vhost().emissions_of(source)
+    if emissions is not None:
+        await when(emissions.when_enqueued)
+
+
+async def unbound(request: Request, kind: str, name: str) -> None:
+    """Return once no bindings are left of a deleted queue or exchange (`kind`) of this name."""
+    vhost = request.path_vhost()
+    if (kind, name) in vhost.unbindings:
+        await when(partial(vhost.when_unbound, kind, name))
 
 
 def names(request: Request) -> tuple[str, str, str]:

@@ -15,6 +15,7 @@ from ..stats.counters import exchange_key
 from ..views.exchange import detailed_exchange_view, exchange_view
 from ..views.stats import StatsView
 from .arguments import Arguments, table_of
+from .bindings import unbound
 
 
 class Declaration(msgspec.Struct):
@@ -39,19 +40,21 @@ def get_exchange(request: Request) -> Response:
     return ok(detailed_exchange_view(request.host, StatsView(request), request.exchange()))
 
 
-def put_exchange(request: Request) -> Response:
+async def put_exchange(request: Request) -> Response:
     """Declare an exchange."""
     body: Declaration = request.body
     name = request.exchange_name()
-    existed = name in request.path_vhost().exchanges
-    request.channel().declare_exchange(
-        name,
-        body.type,
-        durable=body.durable,
-        auto_delete=body.auto_delete,
-        internal=body.internal,
-        arguments=table_of(body.arguments),
-    )
+    await unbound(request, Exchange.kind, name)
+    with request.acting():
+        existed = name in request.path_vhost().exchanges
+        request.channel().declare_exchange(
+            name,
+            body.type,
+            durable=body.durable,
+            auto_delete=body.auto_delete,
+            internal=body.internal,
+            arguments=table_of(body.arguments),
+        )
     return put(existed)
 
 

@@ -18,6 +18,7 @@ from ..stats.counters import queue_key
 from ..views.queue import detailed_queue_view, parts_with, queue_view, queue_view_with_unset, view_of_parts
 from ..views.stats import StatsView
 from .arguments import Arguments, table_of
+from .bindings import unbound
 
 
 class Declaration(msgspec.Struct):
@@ -55,14 +56,16 @@ def get_queue(request: Request) -> Response:
     return ok(detailed_queue_view(request, StatsView(request), request.queue()))
 
 
-def put_queue(request: Request) -> Response:
+async def put_queue(request: Request) -> Response:
     """Declare a queue."""
     body: Declaration = request.body
     name = request.path["queue"]
-    existed = name in request.path_vhost().queues
-    request.channel().declare_queue(
-        name, durable=body.durable, auto_delete=body.auto_delete, arguments=table_of(body.arguments)
-    )
+    await unbound(request, Queue.kind, name)
+    with request.acting():
+        existed = name in request.path_vhost().queues
+        request.channel().declare_queue(
+            name, durable=body.durable, auto_delete=body.auto_delete, arguments=table_of(body.arguments)
+        )
     return put(existed)
 
 

@@ -1,10 +1,13 @@
 """Bindings over HTTP."""
 
+import asyncio
 from urllib.parse import quote, unquote
 
 import pytest
 
 from tests.support.http import Api
+from warren.broker.amqp.field_table import Table
+from warren.plugins.exchanges.presence import PresenceExchange
 
 NOT_FOUND = (404, "Object Not Found", "Not Found")
 PATH = "/bindings/%2F/e/amq.topic/q/tq"
@@ -125,3 +128,26 @@ def test_bindings_are_listed_in_pages_if_asked_filtered_by_names_and_key(api: Ap
     assert (page["filtered_count"], page["page_count"], page["total_count"]) == (3, 2, 4)
     page = api.get("/exchanges/%2F/amq.topic/bindings/source?page=2&page_size=2&sort=routing_key").json
     assert [one["routing_key"] for one in page["items"]] == ["page.c"]
+
+
+def test_what_an_exchange_type_emits_is_in_the_queue_before_the_answer(api: Api) -> None:
+    vhost = api.peer.node.vhosts["/"]
+    api.peer.node.registry.register("x-presence", PresenceExchange)
+    vhost.declare_exchange("p", "x-presence")
+    present, listener = vhost.declare_queue("present"), vhost.declare_queue("listener")
+    for number in range(10_000):
+        vhost.bind("p", present, f"k{number}", Table.EMPTY)
+
+    def turn() -> None:
+        api.peer.settle()
+        asyncio.get_running_loop().call_soon(turn)
+
+    api.while_waiting(turn)
+    assert api.post("/bindings/%2F/e/p/q/listener").status == 201
+    assert listener.ready == 10_000
+    vhost.delete_queue(present)
+    assert vhost.unbindings
+    api.while_waiting(turn)
+    assert api.put("/queues/%2F/present").status == 201
+    assert not vhost.unbindings
+    assert listener.ready == 20_000

@@ -1,0 +1,197 @@
+"""Emissions: messages that exchange types make themselves, enqueued in slices.
+
+A type may emit a notice to 5,000 listeners, or 60,000 stored messages to one queue, so each exchange has a queue of its
+emissions, which a job enqueues in order. A step of the job may end between two destinations of the same message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain, groupby
+from typing import TYPE_CHECKING
+
+from ..exchanges.exchange import Exchange
+from ..exchanges.exchange_type import Emission
+from ..exchanges.router import PAGE_COST, PER_MESSAGE_COST
+from ..jobs.scheduler import COPY_SHIFT, SLICE, Job
+from ..messages.binding import Destination
+from ..messages.message import Message, total_bytes
+from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
+from ..queues.message_log import MADE
+from ..queues.route_target import RouteTarget
+
+if TYPE_CHECKING:
+    from .vhost import VHost
+
+MAKE_COST = 5  # of a message that the type has just made
+STORED_COST = 2  # of a durable queue
+STORE_SHIFT = 9  # to write 512 bytes to the journal costs 1
+LIMIT_BYTES = 16 << 20  # of the emissions of one exchange that wait; binding waits until there are fewer
+ENTRY_BYTES, REFERENCE_BYTES = 1_000, 8  # of waiting emissions, and of each destination and message in them
+
+
+class EmissionQueue:
+    """The emissions of one exchange that wait to be enqueued, in order, and the job that enqueues them.
+
+    It is in `VHost.emitting` as long as something waits.
+    """
+
+    __slots__ = ("_vhost", "_exchange", "_waiting", "_bytes", "_call", "_job")
+
+    def __init__(self, vhost: VHost, exchange: Exchange) -> None:
+        self._vhost = vhost
+        self._exchange = exchange
+        self._waiting: deque[tuple[Iterable[Emission], int, Callable[[], None]]] = deque()
+        self._bytes = 0
+        self._call: Callable[[], None] = nothing  # follows the emissions that are being enqueued
+        self._job: Job = iter(())
+
+    @property
+    def full(self) -> bool:
+        """True if the type should emit no more for now."""
+        return self._bytes >= LIMIT_BYTES
+
+    def add(self, first: Emission, rest: Iterator[Emission]) -> None:
+        """Add emissions. Each of the rest is taken from the iterator when the one before is enqueued."""
+        size = ENTRY_BYTES + REFERENCE_BYTES * (len(first.destinations) + len(first.messages))
+        self._bytes += size
+        self._waiting.append((chain((first,), rest), size, nothing))
+
+    def when_enqueued(self, call: Callable[[], None]) -> None:
+        """Call `call` once all that waits now is enqueued."""
+        self._waiting.append(((), 0, call))
+
+    def start(self) -> None:
+        """Start the job."""
+        self._vhost.emitting[self._exchange] = self
+        self._job = self._run()
+        self._vhost.scheduler.start(f"emissions of {self._exchange}", self._job, self._failed)
+
+    def advance(self) -> int:
+        """Run a step of the job for a caller that waits for it, and return its cost."""
+        return next(self._job, 0)
+
+    def _run(self) -> Job:
+        while self._waiting:
+            emissions, size, self._call = self._waiting.popleft()
+            for emission in emissions:
+                yield from deliver_in_slices(self._vhost, emission)
+                yield MAKE_COST * len(emission.messages)  # about that of the next emission
+            self._bytes -= size
+            self._call()
+        del self._vhost.emitting[self._exchange]
+
+    def _failed(self) -> None:
+        """Go on with the next emissions after a bug in the type."""
+        self._call()
+        self.start()
+
+
+def nothing() -> None:
+    pass
+
+
+def deliver_in_slices(vhost: VHost, emission: Emission) -> Job:
+    """Enqueue the messages of an emission, in order, at each of its destinations that still exists."""
+    messages = list(emission.messages)
+    if not messages:
+        return
+    if emission.at_once:
+        deliver(vhost, emission.destinations, messages)
+        yield SLICE
+        return
+    yield from enqueue_in_slices(vhost, targets_of(emission.destinations), messages)
+    for destination in emission.destinations:
+        if isinstance(destination, Exchange):
+            for message in messages:
+                if not vhost.has(destination):
+                    break
+                routing = vhost.routing_cost
+                found = vhost.route(destination, (message.address.routing_key,), message)[0]
+                yield vhost.routing_cost - routing
+                yield from enqueue_in_slices(vhost, found, [message.copy_for_queue()])
+
+
+def enqueue_in_slices(
+    vhost: VHost, targets: tuple[RouteTarget, ...], messages: list[Message], source: str = MADE, limit: int = SLICE
+) -> Job:
+    """Enqueue messages, in order, at each of the targets, in steps whose cost is about `limit` at most.
+
+    Targets that are deleted meanwhile are skipped. The messages remain the caller's.
+    """
+    count = len(targets)
+    per_message = any(target.per_message for target in targets)
+    stores = any(target.number for target in targets)
+    least = STORED_COST if stores else 1
+    at = 0
+    while count and at < len(messages):
+        weight = PAGE_COST if vhost.budget.exceeded else PER_MESSAGE_COST if per_message else least
+        copies = count if weight > least else 1  # of the body
+        shift = STORE_SHIFT if stores or vhost.budget.exceeded else COPY_SHIFT
+        some = messages[at : at + max(limit // (weight * count), 1)]
+        while (cost := cost_of(some, weight * count, copies, shift)) > 2 * limit and len(some) > 1:
+            some = some[: max(len(some) * limit // cost, 1)]
+        at += len(some)
+        at_once = max(limit * count // cost, 1) if len(some) == 1 and cost > limit else count
+        for start in range(0, count, at_once):
+            enqueue(vhost, targets[start : start + at_once], some, source)
+            yield max(cost * at_once // count, 1)
+
+
+def cost_of(messages: list[Message], each: int, copies: int, shift: int) -> int:
+    """Return the cost of messages that cost `each` beside the copies of their bodies, of which 2 ** `shift` cost 1."""
+    return each * len(messages) + copies * (total_bytes(messages) >> shift)
+
+
+def targets_of(destinations: Collection[Destination]) -> tuple[RouteTarget, ...]:
+    """Return the queues and sinks among the destinations."""
+    return tuple([one for one in destinations if isinstance(one, RouteTarget)])
+
+
+def deliver(vhost: VHost, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
+    """Enqueue messages at queues, and through exchanges by the routing key of each. Deleted queues are skipped.
+
+    The messages remain the caller's: queues change only copies of them.
+    """
+    if not messages:
+        return ACCEPTED
+    result = enqueue(vhost, targets_of(destinations), list(messages))
+    stored, refused = result.stored, set(result.refused)
+    for destination in destinations:
+        if isinstance(destination, Exchange):
+            for index, message in enumerate(messages):
+                found = vhost.route(destination, (message.address.routing_key,), message)[0]
+                result = vhost.enqueue([message.copy_for_queue()], message.body_bytes, message.persistent, found)
+                stored = stored or result.stored
+                refused |= {index} if result.refused else set()
+    if refused:
+        return EnqueueResult(stored, frozenset(refused))
+    return DURABLE if stored else ACCEPTED
+
+
+def enqueue(
+    vhost: VHost, targets: tuple[RouteTarget, ...], messages: list[Message], source: str = MADE
+) -> EnqueueResult:
+    """Enqueue messages at those targets that exist, and copies where a queue would change them."""
+    targets = tuple([target for target in targets if not target.deleted])
+    if not targets:
+        return ACCEPTED
+    plain = all(message.state is None for message in messages)
+    if not plain or any(target.per_message for target in targets):
+        messages = [message.copy_for_queue() for message in messages]
+    stored = False
+    refused: set[int] = set()
+    at = 0
+    for run in (messages,) if plain else runs_alike(messages):
+        persistent = True in [message.persistent for message in run]
+        result = vhost.enqueue(run, total_bytes(run), persistent, targets, source)
+        stored = stored or result.stored
+        refused |= {at + index for index in result.refused}
+        at += len(run)
+    return EnqueueResult(stored, frozenset(refused)) if refused else DURABLE if stored else ACCEPTED
+
+
+def runs_alike(messages: list[Message]) -> list[list[Message]]:
+    """Split messages into runs of those that have a per-queue state and those that have none."""
+    return [list(run) for _, run in groupby(messages, lambda message: message.state is None)]
