@@ -77,6 +77,7 @@ class Migrate(Command):
 def migrate(options: Namespace) -> int:
     """Run the command; return the exit status. Raises ExitError, APIError, Unreachable, TimeoutError."""
     from warren.broker.ctl.api_client import API, LocalAPI
+    from warren.broker.ctl.exit_status import USAGE, ExitError
 
     from .brokers import REQUEST_S, Broker
     from .migration import Migration, Options
@@ -88,6 +89,8 @@ def migrate(options: Namespace) -> int:
         target = Broker(partial(API, options.to, REQUEST_S, options.to_password_file))
     else:
         target = Broker(partial(LocalAPI, Path(options.data), REQUEST_S))
+    if source.is_same(target):
+        raise ExitError(USAGE, "source and target are the same broker: name another one with --to or --data")
     uri = options.amqp or amqp_uri(source, options.source, options.from_password_file)
     parts = urlsplit(options.source)
     name = f"migrate-{parts.hostname}-{source.address.rpartition(':')[2]}"
