@@ -212,7 +212,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
     if remote is not None:
         node.replication.status = remote.status
-        server.guard = remote
+        server.guard_output(remote)
     control = host.control
     control.listen, control.stop = partial(listen, server, config), ending.begin
     control.start_services = partial(restart_services, host)
