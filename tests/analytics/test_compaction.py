@@ -116,6 +116,28 @@ def test_a_compaction_that_was_interrupted_loses_and_repeats_no_row(
         assert '"sha256"' in path.read_text()
 
 
+def test_a_compaction_that_was_killed_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    log = export(tmp_path)
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(merge.Part, "finish", kill)
+        merge.compact(tmp_path, LATER)
+    (announced,) = manifests(tmp_path)
+    merge.temporary_path(tmp_path / json.loads(announced.read_text())["by"]).touch()
+    log.round_trip("q")
+    log.write()  # the next one merges other files
+    (tmp_path / schema.MANIFEST / "compacted-0.jsonl").touch()
+    (tmp_path / schema.MANIFEST / "compacted-1.jsonl").write_text('{"repl')
+    merge.compact(tmp_path, LATER)
+    assert not list(tmp_path.rglob(".*.tmp"))
+    assert all('"sha256"' in path.read_text() for path in manifests(tmp_path))
+
+
 def test_only_one_compaction_runs_at_a_time(tmp_path: Path) -> None:
     export(tmp_path)
     with merge.locked(tmp_path):
