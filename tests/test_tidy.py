@@ -281,7 +281,7 @@ PARTS_MAY_IMPORT: dict[str, set[str]] = {
         *("plugin", "amqp", "core.metadata.patterns", "core.policies.policy_keys", "ctl.api_client", "ctl.exit_status"),
     },
     "plugins/prometheus": {"plugin", "product", "core", "session", "runtime", "config"},
-    "plugins/throughput": {"plugin", "amqp", "core", "net.connection_limits", "runtime", "config"},
+    "plugins/throughput": {"plugin", "system_errors", "amqp", "core", "net.connection_limits", "runtime", "config"},
     "testing": {"plugin", "app", "core", "session", "net", "runtime", "config", "logs"},
 }
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 failed = partial(command_failed, "migrate")
 INTERRUPTED = 130
+NOT_AUTHORIZED = 401  # of HTTP
 LINKS = 500
 NAMES_SHOWN = 20  # of queues in a dry run
 
@@ -65,11 +66,13 @@ class Migrate(Command):
         try:
             return migrate(options)
         except ExitError as error:
-            return failed(error.text.removeprefix("warrenctl: "), error.status)
+            return failed(error.text.removeprefix("warrenctl: ").replace("--url:", "--from or --to:"), error.status)
         except APIError as error:
+            if error.status == NOT_AUTHORIZED:
+                return failed("a broker refuses user or password: check those of --from and --to", UNAVAILABLE)
             return failed(f"a broker refuses: {' '.join(error.reason.split())}", UNAVAILABLE)
         except (Unreachable, TimeoutError) as error:
-            return failed(f"no broker answers: {error}", UNAVAILABLE)
+            return failed(f"no broker answers: {error}; start it, or check --from, --to and --data", UNAVAILABLE)
         except KeyboardInterrupt:
             return failed("interrupted; the links stay and continue (--stop removes them)", INTERRUPTED)
 

@@ -157,6 +157,12 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     assert missing.returncode == 66 and len(missing.stderr.splitlines()) == 1
 
 
+def test_a_folder_that_cannot_be_written_to_is_an_error_that_says_what_to_do() -> None:
+    done = run("compact", "--input", "/proc")
+    assert (done.returncode, done.stdout) == (70, "")
+    assert done.stderr == "warren compact: /proc/manifest: there is no such file or folder: check the path\n"
+
+
 def test_an_object_store_is_refused_in_one_line(tmp_path: Path) -> None:
     refused = run("compact", "--input", "s3a://bucket/export")
     assert (refused.returncode, refused.stdout) == (64, "")

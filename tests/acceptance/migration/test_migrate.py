@@ -229,7 +229,7 @@ def test_few_links_at_a_time_move_many_queues(pair: Pair) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (("--from", "http://guest:wrong@{old}"), 69, "a broker refuses: "),
+        (("--from", "http://guest:wrong@{old}"), 69, "a broker refuses user or password: check those of --from"),
         (("--from", "http://127.0.0.1:1"), 69, "no broker answers: 127.0.0.1:1: "),
         (("--from", "amqp://{old}"), 64, "not an http:// or https:// URL"),
         (("--from", "http://{old}", "--links", "0"), 64, "'0' is no positive number"),
