@@ -154,7 +154,7 @@ def serve(options: argparse.Namespace) -> int:
         return 0
 
     from . import logs  # before app: logs imports structlog in its own way
-    from .runtime.system_errors import file_error
+    from .system_errors import file_error
 
     try:
         logs.configure(config.log, node=config.node)
@@ -201,7 +201,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 def unusable(error: OSError) -> int:
     """Print which file a command cannot use, and return the exit status."""
-    from .runtime.system_errors import file_error
+    from .system_errors import file_error
 
     print(f"warren: {file_error(error)}", file=sys.stderr)
     return NO_INPUT_STATUS

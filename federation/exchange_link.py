@@ -85,6 +85,8 @@ class ExchangeLink(Link):
         if consumers:
             self._report("federation_queue_shared", "warning", queue=self._queue, consumers=consumers)
             self.status.degrade("another broker with the same cluster name takes messages from the queue upstream")
+        if settings.max_hops < 1:
+            self.status.degrade(f"max-hops is {settings.max_hops}: no message may pass the link")
         if settings.ack_mode != NO_ACK:
             await consuming.qos(settings.prefetch_count)
         await consuming.consume(self._queue, "", settings.ack_mode == NO_ACK, Table.EMPTY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, ClassVar, cast
@@ -30,7 +31,7 @@ class SlowSocket(asyncio.Transport):
         self._socket = socket
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
-        self._late: deque[tuple[float, bytes]] = deque()  # with the time of the loop when it is sent
+        self._late: deque[tuple[float, bytes]] = deque()  # with the time when it is sent
         self._late_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
@@ -49,7 +50,8 @@ class SlowSocket(asyncio.Transport):
         if not self.latency_s and not self._late:
             self._socket.write(data)
             return
-        when_s = self._loop.time() + self.latency_s
+        # Not the time of the loop, whose ticks of 1 ms would make the latency shorter by up to one.
+        when_s = time.monotonic() + self.latency_s
         self._late.append((max(when_s, self._late[-1][0]) if self._late else when_s, bytes(data)))
         self._late_bytes += len(data)
         if self._late_bytes > LATE_BYTES:
@@ -74,12 +76,12 @@ class SlowSocket(asyncio.Transport):
 
     def _expect(self) -> None:
         if self._timer is None and self._late:
-            self._timer = self._loop.call_at(self._late[0][0], self._send)
+            self._timer = self._loop.call_later(self._late[0][0] - time.monotonic(), self._send)
 
     def _send(self) -> None:
         """Send what is due."""
         self._timer = None
-        now_s = self._loop.time()
+        now_s = time.monotonic()
         while self._late and self._late[0][0] <= now_s:
             self._pop()
         self._sent()

@@ -35,10 +35,10 @@ from ..runtime.garbage_collection import FullCollections, freeze_heap
 from ..runtime.password_hashing import ThreadHashing
 from ..runtime.resource_monitor import Resources
 from ..runtime.supervisor import Supervisor
-from ..runtime.system_errors import RAISE_LIMIT, file_error
 from ..runtime.systemd import Systemd
 from ..storage.errors import ConfirmedLost, StorageFault
 from ..storage.folder_lock import IN_USE_STATUS, InUse
+from ..system_errors import RAISE_LIMIT, file_error
 from .build import build_node, build_settings, load_definitions, report
 from .heap import free_memory, keep_heap
 from .listeners import listen, socket_options, tls
@@ -212,7 +212,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
     if remote is not None:
         node.replication.status = remote.status
-        server.guard = remote
+        server.guard_output(remote)
     control = host.control
     control.listen, control.stop = partial(listen, server, config), ending.begin
     control.start_services = partial(restart_services, host)

@@ -43,6 +43,7 @@ class RemoteStorage(OutputGuard):
         self._warned = ""  # the last warning that was logged
         self._confirming = False  # the output may have confirms
         self._lost = lost
+        self.expect_flush = lambda: None
         self._warn()
         self._watch = Watch(store, config.storage.retry_s, self._from_thread, self._lost_from_thread)
         self._watch.start()
@@ -53,9 +54,12 @@ class RemoteStorage(OutputGuard):
         return replace(status, warning=self._reason) if self._reason else status
 
     def owned(self) -> bool:
-        """Whether no other broker can own the store by now, and confirms may be added to the output."""
-        self._confirming = self._store.ownership.certain()
-        return self._confirming
+        """Whether no other broker can own the store by now, and confirms may be added to the output in this turn."""
+        certain = self._store.ownership.certain()
+        if certain:
+            self._confirming = True
+            self.expect_flush()  # also if nothing is added: later output without confirms need not be dropped
+        return certain
 
     def may_send(self) -> bool:
         """Whether no other broker can own the store by now, or the output has no confirms."""

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
+from ..system_errors import file_error
 from .config import Config, default_node
 from .errors import ConfigError
 from .rabbitmq_conf import path_of
@@ -65,7 +66,7 @@ def _account(environment: Mapping[str, str], variable: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read().rstrip("\r\n")
     except OSError as error:
-        raise ConfigError(f"environment {variable}_FILE: {path}: {error.strerror}") from None
+        raise ConfigError(f"environment {variable}_FILE: {file_error(error, path)}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"environment {variable}_FILE: {path}: not UTF-8") from None
 

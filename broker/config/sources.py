@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+from ..system_errors import file_error
 from . import environment as variables
 from . import rabbitmq_conf, toml
 from .builder import ConfigBuilder
@@ -83,7 +84,7 @@ class Sources:
             with open(name, encoding="utf-8-sig") as file:
                 text = file.read()
         except OSError as error:
-            raise ConfigError(f"{name}: {error.strerror}") from None
+            raise ConfigError(file_error(error, name)) from None
         except UnicodeDecodeError as error:
             raise ConfigError(f"{name}: not UTF-8: {error.reason} at byte {error.start}") from None
         if name.endswith(".toml"):

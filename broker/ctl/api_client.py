@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
+from ..system_errors import file_error
 from .exit_status import USAGE, ExitError, Unreachable
 
 PORTS = {"http": 15672, "https": 15671}
@@ -295,8 +296,8 @@ def password_of(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ExitError(USAGE, f"warrenctl: --password-file: {file}: {reason}") from None
+        reason = file_error(error, file) if isinstance(error, OSError) else f"{file}: not UTF-8"
+        raise ExitError(USAGE, f"warrenctl: --password-file: {reason}") from None
 
 
 def basic_credentials(user: str, password: str) -> str:

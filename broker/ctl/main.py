@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..product import distribution_version
+from ..system_errors import file_error
 from . import command_line, formats, report
 from .answers import Answer, CommandError, Lines, Report, Rows
 from .catalogue import COMMANDS
@@ -166,6 +167,9 @@ class Run:
         arguments = self.request.arguments
         if self.request.command == "add_user" and len(arguments) == 1:
             return [*arguments, password()]
+        if "format" in self.command.values and self.request.text("format", "json").lower() != "json":
+            text = command_line.complaint("Bad argument: Format should be json", sys.argv[1:], self.command)
+            raise ExitError(DATA, text)
         if self.request.command == "export_definitions":
             return []
         if self.request.command == "import_definitions":
@@ -222,8 +226,10 @@ def text_of(name: str, command: Command) -> str:
     except FileNotFoundError:
         text = command_line.complaint(f"Bad argument: File {name} does not exist", sys.argv[1:], command)
         raise ExitError(DATA, text) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ExitError(UNAVAILABLE, f"Error:\ncannot read {name}: {error}") from None
+    except OSError as error:
+        raise ExitError(UNAVAILABLE, f"Error:\ncannot read {file_error(error, name)}") from None
+    except UnicodeDecodeError:
+        raise ExitError(DATA, f"Error:\ncannot read {name}: not UTF-8, as JSON has to be") from None
 
 
 def save(name: str, value: object) -> None:
@@ -235,7 +241,7 @@ def save(name: str, value: object) -> None:
         else:
             Path(name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ExitError(UNAVAILABLE, f"Error:\ncannot write {name}: {error}") from None
+        raise ExitError(UNAVAILABLE, f"Error:\ncannot write {file_error(error, name)}") from None
 
 
 def run(line: list[str]) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..system_errors import file_error
 from .command import ANY_NODE
 from .command_line import complaint
 from .exit_status import UNAVAILABLE, USAGE, ExitError, Unreachable
@@ -68,7 +69,7 @@ class StartupWait:
             except FileNotFoundError:
                 text = ""
             except OSError as error:
-                raise ExitError(UNAVAILABLE, f"Error:\ncannot read {file}: {error.strerror}") from None
+                raise ExitError(UNAVAILABLE, f"Error:\ncannot read {file_error(error, str(file))}") from None
             if text:
                 pid = self._number(text)
                 self._print_line(f"pid is {pid}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from ..net.listener import address_of
-from ..runtime.system_errors import file_error
+from ..system_errors import file_error
 
 if TYPE_CHECKING:
     from .host import Host, Service

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ..runtime.supervisor import Report, Supervisor
-from ..runtime.system_errors import TOO_MANY_FILES, user_name
+from ..system_errors import TOO_MANY_FILES, user_name
 from .connection_limits import ConnectionLimits, Pool, Slot
 from .tls import TLS, handshake_error
 

@@ -34,7 +34,12 @@ CLOSE_S = 0.00002  # of the loop and the system, to close a socket
 
 
 class OutputGuard:
-    """The part of the broker that knows whether output may still be sent, however long the process stood still."""
+    """The part of the broker that knows whether output may still be sent, however long the process stood still.
+
+    expect_flush  makes the server, which sets it, flush at the end of the turn and call `sent` when nothing is left
+    """
+
+    expect_flush: Callable[[], None]
 
     def may_send(self) -> bool:
         """Whether the output of a connection may be sent now; it is aborted if not."""
@@ -110,6 +115,11 @@ class Server:
         if tls is not None and self._certificates is None:
             self._certificates = self.loop.call_later(CERTIFICATES_LOOK_S, self._look_at_certificates)
         return listener.addresses
+
+    def guard_output(self, guard: OutputGuard) -> None:
+        """Ask this guard whenever output is about to be sent."""
+        self.guard = guard
+        guard.expect_flush = self._expect_flush
 
     async def connect_inside(self, peer: Peer) -> socket.socket:
         """Open a connection within the process and return the client's end of it; `peer` describes the client.

@@ -9,7 +9,7 @@ import os
 import ssl
 
 from ..runtime.supervisor import Report
-from ..runtime.system_errors import file_error
+from ..system_errors import file_error
 
 VERSIONS = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
 # The reason that OpenSSL gives for a failed handshake -> what it means

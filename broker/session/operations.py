@@ -17,7 +17,7 @@ from ..core.exchanges.exchange import ALTERNATE, Exchange
 from ..core.messages.message import Message
 from ..core.metadata.queue_types import QUORUM
 from ..core.metadata.reserved_names import check_not_default, check_prefix
-from ..core.queues.arguments import QUEUE_TYPE, check_size, exchange_name, integer
+from ..core.queues.arguments import QUEUE_TYPE, check_consumer_arguments, check_size, exchange_name, integer
 from ..core.queues.queue import Queue
 from . import events
 from .consumer import ChannelConsumer
@@ -270,7 +270,9 @@ def add_consumer(
     argument = arguments.get("x-priority")
     where = str(queue) if queue is not None else f"queue '{REPLY_TO}' in {channel.vhost}"
     priority = integer("x-priority", argument, where) if argument is not None else 0
-    if queue is None:  # last, as a reply queue without a consumer would never be deleted
+    if queue is not None:
+        check_consumer_arguments(arguments, where, queue.settings.type)
+    else:  # last, as a reply queue without a consumer would never be deleted
         queue = open_reply_queue(channel, no_ack)
     if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.settings.single_active_consumer):
         raise AccessRefused(f"{queue} in exclusive use")

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ..core.metadata.records import Change, Definitions, StoredQueue
+from ..system_errors import file_error
 from . import log_records
 from .disk import UNFINISHED_NAME, Disk, FolderDisk
 from .errors import StorageFault
@@ -32,6 +33,8 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
     """Copy a store, print what was copied, and return the exit status."""
     try:
         with ExitStack() as stack:
+            if is_same(source, target, password_file, schema):
+                raise StorageFault("source and target are the same: name another place with --to; nothing was copied")
             if not is_url(source) and not Path(source, "meta.sqlite").is_file():
                 raise StorageFault(f"{source}: no broker has stored anything there")
             from_disk, from_metadata = stack.enter_context(opened(source, password_file, schema))
@@ -51,10 +54,10 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
             to_disk.remove(UNFINISHED_NAME)
             to_disk.sync_folder()
     except InUse as error:
-        print(f"warren: {error}", file=sys.stderr)
+        print(f"warren: {error}: stop it first", file=sys.stderr)
         return IN_USE_STATUS
     except (StorageFault, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        reason = file_error(error) if isinstance(error, OSError) else error
         print(f"warren: {reason}", file=sys.stderr)
         return FAILED_STATUS
     print(f"copied and verified: {len(definitions.changes())} definitions, {records} records of {bytes_copied} bytes")
@@ -63,6 +66,18 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
 
 def is_url(text: str) -> bool:
     return "://" in text
+
+
+def is_same(source: str, target: str, password_file: str, schema: str) -> bool:
+    """Whether both are one folder or one store on PostgreSQL, by whatever path or URL. Raises StorageFault, OSError."""
+    if is_url(source) and is_url(target):
+        from .postgresql.address import parse  # here: psycopg is an extra
+        from .postgresql.store import PostgreSQLStore
+
+        one, other = [PostgreSQLStore(parse(url, password_file, schema), "").id for url in (source, target)]
+        return one == other
+    both = Path(source), Path(target)
+    return all(path.exists() for path in both) and os.path.samefile(*both)
 
 
 def shown(place: str) -> str:

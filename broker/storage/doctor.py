@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from ..core.messages.ports import EXHAUSTED
+from ..system_errors import file_error
 from . import checkpoint, log_records
 from .disk import Disk, File, FolderDisk, FolderFile, contents
 from .errors import StorageFault, Unavailable
@@ -80,12 +81,12 @@ class SegmentCheck:
 def examine(folder: Path) -> int:
     """Print what the folder has, and return the exit status."""
     if not folder.is_dir():
-        print(f"warren: {folder}: there is no such folder", file=sys.stderr)
+        print(f"warren: {folder}: there is no such folder: name that of a broker (--data)", file=sys.stderr)
         return NOTHING_STATUS
     try:
         descriptor = lock(folder)
     except InUse as error:
-        print(f"warren: {error}", file=sys.stderr)
+        print(f"warren: {error}: stop it first", file=sys.stderr)
         return IN_USE_STATUS
     try:
         names, sound = _metadata_of_folder(folder / "meta.sqlite")
@@ -94,7 +95,7 @@ def examine(folder: Path) -> int:
             print("log: none")
         return SOUND_STATUS if (not log.is_dir() or _log(UntouchedFolder(log), names)) and sound else DAMAGED_STATUS
     except OSError as error:
-        print(f"warren: {error.filename or folder}: {error.strerror}", file=sys.stderr)
+        print(f"warren: {file_error(error, str(folder))}", file=sys.stderr)
         return DAMAGED_STATUS
     finally:
         os.close(descriptor)
@@ -115,7 +116,7 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         finally:
             store.close()
     except InUse as error:
-        print(f"warren: {error}", file=sys.stderr)
+        print(f"warren: {error}: stop it first", file=sys.stderr)
         return IN_USE_STATUS
     except StorageFault as fault:
         print(f"warren: {fault}", file=sys.stderr)

@@ -48,6 +48,7 @@ from ..core.metadata.records import (
     StoredUser,
     StoredVHost,
 )
+from ..system_errors import file_error
 from .disk import sync_data, sync_folder
 from .errors import StorageFault
 from .metadata import KEYS, LISTS, Metadata
@@ -135,7 +136,7 @@ class SQLiteMetadata(Metadata):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # it holds the hashes of passwords
             self._connection = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
         except OSError as error:
-            raise StorageFault(f"{path}: {error.strerror}") from error
+            raise StorageFault(file_error(error, str(path))) from error
         except sqlite3.Error as error:
             raise StorageFault(f"{path}: {error}") from error
         try:

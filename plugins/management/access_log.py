@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
-from warren.broker.runtime.system_errors import file_error
+from warren.broker.system_errors import file_error
 
 NAME = "access.log"
 SECRET = "hash_password"  # the path segment before a password

@@ -18,6 +18,7 @@ QUEUE_COLUMNS = (
     "messages_unacknowledged", "message_stats.ack",
 )  # fmt: skip
 WARREN = "Warren"
+CLUSTER_ID = "internal_cluster_id"  # the global parameter that differs between clusters
 PORTS = 65_535
 SCHEMES = {"amqp": "amqp", "amqp/ssl": "amqps"}  # of the listeners in an overview
 
@@ -47,7 +48,9 @@ class Broker:
     """A broker at its HTTP API.
 
     `connect` opens a client; each call opens one, since the broker may restart during a migration. `user` is the name
-    that the calls have there. All methods raise APIError, Unreachable, TimeoutError.
+    that the calls have there, `globals` are the global parameters.
+
+    All methods raise APIError, Unreachable, TimeoutError.
     """
 
     def __init__(self, connect: Callable[[], API]) -> None:
@@ -55,9 +58,11 @@ class Broker:
         with closing(connect()) as api:
             overview = api.get("overview")
             self.user = str(api.get("whoami")["name"])
+            self.globals = {str(each["name"]): each["value"] for each in api.get("global-parameters")}
             self.address = api.address
         self.product = str(overview.get("product_name", "RabbitMQ"))
         self.version = str(overview.get("product_version") or overview.get("rabbitmq_version"))
+        self.node = str(overview.get("node", ""))
         self.exchange_types = {str(each["name"]) for each in overview["exchange_types"]}
         self._listeners: list[Document] = overview.get("listeners", [])
 
@@ -67,6 +72,13 @@ class Broker:
     @property
     def is_warren(self) -> bool:
         return self.product == WARREN
+
+    def is_same(self, other: Broker) -> bool:
+        """Whether both are one broker, by whatever addresses."""
+        id = self.globals.get(CLUSTER_ID)
+        return self.address == other.address or (
+            id is not None and (id, self.node) == (other.globals.get(CLUSTER_ID), other.node)
+        )
 
     def get(self, *path: str, **query: str) -> Any:
         with closing(self._connect()) as api:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 failed = partial(command_failed, "migrate")
 INTERRUPTED = 130
+NOT_AUTHORIZED = 401  # of HTTP
 LINKS = 500
 NAMES_SHOWN = 20  # of queues in a dry run
 
@@ -65,11 +66,13 @@ class Migrate(Command):
         try:
             return migrate(options)
         except ExitError as error:
-            return failed(error.text.removeprefix("warrenctl: "), error.status)
+            return failed(error.text.removeprefix("warrenctl: ").replace("--url:", "--from or --to:"), error.status)
         except APIError as error:
+            if error.status == NOT_AUTHORIZED:
+                return failed("a broker refuses user or password: check those of --from and --to", UNAVAILABLE)
             return failed(f"a broker refuses: {' '.join(error.reason.split())}", UNAVAILABLE)
         except (Unreachable, TimeoutError) as error:
-            return failed(f"no broker answers: {error}", UNAVAILABLE)
+            return failed(f"no broker answers: {error}; start it, or check --from, --to and --data", UNAVAILABLE)
         except KeyboardInterrupt:
             return failed("interrupted; the links stay and continue (--stop removes them)", INTERRUPTED)
 
@@ -77,6 +80,7 @@ class Migrate(Command):
 def migrate(options: Namespace) -> int:
     """Run the command; return the exit status. Raises ExitError, APIError, Unreachable, TimeoutError."""
     from warren.broker.ctl.api_client import API, LocalAPI
+    from warren.broker.ctl.exit_status import USAGE, ExitError
 
     from .brokers import REQUEST_S, Broker
     from .migration import Migration, Options
@@ -88,6 +92,8 @@ def migrate(options: Namespace) -> int:
         target = Broker(partial(API, options.to, REQUEST_S, options.to_password_file))
     else:
         target = Broker(partial(LocalAPI, Path(options.data), REQUEST_S))
+    if source.is_same(target):
+        raise ExitError(USAGE, "source and target are the same broker: name another one with --to or --data")
     uri = options.amqp or amqp_uri(source, options.source, options.from_password_file)
     parts = urlsplit(options.source)
     name = f"migrate-{parts.hostname}-{source.address.rpartition(':')[2]}"

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from warren.broker.core.policies.policy_keys import DEDUPLICATE, MULTI_HOP
 
-from .brokers import WARREN, Document, QueueName
+from .brokers import CLUSTER_ID, WARREN, Document, QueueName
 
 RESERVED = "amq."
 INTERNAL = "federation: "  # of the names of queues and exchanges that the links of other brokers have declared
 PURPOSE = "x-internal-purpose"
 QUEUE_TYPE = "x-queue-type"
 FEDERATION = ("federation-upstream", "federation-upstream-set")
-OWN_GLOBALS = ("cluster_name", "internal_cluster_id")
+OWN_GLOBALS = ("cluster_name", CLUSTER_ID)
 KNOWN_COMPONENTS = {"vhost-limits", "operator_policy", "policy", *FEDERATION}
 HASHES = {f"rabbit_password_hashing_{name}" for name in ("md5", "sha256", "sha512")}
 OWN_KEYS = {DEDUPLICATE, MULTI_HOP}  # of policies of Warren, which RabbitMQ refuses

@@ -116,6 +116,28 @@ def test_a_compaction_that_was_interrupted_loses_and_repeats_no_row(
         assert '"sha256"' in path.read_text()
 
 
+def test_a_compaction_that_was_killed_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    log = export(tmp_path)
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(merge.Part, "finish", kill)
+        merge.compact(tmp_path, LATER)
+    (announced,) = manifests(tmp_path)
+    merge.temporary_path(tmp_path / json.loads(announced.read_text())["by"]).touch()
+    log.round_trip("q")
+    log.write()  # the next one merges other files
+    (tmp_path / schema.MANIFEST / "compacted-0.jsonl").touch()
+    (tmp_path / schema.MANIFEST / "compacted-1.jsonl").write_text('{"repl')
+    merge.compact(tmp_path, LATER)
+    assert not list(tmp_path.rglob(".*.tmp"))
+    assert all('"sha256"' in path.read_text() for path in manifests(tmp_path))
+
+
 def test_only_one_compaction_runs_at_a_time(tmp_path: Path) -> None:
     export(tmp_path)
     with merge.locked(tmp_path):
@@ -133,6 +155,12 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"3 files with {log.row} rows were merged into 1\n")
     missing = run("compact", "--input", str(tmp_path / "nothing"))
     assert missing.returncode == 66 and len(missing.stderr.splitlines()) == 1
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_error_that_says_what_to_do() -> None:
+    done = run("compact", "--input", "/proc")
+    assert (done.returncode, done.stdout) == (70, "")
+    assert done.stderr == "warren compact: /proc/manifest: there is no such file or folder: check the path\n"
 
 
 def test_an_object_store_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from ...amqp.errors import OperatorError
+from ...system_errors import file_error
 from ..node.node import Node
 from .exporter import IMPORTED_HASH
 from .importer import import_definitions
@@ -42,7 +43,7 @@ def read(place: Path) -> dict[Path, bytes]:
         files = sorted(place.glob("*.json")) if place.is_dir() else [place]
         return {file: file.read_bytes() for file in files}
     except OSError as error:
-        raise DefinitionsError(f"{error.filename or place}: {error.strerror or error}") from None
+        raise DefinitionsError(file_error(error, str(place))) from None
 
 
 def digest(texts: dict[Path, bytes]) -> str:

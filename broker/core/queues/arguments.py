@@ -139,6 +139,7 @@ UNSUPPORTED: dict[str, tuple[str, ...]] = {
     CLASSIC: (*_STREAMS, "x-max-in-memory-length", "x-max-in-memory-bytes", "x-quorum-initial-group-size"),
     QUORUM: (*_STREAMS, "x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-master-locator"),
 }
+OF_STREAM_CONSUMERS = ("x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered")
 
 Check = Callable[[str, Value, str], object]
 
@@ -201,7 +202,16 @@ def check_queue_type(arguments: Table, where: str, *, durable: bool, exclusive: 
         ):
             if forbidden:
                 raise PreconditionFailed(f"invalid property '{property_}' for {where}")
-    for key in UNSUPPORTED.get(type_, ()):
+    refuse_unsupported(UNSUPPORTED.get(type_, ()), arguments, where, type_)
+
+
+def check_consumer_arguments(arguments: Table, where: str, type_: str) -> None:
+    """Raise PreconditionFailed (406) for arguments of consumers that the type of queue does not support."""
+    refuse_unsupported(OF_STREAM_CONSUMERS, arguments, where, type_)
+
+
+def refuse_unsupported(keys: Iterable[str], arguments: Table, where: str, type_: str) -> None:
+    for key in keys:
         if key in arguments:
             raise PreconditionFailed(f"invalid arg '{key}' for {where} of queue type rabbit_{type_}_queue")
 

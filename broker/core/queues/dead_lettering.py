@@ -32,7 +32,8 @@ HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
 MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
 MANY_BYTES = 64 << 20  # likewise, of bodies
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
-RETRY_MS = 5_000
+RETRY_MS = 5_000  # until the next retry,
+QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
 
 
 class UnconfirmedLetter:
@@ -60,7 +61,7 @@ class DeadLetterOutbox:
     persistent_bytes  the sum of their bodies
     """
 
-    __slots__ = ("_queue", "waiting", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes")
+    __slots__ = ("_queue", "waiting", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes", "_wait_ms")
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
     def __init__(self, queue: Queue) -> None:
@@ -68,6 +69,7 @@ class DeadLetterOutbox:
         self.waiting: deque[tuple[Message, str, bool]] = deque()
         self.unconfirmed: list[UnconfirmedLetter] = []
         self.retry_at_ms = 0
+        self._wait_ms = RETRY_MS  # until the next retry
         self.persistent_count = self.persistent_bytes = 0
 
     def __len__(self) -> int:
@@ -108,6 +110,7 @@ class DeadLetterOutbox:
         cost += self._publish_first(min(SLICE + published, len(self.waiting)), SLICE_COST + 2 * ALIKE_COST * published)
         if not self.unconfirmed:
             self.retry_at_ms = 0
+            self._wait_ms = RETRY_MS
         return cost
 
     def publish_all(self) -> None:
@@ -152,8 +155,12 @@ class DeadLetterOutbox:
         return cost
 
     def _retry(self) -> int:
+        """Publish the unconfirmed messages again, and return the cost. Targets with room again take the rest soon."""
         letters, self.unconfirmed = self.unconfirmed, []
-        return sum([self._forward(letter) for letter in letters])
+        cost = sum([self._forward(letter) for letter in letters])
+        self._wait_ms = QUICK_RETRY_MS if len(self.unconfirmed) < len(letters) else min(2 * self._wait_ms, RETRY_MS)
+        self.retry_at_ms = self._queue.host.clock.now_ms() + self._wait_ms
+        return cost
 
     def _forward(self, letter: UnconfirmedLetter) -> int:
         """Publish a message to those targets that have room and do not have it; settle it if all of them have it now.
@@ -186,7 +193,7 @@ class DeadLetterOutbox:
                 "dead_letters_wait", "warning", {"queue": queue.name, "vhost": queue.vhost, "exchange": exchange}
             )
         if not self.unconfirmed:
-            self.retry_at_ms = host.clock.now_ms() + RETRY_MS
+            self.retry_at_ms = host.clock.now_ms() + self._wait_ms
         self.unconfirmed.append(letter)
         return cost
 

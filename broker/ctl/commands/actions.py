@@ -101,7 +101,10 @@ def close_all_user_connections(call: Call) -> None:
 
 
 def close_all_connections(call: Call) -> str:
+    """Close the connections to a virtual host, or all. Raises CommandError (64, 65)."""
     (reason,) = call.arguments
+    if not call.flag("global"):
+        call.vhost()
     limit, delay_ms = call.integer("limit", 0), call.integer("per-connection-delay", 0)
     found = [one for one in connections(call) if call.flag("global") or one.get("vhost") == call.vhost_name]
     found = found[: limit or None]

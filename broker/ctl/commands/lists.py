@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from ..answers import CommandError, Rows
+from ..answers import CommandError, Rows, no_vhost
 from ..api_client import NotFound
 from ..columns import Columns, select_columns
 from ..exit_status import USAGE
@@ -109,8 +109,12 @@ DEPRECATED: Columns[Item] = columns("name", "deprecation_phase", "provided_by", 
 
 
 def of_vhost(call: Call, what: str) -> list[Item]:
-    """Return the objects of a virtual host, or [] if it does not exist."""
-    return call.list_of(what, call.vhost_name)
+    """Return the objects of a virtual host. Raises CommandError (65) if it does not exist."""
+    try:
+        found: list[Item] = call.api.get(what, call.vhost_name)
+    except NotFound:
+        raise no_vhost(call.vhost_name) from None
+    return found
 
 
 def list_queues(call: Call) -> Rows:
@@ -163,7 +167,8 @@ def list_exchange_types(call: Call) -> Rows:
 
 
 def list_unacked_messages(call: Call) -> Rows:
-    """Raises CommandError (64) for an unknown queue, and APIError for a limit that the API refuses."""
+    """Raises CommandError (64, 65) for an unknown queue or virtual host, APIError for a limit that the API refuses."""
+    call.vhost()
     path = ("warren", "queues", call.vhost_name, call.arguments[0], "unacked")
     try:
         found = call.api.get(*path, **({"limit": call.text("limit")} if call.text("limit") else {}))
@@ -173,7 +178,8 @@ def list_unacked_messages(call: Call) -> Rows:
 
 
 def list_unresponsive_queues(call: Call) -> Rows:
-    """Return an empty list: queues share the event loop that answers this request."""
+    """Return an empty list: queues share the event loop that answers this request. Raises CommandError (65)."""
+    call.vhost()
     return select_columns(QUEUE, call.arguments, ("name",), [])
 
 

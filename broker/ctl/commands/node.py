@@ -15,20 +15,20 @@ def size_bytes(text: str) -> int:
     digits = text.rstrip("kKmMgGtTiIbB")
     unit = text[len(digits) :].lower()
     if not (digits.isascii() and digits.isdecimal()):
-        raise bad_argument()
+        raise bad_argument("A size is a number of bytes, or a number with a unit, such as 512MiB or 2GB")
     if unit and unit not in UNITS:
-        raise bad_argument("Invalid units.")
+        raise bad_argument("Invalid units. Use one of kB, MB, GB, TB, KiB, MiB, GiB, TiB")
     return int(digits) * UNITS.get(unit, 1)
 
 
-def fraction(text: str) -> float:
-    """Raises CommandError (65)."""
+def fraction(text: str, other: str = "") -> float:
+    """Return the number; `other` says what may be written in its place. Raises CommandError (65)."""
     try:
         value = float(text)
     except ValueError:
-        raise bad_argument() from None
+        value = -1.0
     if not 0.0 <= value < 1e6:
-        raise bad_argument()
+        raise bad_argument(f"A fraction of the memory is a number such as 0.4{other}")
     return value
 
 
@@ -66,7 +66,7 @@ def set_vm_memory_high_watermark(call: Call) -> None:
     if first == "absolute":
         limit: dict[str, object] = {"bytes": size_bytes(required(rest))}
     else:
-        share = fraction(first)
+        share = fraction(first, "; a size follows the word absolute, as in: absolute 2GB")
         if share > 1.0:
             raise bad_argument("The threshold should be a fraction between 0.0 and 1.0")
         limit = {"fraction": share}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...system_errors import file_error
 from ..errors import StorageFault
 
 try:
@@ -63,8 +64,8 @@ def parse(url: str, password_file: str = "", schema: str = "warren") -> Address:
         try:
             given["password"] = Path(password_file).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            raise StorageFault(f"storage.password_file: {password_file}: {reason}") from None
+            reason = file_error(error, password_file) if isinstance(error, OSError) else f"{password_file}: not UTF-8"
+            raise StorageFault(f"storage.password_file: {reason}") from None
     hosts = str(given.get("host") or given.get("hostaddr") or "the local socket")
     shown = f"postgresql://{given.get('user', '')}@{hosts}/{given.get('dbname', '')} (schema {schema})"
     # psycopg takes the values as they are given; its own types leave out what libpq adds

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from warren.broker.plugin import Command, command_failed
+from warren.broker.system_errors import file_error
 
 failed = partial(command_failed, "compact")
 USAGE, NO_INPUT, UNAVAILABLE, FAILED, RETRY = 64, 66, 69, 70, 75  # of sysexits.h
@@ -39,7 +40,9 @@ class Compact(Command):
                 done = merge.compact(folder, datetime.now(UTC))
         except merge.Busy as error:
             return failed(str(error), RETRY)
-        except (OSError, pa.ArrowException) as error:
+        except OSError as error:
+            return failed(file_error(error).splitlines()[0], FAILED)
+        except pa.ArrowException as error:
             return failed(str(error).splitlines()[0], FAILED)
         print(f"{done.before:,} files with {done.rows:,} rows were merged into {done.after:,}")
         return 0

@@ -24,7 +24,7 @@ from warren.broker.config import Throughput
 
 from ..export.boot_files import describe_file
 from ..export.manifest import Manifest, RemovedFile, ReplacedFiles
-from ..export.parquet_file import Part
+from ..export.parquet_file import Part, temporary_path
 from ..file_format import compacted, schema
 
 GRACE = timedelta(hours=1)  # after the end of an hour: until then a writer may still finish files of it
@@ -186,12 +186,16 @@ def complete_earlier(folder: Path) -> None:
     """Complete compactions that were interrupted, and forget those that had made no file."""
     for path in sorted((folder / schema.MANIFEST).glob(f"{compacted.PREFIX}*{compacted.SUFFIX}")):
         text = path.read_text()
+        if "\n" not in text:
+            path.unlink()  # it was killed before it announced anything
+            continue
         manifest = Manifest(folder, path.name)
         for by, replaced in compacted.replacements(text).items():
             if not (folder / by).resolve().is_relative_to(folder.resolve()):
                 continue  # a link leads out of the export
             if not (folder / by).exists():
                 if all((folder / each).exists() for each in replaced):
+                    temporary_path(folder / by).unlink(missing_ok=True)
                     path.unlink()  # nothing was made, nothing removed
                 continue
             if '"sha256"' not in text:

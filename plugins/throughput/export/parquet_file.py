@@ -29,6 +29,11 @@ CONSTANT = ("schema", "sample_rate")  # a dictionary would have a single entry
 SEARCHED = ("ts_us", "row", "msg_seq", "source_seq", "message_id", "identity")
 
 
+def temporary_path(path: Path) -> Path:
+    """Return where a file is written until it is complete."""
+    return path.with_name(f".{path.name}.tmp")
+
+
 class HashedFile(io.FileIO):
     """A file that is written from its beginning to its end, and the checksum of what was written.
 
@@ -78,7 +83,7 @@ class Part:
         self._table = table
         self._path = (place or folder / table / f"dt={first:%Y-%m-%d}" / f"hour={first:%H}") / name
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._temporary = self._path.with_name(f".{name}.tmp")
+        self._temporary = temporary_path(self._path)
         growing = [name for name in target.names if name in GROWING]
         plain = (*growing, *CONSTANT)
         self.names = frozenset(target.names)

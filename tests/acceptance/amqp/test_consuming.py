@@ -91,6 +91,30 @@ def test_a_consumer_priority_is_an_integer(ch: Channel, queue: str, priority: An
         assert closed.reply_text.endswith('expected integer, got longstr"')
 
 
+@pytest.mark.parametrize("type_", ["classic", "quorum"])
+@pytest.mark.parametrize("key", ["x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"])
+def test_arguments_of_consumers_of_streams_are_refused(
+    ch: Channel, name: Name, type_: str, key: str
+) -> None:
+    ch.declare(queue := name("queue"), durable=True, arguments={"x-queue-type": type_})
+    text = ch.client.channel().refused(406, Basic.Consume, queue=queue, arguments={key: "first"}).reply_text
+    assert text.startswith(f"PRECONDITION_FAILED - invalid arg '{key}' for queue '{queue}' in ")
+    assert text.endswith(f" of queue type rabbit_{type_}_queue")
+    assert ch.declare(queue, passive=True).consumer_count == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"x-credit": {"credit": 1, "drain": False}}, {"x-purpose": "x"}, {"x-cancel-on-ha-failover": True}]
+)
+def test_other_arguments_of_consumers_are_accepted_without_effect(
+    ch: Channel, name: Name, arguments: dict[str, Any]
+) -> None:
+    ch.declare(queue := name("queue"))
+    ch.fill(queue, b"0", b"1")
+    ch.consume(queue, arguments=arguments)
+    assert [ch.delivery().body for _ in range(2)] == [b"0", b"1"]
+
+
 def test_consumers_are_served_by_priority(client: Client, ch: Channel, queue: str) -> None:
     ch.qos(1)
     high, middle, low = (

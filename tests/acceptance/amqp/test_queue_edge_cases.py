@@ -211,6 +211,9 @@ def test_a_queue_without_consumers_is_deleted_without_a_notification(broker: Pee
         {"x-queue-mode": "lazy", "x-queue-version": 2, "x-queue-type": "classic"},
         {"x-queue-master-locator": "min-masters"},
         {"x-ha-policy": "all"},
+        {"x-quorum-target-group-size": 3},
+        {"x-stream-filter-size-bytes": 100},
+        {"x-cache-size": 10, "x-cache-ttl": 10, "x-deduplication-header": "h"},
     ],
 )
 @pytest.mark.parametrize("durable", [True, False])

@@ -50,6 +50,14 @@ def test_a_link_that_does_all_it_should_is_not_degraded(loop: LoopThread) -> Non
         up.close()
 
 
+@pytest.mark.parametrize("hops", [0, -1])
+def test_a_link_that_no_message_may_pass_says_so(up: Place, down: Place, hops: int) -> None:
+    down.ch.exchange("fed.x", "fanout")
+    down.federate("^fed", up.uri, max_hops=hops)
+    row = down.running()[0]
+    assert (row["degraded"], row["reason"]) == (True, f"max-hops is {hops}: no message may pass the link")
+
+
 def test_a_link_that_starts_and_starts_again_leaves_no_error_in_the_upstreams_log(loop: LoopThread) -> None:
     up, down = Site(loop, "one"), Site(loop, "two")
     try:

@@ -107,6 +107,17 @@ def test_definitions_and_messages_are_at_the_new_broker_afterwards(pair: Pair) -
     assert pair.messages(OLD, "orders") == 0
 
 
+def test_a_broker_is_not_migrated_to_itself(pair: Pair) -> None:
+    fill(pair, "orders", 20)
+    source, data = pair.url(OLD), str(Path(pair.old.addresses["control"][0]).parent)
+    for target in (("--to", source), ("--to", source.replace("127.0.0.1", "localhost")), ("--data", data)):
+        done = run("migrate", "--from", source, *target, PYTHONPATH=environment_of(pair.folder)["PYTHONPATH"])
+        assert done.returncode == 64, done
+        says = "source and target are the same broker: name another one with --to or --data"
+        assert done.stderr == f"warren migrate: {says}\n"
+    assert pair.messages(OLD, "orders") == 20
+
+
 def test_a_dry_run_shows_what_would_be_moved_and_changes_nothing(pair: Pair) -> None:
     fill(pair, "orders", 20)
     fill(pair, "temporary", 0, auto_delete=True)
@@ -218,7 +229,7 @@ def test_few_links_at_a_time_move_many_queues(pair: Pair) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (("--from", "http://guest:wrong@{old}"), 69, "a broker refuses: "),
+        (("--from", "http://guest:wrong@{old}"), 69, "a broker refuses user or password: check those of --from"),
         (("--from", "http://127.0.0.1:1"), 69, "no broker answers: 127.0.0.1:1: "),
         (("--from", "amqp://{old}"), 64, "not an http:// or https:// URL"),
         (("--from", "http://{old}", "--links", "0"), 64, "'0' is no positive number"),

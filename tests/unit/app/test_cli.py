@@ -37,7 +37,7 @@ def test_a_wrong_command_line_ends_warren_with_one_line(arguments: list[str], sa
 def test_an_unreadable_configuration_ends_warren_with_one_line(tmp_path: Path) -> None:
     done = warren("serve", "--config", str(tmp_path / "none.toml"))
     assert (done.returncode, done.stdout) == (78, "")
-    assert only_line(done.stderr) == f"warren: {tmp_path}/none.toml: No such file or directory"
+    assert only_line(done.stderr) == f"warren: {tmp_path}/none.toml: there is no such file or folder: check the path"
 
 
 def test_an_address_that_is_none_ends_warren_with_one_line() -> None:

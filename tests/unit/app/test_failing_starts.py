@@ -161,7 +161,7 @@ CASES: list[tuple[str, int, Callable[[Start], list[str]], Callable[[Start], str]
         lambda start: f"the service management cannot start: {start.folder}/none.pem: there is no such file",
     ),
     ("unknown key", 78, lambda start: start.config("hartbeat = 1"), lambda start: f"{start.folder}/broker.conf:2: "),
-    ("no configuration", 78, lambda start: ["serve", "--config", "/none"], lambda start: "/none: No such file"),
+    ("no configuration", 78, lambda start: ["serve", "--config", "/none"], lambda start: "/none: there is no such"),
     (
         "log file is a folder",
         78,

@@ -130,7 +130,7 @@ def test_what_a_file_may_not_say_is_told_with_file_line_and_key(conf: Path, text
 
 
 def test_a_file_that_is_not_utf8_or_cannot_be_read_is_told_in_one_line(conf: Path) -> None:
-    assert refused(conf) == f"{conf}: No such file or directory"
-    assert refused(conf.parent) == f"{conf.parent}: Is a directory"
+    assert refused(conf) == f"{conf}: there is no such file or folder: check the path"
+    assert refused(conf.parent) == f"{conf.parent}: it is a folder, and a file is needed: choose another path"
     conf.write_bytes(b"node = \xff")
     assert refused(conf).startswith(f"{conf}: not UTF-8")

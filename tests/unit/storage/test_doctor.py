@@ -115,7 +115,8 @@ def test_an_empty_folder_is_sound_and_a_missing_one_is_reported(
 ) -> None:
     assert examine(tmp_path) == 0
     assert examine(tmp_path / "none") == 66
-    assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: there is no such folder\n"
+    says = "there is no such folder: name that of a broker (--data)"
+    assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: {says}\n"
 
 
 def stopped(folder: Path, *, cleanly: bool) -> list[Path]:

@@ -403,8 +403,8 @@ def test_a_damaged_file_is_refused(path: Path) -> None:
 
 
 def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none" / "meta.sqlite") == "No such file or directory"
-    assert refused(tmp_path) == "Is a directory"
+    assert refused(tmp_path / "none" / "meta.sqlite") == "there is no such file or folder: check the path"
+    assert refused(tmp_path) == "it is a folder, and a file is needed: choose another path"
 
 
 def test_a_file_that_is_in_use_is_told(path: Path, metadata: SQLiteMetadata) -> None:

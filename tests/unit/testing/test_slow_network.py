@@ -1,136 +1,56 @@
-"""The socket of a broker for tests sends later, in order, and bounded."""
+"""The transport that sends later."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, cast
+import time
 
-import pytest
+from warren.testing.slow_network import SlowSocket
 
-from tests.support.polling import until_async
-from warren.testing.slow_network import LATE_BYTES, SlowSocket
-
-LONG_S = 3600
+TICK_S, LATENCY_S = 1 / 64, 1 / 32  # exact, unlike decimal fractions
 
 
-class Socket:
-    """A socket that records what is done with it."""
+class CoarseLoop(asyncio.SelectorEventLoop):
+    """A loop whose time and timers have ticks, as those of uvloop, whose tick is 1 ms."""
+
+    def time(self) -> float:
+        return super().time() // TICK_S * TICK_S
+
+
+class Socket(asyncio.Transport):
+    """A socket that notes when something was written to it."""
 
     def __init__(self) -> None:
-        self.calls: list[object] = []
-        self.buffered = 0
+        super().__init__()
+        self.written = asyncio.get_running_loop().create_future()
 
-    def write(self, data: bytes) -> None:
-        self.calls.append(bytes(data))
-
-    def close(self) -> None:
-        self.calls.append("close")
-
-    def abort(self) -> None:
-        self.calls.append("abort")
-
-    def is_closing(self) -> bool:
-        return False
+    def write(self, data: object) -> None:
+        self.written.set_result(time.monotonic())
 
     def get_write_buffer_size(self) -> int:
-        return self.buffered
+        return 0
 
 
-class Protocol:
-    """A protocol that records whether it may write."""
+async def write_at_the_end_of_a_tick() -> float:
+    """Return how long the output waited."""
+    socket = Socket()
+    SlowSocket.set_latency(LATENCY_S)
+    while time.monotonic() % TICK_S < 0.8 * TICK_S:
+        pass
+    begun_s = time.monotonic()
+    SlowSocket(socket, asyncio.Protocol()).write(b"x")
+    loop = asyncio.get_running_loop()
 
-    writable = True
+    def look_again() -> None:
+        """Keep the loop busy, so that it looks at its timers again and again."""
+        if not socket.written.done():
+            loop.call_soon(look_again)
 
-    def pause_writing(self) -> None:
-        self.writable = False
-
-    def resume_writing(self) -> None:
-        self.writable = True
-
-
-@pytest.fixture(autouse=True)
-def no_latency() -> Iterator[None]:
-    yield
-    SlowSocket.latency_s = 0.0
-    assert not SlowSocket.waiting
-
-
-Use = Callable[[SlowSocket, Socket, Protocol], Coroutine[Any, Any, None]]
-
-
-def run(use: Use) -> None:
-    async def main() -> None:
-        socket, protocol = Socket(), Protocol()
-        slow = SlowSocket(cast(asyncio.Transport, socket), cast(asyncio.Protocol, protocol))
-        await use(slow, socket, protocol)
-
-    asyncio.run(main())
-
-
-def test_output_is_sent_at_once_without_a_latency() -> None:
-    async def use(slow: SlowSocket, socket: Socket, protocol: Protocol) -> None:
-        slow.write(b"a")
-        slow.writelines([b"b", b"c"])
-        slow.close()
-        assert socket.calls == [b"a", b"bc", "close"]
-
-    run(use)
-
-
-def test_output_waits_and_then_the_close() -> None:
-    async def use(slow: SlowSocket, socket: Socket, protocol: Protocol) -> None:
-        SlowSocket.set_latency(0.01)
-        slow.write(b"a")
-        SlowSocket.latency_s = 0.001  # what is written later is not sent before
-        slow.write(b"b")
-        slow.close()
-        assert socket.calls == [] and slow.is_closing()
-        await until_async(lambda: len(socket.calls) == 3)
-        assert socket.calls == [b"a", b"b", "close"]
-
-    run(use)
-
-
-def test_what_waits_is_sent_when_the_latency_ends() -> None:
-    async def use(slow: SlowSocket, socket: Socket, protocol: Protocol) -> None:
-        SlowSocket.set_latency(LONG_S)
-        slow.write(b"a")
+    look_again()
+    try:
+        return float(await socket.written) - begun_s
+    finally:
         SlowSocket.set_latency(0)
-        slow.write(b"b")
-        assert socket.calls == [b"a", b"b"]
-
-    run(use)
 
 
-def test_what_waits_is_dropped_by_an_abort() -> None:
-    async def use(slow: SlowSocket, socket: Socket, protocol: Protocol) -> None:
-        SlowSocket.set_latency(LONG_S)
-        slow.write(b"a")
-        slow.abort()
-        SlowSocket.set_latency(0)
-        assert socket.calls == ["abort"]
-
-    run(use)
-
-
-def test_deliveries_stop_while_very_much_waits() -> None:
-    async def use(slow: SlowSocket, socket: Socket, protocol: Protocol) -> None:
-        SlowSocket.set_latency(LONG_S)
-        slow.write(bytes(LATE_BYTES))
-        assert protocol.writable
-        slow.write(b"x")
-        assert not protocol.writable
-        SlowSocket.set_latency(0)
-        assert protocol.writable
-
-    run(use)
-
-
-def test_a_socket_that_is_full_itself_resumes_by_itself() -> None:
-    async def use(slow: SlowSocket, socket: Socket, protocol: Protocol) -> None:
-        SlowSocket.set_latency(LONG_S)
-        slow.write(bytes(LATE_BYTES + 1))
-        socket.buffered = LATE_BYTES
-        SlowSocket.set_latency(0)
-        assert not protocol.writable
-
-    run(use)
+def test_nothing_is_sent_earlier_than_after_the_latency() -> None:
+    with asyncio.Runner(loop_factory=CoarseLoop) as runner:
+        assert runner.run(write_at_the_end_of_a_tick()) >= LATENCY_S

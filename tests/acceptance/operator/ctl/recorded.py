@@ -123,7 +123,6 @@ IN_ORDER: list[Line] = [
     ("list_user_limits --user u", 0, 'Listing limits for user "u" ...\n{"max-channels":5}\n', ""),
     ("clear_user_limits u max-channels", 0, 'Clearing "max-channels" limit for user "u" ...\n', ""),
     ("list_queues -p v", 0, "Timeout: 60.0 seconds ...\nListing queues for vhost v ...\n", ""),
-    ("list_queues -p x", 0, "Timeout: 60.0 seconds ...\nListing queues for vhost x ...\n", ""),
     ("list_bindings -p v", 0, "Listing bindings for vhost v...\n", ""),
     ("list_consumers -p v", 0, "Listing consumers in vhost v ...\n", ""),
     ("list_connections", 0, "Listing connections ...\n", ""),

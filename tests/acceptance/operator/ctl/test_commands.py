@@ -28,6 +28,38 @@ def test_each_command_has_a_handler() -> None:
     assert COMMANDS.keys() - {"version", "report"} == ANSWERED.keys()
 
 
+@pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.values])
+def test_an_unknown_virtual_host_is_an_error(warrenctl: Warrenctl, command: str) -> None:
+    status, _, err = warrenctl(f"{command} -p nosuch {' '.join(['zz'] * COMMANDS[command].least)}")
+    if command == "clear_permissions":  # no error in RabbitMQ either: there are none to clear
+        assert (status, err) == (0, "")
+    else:
+        assert status >= 64 and err
+    if command.startswith("list_"):
+        assert (status, err) == (65, "Virtual host 'nosuch' does not exist\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "says"),
+    [
+        ("export_definitions /proc/none", 69, "cannot write /proc/none: there is no such file or folder"),
+        ("export_definitions /", 69, "cannot write /: it is a folder, and a file is needed: choose another path"),
+        ("export_definitions --format yaml -", 65, "Bad argument: Format should be json"),
+        ("import_definitions --format yaml -", 65, "Bad argument: Format should be json"),
+        ("import_definitions /", 69, "cannot read /: it is a folder, and a file is needed: choose another path"),
+        (f"import_definitions {sys.executable}", 65, "not UTF-8, as JSON has to be"),
+        ("wait / --timeout 1", 69, "cannot read /: it is a folder, and a file is needed: choose another path"),
+        ("ping --url http://127.0.0.1 --password-file /none", 64, "/none: there is no such file or folder"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_an_error_that_says_what_to_do(
+    warrenctl: Warrenctl, line: str, status: int, says: str
+) -> None:
+    ended, _, err = warrenctl(line)
+    assert ended == status and says in err
+    assert "Errno" not in err
+
+
 def test_the_socket_is_for_its_owner_alone(ready: Ready) -> None:
     path = Path(ready["control"][0])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

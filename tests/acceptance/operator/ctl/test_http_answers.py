@@ -155,7 +155,7 @@ def test_a_password_may_come_from_a_file_or_the_environment(tmp_path: Path, monk
     assert API("http://alice:in-url@h", None, str(secret))._authorization == basic_credentials("alice", "in-url")
     monkeypatch.setenv("WARRENCTL_PASSWORD", "from-environment")
     assert API("http://alice@h", None)._authorization == basic_credentials("alice", "from-environment")
-    with pytest.raises(ExitError, match=r"--password-file: .*: No such file"):
+    with pytest.raises(ExitError, match=r"--password-file: .*: there is no such file"):
         API("http://alice@h", None, str(tmp_path / "nowhere"))
 
 

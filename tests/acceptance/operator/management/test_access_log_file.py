@@ -29,7 +29,7 @@ def test_requests_are_answered_while_it_cannot_be_written_and_one_error_is_logge
     for _ in range(3):
         log.write("127.0.0.1", "guest", "GET / HTTP/1.1", 200, 2, {}, 0)
     assert [(event, fields["reason"]) for event, _, fields in lines] == [
-        ("http_log_not_written", f"{tmp_path}/missing/http/access.log: there is no such file or folder")
+        ("http_log_not_written", f"{tmp_path}/missing/http/access.log: there is no such file or folder: check the path")
     ]
     log.prepare()
     log.write("127.0.0.1", "guest", "GET / HTTP/1.1", 200, 2, {}, 0)

@@ -75,6 +75,31 @@ def test_policymakers_have_their_virtual_hosts_and_no_operator_policies(api: Api
     assert api.get("/operator-policies/%2F", user="m").status == 200
 
 
+@pytest.mark.parametrize("key", ["dead-letter-exchange", "alternate-exchange"])
+def test_a_policy_names_an_exchange_to_which_its_maker_may_not_write(api: Api, key: str) -> None:
+    """SECURITY.md says so of policies; the argument of a declaration requires the permission."""
+    api.peer.add_user("maker", ("policymaker",), ("^mine", "^mine", "^mine"))
+    channel = api.peer.connect().channel()
+    channel.exchange("closed", "fanout")
+    channel.declare("all")
+    channel.bind("all", "closed")
+    channel.exchange("mine", "fanout")
+    channel.declare("mine.queue")
+    assert api.put("/policies/%2F/p", {"pattern": "^mine", "definition": {key: "closed"}}, user="maker").status == 201
+    path, argument = ("/queues/%2F/mine.2", f"x-{key}") if key.startswith("dead") else ("/exchanges/%2F/mine.2", key)
+    declared = {"type": "classic" if key.startswith("dead") else "fanout", "arguments": {argument: "closed"}}
+    assert api.put(path, declared, user="maker").status == 401
+    assert api.put(path, declared | {"arguments": {argument: "mine"}}, user="maker").status == 201
+    if key.startswith("dead"):
+        channel.publish("", "mine.queue", b"1")
+        channel.get("mine.queue", no_ack=False)
+        channel.nack(1, requeue=False)
+    else:
+        channel.publish("mine", "", b"1")
+    channel.sync()
+    assert channel.drain("all") == [b"1"]
+
+
 @pytest.mark.parametrize("component", ["operator_policy", "vhost-limits"])
 def test_what_limits_policymakers_is_changed_by_administrators_at_each_route(api: Api, component: str) -> None:
     """RabbitMQ lets policymakers change both as parameters."""

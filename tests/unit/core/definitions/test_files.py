@@ -62,7 +62,7 @@ def test_skipped_entries_are_reported(node: Node, tmp_path: Path) -> None:
 
 def test_a_bad_file_is_named_in_one_line(node: Node, tmp_path: Path) -> None:
     missing = tmp_path / "none.json"
-    assert refusal(node, missing) == f"{missing}: No such file or directory"
+    assert refusal(node, missing) == f"{missing}: there is no such file or folder: check the path"
     limits = {"vhost": "v", "component": "vhost-limits", "name": "limits", "value": {"bogus": 1}}
     file = write(tmp_path / "bad.json", VHOST | {"parameters": [limits]})
     assert refusal(node, file) == (

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.checkout import ROOT
+from warren.broker.core.metadata.queue_types import CLASSIC, QUORUM
 from warren.broker.core.policies import upstream_parameters
 from warren.broker.core.policies.limits import OF_USER, OF_VHOST
 from warren.broker.core.policies.policy_keys import KEYS
 from warren.broker.core.policies.upstream_parameters import OPTIONS
-from warren.broker.core.queues.arguments import EXCHANGE_ARGUMENTS, KNOWN
+from warren.broker.core.queues.arguments import EXCHANGE_ARGUMENTS, KNOWN, OF_STREAM_CONSUMERS, UNSUPPORTED
 
 READERS = ("broker/core", "broker/session", "federation", "plugins/exchanges")
 VALIDATION = {
@@ -27,21 +28,25 @@ VALIDATION = {
 WORDS: dict[str, Iterable[str]] = {
     "keys of policies": KEYS,
     "arguments of queues": KNOWN,
+    "arguments that some types of queues refuse": {key for keys in UNSUPPORTED.values() for key in keys},
+    "arguments of consumers": ("x-priority", *OF_STREAM_CONSUMERS),
     "arguments of exchanges": EXCHANGE_ARGUMENTS,
     "options of upstreams": ("uri", "drain", "upstream", *OPTIONS),
     "parameters of URIs": (*upstream_parameters._INTEGERS, *upstream_parameters._TLS, "auth_mechanism", "depth"),
     "limits": (*OF_VHOST, *OF_USER),
 }
 ONE_NODE = "there is one active node"
-STREAMS_ONLY = "of streams, and refused or not applied elsewhere"
+STREAMS_ONLY = "of streams; RabbitMQ refuses or ignores it elsewhere"
 NO_EFFECT_ANYWHERE = "RabbitMQ 4 has none either"
 WITHOUT_EFFECT = {
     **dict.fromkeys(("consumer-disconnected-timeout", "initial-cluster-size", "target-group-size"), ONE_NODE),
+    **dict.fromkeys(("quorum-initial-group-size", "quorum-target-group-size"), ONE_NODE),
     **dict.fromkeys(("queue-leader-locator", "queue-master-locator"), ONE_NODE),
     **dict.fromkeys(("max-age", "stream-filter-size-bytes", "stream-max-segment-size-bytes"), STREAMS_ONLY),
     **dict.fromkeys(("max-in-memory-length", "max-in-memory-bytes", "queue-mode", "queue-version"), NO_EFFECT_ANYWHERE),
     **dict.fromkeys(("ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size"), "of RabbitMQ 3"),
     **dict.fromkeys(("ha-promote-on-shutdown", "ha-promote-on-failure"), "of RabbitMQ 3"),
+    **dict.fromkeys(("credit", "purpose", "cancel-on-ha-failover", "ha-policy"), NO_EFFECT_ANYWHERE),  # unknown here
     "fail_if_no_peer_cert": "a server's option",
     "depth": "ssl has no limit for the length of a chain of certificates",
 }
@@ -72,7 +77,7 @@ def texts_of(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("kind", WORDS)
 def test_every_accepted_word_has_a_reader(kind: str) -> None:
-    refused = ("x-delayed-retry-",)
+    refused = ("x-delayed-retry-", *OF_STREAM_CONSUMERS, *set(UNSUPPORTED[CLASSIC]).intersection(UNSUPPORTED[QUORUM]))
     words = [word.removeprefix("x-") for word in WORDS[kind] if not word.startswith(refused)]
     read = texts_read()
     unread = [word for word in words if word not in read and f"x-{word}" not in read]

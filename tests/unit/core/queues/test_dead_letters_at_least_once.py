@@ -12,7 +12,7 @@ from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from warren.broker.core.queues import dead_lettering
-from warren.broker.core.queues.dead_lettering import RETRY_MS, UNCONFIRMED
+from warren.broker.core.queues.dead_lettering import QUICK_RETRY_MS, RETRY_MS, UNCONFIRMED
 from warren.broker.core.queues.queue import Queue
 
 QUORUM = {"x-queue-type": "quorum"}
@@ -75,6 +75,29 @@ def test_messages_that_a_full_queue_rejects_stay_until_it_has_room() -> None:
     assert bodies == [b"0", b"1", b"2"] and not house.kept() and not len(house.source.outbox)
     assert house.counted(AT_LEAST_ONCE, "expired") == house.counted(AT_LEAST_ONCE, CONFIRMED) == 3
     assert not house.counted(AT_MOST_ONCE, "expired")
+
+
+def test_messages_follow_soon_once_a_full_target_has_room_again() -> None:
+    house = House(letters={**QUORUM, "x-max-length": 10, "x-overflow": "reject-publish"})
+    house.publish(500)
+    house.clock.advance(RETRY_MS)
+    bodies = []
+    begun_ms = house.clock.now_ms()
+    while len(bodies) < 500 and house.clock.now_ms() < begun_ms + 2 * RETRY_MS:
+        bodies += house.ch.drain("letters")
+        house.clock.advance(QUICK_RETRY_MS)
+    assert bodies == [b"%d" % number for number in range(500)] and not house.kept()
+
+
+def test_a_target_that_is_full_again_is_tried_ever_less_often() -> None:
+    house = House(letters=ONE)
+    house.publish(100)
+    house.clock.advance(RETRY_MS)
+    house.ch.drain("letters")
+    turns: list[int] = []
+    house.clock.after_each = lambda: turns.append(1)
+    house.clock.advance(4 * RETRY_MS)
+    assert house.ch.count("letters") == 1 and len(turns) < 40
 
 
 @pytest.mark.parametrize("exchange", ["dlx", "missing"])

@@ -15,7 +15,7 @@ class Source:
     address = "source:15672"
 
     def __init__(self, **answers: Any) -> None:
-        self.answers = {"whoami": {"name": "guest"}, **answers}
+        self.answers = {"whoami": {"name": "guest"}, "global-parameters": [], **answers}
 
     def get(self, *path: str, **query: str) -> Any:
         return self.answers["/".join(path)]

@@ -37,7 +37,7 @@ def test_the_password_is_that_of_the_file_and_is_not_shown(tmp_path: Path) -> No
         ("postgresql://u:S3cret@[h]x/db", "", "warren", "storage.url: unexpected character"),
         ("postgresql://u@h/db?S3cret=1&password", "", "warren", "storage.url: "),
         ("postgresql://u@h/db?bogus=1", "", "warren", "storage.url: invalid URI query parameter"),
-        ("postgresql://u@h/db", "/nowhere", "warren", "storage.password_file: /nowhere: No such file"),
+        ("postgresql://u@h/db", "/nowhere", "warren", "storage.password_file: /nowhere: there is no such file"),
         ("postgresql://u@h/db", "", "", "storage.schema"),
         ("postgresql://u@h/db", "", "x" * 64, "storage.schema"),
     ],

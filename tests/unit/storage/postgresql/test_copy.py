@@ -105,13 +105,29 @@ def test_a_target_with_something_in_it_is_left_alone(
     assert capsys.readouterr().err == "warren: PostgreSQL: not empty; nothing was copied\n"
 
 
+def test_a_store_is_not_copied_into_itself(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster
+) -> None:
+    (link := tmp_path / "link").symlink_to(folder)
+    url = postgresql.url()
+    assert copy_store(str(folder), url, "", address.schema) == 0
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    same_url = url + ("&" if "?" in url else "?") + "application_name=x"
+    for places in ((folder, folder), (link, folder), (folder, f"{folder}/log/.."), (url, url), (url, same_url)):
+        assert copy_store(*map(str, places), "", address.schema) == 1
+        says = "source and target are the same: name another place with --to; nothing was copied"
+        assert capsys.readouterr().err == f"warren: {says}\n"
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
 def test_a_store_in_use_is_not_copied_or_examined(
     capsys: pytest.CaptureFixture[str], folder: Path, store: PostgreSQLStore, address: Address, postgresql: Cluster
 ) -> None:
     url = postgresql.url()
     assert copy_store(str(folder), url, "", address.schema) == 73
     assert examine_url(url, "", address.schema) == 73
-    assert capsys.readouterr().err.count("is in use by another broker (warren@test)\n") == 2
+    assert capsys.readouterr().err.count("is in use by another broker (warren@test): stop it first\n") == 2
 
 
 def test_a_folder_without_a_store_is_named(

@@ -17,7 +17,7 @@ WITHOUT_RIGHT = "the user {user} has no right to it: run as the user it belongs 
 FILES = {
     errno.EACCES: WITHOUT_RIGHT,
     errno.EPERM: WITHOUT_RIGHT,
-    errno.ENOENT: "there is no such file or folder",
+    errno.ENOENT: "there is no such file or folder: check the path",
     errno.EEXIST: "it is a file, and a folder is needed: choose another path",
     errno.ENOTDIR: "a part of the path is a file, and a folder is needed: choose another path",
     errno.EISDIR: "it is a folder, and a file is needed: choose another path",
