@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .sink import Sink
 
 STEP_COST: Final = 200  # of a step of a search, about
-DESTINATIONS_SHIFT: Final = 3  # to add 8 destinations costs 1
+DESTINATIONS_SHIFT: Final = 2  # to add 4 destinations costs 1
 
 
 class UpstreamExchange(NamedTuple):
@@ -147,8 +147,9 @@ class ExchangeType:
         A generator; it yields the cost of each step in microseconds. Bindings may change between two steps. A type
         defines `route` or `search`.
         """
-        found.update(dict.fromkeys(self.route(keys, message)))
-        yield self.route_cost + len(keys)
+        destinations = self.route(keys, message)
+        found.update(dict.fromkeys(destinations))
+        yield self.route_cost + len(keys) + (len(destinations) >> DESTINATIONS_SHIFT)
 
     @property
     def route_cost(self) -> int:

@@ -143,9 +143,9 @@ class TopicExchange(ExchangeType):
                     reached.append(node.one)
                 if not count % NODES:
                     yield NODES >> NODES_SHIFT
+            yield 1 + (len(nodes) % NODES >> NODES_SHIFT)
             if not (reached or lasting):
                 break
-            yield 1 + (len(nodes) % NODES >> NODES_SHIFT)
         for count, node in enumerate(reached, 1):
             if node.any is not None and node.any.bound:
                 matched[node.any] = None

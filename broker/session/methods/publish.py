@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
-from itertools import repeat
+from itertools import chain, repeat
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -351,9 +351,9 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
 def finish_publish(channel: Channel, steps: Job) -> Job:
     """Do the rest of a publish as a job. An error closes the channel."""
     try:
-        for cost in steps:
+        for cost in chain([channel.connection.spent], steps):
             yield cost
-            channel.connection.spent = 0  # of these steps, which the scheduler has charged
+            channel.connection.spent = 0  # the scheduler has charged it
     except AMQPError as error:
         error.class_id, error.method_id = PUBLISH >> 16, PUBLISH & 0xFFFF
         if not channel.closing:
@@ -390,7 +390,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message) -> Job:
             yield search.cost - before
             before = search.cost
         queues, recorders = split_recorders(search.targets)
-        channel.connection.spent += search.cost - before + len(queues)
+        yield search.cost - before
     assert queues is not None, "a direct route has targets"
     if channel.closing:
         return
