@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.http import Api, Response, asgi_scope, call_application
 from tests.support.in_process import socket_of
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.queues import fifo
@@ -15,6 +16,7 @@ from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 
 from .broker import MeasuredPeer, StepMeter, StoredPeer
+from .meter import TURN_MS, Meter
 from .test_publishes import NO_LIMIT, frames
 
 FULL = pytest.mark.rest("as many exchanges, queues and bindings as the limits of a virtual host allow")
@@ -229,3 +231,28 @@ def test_one_publish_to_many_queues_that_page_it_out(
         shutil.rmtree(tmp_path, ignore_errors=True)
 
     step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_one_publish_by_http(meter: Meter, limited: bool) -> None:
+    """The response follows once the message is in all queues; the last one of these may refuse it."""
+    api = Api()
+    vhost = api.peer.node.vhosts["/"]
+    star("topic", 3_500)(vhost)
+    if limited:
+        arguments: Headers = {"x-max-length": 0, "x-overflow": "reject-publish"}
+        vhost.bind("x", vhost.declare_queue("last", arguments=Table.of(arguments)), "#", Table.EMPTY)
+    body = {"routing_key": "k", "payload": "x", "payload_encoding": "string", "properties": {"headers": copies()}}
+    responses: list[Response] = []
+    api.peer.clock.call_at = lambda when_ms, fn: meter.loop.call_soon(fn)  # type: ignore[assignment,method-assign,return-value]
+
+    async def publish() -> None:
+        scope, content = asgi_scope("POST", "/exchanges/%2F/x/publish", body)
+        responses.append(await call_application(api.application, scope, content))
+
+    assert meter.longest_ms(publish) <= TURN_MS
+    assert {response.status for response in responses} == {400 if limited else 200}
+    assert limited or responses[0].json == {"routed": True}
+    queues = [queue for queue in vhost.queues.values() if queue.name != "last"]
+    assert {queue.published for queue in queues} == {len(responses)}
+    api.close()
