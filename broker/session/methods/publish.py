@@ -43,6 +43,7 @@ SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight 
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
 STEP_COST: Final = 500  # of one step of a search
+FEW: Final = ENQUEUE_COST // PAGE_COST  # queues in which any message may be enqueued in one step
 IDS: Final = 6  # bytes of class id, method id and ticket before the exchange name
 
 _sizes: Final[Callable[[bytes, int], tuple[int, int]]] = Struct(">I4xQ").unpack_from
@@ -391,6 +392,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message) -> Job:
             before = search.cost
         queues, recorders = split_recorders(search.targets)
         yield search.cost - before
+        queues = existing(queues)
     assert queues is not None, "a direct route has targets"
     if channel.closing:
         return
@@ -406,8 +408,10 @@ def publish_in_steps(channel: Channel, route: Route, message: Message) -> Job:
         vhost.tracer.published(channel.origin, message, keys, queues)
     if channel.transaction is not None:
         channel.transaction.publish(route.exchange, message, queues, route.mandatory, recorders)
+    elif len(queues) <= FEW:
+        enqueue_one(channel, route.exchange, message, queues, route.mandatory, recorders)
     else:
-        yield from enqueue_one(channel, route.exchange, message, queues, route.mandatory, recorders)
+        yield from enqueue_in_steps(channel, route.exchange, message, queues, route.mandatory, recorders)
 
 
 def enqueue_one(
@@ -417,12 +421,24 @@ def enqueue_one(
     queues: tuple[RouteTarget, ...],
     mandatory: bool,
     recorders: tuple[Recorder, ...],
-) -> Generator[int, None, bool]:
-    """Enqueue one message, in steps if there are very many queues.
+) -> bool:
+    """Enqueue one message, and pass it to the recorders if all queues took it; return whether they did."""
+    result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
+    return finish_one(channel, message, result, recorders)
 
-    Pass it to the recorders if all queues took it; return whether they did.
-    """
-    at_once = queues_at_once(channel.vhost, message, queues)
+
+def enqueue_in_steps(
+    channel: Channel,
+    exchange: Exchange,
+    message: Message,
+    queues: tuple[RouteTarget, ...],
+    mandatory: bool,
+    recorders: tuple[Recorder, ...],
+) -> Generator[int, None, bool]:
+    """Enqueue one message as `enqueue_one`, but in steps if there are very many queues."""
+    if len(queues) <= FEW:
+        return enqueue_one(channel, exchange, message, queues, mandatory, recorders)
+    at_once = ENQUEUE_COST // (PAGE_COST if channel.vhost.budget.exceeded else cost_of_each(message, queues))
     first, rest = queues[:at_once], queues[at_once:]
     result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, first, mandatory)
     while rest:
@@ -430,6 +446,11 @@ def enqueue_one(
         some, rest = rest[:at_once], rest[at_once:]
         more = enqueue_more(channel, exchange, message, some)
         result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
+    return finish_one(channel, message, result, recorders)
+
+
+def finish_one(channel: Channel, message: Message, result: EnqueueResult, recorders: tuple[Recorder, ...]) -> bool:
+    """Register an enqueued message to be confirmed, and pass it to the recorders; return whether all queues took it."""
     if channel.confirms is not None:
         expect_confirms(channel, channel.confirms, 1, result)
     if result.refused:
@@ -437,14 +458,6 @@ def enqueue_one(
     for recorder in recorders:
         recorder.handle([message])
     return True
-
-
-def queues_at_once(vhost: VHost, message: Message, queues: tuple[RouteTarget, ...]) -> int:
-    """Return in how many of these queues the message may be enqueued in one step."""
-    count = len(queues)
-    if PAGE_COST * count <= ENQUEUE_COST:
-        return count
-    return ENQUEUE_COST // (PAGE_COST if vhost.budget.exceeded else cost_of_each(message, queues))
 
 
 def cost_of_each(message: Message, queues: tuple[RouteTarget, ...]) -> int:

@@ -109,7 +109,9 @@ class Transaction:
                     continue
                 returns = mandatory and not channel.closing
                 queues = publishing.existing(queues)
-                taken = yield from publishing.enqueue_one(channel, exchange, message, queues, returns, recorders)
+                taken = yield from publishing.enqueue_in_steps(
+                    channel, exchange, message, queues, returns, recorders
+                )
                 complete = complete and taken
             yield cost
         runs: list[acknowledge.Run] = []

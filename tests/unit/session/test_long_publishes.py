@@ -52,9 +52,9 @@ def vhost(peer: TurningPeer) -> VHost:
     return peer.node.vhosts["/"]
 
 
-def chain(vhost: VHost, *queues: str) -> list[Exchange]:
+def chain(vhost: VHost, *queues: str, length: int = EXCHANGES) -> list[Exchange]:
     """Direct exchanges, each bound to the one before, the last one to queues."""
-    exchanges = [vhost.declare_exchange(f"x{number}", "direct") for number in range(EXCHANGES)]
+    exchanges = [vhost.declare_exchange(f"x{number}", "direct") for number in range(length)]
     for source, destination in zip(exchanges, exchanges[1:], strict=False):
         vhost.bind(source.name, destination, "k", Table.EMPTY)
     for queue in queues:
@@ -70,9 +70,9 @@ def fan(vhost: VHost, count: int = QUEUES, arguments: Table = KEEPS_NOTHING) -> 
     return queues
 
 
-def frames(exchange: str, key: str, body: bytes, copies: bool = False, mandatory: bool = False) -> bytes:
+def frames(exchange: str, key: str, body: bytes, copies: int = 0, mandatory: bool = False) -> bytes:
     publish = {"exchange": exchange, "routing_key": key, "mandatory": mandatory, "immediate": False}
-    header = codec.header_frame(1, len(body), {"headers": {"CC": COPIES}} if copies else {})
+    header = codec.header_frame(1, len(body), {"headers": {"CC": COPIES[:copies]}} if copies else {})
     return codec.method_frame(1, Basic.Publish, publish) + header + codec.body_frames(1, body, 1 << 17)
 
 
@@ -93,7 +93,7 @@ def test_the_publishes_of_a_connection_keep_their_order_around_a_long_one(peer: 
     channel.confirm()
     plain = [frames("", "q", b"1"), frames("amq.direct", "k", b"2")]
     more = [frames("", "q", b"5"), frames("amq.direct", "k", b"6"), frames("", "q", b"7")]
-    long = [frames("x0", "k", b"3", copies=True), frames("x0", "k", b"4", copies=True)]
+    long = [frames("x0", "k", b"3", copies=1_000), frames("x0", "k", b"4", copies=1_000)]
     send(peer, channel, *plain, *long, *more)
     assert peer.turns > 4
     assert bodies(vhost.queues["q"]) == [b"1", b"2", b"3", b"4", b"5", b"6", b"7"]
@@ -110,7 +110,7 @@ def test_other_connections_are_served_meanwhile(peer: TurningPeer, vhost: VHost)
             socket_of(other.client).feed()
 
     peer.between = between
-    send(peer, long, frames("x0", "k", b"long", copies=True))
+    send(peer, long, frames("x0", "k", b"long", copies=1_000))
     assert bodies(vhost.queues["q"]) == [b"other", b"long"]
 
 
@@ -121,10 +121,48 @@ def test_a_queue_that_is_deleted_during_the_search_gets_nothing(peer: TurningPee
     channel = peer.connect().channel()
     channel.confirm()
     peer.between = lambda turn: turn == 2 and vhost.delete_queue(first)
-    send(peer, channel, frames("x0", "k", b"x", copies=True, mandatory=True))
+    send(peer, channel, frames("x0", "k", b"x", copies=1_000, mandatory=True))
     assert first.deleted and not first.published and bodies(vhost.queues["q"]) == [b"x"]
     assert channel.confirms([1]) == ({1}, set())
     assert exchanges[0].publish_out == 1
+
+
+@pytest.mark.parametrize(("length", "keys"), [(EXCHANGES, 1_000), (13, 829), (1, 0)])
+def test_no_queue_gets_a_message_after_its_deletion_in_any_turn(
+    peer: TurningPeer, vhost: VHost, length: int, keys: int
+) -> None:
+    """Turns end in a search, between a search and the queues, and between the parts of very many queues."""
+    wide = not keys
+    chain(vhost, "q", length=length)
+    channel = peer.connect().channel()
+    channel.confirm()
+    last = 1 << 30
+    turn = 0
+    while turn <= last:
+        turn += 1
+        queue = vhost.declare_queue("deleted")
+        vhost.bind("amq.fanout" if wide else "x0", queue, "k", Table.EMPTY)
+        if turn == 1 and wide:
+            fan(vhost, 9_000)
+        published = 0
+
+        def between(now: int, turn: int = turn, queue: Queue = queue) -> None:
+            nonlocal published
+            if now == turn:
+                published = queue.published
+                vhost.delete_queue(queue)
+
+        exchange = "amq.fanout" if wide else "x0"
+        peer.between = lambda now: None
+        send(peer, channel, frames(exchange, "k", b"x", mandatory=True))  # whose route is cached
+        peer.between = between
+        send(peer, channel, frames(exchange, "k", b"x", keys, mandatory=True))
+        assert queue.published == published or peer.turns < turn
+        last = peer.turns
+        if not queue.deleted:
+            vhost.delete_queue(queue)
+        assert channel.confirms([2 * turn - 1, 2 * turn]) == ({2 * turn - 1, 2 * turn}, set())
+    assert turn > 2
 
 
 @pytest.mark.parametrize("change", ["queue", "exchange", "unbound"])
@@ -147,7 +185,7 @@ def test_a_mandatory_message_returns_if_nothing_is_left_to_reach(
     peer.between = between
     channel = peer.connect().channel()
     channel.confirm()
-    long = frames("x0", "k", b"lost", copies=True, mandatory=True)
+    long = frames("x0", "k", b"lost", copies=1_000, mandatory=True)
     send(peer, channel, frames("", "after", b"1"), long, frames("", "after", b"3"))
     first, returned, last = [channel.next() for _ in range(3)]
     assert isinstance(first, Basic.Ack) and first.delivery_tag == 1
@@ -161,7 +199,7 @@ def test_a_message_whose_connection_is_lost_during_the_search_is_dropped(peer: T
     client = peer.connect()
     channel = client.channel()
     peer.between = lambda turn: turn == 2 and socket_of(client).transport.connection_lost(None)
-    send(peer, channel, frames("x0", "k", b"x", copies=True))
+    send(peer, channel, frames("x0", "k", b"x", copies=1_000))
     assert not vhost.queues["q"].published and not len(peer.node.scheduler)
     assert not peer.node.open_connections
 
@@ -236,10 +274,10 @@ def test_a_transaction_has_long_publishes_in_their_order(peer: TurningPeer, vhos
     chain(vhost, "q")
     channel = peer.connect().channel()
     channel.transact()
-    send(peer, channel, frames("", "q", b"1"), frames("x0", "k", b"2", copies=True), frames("", "q", b"3"))
+    send(peer, channel, frames("", "q", b"1"), frames("x0", "k", b"2", copies=1_000), frames("", "q", b"3"))
     assert peer.turns > 2 and not vhost.queues["q"].published
     channel.rollback()
-    send(peer, channel, frames("x0", "k", b"4", copies=True), frames("", "q", b"5"))
+    send(peer, channel, frames("x0", "k", b"4", copies=1_000), frames("", "q", b"5"))
     channel.commit()
     assert bodies(vhost.queues["q"]) == [b"4", b"5"]
 
@@ -249,7 +287,7 @@ def test_a_long_publish_beyond_the_limit_of_a_transaction_closes_the_channel(pee
     chain(vhost, "q")
     channel = peer.connect().channel()
     channel.transact()
-    send(peer, channel, frames("x0", "k", b"1", copies=True), frames("", "q", b"2"))
+    send(peer, channel, frames("x0", "k", b"1", copies=1_000), frames("", "q", b"2"))
     closed = channel.expect_close(406)
     assert (closed.class_id, closed.method_id) == (60, 40)
     assert not vhost.queues["q"].published
