@@ -288,9 +288,9 @@ class DelayedExchange(ExchangeDecorator):
         assert self._context is not None, "on_created has been called"
         keys = routing_keys(message, None)
         message = with_negated_delay(message)
-        destinations = self.inner.route(keys, message)
-        yield self.inner.route_cost
-        yield from self._context.forward(destinations, keys, message)
+        found: dict[Destination, None] = {}
+        yield from self.inner.search(tuple(dict.fromkeys(keys)), message, found)
+        yield from self._context.forward(list(found), keys, message)
 
 
 def delay_ms(raw: bytes) -> int:

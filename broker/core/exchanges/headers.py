@@ -115,9 +115,7 @@ class HeadersExchange(ExchangeType):
             yield len(found) >> DESTINATIONS_SHIFT
             return
         cost = len(sent) + (len(found) >> DESTINATIONS_SHIFT)
-        for key, value in sent.items():
-            if sent.get(key) is not value:
-                continue  # a repeated name
+        for key, value in dict(reversed(sent.items())).items():  # the first of those with the same name
             for term in _terms_sent(key, value):
                 bound = self._any.get(term)
                 if bound is not None:

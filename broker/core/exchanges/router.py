@@ -14,6 +14,7 @@ from .exchange_type import DESTINATIONS_SHIFT
 
 EXCHANGE_COST = 3  # of an exchange on the way (`jobs.scheduler`)
 DESTINATIONS = 512  # that are followed in one step
+SEARCH_COST = 500  # of one step of a search, about
 
 ENQUEUE_COST = 3_000  # of the messages that are enqueued in one step
 SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
@@ -74,6 +75,14 @@ class Search:
                 self._some_deleted = True
                 return False
         return True
+
+    def in_steps(self) -> Iterator[int]:
+        """Search to the end, in steps; yield the cost of each."""
+        complete = False
+        while not complete:
+            before = self.cost
+            complete = self.run(SEARCH_COST)
+            yield self.cost - before
 
     def _search(self) -> Iterator[int]:
         exchanges, queues, keys, message = self._exchanges, self._queues, self._keys, self._message

@@ -18,7 +18,7 @@ from ...core.access.users import User
 from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.route_cache import RouteCache
-from ...core.exchanges.router import ENQUEUE_COST, SHARED, Route, RouteKey
+from ...core.exchanges.router import ENQUEUE_COST, SEARCH_COST, SHARED, Route, RouteKey
 from ...core.jobs.scheduler import Job
 from ...core.messages.message import Address, Message
 from ...core.messages.message_state import NO_TTL, MessageState
@@ -42,7 +42,6 @@ IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
-STEP_COST: Final = 500  # of one step of a search
 FEW: Final = ENQUEUE_COST // PAGE_COST  # queues in which any message may be enqueued in one step
 IDS: Final = 6  # bytes of class id, method id and ticket before the exchange name
 
@@ -372,8 +371,8 @@ def publish_in_steps(channel: Channel, route: Route, message: Message) -> Job:
         message, keys = apply_special_properties(channel, message)
     queues = route.targets
     while route.search is not None:
-        if not route.search.run(STEP_COST):
-            yield STEP_COST
+        if not route.search.run(SEARCH_COST):
+            yield SEARCH_COST
             queues = route.targets and existing(route.targets)  # another publish may have completed the route
         else:
             channel.routes.complete(route)
@@ -386,12 +385,8 @@ def publish_in_steps(channel: Channel, route: Route, message: Message) -> Job:
             message.state.dead_lettered = True
     elif queues is None or len(keys) > 1 or by_message:
         search = vhost.search(route.exchange, keys, message)
-        before = 0
-        while not search.run(STEP_COST):
-            yield search.cost - before
-            before = search.cost
+        yield from search.in_steps()
         queues, recorders = split_recorders(search.targets)
-        yield search.cost - before
         queues = existing(queues)
     assert queues is not None, "a direct route has targets"
     if channel.closing:
