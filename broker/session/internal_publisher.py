@@ -223,7 +223,7 @@ class InternalPublisher:
         invalid: dict[int, str] = {}
         whole, indexes, alike = self._frame(contents, invalid)
         refused = frozenset[int]()
-        limited = [target for target in route.queues or () if target.rejects_overflow]
+        limited = [target for target in route.targets or () if target.rejects_overflow]
         tally.ticket = at = 0
         while at < len(whole):
             first, rest = tally.next, whole[at:] if at else whole

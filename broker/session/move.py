@@ -17,13 +17,14 @@ from ..core.messages.message_state import NEVER
 from ..core.queues.fifo import LEVEL_SHIFT
 from ..core.queues.message_log import MOVED
 from ..core.queues.queue import Queue
-from ..core.queues.route_target import RouteTarget
+from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget
 from ..core.queues.x_death import routing_keys
 
 if TYPE_CHECKING:
     from .channel import Channel
 
-SLICE, SLICE_BYTES = 100, 1 << 20  # messages moved in one step, and bytes of their bodies: a few milliseconds
+# Messages moved in one step, bytes of their bodies, and cost of their routes and queues: a few milliseconds
+SLICE, SLICE_BYTES, SLICE_COST = 100, 1 << 20, 2_000
 
 Taken = tuple[int, Message, bool]
 """A message taken from the queue: position, message, whether it counts as redelivered."""
@@ -84,6 +85,7 @@ class Move:
         self._routing_key = routing_key
         self._address = Address(exchange, routing_key or "")
         self._run: Run | None = None
+        self._cost = 0  # of the routes of this step, and of enqueueing in several queues (`jobs.scheduler`)
 
     def step(self, limit: int) -> MoveStep:
         """Move at most `limit` messages and SLICE, fewer if they are long. Raises Invalid during an alarm."""
@@ -93,7 +95,13 @@ class Move:
         result = MoveStep()
         taken_bytes = count = 0
         try:
-            while count < min(limit, SLICE) and taken_bytes < SLICE_BYTES and not result.problem:
+            self._cost = 0
+            while (
+                count < min(limit, SLICE)
+                and taken_bytes < SLICE_BYTES
+                and self._cost < SLICE_COST
+                and not result.problem
+            ):
                 taken = self._take()
                 if taken is None:
                     break
@@ -140,7 +148,10 @@ class Move:
         for key in keys:
             self._channel.check_topic("write", self._exchange.name, key)
         copy = self._copy(message)
-        return copy, *split_recorders(self._channel.vhost.route(self._exchange, keys, copy)[0])
+        search = self._channel.vhost.search(self._exchange, keys, copy)
+        search.run()
+        self._cost += search.cost + PER_MESSAGE_COST * len(search.targets)
+        return copy, *split_recorders(search.targets)
 
     def _problem(self, copy: Message, targets: tuple[RouteTarget, ...]) -> str:
         """Return why the message cannot be published, or an empty text."""

@@ -70,6 +70,8 @@ class OperatorChannel:
     ) -> None:
         self._connection = InternalConnection(node, settings, peer, InternalTransport(report), user, vhost)
         self._channel = self._connection.channel
+        self._returned = 0  # messages, before the last publish
+        self._refused = False  # the last publish
 
     def close(self) -> None:
         """Close the channel, and requeue unsettled messages."""
@@ -148,9 +150,12 @@ class OperatorChannel:
 
     # Messages
 
-    def publish(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> PublishOutcome:
+    def publish(
+        self, exchange: str, routing_key: str, properties: Properties, body: bytes, in_slices: bool = False
+    ) -> PublishOutcome:
         """Publish with the mandatory flag. A persistent message is safe with the next batch of the journal.
 
+        With `in_slices` this may take several turns of the loop: the outcome is known when the channel is not `busy`.
         Raises Invalid during an alarm, which would block a client, and for properties that fit no frame.
         """
         channel, connection = self._channel, self._connection
@@ -166,13 +171,26 @@ class OperatorChannel:
             raise publishing.body_too_long(channel, len(body))
         route = publishing.find_route(channel, exchange, routing_key, mandatory=True)
         channel.confirms = channel.confirms or Confirms()
-        unroutable = channel.publishing.return_unroutable
-        publishing.publish(channel, route, [content_frames(channel.number, raw, body)], alike=True)
-        refused = channel.confirms.has_refusals
+        self._returned = channel.publishing.return_unroutable
+        self._refused = False
+        publishing.publish(
+            channel, route, [content_frames(channel.number, raw, body)], alike=True, in_slices=in_slices
+        )
+        return self.outcome()
+
+    @property
+    def busy(self) -> bool:
+        """True while the last publish is under way."""
+        return self._connection.suspended > 0
+
+    def outcome(self) -> PublishOutcome:
+        """Return the outcome of the last publish."""
+        channel, connection = self._channel, self._connection
+        self._refused = self._refused or (channel.confirms is not None and channel.confirms.has_refusals)
         connection.confirm()
         connection.take_output()
         connection.node.pump()
-        return PublishOutcome(channel.publishing.return_unroutable == unroutable, refused)
+        return PublishOutcome(channel.publishing.return_unroutable == self._returned, self._refused)
 
     def get(self, name: str, count: int, *, no_ack: bool) -> list[FetchedMessage]:
         """Take at most `count` messages; without `no_ack` they are unsettled until `give_back`, `reject` or `close`.

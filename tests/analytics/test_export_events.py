@@ -9,6 +9,7 @@ from pamqp.commands import Basic, Queue
 
 from tests.support import codec
 from tests.support.amqp_client import Channel
+from warren.broker.amqp.field_table import Table
 from warren.plugins.throughput.file_format import schema
 
 from .exporting import Exporting, imbalance
@@ -146,6 +147,22 @@ def test_a_message_in_several_queues_has_a_row_for_each(export: Exporting, ch: C
     seqs = [row["msg_seq"] for row in rows if row["event"] == "publish"]
     assert numbers == Counter({(queue, seq): 1 for queue in "abc" for seq in seqs})
     assert [row["row"] for row in rows] == list(range(8))
+
+
+def test_a_message_in_so_many_queues_that_it_enters_them_in_several_turns_has_a_row_for_each(
+    export: Exporting, ch: Channel
+) -> None:
+    vhost = export.peer.node.vhosts["/"]
+    names = [f"q{number}" for number in range(3_500)]
+    for name in names:
+        vhost.bind("amq.fanout", vhost.declare_queue(name), "", Table.EMPTY)
+    ch.confirm()
+    ch.publish("amq.fanout", "k", b"body")
+    assert ch.confirms([1]) == ({1}, set())
+    rows = export.events()
+    assert [row["event"] for row in rows].count("publish") == 1
+    assert sorted(row["queue"] for row in rows if row["event"] == "enqueue") == sorted(names)
+    assert len({row["msg_seq"] for row in rows}) == 1
 
 
 def test_what_no_queue_is_to_have_is_returned_if_it_must_not_be_lost(export: Exporting, ch: Channel) -> None:

@@ -64,8 +64,8 @@ class ExchangeDecorator(ExchangeType):
     def on_unbind(self, binding: Binding) -> Iterable[Emission]:
         return self.inner.on_unbind(binding)
 
-    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        return self.inner.route(keys, message)
+    def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        return self.inner.search(keys, message, found)
 
     def on_deleted(self) -> None:
         self.inner.on_deleted()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...amqp.field_table import Table
 from ..messages.binding import Destination
 from ..messages.message import Message
@@ -42,12 +44,13 @@ class DeduplicatingExchange(ExchangeDecorator):
     def recorder(self) -> Sink | None:
         return self._recorder
 
-    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+    def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         assert self._context is not None, "on_created has been called"
         now_ms = self._context.clock.now_ms()
         if self.deduplication.is_duplicate(message, now_ms):
-            return self._dropped
-        return super().route(keys, message)
+            found.update(dict.fromkeys(self._dropped))
+            return iter(())
+        return super().search(keys, message, found)
 
 
 class Recorder(Sink):

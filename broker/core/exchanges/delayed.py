@@ -8,7 +8,7 @@ restart knows it without reading messages.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -271,11 +271,12 @@ class DelayedExchange(ExchangeDecorator):
         self._delay.hold_again(stored)
         super().restore(stored)
 
-    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
+    def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         assert self._delay is not None, "on_created has been called"
         if self._delay.delay_ms_of(message):
-            return [self._delay]
-        return super().route(keys, message)
+            found[self._delay] = None
+            return iter(())
+        return super().search(keys, message, found)
 
     def on_deleted(self) -> None:
         if self._delay is not None:
@@ -287,9 +288,9 @@ class DelayedExchange(ExchangeDecorator):
         assert self._context is not None, "on_created has been called"
         keys = routing_keys(message, None)
         message = with_negated_delay(message)
-        destinations = self.inner.route(keys, message)
-        yield self.inner.route_cost
-        yield from self._context.forward(destinations, keys, message)
+        found: dict[Destination, None] = {}
+        yield from self.inner.search(tuple(dict.fromkeys(keys)), message, found)
+        yield from self._context.forward(list(found), keys, message)
 
 
 def delay_ms(raw: bytes) -> int:

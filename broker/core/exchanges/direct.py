@@ -6,7 +6,7 @@ from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import Emission, ExchangeType
+from .exchange_type import DESTINATIONS_SHIFT, STEP_COST, Emission, ExchangeType
 
 
 class DirectExchange(ExchangeType):
@@ -37,13 +37,15 @@ class DirectExchange(ExchangeType):
             self._by_key.popitem()
             yield
 
-    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        if len(keys) == 1:
-            bound = self._by_key.get(keys[0])
-            return bound.all() if bound is not None else []
-        found: list[Destination] = []
+    def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        cost = len(keys)
         for key in keys:
             bound = self._by_key.get(key)
             if bound is not None:
-                found += bound.all()
-        return found
+                some = bound.all()
+                found.update(dict.fromkeys(some))
+                cost += len(some) >> DESTINATIONS_SHIFT
+                if cost >= STEP_COST:
+                    yield cost
+                    cost = 0
+        yield cost

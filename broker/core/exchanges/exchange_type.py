@@ -8,7 +8,7 @@ Sink.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .recovered import RecoveredMessages
     from .registry import Registry
     from .sink import Sink
+
+STEP_COST: Final = 200  # of a step of a search, about
+DESTINATIONS_SHIFT: Final = 2  # to add 4 destinations costs 1
 
 
 class UpstreamExchange(NamedTuple):
@@ -128,12 +131,25 @@ class ExchangeType:
     # Messages
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        """Return the destinations of a message by its routing key and its CC and BCC keys.
+        """Return the destinations of a message by its routing key and its CC and BCC keys, each of which is there once.
 
         Destinations may repeat; the router removes duplicates. A type that is not `routes_by_key_only` is asked exactly
         once for each message, before the message is enqueued anywhere.
         """
-        raise NotImplementedError
+        found: dict[Destination, None] = {}
+        for _ in self.search(keys, message, found):
+            pass
+        return list(found)
+
+    def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        """Add the destinations of a message to `found`: `route` in short steps, for a type that may need milliseconds.
+
+        A generator; it yields the cost of each step in microseconds. Bindings may change between two steps. A type
+        defines `route` or `search`.
+        """
+        destinations = self.route(keys, message)
+        found.update(dict.fromkeys(destinations))
+        yield self.route_cost + len(keys) + (len(destinations) >> DESTINATIONS_SHIFT)
 
     @property
     def route_cost(self) -> int:

@@ -1,8 +1,8 @@
 """The headers exchange: the arguments of a binding are the headers that a message must have.
 
 Bindings are indexed by name and value of a header, so a publish looks only at bindings that share a header with the
-message. A binding that matches any of its headers is indexed under each; one that matches all, under the header that
-was the rarest in the index when it was bound.
+message. A binding that matches any of its headers is indexed under each, which needs no comparison; one that matches
+all, under the header that was the rarest in the index when it was bound.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from ...amqp.federation_headers import BOUND_FROM
 from ...amqp.field_table import FLOATS, INTEGERS, STRINGS, Table, Value, equal_header, term_of, type_name
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
-from .exchange_type import Emission, ExchangeType
+from .bound_destinations import Destinations
+from .exchange_type import DESTINATIONS_SHIFT, STEP_COST, Emission, ExchangeType
 
 X_MATCH = "x-match"
 MODES = ("all", "any", "all-with-x", "any-with-x")
+COMPARED_SHIFT = 2  # to compare 4 headers costs 1
 
 
 _Term = tuple[str, str, object]
@@ -26,7 +28,7 @@ _Term = tuple[str, str, object]
 
 
 class _Wanted:
-    """The headers that one binding matches. `terms` are its terms in the index."""
+    """The headers that one binding matches, any or all of them. `terms` are its terms in the index."""
 
     __slots__ = ("any", "destination", "headers", "terms")
 
@@ -43,26 +45,27 @@ class _Wanted:
         self.terms: list[_Term] = []
 
     def matches(self, sent: Table) -> bool:
-        """Return whether these headers match: one of the wanted headers (any) or each of them (all)."""
+        """Return whether these headers match each of the wanted ones."""
         for key, wanted in self.headers:
             value = sent.get(key)
-            if (value is not None and equal_header(wanted, value)) == self.any:
-                return self.any
-        return not self.any
+            if value is None or not equal_header(wanted, value):
+                return False
+        return True
 
 
 class HeadersExchange(ExchangeType):
     description = "AMQP headers exchange, as per the AMQP specification"
 
-    __slots__ = ("_bound", "_index", "_unconditional")
+    __slots__ = ("_all", "_any", "_bound", "_unconditional")
 
     routes_by_key_only = False
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self._bound: dict[_Identity, _Wanted] = {}
-        self._index: dict[_Term, dict[_Identity, _Wanted]] = {}
-        self._unconditional: dict[_Identity, _Wanted] = {}  # bindings without headers that match all
+        self._any: dict[_Term, Destinations] = {}
+        self._all: dict[_Term, dict[_Identity, _Wanted]] = {}
+        self._unconditional = Destinations()  # of bindings without headers that match all
 
     def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         match_mode(arguments)
@@ -72,45 +75,64 @@ class HeadersExchange(ExchangeType):
         self._bound[identity] = wanted
         terms = [_term(key, value) for key, value in wanted.headers]
         if wanted.any:
-            wanted.terms = terms
+            wanted.terms = list(dict.fromkeys(terms))
+            for term in wanted.terms:
+                self._any.setdefault(term, Destinations()).add(wanted.destination)
         elif terms:
-            wanted.terms = [min(terms, key=lambda term: len(self._index.get(term, ())))]
+            rarest = min(terms, key=lambda term: len(self._all.get(term, ())))
+            wanted.terms = [rarest]
+            self._all.setdefault(rarest, {})[identity] = wanted
         else:
-            self._unconditional[identity] = wanted
-        for term in wanted.terms:
-            self._index.setdefault(term, {})[identity] = wanted
+            self._unconditional.add(wanted.destination)
         return []
 
     def on_unbind(self, binding: Binding) -> list[Emission]:
         identity = _identity(binding)
-        self._unconditional.pop(identity, None)
-        for term in dict.fromkeys(self._bound.pop(identity).terms):
-            indexed = self._index[term]
-            del indexed[identity]
-            if not indexed:
-                del self._index[term]
+        wanted = self._bound.pop(identity)
+        if not wanted.any and not wanted.terms:
+            self._unconditional.remove(wanted.destination)
+        for term in wanted.terms:
+            if wanted.any:
+                self._any[term].remove(wanted.destination)
+                if not self._any[term]:
+                    del self._any[term]
+            else:
+                del self._all[term][identity]
+                if not self._all[term]:
+                    del self._all[term]
         return []
 
     def release(self) -> Iterator[None]:
-        while self._bound:
-            self._bound.popitem()
-            yield
-        while self._index:
-            self._index.popitem()
-            yield
+        for state in (self._bound, self._any, self._all):
+            while state:
+                state.popitem()
+                yield
 
-    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        found = [wanted.destination for wanted in self._unconditional.values()]
+    def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        found.update(dict.fromkeys(self._unconditional.all()))
         sent = properties.headers(message.property_bytes)
-        if sent is None or not self._index:
-            return found
-        index = self._index
-        for key, value in sent.items():
+        if sent is None or not (self._any or self._all):
+            yield len(found) >> DESTINATIONS_SHIFT
+            return
+        cost = len(sent) + (len(found) >> DESTINATIONS_SHIFT)
+        for key, value in dict(reversed(sent.items())).items():  # the first of those with the same name
             for term in _terms_sent(key, value):
-                indexed = index.get(term)
-                if indexed is not None:
-                    found += [wanted.destination for wanted in indexed.values() if wanted.matches(sent)]
-        return found
+                bound = self._any.get(term)
+                if bound is not None:
+                    some = bound.all()
+                    found.update(dict.fromkeys(some))
+                    cost += 1 + (len(some) >> DESTINATIONS_SHIFT)
+                for wanted in list(self._all.get(term, {}).values()):
+                    if wanted.matches(sent):
+                        found[wanted.destination] = None
+                    cost += 1 + (len(wanted.headers) >> COMPARED_SHIFT)
+                    if cost >= STEP_COST:
+                        yield cost
+                        cost = 0
+                if cost >= STEP_COST:
+                    yield cost
+                    cost = 0
+        yield cost
 
 
 def match_mode(arguments: Table) -> str:

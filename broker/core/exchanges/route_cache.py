@@ -30,10 +30,22 @@ class RouteCache(dict[RouteKey, Route]):
         self.pop(key)
         self[key] = route
         self.largest_cost = max(self.largest_cost, route.cost)
+        if route.search is not None:
+            route.key = key
         self.size_bytes += size_of(route)
         while self.size_bytes > LIMIT_BYTES and self:
             for oldest in list(islice(self, len(self) // 8 + 1)):
                 self.pop(oldest)
+
+    def complete(self, route: Route) -> None:
+        """Complete a route whose search has ended. It may have been dropped from the cache meanwhile."""
+        key = route.key
+        cached = key is not None and self.get(key) is route
+        if key is not None and cached:
+            self.pop(key)
+        route.complete()
+        if key is not None and cached:
+            self.remember(key, route)
 
     def pop(self, key: RouteKey, default: None = None) -> Route | None:  # type: ignore[override]
         """Remove a route and return it, or None if it is not there."""
@@ -49,4 +61,4 @@ class RouteCache(dict[RouteKey, Route]):
 
 
 def size_of(route: Route) -> int:
-    return ROUTE_BYTES + TARGET_BYTES * len(route.queues or ())
+    return ROUTE_BYTES + TARGET_BYTES * len(route.targets or ())

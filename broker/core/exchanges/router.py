@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping
 
 from ..messages.binding import Destination
 from ..messages.message import Address, Message
 from ..queues.queue import Queue
-from ..queues.route_target import RouteTarget
+from ..queues.route_target import PER_MESSAGE_COST, RouteTarget
 from .exchange import Exchange
+from .exchange_type import DESTINATIONS_SHIFT
 
 EXCHANGE_COST = 3  # of an exchange on the way (`jobs.scheduler`)
-DESTINATIONS_SHIFT = 3  # of 8 destinations: 1
+DESTINATIONS = 512  # that are followed in one step
+SEARCH_COST = 500  # of one step of a search, about
 
 ENQUEUE_COST = 3_000  # of the messages that are enqueued in one step
-PER_MESSAGE_COST = 3  # of a queue that looks at each message
-PAGE_COST = 8  # of a queue that stores the message and keeps its location, as memory is used up
 SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
 UNLIMITED = 1 << 30
 
@@ -23,102 +24,182 @@ RouteKey = bytes | tuple[str, str]
 """The key of a cached route: the payload of basic.publish, or exchange and routing key of an internal publisher."""
 
 
+NOTHING = Message(Address("", ""), b"", 0, 0, 0, False)  # for types that route by key only
+
+
+class Search:
+    """The search for the queues that a message reaches, each once, in steps. The topology may change between two steps.
+
+    targets  the queues, and the recorders behind them, once `run` has returned True
+    stable   whether the targets may be cached until a binding changes: every exchange on the way routes by key only
+    markers  without a message: names of headers that affect the route
+    cost     of the steps so far (`jobs.scheduler`)
+
+    Without a message there are no targets unless they are stable. The default exchange ("") routes to the queue named
+    by each key. An alternate exchange gets the messages that its exchange cannot route. With `some_deleted`, and in
+    later steps, deleted destinations are skipped.
+    """
+
+    __slots__ = (
+        *("targets", "stable", "markers", "cost"),
+        *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_some_deleted", "_steps"),
+    )
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        exchanges: Mapping[str, Exchange],
+        queues: Mapping[str, Queue],
+        keys: tuple[str, ...],
+        message: Message | None,
+        some_deleted: bool = False,
+    ) -> None:
+        self.targets: tuple[RouteTarget, ...] = ()
+        self.stable = True
+        self.markers: set[bytes] = set()
+        self.cost = 0
+        self._exchange = exchange
+        self._exchanges = exchanges
+        self._queues = queues
+        self._keys = keys if len(keys) == 1 else tuple(dict.fromkeys(keys))
+        self._message = message
+        self._some_deleted = some_deleted
+        self._steps = self._search()
+
+    def run(self, limit: int = UNLIMITED) -> bool:
+        """Search, and stop where that has cost `limit`; return whether the search is complete."""
+        end = self.cost + limit
+        for cost in self._steps:
+            self.cost += cost
+            if self.cost >= end:
+                self._some_deleted = True
+                return False
+        return True
+
+    def in_steps(self) -> Iterator[int]:
+        """Search to the end, in steps; yield the cost of each."""
+        complete = False
+        while not complete:
+            before = self.cost
+            complete = self.run(SEARCH_COST)
+            yield self.cost - before
+
+    def _search(self) -> Iterator[int]:
+        exchanges, queues, keys, message = self._exchanges, self._queues, self._keys, self._message
+        found: dict[RouteTarget, None] = {}
+        recorders: list[RouteTarget] = []
+        seen = {self._exchange.name}
+        work = deque((self._exchange,))
+        while work:
+            current = work.popleft()
+            if current.name == "":
+                found.update([(queues[key], None) for key in keys if key in queues])
+                yield len(keys)
+                continue
+            type_ = current.type
+            if message is None and type_.routes_by_key_unless_header:
+                self.markers.add(type_.routes_by_key_unless_header)
+            elif not type_.routes_by_key_only:
+                self.stable = False
+                if message is None:
+                    return
+            destinations: dict[Destination, None] = {}
+            yield from type_.search(keys, message or NOTHING, destinations)
+            if type_.records and (recorder := type_.recorder) is not None:
+                recorders.append(recorder)
+            if self._some_deleted:
+                destinations = {one: None for one in destinations if exists(one, exchanges)}
+            if not destinations:
+                alternate = current.alternate
+                follow = exchanges.get(alternate) if alternate is not None else None
+                if follow is not None:
+                    destinations[follow] = None
+            for count, destination in enumerate(destinations, 1):
+                if isinstance(destination, RouteTarget):
+                    found[destination] = None
+                elif isinstance(destination, Exchange) and destination.name not in seen:
+                    seen.add(destination.name)
+                    work.append(destination)
+                if not count % DESTINATIONS:
+                    yield DESTINATIONS >> DESTINATIONS_SHIFT
+            yield EXCHANGE_COST
+        if self._some_deleted:
+            found = {one: None for one in found if not one.deleted}
+        if found:
+            self.targets = (*found, *recorders)
+
+
 class Route:
     """The cached route of all publishes with one address, valid until the topology changes.
 
-    `cost` is that of enqueueing one message (`jobs.scheduler`), and `at_once` how many may be enqueued in one step.
-    `queues` is None if each message must be routed by itself. So must a message whose properties contain any of the
-    `markers`. `direct` messages came from a queue of the same name elsewhere: they go to `queues` whatever their CC.
+    targets  the queues; None if each message must be routed by itself, or while the `search` for them is unfinished
+    queues   the same, if a message may be enqueued at all of them in one step; else None
+    cost     of enqueueing one message (`jobs.scheduler`)
+    at_once  the number of messages that may be enqueued in one step
+
+    A message whose properties contain any of the `markers` must be routed by itself, too. `direct` messages came from
+    a queue of the same name elsewhere: they go to the `targets` whatever their CC.
     """
 
-    __slots__ = ("address", "exchange", "queues", "mandatory", "markers", "direct", "cost", "at_once")
+    __slots__ = (
+        *("address", "exchange", "targets", "queues", "mandatory", "markers", "direct", "cost", "at_once"),
+        *("search", "key"),
+    )
 
     def __init__(
         self,
         address: Address,
         exchange: Exchange,
-        queues: tuple[RouteTarget, ...] | None,
+        targets: tuple[RouteTarget, ...] | None,
         mandatory: bool,
         markers: frozenset[bytes],
         direct: bool = False,
+        search: Search | None = None,
     ) -> None:
         self.address = address
         self.exchange = exchange
-        self.queues = queues
         self.mandatory = mandatory
         self.markers = markers
         self.direct = direct
+        self.search = search
+        self.key: RouteKey | None = None  # in the cache, while the search is unfinished
+        self._set_targets(targets)
+
+    def _set_targets(self, targets: tuple[RouteTarget, ...] | None) -> None:
+        self.targets = self.queues = targets
         self.cost = 1
         self.at_once = UNLIMITED
-        if queues is not None and len(queues) > 1:
-            self.cost = count = len(queues)
+        if targets is not None and len(targets) > 1:
+            self.cost = count = len(targets)
             self.at_once = max(SHARED * (ENQUEUE_COST // count - 1), 1)
-            if any(queue.per_message for queue in queues):
+            if any(target.per_message for target in targets):
                 self.cost = PER_MESSAGE_COST * count
                 self.at_once = max(ENQUEUE_COST // self.cost, 1)
+            if self.cost > ENQUEUE_COST:
+                self.queues = None
+
+    def complete(self) -> None:
+        """Take over the result of the search, which has ended."""
+        search, self.search, self.key = self.search, None, None
+        if search is not None:
+            self.markers = frozenset(search.markers)
+            self._set_targets(search.targets if search.stable else None)
+
+    def apart(self) -> Route:
+        """Return this route for messages that are published one by one, as each of them takes several steps."""
+        route = Route(self.address, self.exchange, self.targets, self.mandatory, self.markers, self.direct)
+        route.queues = None
+        return route
 
     def needs_message(self, raw: bytes) -> bool:
         """Return whether the properties contain a marker, so that the message must be routed by itself."""
         return any(marker in raw for marker in self.markers)
 
 
-NOTHING = Message(Address("", ""), b"", 0, 0, 0, False)  # for types that route by key only
 
 
-def route(
-    exchange: Exchange,
-    exchanges: dict[str, Exchange],
-    queues: dict[str, Queue],
-    keys: tuple[str, ...],
-    message: Message | None,
-    markers: set[bytes] | None = None,
-    some_deleted: bool = False,
-) -> tuple[tuple[RouteTarget, ...], bool, int]:
-    """Return the queues that a message reaches, each once, whether they may be cached until a binding changes, and the
-    cost of the search (`jobs.scheduler`).
-
-    The result may be cached if every exchange on the way routes by key only; if not, and `message` is None, the result
-    has no queues. Names of headers that affect the route are added to `markers`. The default exchange ("") routes to
-    the queue named by each key. An alternate exchange gets the messages that its exchange cannot route. Recorders
-    follow the queues. With `some_deleted`, destinations that are in neither dict are skipped.
-    """
-    if exchange.name == "":
-        return tuple([queues[key] for key in dict.fromkeys(keys) if key in queues]), True, len(keys)
-    cost = 0
-    found: dict[RouteTarget, None] = {}
-    recorders: list[RouteTarget] = []
-    stable = True
-    seen = {exchange.name}
-    work = deque((exchange,))
-    while work:
-        current = work.popleft()
-        if markers is not None and current.type.routes_by_key_unless_header:
-            markers.add(current.type.routes_by_key_unless_header)
-        else:
-            stable = stable and current.type.routes_by_key_only
-        if message is None and not stable:
-            return (), False, cost
-        destinations: list[Destination] = current.type.route(keys, message or NOTHING)
-        cost += EXCHANGE_COST + current.type.route_cost + len(keys) + (len(destinations) >> DESTINATIONS_SHIFT)
-        if some_deleted:
-            destinations = [one for one in destinations if exists(one, exchanges, queues)]
-        if current.type.records and (recorder := current.type.recorder) is not None:
-            recorders.append(recorder)
-        if not destinations:
-            alternate = current.alternate
-            follow = exchanges.get(alternate) if alternate is not None else None
-            destinations = [follow] if follow is not None else []
-        for destination in destinations:
-            if isinstance(destination, RouteTarget):
-                found[destination] = None
-            elif isinstance(destination, Exchange) and destination.name not in seen:
-                if destination.name == "":  # as an alternate exchange
-                    found.update((queues[key], None) for key in keys if key in queues)
-                    continue
-                seen.add(destination.name)
-                work.append(destination)
-    return (*found, *recorders) if found else (), stable, cost
-
-
-def exists(destination: Destination, exchanges: dict[str, Exchange], queues: dict[str, Queue]) -> bool:
-    return queues.get(destination.name) is destination or exchanges.get(destination.name) is destination
+def exists(destination: Destination, exchanges: Mapping[str, Exchange]) -> bool:
+    """Return whether a queue or an exchange has not been deleted."""
+    if isinstance(destination, RouteTarget):
+        return not destination.deleted
+    return exchanges.get(destination.name) is destination

@@ -14,10 +14,11 @@ from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import Emission, ExchangeType
+from .exchange_type import DESTINATIONS_SHIFT, STEP_COST, Emission, ExchangeType
 
 ONE = "*"
 ANY = "#"
+NODES, NODES_SHIFT = 512, 2  # that are followed in one step; 4 of them cost 1
 
 
 class _Node:
@@ -100,51 +101,58 @@ class TopicExchange(ExchangeType):
             node.one = node.any = None
             yield
 
-    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        if len(keys) == 1:
-            return self._matches(keys[0])
-        found: list[Destination] = []
+    def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        matched: dict[_Node, None] = {}  # each once, whatever the number of keys that match
+        cost = 0
         for key in keys:
-            found += self._matches(key)
-        return found
+            for steps in self._match(key, matched):
+                cost += steps
+                if cost >= STEP_COST:
+                    yield cost
+                    cost = 0
+        for node in matched:
+            some = node.bound.all()
+            found.update(dict.fromkeys(some))
+            cost += 1 + (len(some) >> DESTINATIONS_SHIFT)
+            if cost >= STEP_COST:
+                yield cost
+                cost = 0
+        yield cost
 
-    def _matches(self, key: str) -> list[Destination]:  # HOT: load G, a topic key for each message
-        """Return the destinations of all patterns that match."""
-        found: list[list[Destination]] = []
+    def _match(self, key: str, matched: dict[_Node, None]) -> Iterator[int]:  # HOT: load K
+        """Add the nodes of all patterns that match, in steps; yield their costs."""
         reached = [self._root]
         lasting: list[_Node] = []  # nodes after ANY that lead on: once reached, they stay reached
         entered: set[_Node] = set()
         for word in words_of(key):
-            _enter(reached, lasting, entered, found)
-            following = []
-            for node in reached + lasting:
+            nodes = reached + lasting
+            reached = []
+            for count, node in enumerate(nodes, 1):  # `nodes` gets those that are entered meanwhile
+                after = node.any
+                if after is not None and after not in entered:
+                    entered.add(after)
+                    if after.bound:
+                        matched[after] = None
+                    if after.words:
+                        lasting.append(after)
+                        nodes.append(after)
                 after = node.words.get(word)
                 if after is not None:
-                    following.append(after)
+                    reached.append(after)
                 if node.one is not None:
-                    following.append(node.one)
-            reached = following
+                    reached.append(node.one)
+                if not count % NODES:
+                    yield NODES >> NODES_SHIFT
+            yield 1 + (len(nodes) % NODES >> NODES_SHIFT)
             if not (reached or lasting):
                 break
-        _enter(reached, lasting, entered, found)
-        for node in reached:
+        for count, node in enumerate(reached, 1):
+            if node.any is not None and node.any.bound:
+                matched[node.any] = None
             if node.bound:
-                found.append(node.bound.all())
-        if len(found) == 1:
-            return found[0]
-        return [destination for some in found for destination in some]
-
-
-def _enter(reached: list[_Node], lasting: list[_Node], entered: set[_Node], found: list[list[Destination]]) -> None:
-    """Enter the nodes after ANY, which matches any number of words, and collect their destinations."""
-    for node in reached:
-        after = node.any
-        if after is not None and after not in entered:
-            entered.add(after)
-            if after.bound:
-                found.append(after.bound.all())
-            if after.words:
-                lasting.append(after)
+                matched[node] = None
+            if not count % NODES:
+                yield NODES >> NODES_SHIFT
 
 
 def words_of(key: str) -> list[str]:

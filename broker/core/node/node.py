@@ -246,7 +246,7 @@ class Node:
         """Finish all jobs, and publish the dead letters in all outboxes, before the node stops."""
         self.scheduler.finish()
         queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
-        while waiting := [queue for queue in queues if queue.outbox.waiting]:
+        while waiting := [queue for queue in queues if queue.outbox.waiting or queue.outbox.forwarded]:
             for queue in waiting:
                 queue.outbox.publish_all()
 

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.scheduler import COPY_SHIFT, Job
 from ..messages.message import Message, total_bytes
+from .enqueue import ACCEPTED, EnqueueResult
 from .message_log import DEAD_LETTERED
-from .route_target import RouteTarget
-from .x_death import REJECTED, copy_with_properties, cycles, dead_letter_copy, routing_keys
+from .route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, TargetSearch
+from .x_death import REJECTED, copy_with_properties, cycle, cycles, dead_letter_copy, routing_keys
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 SLICE = 200  # messages dead-lettered at once, in addition to as many as were published: some milliseconds
 SLICE_COST = 2_000  # of the messages dead-lettered at once, in addition to that of those published (`scheduler`)
 REST_COST = 500  # of a step of the job that dead-letters the messages of a deleted queue
+AT_ONCE = 200  # targets that get a message in one step
+FEW = 4  # targets of which each is searched in the bytes of the properties
 COST, ALIKE_COST = 10, 4  # of a message that differs from the one before, or differs in the body only
 HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
 MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
@@ -36,44 +39,99 @@ RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
 
 
-class UnconfirmedLetter:
-    """A message that was dead-lettered at least once and that not all of its targets have taken.
+class DeadLetter:
+    """A message that is being published to the dead letter exchange, in steps if its search or its targets are long.
 
-    confirmed  the targets that have
-    ticket     the batch of the journal with the last copy; the message may be settled once that is durable
+    copy       the copy that is published
+    stable     whether its targets depend on its routing keys alone
+    targets    None until the search is complete
+    confirmed  at least once: the targets that have taken the message
+    ticket     at least once: the batch of the journal with the last copy; the message may be settled once that is
+               durable
     """
 
-    __slots__ = ("message", "reason", "confirmed", "ticket")
+    __slots__ = ("message", "reason", "copy", "targets", "stable", "confirmed", "ticket", "_at", "_search")
 
     def __init__(self, message: Message, reason: str) -> None:
         self.message = message
         self.reason = reason
         self.confirmed: set[RouteTarget] = set()
         self.ticket = 0
+        self.copy = message
+        self.targets: tuple[RouteTarget, ...] | None = None
+        self.stable = False
+        self._at = 0  # the number of targets that were offered the copy
+        self._search: TargetSearch | None = None
+
+    def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
+        """Search for the targets, or continue the search; return the cost."""
+        search, cost = self._search, 0
+        if self.targets is not None:
+            return 0
+        if search is None:
+            key = queue.settings.dead_letter_key
+            self.copy = dead_letter_copy(self.message, queue.name, self.reason, exchange, key, timestamp_s)
+            search = self._search = queue.host.search_from(exchange, routing_keys(self.message, key), self.copy)
+            cost = cost_of(self.message)
+        cost -= search.cost
+        if search.run(max(cost_limit, 1)):
+            self.targets, self.stable = search.targets, search.stable
+            if self.reason != REJECTED:
+                self.targets = without_cycles(self.copy, self.targets)
+        return cost + search.cost
+
+    @property
+    def complete(self) -> bool:
+        """True if every target was offered the copy."""
+        return self.targets is not None and self._at >= len(self.targets)
+
+    def next_targets(self) -> tuple[RouteTarget, ...]:
+        """Return the next targets that still exist, at most AT_ONCE."""
+        assert self.targets is not None, "the search is complete"
+        start, self._at = self._at, self._at + AT_ONCE
+        return tuple([target for target in self.targets[start : self._at] if not target.deleted])
+
+    @property
+    def is_confirmed(self) -> bool:
+        """True if there are targets, and all of them have taken the message."""
+        targets = [target for target in self.targets or () if not target.deleted]
+        return len(targets) > 0 and self.confirmed.issuperset(targets)
+
+    def end_attempt(self) -> None:
+        """Search again in the next attempt."""
+        self.targets = self._search = None
+        self._at = 0
 
 
 class DeadLetterOutbox:
     """The messages that one queue has dropped and that wait to be dead-lettered.
 
     waiting           (message, reason, whether the message was ever in the queue)
-    unconfirmed       the messages before them that are to be retried at `retry_at_ms`, which is 0 without any
+    forwarded         the messages before them that are being published at least once
+    unconfirmed       those that are to be retried at `retry_at_ms`, which is 0 without any
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
     """
 
-    __slots__ = ("_queue", "waiting", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes", "_wait_ms")
+    __slots__ = (
+        *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
+        *("_first", "_retried", "_wait_ms"),
+    )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self.waiting: deque[tuple[Message, str, bool]] = deque()
-        self.unconfirmed: list[UnconfirmedLetter] = []
+        self.forwarded: deque[DeadLetter] = deque()
+        self.unconfirmed: list[DeadLetter] = []
+        self._first: DeadLetter | None = None  # of the first waiting message, of which a part of the work is done
         self.retry_at_ms = 0
+        self._retried = 0  # messages of the retry under way
         self._wait_ms = RETRY_MS  # until the next retry
         self.persistent_count = self.persistent_bytes = 0
 
     def __len__(self) -> int:
-        return len(self.waiting) + len(self.unconfirmed)
+        return len(self.waiting) + len(self.forwarded) + len(self.unconfirmed)
 
     @property
     def many(self) -> bool:
@@ -83,7 +141,8 @@ class DeadLetterOutbox:
     @property
     def publishable(self) -> bool:
         """True if messages can be published before the next retry."""
-        return len(self.waiting) > 0 and (len(self.unconfirmed) < UNCONFIRMED or not self._at_least_once)
+        waiting = len(self.waiting) > 0 and (len(self.unconfirmed) < UNCONFIRMED or not self._at_least_once)
+        return waiting or len(self.forwarded) > 0
 
     @property
     def _at_least_once(self) -> bool:
@@ -104,25 +163,24 @@ class DeadLetterOutbox:
 
         Stop where they have cost too much; return the cost.
         """
-        cost = 0
         if self.unconfirmed and (self._queue.host.clock.now_ms() >= self.retry_at_ms or not self._at_least_once):
-            cost = self._retry()
-        cost += self._publish_first(min(SLICE + published, len(self.waiting)), SLICE_COST + 2 * ALIKE_COST * published)
-        if not self.unconfirmed:
+            self._retry()
+        cost = self._publish_first(min(SLICE + published, len(self.waiting)), SLICE_COST + 2 * ALIKE_COST * published)
+        if not self.unconfirmed and not self.forwarded:
             self.retry_at_ms = 0
             self._wait_ms = RETRY_MS
         return cost
 
     def publish_all(self) -> None:
         """Publish all messages, as the node stops. Those that targets do not take are in the queue after a restart."""
-        while self.waiting:
+        while self.waiting or self.forwarded:
             self.unconfirmed.clear()
             self._publish_first(len(self.waiting), SLICE_COST)
 
     def publish_rest(self) -> Job:
         """Publish all messages of a deleted queue, in slices, at most once from now on."""
         self._retry()
-        while self.waiting:
+        while self.waiting or self.forwarded:
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
         self._queue.break_cycles()
 
@@ -132,11 +190,12 @@ class DeadLetterOutbox:
         Successive ones with the same reason are published together.
         """
         queue, waiting = self._queue, self.waiting
-        cost = 0
+        cost = self._forward_all(cost_limit)
         while count and cost < cost_limit and self.publishable:
             _, reason, queued = waiting[0]
             if self._at_least_once:
-                cost += self._forward(UnconfirmedLetter(waiting.popleft()[0], reason))
+                self.forwarded.append(DeadLetter(waiting.popleft()[0], reason))
+                cost += self._forward_all(cost_limit - cost)
                 count -= 1
                 continue
             messages: list[Message] = []
@@ -154,36 +213,57 @@ class DeadLetterOutbox:
                 self._count(messages, -1)
         return cost
 
-    def _retry(self) -> int:
-        """Publish the unconfirmed messages again, and return the cost. Targets with room again take the rest soon."""
-        letters, self.unconfirmed = self.unconfirmed, []
-        cost = sum([self._forward(letter) for letter in letters])
-        self._wait_ms = QUICK_RETRY_MS if len(self.unconfirmed) < len(letters) else min(2 * self._wait_ms, RETRY_MS)
+    def _retry(self) -> None:
+        """Begin to publish the unconfirmed messages again."""
+        self._retried = len(self.unconfirmed)
+        self.forwarded.extend(self.unconfirmed)
+        self.unconfirmed = []
+
+    def _end_retry(self) -> None:
+        """Set the time of the next retry. Targets with room again take the rest soon."""
+        vain = len(self.unconfirmed) >= self._retried
+        self._retried = 0
+        self._wait_ms = min(2 * self._wait_ms, RETRY_MS) if vain else QUICK_RETRY_MS
         self.retry_at_ms = self._queue.host.clock.now_ms() + self._wait_ms
+
+    def _forward_all(self, cost_limit: int) -> int:
+        """Publish the forwarded messages until they have cost too much; return the cost."""
+        cost = 0
+        while self.forwarded and cost < cost_limit:
+            cost += self._forward(self.forwarded[0], cost_limit - cost)
+        if self._retried and not self.forwarded:
+            self._end_retry()
         return cost
 
-    def _forward(self, letter: UnconfirmedLetter) -> int:
-        """Publish a message to those targets that have room and do not have it; settle it if all of them have it now.
+    def _forward(self, letter: DeadLetter, cost_limit: int) -> int:
+        """Publish the first forwarded message to those targets that have room and do not have it, or to some of them.
 
-        Copies of an earlier attempt are in an earlier batch of the journal, which must be durable before that. Return
-        the cost.
+        Settle it if all of them have it now. Copies in an earlier batch of the journal must be durable before that.
+        Return the cost.
         """
         queue, message = self._queue, letter.message
         host, exchange = queue.host, queue.settings.dead_letter_exchange
-        cost, routing = cost_of(message), host.routing_cost
-        done = not self._at_least_once
+        cost, done = 0, not self._at_least_once
         if exchange is not None and host.has_exchange(exchange):
-            copy, targets, _ = self._route(message, letter.reason, exchange, host.clock.timestamp_s())
-            cost += len(targets) + host.routing_cost - routing
-            missing = [target for target in targets if target not in letter.confirmed]
-            takers = tuple([target for target in missing if target.has_room(copy.body_bytes)])
-            if takers and not host.enqueue([copy], copy.body_bytes, copy.persistent, takers, DEAD_LETTERED).refused:
-                letter.confirmed.update(takers)
-            if targets and letter.confirmed.issuperset(targets) and letter.ticket <= host.journal.durable:
+            cost = letter.find_targets(queue, exchange, host.clock.timestamp_s(), cost_limit)
+            if letter.targets is None:
+                return cost
+            safe = letter.ticket <= host.journal.durable
+            while not letter.complete:
+                if cost >= cost_limit:
+                    return cost
+                targets, copy = letter.next_targets(), letter.copy
+                cost += self._cost_of_targets(targets)
+                missing = [target for target in targets if target not in letter.confirmed]
+                takers = tuple([target for target in missing if target.has_room(copy.body_bytes)])
+                if takers and not self._enqueue([copy], takers, len(letter.targets) > 1).refused:
+                    letter.confirmed.update(takers)
+                    letter.ticket = host.journal.ticket()
+            if safe and letter.is_confirmed:
                 host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
                 done = True
-            elif takers:
-                letter.ticket = host.journal.ticket()
+        self.forwarded.popleft()
+        letter.end_attempt()
         if done:
             queue.journal.settle([message], moved=True)
             self._count([message], -1)
@@ -212,7 +292,6 @@ class DeadLetterOutbox:
         host, exchange = queue.host, queue.settings.dead_letter_exchange
         if exchange is None or not host.has_exchange(exchange):
             return len(messages), len(messages)
-        routing = host.routing_cost
         cost = count = 0
         timestamp_s = host.clock.timestamp_s()
         before: Message | None = None
@@ -221,42 +300,66 @@ class DeadLetterOutbox:
         for message in messages:
             if cost >= cost_limit:
                 break
-            count += 1
             if before is not None and alike(before, message):
-                cost += ALIKE_COST + len(targets) + (message.body_bytes >> COPY_SHIFT)
+                count += 1
+                cost += ALIKE_COST + self._cost_of_targets(targets) + (message.body_bytes >> COPY_SHIFT)
                 copies.append(
                     copy_with_properties(message, copies[0].address, copies[0].property_bytes, copies[0].bcc_keys)
                 )
                 continue
             self._enqueue(copies, targets)
-            copy, targets, stable = self._route(message, reason, exchange, timestamp_s)
-            copies = [copy]
-            before = message if stable else None
-            cost += cost_of(message) + len(targets) + host.routing_cost - routing
-            routing = host.routing_cost
+            copies = []
+            letter, self._first = self._first, None
+            if letter is None or letter.message is not message:
+                letter = DeadLetter(message, reason)
+            cost += letter.find_targets(queue, exchange, timestamp_s, cost_limit - cost)
+            if letter.targets is not None:
+                targets = letter.next_targets()
+                cost += self._cost_of_targets(targets)
+            while letter.targets is not None and not letter.complete:
+                self._enqueue([letter.copy], targets, shared=True)
+                targets = ()
+                if cost >= cost_limit:
+                    break
+                targets = letter.next_targets()
+                cost += self._cost_of_targets(targets)
+            if not letter.complete:
+                self._first = letter
+                break
+            count += 1
+            copies = [letter.copy]
+            before = message if letter.stable and len(letter.targets or ()) <= AT_ONCE else None
         self._enqueue(copies, targets)
         return count, cost
 
-    def _route(
-        self, message: Message, reason: str, exchange: str, timestamp_s: int
-    ) -> tuple[Message, tuple[RouteTarget, ...], bool]:
-        """Return the dead-lettered copy, its targets, and whether these depend on its routing keys alone."""
-        name, key = self._queue.name, self._queue.settings.dead_letter_key
-        copy = dead_letter_copy(message, name, reason, exchange, key, timestamp_s)
-        targets, stable = self._queue.host.route_to(exchange, routing_keys(message, key), copy)
-        if reason != REJECTED:
-            targets = tuple(target for target in targets if not cycles(copy, target.name))
-        return copy, targets, stable
-
-    def _enqueue(self, messages: list[Message], queues: tuple[RouteTarget, ...]) -> None:
+    def _enqueue(
+        self, messages: list[Message], queues: tuple[RouteTarget, ...], shared: bool = False
+    ) -> EnqueueResult:
         """Enqueue messages, of which either all or none are persistent."""
-        if messages and queues:
-            self._queue.host.enqueue(messages, total_bytes(messages), messages[0].persistent, queues, DEAD_LETTERED)
+        if not messages or not queues:
+            return ACCEPTED
+        body_bytes, persistent = total_bytes(messages), messages[0].persistent
+        return self._queue.host.enqueue(messages, body_bytes, persistent, queues, DEAD_LETTERED, shared)
+
+    def _cost_of_targets(self, targets: tuple[RouteTarget, ...]) -> int:
+        """Return the cost of enqueueing one message at these targets, each of which looks at it."""
+        count = len(targets)
+        if count < 2:
+            return count
+        return count * (PAGE_COST if self._queue.host.budget.exceeded else PER_MESSAGE_COST)
 
 
 def cost_of(message: Message) -> int:
     """Return the cost of a message with its properties and its body, which are copied (`jobs.scheduler`)."""
     return COST + (len(message.property_bytes) >> HEADER_SHIFT) + (message.body_bytes >> COPY_SHIFT)
+
+
+def without_cycles(copy: Message, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+    """Return the targets that close no cycle of queues."""
+    if len(targets) <= FEW:
+        return tuple([target for target in targets if not cycles(copy, target.name)])
+    passed = cycle(copy)
+    return tuple([target for target in targets if target.name not in passed])
 
 
 def alike(one: Message, other: Message) -> bool:

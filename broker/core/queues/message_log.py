@@ -72,7 +72,11 @@ class MessageLog:
         """The publishes `first` to `last` are confirmed, except for those `refused`, which are nacked."""
 
     def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
-        """Messages enter each of these queues; `source` is empty for those of the last `publishing`."""
+        """Messages enter each of these queues.
+
+        `source` is empty for those of the last `publishing`, and for a message that was published in an earlier turn
+        to so many queues that it enters some of them now.
+        """
 
     def made(self, messages: list[Message]) -> None:
         """The broker makes messages that get copies for several queues; each copy counts as the same message."""

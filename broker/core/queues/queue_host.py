@@ -15,7 +15,7 @@ from .memory_budget import MemoryBudget
 from .message_log import MADE, MessageLog
 from .queue_settings import QueueSettingsCache
 from .reread import Reread
-from .route_target import RouteTarget
+from .route_target import RouteTarget, TargetSearch
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -29,7 +29,6 @@ class QueueHost:
     settings_cache  the settings that queues with the same arguments and policies share
     rereading       queues with messages that could not be read from the disk
     message_log     records all messages that enter or leave queues, or None
-    routing_cost    the cost of all routes so far (`jobs.scheduler`)
     """
 
     def __init__(self, name: str, clock: Clock, journal: Journal, budget: MemoryBudget, scheduler: Scheduler) -> None:
@@ -43,7 +42,6 @@ class QueueHost:
         self.statistics = Statistics()
         self.rereading = Reread(clock, scheduler)
         self.message_log: MessageLog | None = None
-        self.routing_cost = 0
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Log messages that left the queue, if there is a message log."""
@@ -89,23 +87,25 @@ class QueueHost:
         persistent: bool,
         targets: tuple[RouteTarget, ...],
         source: str = MADE,
+        shared: bool = False,
     ) -> EnqueueResult:
         """Store messages once for all durable targets, and give them to all targets.
 
         `body_bytes` is the sum of their bodies; `persistent` is True if any of them is. Either all of them have a
-        `MessageState` or none. `source` is that of `message_log`, empty for a client. HOT: bench A-M.
+        `MessageState` or none. `source` is that of `message_log`, empty for a client. `shared` messages are also
+        enqueued at other targets, by other calls. HOT: bench A-M.
         """
         if messages[0].state is not None:
-            return enqueue_per_message(messages, targets, source, False, self.message_log) if targets else ACCEPTED
+            return enqueue_per_message(messages, targets, source, shared, self.message_log) if targets else ACCEPTED
         for target in targets:
             if target.per_message:
-                return self._enqueue_apart(messages, body_bytes, persistent, targets, source)
+                return self._enqueue_apart(messages, body_bytes, persistent, targets, source, shared)
         numbers = [target.number for target in targets if target.number] if persistent else []
         if numbers:
             messages = store(self.journal, messages, body_bytes, targets, numbers)
         if self.message_log is not None:
             self.message_log.enqueued(cast("tuple[Queue, ...]", targets), messages, source)
-        shared = len(targets) > 1
+        shared = shared or len(targets) > 1
         for target in targets:
             target.push(messages, body_bytes, shared)
         return DURABLE if numbers else ACCEPTED
@@ -117,15 +117,16 @@ class QueueHost:
         persistent: bool,
         targets: tuple[RouteTarget, ...],
         source: str,
+        shared: bool,
     ) -> EnqueueResult:
         """Enqueue where some targets look at each message; the other targets share one stored copy."""
         plain = tuple([target for target in targets if not target.per_message])
         per_message = tuple([target for target in targets if target.per_message])
         if not plain:
-            return enqueue_per_message(messages, per_message, source, False, self.message_log)
+            return enqueue_per_message(messages, per_message, source, shared, self.message_log)
         if source and self.message_log is not None:
             self.message_log.made(messages)
-        stored = self.enqueue(messages, body_bytes, persistent, plain, source).stored
+        stored = self.enqueue(messages, body_bytes, persistent, plain, source, shared).stored
         result = enqueue_per_message(messages, per_message, source, True, self.message_log)
         return result if result.stored or not stored else EnqueueResult(True, result.refused)
 
@@ -133,6 +134,6 @@ class QueueHost:
         """Return whether the exchange exists."""
         raise NotImplementedError
 
-    def route_to(self, exchange: str, keys: tuple[str, ...], message: Message) -> tuple[tuple[RouteTarget, ...], bool]:
-        """Route a message from an existing exchange; return the targets, and whether they depend on the keys alone."""
+    def search_from(self, exchange: str, keys: tuple[str, ...], message: Message) -> TargetSearch:
+        """Begin the search for the targets of a message, from an existing exchange."""
         raise NotImplementedError

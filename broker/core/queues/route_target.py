@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from mypy_extensions import mypyc_attr
 
@@ -11,6 +11,9 @@ from ..messages.message import Message
 
 if TYPE_CHECKING:
     from .enqueue import EnqueueResult
+
+PER_MESSAGE_COST = 3  # of a queue that looks at each message (`jobs.scheduler`)
+PAGE_COST = 8  # of a queue that stores the message and keeps its location, as memory is used up
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -68,3 +71,19 @@ class RouteTarget(Destination):
     def congested(self) -> bool:
         """Return whether publishers should wait for the consumers of the queue."""
         return False
+
+
+class TargetSearch(Protocol):
+    """The search for the targets of a message, in steps (`exchanges.router.Search`).
+
+    targets  complete once `run` has returned True
+    stable   whether the targets depend on the routing keys alone
+    cost     of the steps so far (`jobs.scheduler`)
+    """
+
+    targets: tuple[RouteTarget, ...]
+    stable: bool
+    cost: int
+
+    def run(self, limit: int) -> bool:
+        """Search, and stop where that has cost `limit`; return whether the search is complete."""

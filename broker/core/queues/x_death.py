@@ -20,6 +20,8 @@ from ..messages.message_state import MessageState
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"  # reasons
 
+CYCLIC = (EXPIRED, MAXLEN, DELIVERY_LIMIT)  # reasons for which a message may pass the same queues for ever
+
 DEATHS = "x-death"
 FIRST = ("x-first-death-reason", "x-first-death-queue", "x-first-death-exchange")
 LAST = ("x-last-death-reason", "x-last-death-queue", "x-last-death-exchange")
@@ -90,17 +92,23 @@ def routing_keys(message: Message, configured: str | None) -> tuple[str, ...]:
 
 
 def cycles(message: Message, queue: str) -> bool:
-    """Return whether the queue has dead-lettered the message, and no consumer has rejected it since: a cycle."""
-    raw = message.property_bytes
-    if queue.encode("utf-8", "surrogateescape") not in raw:
+    """Return whether a dead-lettered copy closes a cycle in this queue (`cycle`)."""
+    if queue.encode("utf-8", "surrogateescape") not in message.property_bytes:
         return False  # the usual case, found without decoding
-    here = tuple([_start(reason, queue) for reason in (EXPIRED, MAXLEN, DELIVERY_LIMIT)])
-    for death in _deaths(properties.headers(raw) or Table.EMPTY):
-        if death.raw.startswith(_REJECTED, COUNT_BYTES):
-            return False
-        if death.raw.startswith(here, COUNT_BYTES):
-            return True
-    return False
+    return queue in cycle(message)
+
+
+def cycle(message: Message) -> set[str]:
+    """Return the queues that have dead-lettered the message, and no consumer has rejected it since."""
+    passed: set[str] = set()
+    for death in _deaths(properties.headers(message.property_bytes) or Table.EMPTY):
+        reason = death.text("reason")
+        if reason == REJECTED:
+            break
+        queue = death.text("queue")
+        if queue is not None and reason in CYCLIC:
+            passed.add(queue)
+    return passed
 
 
 def _deaths(headers: Table) -> list[Table]:

@@ -38,6 +38,10 @@ class ChannelRates:
             else:
                 counted.drop_unroutable += count
             return
+        self.routed(exchange, queues, count)
+
+    def routed(self, exchange: Exchange, queues: tuple[RouteTarget, ...], count: int) -> None:
+        """Count messages that were each routed to all of these queues, without counting their publishes."""
         routed = self._routed.setdefault(exchange, {})
         for queue in queues:
             if isinstance(queue, Queue) and not queue.internal:  # observers are not notified when those are deleted

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_type import Emission
-from ..exchanges.router import PAGE_COST, PER_MESSAGE_COST
 from ..jobs.scheduler import COPY_SHIFT, SLICE, Job
 from ..messages.binding import Destination
 from ..messages.message import Message, total_bytes
 from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.message_log import MADE
-from ..queues.route_target import RouteTarget
+from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget
 
 if TYPE_CHECKING:
     from .vhost import VHost
@@ -107,10 +106,9 @@ def deliver_in_slices(vhost: VHost, emission: Emission) -> Job:
             for message in messages:
                 if not vhost.has(destination):
                     break
-                routing = vhost.routing_cost
-                found = vhost.route(destination, (message.address.routing_key,), message)[0]
-                yield vhost.routing_cost - routing
-                yield from enqueue_in_slices(vhost, found, [message.copy_for_queue()])
+                search = vhost.search(destination, (message.address.routing_key,), message)
+                yield from search.in_steps()
+                yield from enqueue_in_slices(vhost, search.targets, [message.copy_for_queue()])
 
 
 def enqueue_in_slices(

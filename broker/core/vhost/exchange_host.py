@@ -63,9 +63,9 @@ class ExchangeHost(ExchangeContext):
         targets: dict[RouteTarget, None] = {}
         for destination in destinations:
             if isinstance(destination, Exchange):
-                routing = vhost.routing_cost
-                targets.update(dict.fromkeys(vhost.route(destination, keys, message)[0]))
-                yield vhost.routing_cost - routing
+                search = vhost.search(destination, keys, message)
+                yield from search.in_steps()
+                targets.update(dict.fromkeys(search.targets))
             elif isinstance(destination, RouteTarget):
                 targets[destination] = None
         yield from enqueue_in_slices(vhost, tuple(targets), [message], DELAYED, FORWARD_COST)

@@ -5,7 +5,9 @@ Permissions are checked by callers, in the session.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
+from typing import cast
 
 from ...amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from ...amqp.field_table import Table
@@ -14,7 +16,7 @@ from ..exchanges.exchange import Exchange, binding_key, check_exchange_arguments
 from ..exchanges.exchange_type import Emission
 from ..exchanges.registry import decorate
 from ..exchanges.route_cache import RouteCache
-from ..exchanges.router import route
+from ..exchanges.router import Search
 from ..jobs.scheduler import OBJECT_COST, Job
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
@@ -165,16 +167,20 @@ class VHost(QueueHost):
         """Raise PreconditionFailed (406) for an unknown exchange type."""
         self._registry.find(type_)
 
-    def route(
-        self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, markers: set[bytes] | None = None
-    ) -> tuple[tuple[RouteTarget, ...], bool]:
-        """Return the targets of a message with these keys, and whether they may be cached (`router.route`)."""
-        some_deleted = bool(self.unbindings)
-        found, stable, cost = route(exchange, self.exchanges, self.queues, keys, message, markers, some_deleted)
-        self.routing_cost += cost
+    def search(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:
+        """Begin the search for the targets of a message with these keys."""
+        queues: Mapping[str, Queue] = self.queues
         if self.volatile and exchange.name == "":
-            found += tuple(self.volatile[key] for key in dict.fromkeys(keys) if key in self.volatile)
-        return found, stable
+            queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.volatile))
+        return Search(exchange, self.exchanges, queues, keys, message, bool(self.unbindings))
+
+    def route(
+        self, exchange: Exchange, keys: tuple[str, ...], message: Message | None
+    ) -> tuple[tuple[RouteTarget, ...], bool]:
+        """Return the targets of a message with these keys, and whether they may be cached (`router.Search`)."""
+        search = self.search(exchange, keys, message)
+        search.run()
+        return search.targets, search.stable
 
     # Exchanges
 
@@ -560,8 +566,8 @@ class VHost(QueueHost):
     def has_exchange(self, name: str) -> bool:
         return name in self.exchanges
 
-    def route_to(self, exchange: str, keys: tuple[str, ...], message: Message) -> tuple[tuple[RouteTarget, ...], bool]:
-        return self.route(self.exchanges[exchange], keys, message)
+    def search_from(self, exchange: str, keys: tuple[str, ...], message: Message) -> Search:
+        return self.search(self.exchanges[exchange], keys, message)
 
     def delete_expired(self, queue: Queue) -> None:
         self.delete_queue(queue)

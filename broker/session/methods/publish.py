@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
-from itertools import repeat
+from itertools import chain, repeat
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -18,16 +18,18 @@ from ...core.access.users import User
 from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.route_cache import RouteCache
-from ...core.exchanges.router import ENQUEUE_COST, PAGE_COST, SHARED, Route, RouteKey
+from ...core.exchanges.router import ENQUEUE_COST, SEARCH_COST, SHARED, Route, RouteKey
+from ...core.jobs.scheduler import Job
 from ...core.messages.message import Address, Message
 from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
-from ...core.queues.route_target import RouteTarget
+from ...core.queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
-from ...wire.frame_reader import MixedPublishes, Publishes
+from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
+from .. import closing
 from ..confirms import expect_confirms, send_confirms
 from ..names import REPLY_TO
 
@@ -40,6 +42,7 @@ IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
+FEW: Final = ENQUEUE_COST // PAGE_COST  # queues in which any message may be enqueued in one step
 IDS: Final = 6  # bytes of class id, method id and ticket before the exchange name
 
 _sizes: Final[Callable[[bytes, int], tuple[int, int]]] = Struct(">I4xQ").unpack_from
@@ -69,6 +72,8 @@ def publish(
         at_once = route.at_once
         if channel.vhost.budget.exceeded:  # each queue stores a copy
             at_once = min(at_once, ENQUEUE_COST // (PAGE_COST * route.cost) + 1)
+            if PAGE_COST * route.cost > ENQUEUE_COST:
+                route = route.apart()
         if len(contents) > at_once:
             contents = contents[:at_once]
     if not alike:
@@ -100,8 +105,8 @@ def publish(
         published = 0
         for message in messages:
             published += 1
-            publish_one(channel, route, message)
-            if in_slices and channel.connection.spent > ENQUEUE_COST:
+            publish_one(channel, route, message, in_slices)
+            if in_slices and (channel.connection.suspended or channel.connection.spent > ENQUEUE_COST):
                 break
         sizes.run -= count - published
         sizes.total_bytes -= body_bytes * (count - published)
@@ -215,7 +220,7 @@ def publish_varied(
                     if in_slices and connection.suspended:
                         return published
                 published += 1
-                publish_one(channel, route, message)
+                publish_one(channel, route, message, in_slices)
                 if in_slices and (connection.suspended or connection.spent > ENQUEUE_COST):
                     return published
                 continue
@@ -272,6 +277,8 @@ def resolve_within(channel: Channel, methods: list[bytes], limit: int) -> tuple[
         routes.append(route)
         cost += route.cost
         if cost > limit:
+            if route.cost > limit:
+                routes[-1] = route.apart()
             break
     return routes, None
 
@@ -302,7 +309,7 @@ def remember_route(channel: Channel, key: RouteKey, route: Route) -> None:
     """Cache a route for the user's later publishes with the same key, until the topology changes."""
     channel.routes.remember(key, route)
     if not route.exchange.name:
-        for queue in route.queues or ():
+        for queue in route.targets or ():
             if isinstance(queue, ReplyQueue):
                 queue.remember_route(channel.routes, key)
 
@@ -317,33 +324,73 @@ def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:
     if exchange.internal:
         raise AccessRefused(f"cannot publish to internal {exchange}")
     channel.check_topic("write", name, key)
-    address = Address(name, key)
-    markers: set[bytes] = set()
-    before = channel.vhost.routing_cost
-    queues, stable = channel.vhost.route(exchange, (key,), None, markers)
-    channel.connection.spent += channel.vhost.routing_cost - before
-    by_key = stable and channel.vhost.tracer is None  # a tracer reads each message
-    return Route(address, exchange, queues if by_key else None, mandatory, frozenset(markers))
+    search = channel.vhost.search(exchange, (key,), None)
+    complete = search.run(ENQUEUE_COST)
+    channel.connection.spent += search.cost
+    by_key = search.stable and channel.vhost.tracer is None  # a tracer reads each message
+    targets = search.targets if by_key and complete else None
+    unfinished = search if by_key and not complete else None
+    return Route(Address(name, key), exchange, targets, mandatory, frozenset(search.markers), search=unfinished)
 
 
-def publish_one(channel: Channel, route: Route, message: Message) -> None:
-    """Publish one message by itself: special properties, routing by headers, or a transaction require it."""
+def publish_one(channel: Channel, route: Route, message: Message, in_slices: bool = False) -> None:
+    """Publish one message by itself: special properties, routing by headers, a transaction or very many queues
+    require it.
+
+    With `in_slices` a job does what costs more than ENQUEUE_COST; the connection is suspended until it is done.
+    """
+    connection = channel.connection
+    steps = publish_in_steps(channel, route, message)
+    for cost in steps:
+        connection.spent += cost
+        if in_slices and connection.spent > ENQUEUE_COST:
+            channel.start_job("publish", finish_publish(channel, steps))
+            return
+
+
+def finish_publish(channel: Channel, steps: Job) -> Job:
+    """Do the rest of a publish as a job. An error closes the channel."""
+    try:
+        for cost in chain([channel.connection.spent], steps):
+            yield cost
+            channel.connection.spent = 0  # the scheduler has charged it
+    except AMQPError as error:
+        error.class_id, error.method_id = PUBLISH >> 16, PUBLISH & 0xFFFF
+        if not channel.closing:
+            closing.close_channel(channel, error)
+
+
+def publish_in_steps(channel: Channel, route: Route, message: Message) -> Job:
+    """Publish one message, in steps if its search or its queues are long.
+
+    A message whose channel ends before it is in any queue is dropped.
+    """
+    vhost = channel.vhost
     keys: tuple[str, ...] = (route.address.routing_key,)
     if channel.checked.special:
         message, keys = apply_special_properties(channel, message)
+    queues = route.targets
+    while route.search is not None:
+        if not route.search.run(SEARCH_COST):
+            yield SEARCH_COST
+            queues = route.targets and existing(route.targets)  # another publish may have completed the route
+        else:
+            channel.routes.complete(route)
+            queues = route.targets
     by_message = route.markers and route.needs_message(message.property_bytes)
     recorders: tuple[Recorder, ...] = ()
-    if route.direct and route.queues is not None:
-        queues = route.queues
+    if route.direct:
         if by_message:
             message.state = message.state or MessageState()
             message.state.dead_lettered = True
-    elif route.queues is not None and len(keys) == 1 and not by_message:
-        queues = route.queues
-    else:
-        before = channel.vhost.routing_cost
-        queues, recorders = split_recorders(channel.vhost.route(route.exchange, keys, message)[0])
-        channel.connection.spent += channel.vhost.routing_cost - before + len(queues)
+    elif queues is None or len(keys) > 1 or by_message:
+        search = vhost.search(route.exchange, keys, message)
+        yield from search.in_steps()
+        queues, recorders = split_recorders(search.targets)
+        queues = existing(queues)
+    assert queues is not None, "a direct route has targets"
+    if channel.closing:
+        return
     confirms = channel.confirms
     if (
         channel.all_or_none
@@ -352,12 +399,14 @@ def publish_one(channel: Channel, route: Route, message: Message) -> None:
     ):
         confirms.refused(channel.connection.node.journal.durable)
         return
-    if channel.vhost.tracer is not None:
-        channel.vhost.tracer.published(channel.origin, message, keys, queues)
+    if vhost.tracer is not None:
+        vhost.tracer.published(channel.origin, message, keys, queues)
     if channel.transaction is not None:
         channel.transaction.publish(route.exchange, message, queues, route.mandatory, recorders)
-    else:
+    elif len(queues) <= FEW:
         enqueue_one(channel, route.exchange, message, queues, route.mandatory, recorders)
+    else:
+        yield from enqueue_in_steps(channel, route.exchange, message, queues, route.mandatory, recorders)
 
 
 def enqueue_one(
@@ -370,6 +419,33 @@ def enqueue_one(
 ) -> bool:
     """Enqueue one message, and pass it to the recorders if all queues took it; return whether they did."""
     result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
+    return finish_one(channel, message, result, recorders)
+
+
+def enqueue_in_steps(
+    channel: Channel,
+    exchange: Exchange,
+    message: Message,
+    queues: tuple[RouteTarget, ...],
+    mandatory: bool,
+    recorders: tuple[Recorder, ...],
+) -> Generator[int, None, bool]:
+    """Enqueue one message as `enqueue_one`, but in steps if there are very many queues."""
+    if len(queues) <= FEW:
+        return enqueue_one(channel, exchange, message, queues, mandatory, recorders)
+    at_once = ENQUEUE_COST // (PAGE_COST if channel.vhost.budget.exceeded else cost_of_each(message, queues))
+    first, rest = queues[:at_once], queues[at_once:]
+    result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, first, mandatory)
+    while rest:
+        yield ENQUEUE_COST
+        some, rest = rest[:at_once], rest[at_once:]
+        more = enqueue_more(channel, exchange, message, some)
+        result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
+    return finish_one(channel, message, result, recorders)
+
+
+def finish_one(channel: Channel, message: Message, result: EnqueueResult, recorders: tuple[Recorder, ...]) -> bool:
+    """Register an enqueued message to be confirmed, and pass it to the recorders; return whether all queues took it."""
     if channel.confirms is not None:
         expect_confirms(channel, channel.confirms, 1, result)
     if result.refused:
@@ -377,6 +453,32 @@ def enqueue_one(
     for recorder in recorders:
         recorder.handle([message])
     return True
+
+
+def cost_of_each(message: Message, queues: tuple[RouteTarget, ...]) -> int:
+    """Return the cost of enqueueing the message in one of these queues."""
+    return PER_MESSAGE_COST if message.state is not None or any(queue.per_message for queue in queues) else 1
+
+
+def existing(queues: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+    """Return those queues that have not been deleted."""
+    return tuple([queue for queue in queues if not queue.deleted])
+
+
+def enqueue_more(
+    channel: Channel, exchange: Exchange, message: Message, queues: tuple[RouteTarget, ...]
+) -> EnqueueResult:
+    """Enqueue a message, which is counted and logged already, in more queues of its route."""
+    queues = existing(queues)
+    exchange.publish_out += len(queues)
+    channel.statistics.routed += len(queues)
+    if channel.rates is not None:
+        channel.rates.routed(exchange, queues, 1)
+    result = channel.vhost.enqueue([message], message.body_bytes, message.persistent, queues, "", shared=True)
+    for queue in queues:
+        if not channel.closing and queue.congested() and isinstance(queue, Queue):
+            channel.connection.throttle(queue)
+    return result
 
 
 def apply_special_properties(channel: Channel, message: Message) -> tuple[Message, tuple[str, ...]]:

@@ -13,7 +13,8 @@ from ...core.exchanges.deduplicating import Recorder
 from ...core.exchanges.exchange import Exchange
 from ...core.jobs.scheduler import SLICE, TURN_COST, Job
 from ...core.messages.message import Message
-from ...core.queues.route_target import RouteTarget
+from ...core.queues.memory_budget import MemoryBudget
+from ...core.queues.route_target import PAGE_COST, RouteTarget
 from ...wire import method_encoder
 from .. import closing
 from ..unacked import Settlement, Unacked
@@ -63,7 +64,7 @@ class Transaction:
             if self._published_bytes > largest_bytes:
                 what = f"transaction with {len(self.publishes)} publishes is"
             raise PreconditionFailed(f"{what} larger than configured max size {largest_bytes}")
-        self._cost += PUBLISH_COST + len(queues)
+        self._cost += PUBLISH_COST + publishing.cost_of_each(message, queues) * len(queues)
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
@@ -84,10 +85,10 @@ class Transaction:
             self.settlements += [(tag, channel.unacked.pop(tag), settlement) for tag in some]
             yield SLICE
 
-    @property
-    def is_long(self) -> bool:
+    def is_long(self, budget: MemoryBudget) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""
-        return self._cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
+        cost = self._cost * PAGE_COST if budget.exceeded else self._cost
+        return cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
 
     def commit(self, channel: Channel) -> Job:
         """Publish and settle, in steps.
@@ -106,9 +107,11 @@ class Transaction:
                 cost += PUBLISH_COST + len(queues)
                 if any(recorder.drops(message) for recorder in recorders):
                     continue
-                alive = tuple([queue for queue in queues if not queue.deleted])
                 returns = mandatory and not channel.closing
-                taken = publishing.enqueue_one(channel, exchange, message, alive, returns, recorders)
+                queues = publishing.existing(queues)
+                taken = yield from publishing.enqueue_in_steps(
+                    channel, exchange, message, queues, returns, recorders
+                )
                 complete = complete and taken
             yield cost
         runs: list[acknowledge.Run] = []
@@ -168,7 +171,7 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     A long commit is a job: the connection is suspended until it is done, and others may see a part of it before.
     """
     transaction = current(channel)
-    if transaction.is_long:
+    if transaction.is_long(channel.vhost.budget):
         connection = channel.connection
         name = f"commit of channel {channel.number} of connection {connection.name}"
         job = commit_all(channel, transaction, channel.begin_job())
@@ -194,7 +197,7 @@ def commit_all(channel: Channel, transaction: Transaction, finished: Callable[[]
 def rollback(channel: Channel, method: commands.Tx.Rollback, arguments: Table) -> None:
     """Serve tx.rollback. A long rollback is a job: the connection is suspended until it is done."""
     transaction = current(channel)
-    if transaction.is_long:
+    if transaction.is_long(channel.vhost.budget):
         channel.start_job("rollback", transaction.rollback(channel))
     else:
         for _ in transaction.rollback(channel):

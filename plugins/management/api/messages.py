@@ -63,16 +63,24 @@ class Get(msgspec.Struct):
 # Publish
 
 
-def publish(request: Request) -> Response:
+async def publish(request: Request) -> Response:
     """Publish a message; `routed` is true if a queue matched."""
     body: Publish = request.body
     name = request.exchange_name()
     if name not in request.path_vhost().exchanges:
         raise not_found("exchange_not_found")
-    try:
-        outcome = request.channel().publish(name, body.routing_key, properties_of(body.properties), body.payload)
-    except AMQPError as error:
-        raise bad(f"{error.code} {error.reply_text}") from None
+    acting = request.host.acting
+    with request.sliced_channel() as channel:
+        try:
+            with acting(request.user.name):
+                properties = properties_of(body.properties)
+                outcome = channel.publish(name, body.routing_key, properties, body.payload, in_slices=True)
+        except AMQPError as error:
+            raise bad(f"{error.code} {error.reply_text}") from None
+        while channel.busy:
+            await asyncio.sleep(0)
+            with acting(request.user.name):
+                outcome = channel.outcome()
     if outcome.refused:
         raise bad("rejected Unable to publish message. Check queue limits.")
     return ok({"routed": outcome.routed})

@@ -278,7 +278,7 @@ class MessageRecorder(MessageLog):
                     self._queue_runs.add(queue, place, length, seq, size)
                 seq += length
             return
-        if not queues or published and self._messages is None:
+        if not queues or published and not messages[0].seq and self._messages is None:
             return  # none of the messages being published is recorded
         if source:
             self._number(messages)
@@ -295,7 +295,7 @@ class MessageRecorder(MessageLog):
             row = self.buffer.row
             if self._add(ENQUEUE, queue, seqs, sizes, addressed=recorded, reason=source) and source:
                 self._add_origins([message for message in recorded if message.seq], row)
-            if published:
+            if published and self._messages is not None:
                 for seq in seqs:
                     self._routes_of[seq] = self._routes_of.get(seq, 0) + 1
 

@@ -31,7 +31,8 @@ or none. `row` and the numbers of messages and snapshots continue if the writer 
 Events. Each row is one event of one message:
 
     publish   a client's message reached an exchange. `routed` is the number of its `enqueue` rows; if it is 0, `reason`
-              is empty (unroutable), `refused` (by every queue of its route) or `held` (an exchange keeps or changes it)
+              is empty (unroutable), `refused` (by every queue of its route) or `held` (an exchange keeps or changes
+              it). A message for thousands of queues enters them in several turns of the loop, and only the first counts
     fed_in    the same for a message from a federation link, in place of `publish`: `upstream`, `link`, `identity`,
               `hops`. A message that enters no queue has a reason: `max_hops`, `seen`, `invalid`, `strange`, or `held`
               by the exchange. One that is `refused` by a queue is brought again

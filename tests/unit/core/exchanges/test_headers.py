@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.broker.amqp.errors import PreconditionFailed
-from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.field_table import Table, equal_header
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges import headers as headers_module
 from warren.broker.core.exchanges.headers import HeadersExchange
@@ -143,7 +143,7 @@ def test_a_publish_looks_only_at_bindings_that_share_a_header_with_it(
         identity = headers_module._identity(binding)
         known = next(each for each in exchange._bound if each[0].name == f"q{number}" and each[1:] == identity[1:])
         exchange.on_unbind(Binding("x", known[0], "", binding.arguments))
-    assert not exchange._index and routed(exchange, {"kind": "a", "number": 77}) == []
+    assert not exchange._any and not exchange._all and routed(exchange, {"kind": "a", "number": 77}) == []
 
 
 VALUES = st.sampled_from(
@@ -158,5 +158,20 @@ def test_the_index_finds_what_a_look_at_each_binding_finds(
     bindings: list[tuple[dict[str, object], str]], sent: dict[str, object]
 ) -> None:
     exchange = bound(**{f"q{at}": {**asked, "x-match": mode} for at, (asked, mode) in enumerate(bindings)})
-    expected = [wanted.destination.name for wanted in exchange._bound.values() if wanted.matches(Table.of(sent))]
+    expected = [wanted.destination.name for wanted in exchange._bound.values() if matches(wanted, Table.of(sent))]
     assert routed(exchange, sent) == sorted(expected)
+
+
+def matches(wanted: headers_module._Wanted, sent: Table) -> bool:
+    """Compare each header that a binding wants."""
+    both = [(value, sent.get(key)) for key, value in wanted.headers]
+    equal = [value is not None and equal_header(asked, value) for asked, value in both]
+    return any(equal) if wanted.any else all(equal)
+
+
+@pytest.mark.parametrize("match", ["all", "any"])
+def test_of_headers_with_the_same_name_only_the_first_counts(match: str) -> None:
+    exchange = bound(first={"x-match": match, "h": 1}, second={"x-match": match, "h": 2})
+    twice = Table(Table.of({"h": 1}).raw + Table.of({"h": 2}).raw)
+    sent = framed(Address("x", "k"), Properties(headers=twice), b"")
+    assert [destination.name for destination in exchange.route(("k",), sent)] == ["first"]

@@ -10,7 +10,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.registry import Registry
-from warren.broker.core.exchanges.router import route
+from warren.broker.core.exchanges.router import Search
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import Address, Message, framed
@@ -47,7 +47,9 @@ class Map:
         return sorted(queue.name for queue in self.ask(exchange, *keys, message=message)[0])
 
     def ask(self, exchange: str, *keys: str, message: Message | None = None) -> tuple[tuple[Queue, ...], bool]:
-        return route(self.exchanges[exchange], self.exchanges, self.queues, keys or ("",), message)[:2]
+        search = Search(self.exchanges[exchange], self.exchanges, self.queues, keys or ("",), message)
+        assert search.run()
+        return search.targets, search.stable
 
 
 @pytest.fixture

@@ -142,8 +142,8 @@ def test_many_messages_that_cannot_be_published_cost_a_few_attempts_at_each_retr
     house = House(letters=None)
     house.publish(5000)
     attempts: list[object] = []
-    route_to = house.node.vhosts["/"].route_to
-    house.node.vhosts["/"].route_to = lambda *route: (attempts.append(route), route_to(*route))[1]  # type: ignore[method-assign]
+    search = house.node.vhosts["/"].search_from
+    house.node.vhosts["/"].search_from = lambda *route: (attempts.append(route), search(*route))[1]  # type: ignore[method-assign]
     turns: list[int] = []
     house.clock.after_each = lambda: turns.append(1)
     house.clock.advance(10)

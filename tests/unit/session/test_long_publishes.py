@@ -1,0 +1,301 @@
+"""Publishes whose search or queues take several turns of the loop: order, confirms, returns, and changes meanwhile."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from pamqp.commands import Basic
+
+from tests.support import codec
+from tests.support.amqp_client import Channel
+from tests.support.clock import FakeTimer
+from tests.support.in_process import InProcessPeer, socket_of
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.vhost import VHost
+
+EXCHANGES = 40
+COPIES = [f"{number:x}" for number in range(1_000)]
+QUEUES = 3_500
+KEEPS_NOTHING = Table.of({"x-max-length": 0})
+
+
+class TurningPeer(InProcessPeer):
+    """A broker that calls `between` with the number of each turn of its jobs, before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = 0
+        self.between: Callable[[int], object] = lambda turn: None
+        call_at = self.clock.call_at
+
+        def counted_call_at(when_ms: int, fn: Callable[[], None]) -> FakeTimer:
+            def call() -> None:
+                self.turns += 1
+                self.between(self.turns)
+                fn()
+
+            return call_at(when_ms, call)
+
+        self.clock.call_at = counted_call_at  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def peer() -> Iterator[TurningPeer]:
+    made = TurningPeer()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def vhost(peer: TurningPeer) -> VHost:
+    return peer.node.vhosts["/"]
+
+
+def chain(vhost: VHost, *queues: str, length: int = EXCHANGES) -> list[Exchange]:
+    """Direct exchanges, each bound to the one before, the last one to queues."""
+    exchanges = [vhost.declare_exchange(f"x{number}", "direct") for number in range(length)]
+    for source, destination in zip(exchanges, exchanges[1:], strict=False):
+        vhost.bind(source.name, destination, "k", Table.EMPTY)
+    for queue in queues:
+        vhost.bind(exchanges[-1].name, vhost.declare_queue(queue), "k", Table.EMPTY)
+    return exchanges
+
+
+def fan(vhost: VHost, count: int = QUEUES, arguments: Table = KEEPS_NOTHING) -> list[Queue]:
+    """Queues that are bound to amq.fanout."""
+    queues = [vhost.declare_queue(f"q{number}", arguments=arguments) for number in range(count)]
+    for queue in queues:
+        vhost.bind("amq.fanout", queue, "", Table.EMPTY)
+    return queues
+
+
+def frames(exchange: str, key: str, body: bytes, copies: int = 0, mandatory: bool = False) -> bytes:
+    publish = {"exchange": exchange, "routing_key": key, "mandatory": mandatory, "immediate": False}
+    header = codec.header_frame(1, len(body), {"headers": {"CC": COPIES[:copies]}} if copies else {})
+    return codec.method_frame(1, Basic.Publish, publish) + header + codec.body_frames(1, body, 1 << 17)
+
+
+def send(peer: TurningPeer, channel: Channel, *publishes: bytes) -> None:
+    peer.turns = 0
+    socket_of(channel.client).incoming += b"".join(publishes)
+    peer.settle()
+
+
+def bodies(queue: Queue) -> list[bytes]:
+    return [message.body for message in queue.ready_messages.default.fresh]
+
+
+def test_the_publishes_of_a_connection_keep_their_order_around_a_long_one(peer: TurningPeer, vhost: VHost) -> None:
+    chain(vhost, "q")
+    vhost.bind("amq.direct", vhost.queues["q"], "k", Table.EMPTY)
+    channel = peer.connect().channel()
+    channel.confirm()
+    plain = [frames("", "q", b"1"), frames("amq.direct", "k", b"2")]
+    more = [frames("", "q", b"5"), frames("amq.direct", "k", b"6"), frames("", "q", b"7")]
+    long = [frames("x0", "k", b"3", copies=1_000), frames("x0", "k", b"4", copies=1_000)]
+    send(peer, channel, *plain, *long, *more)
+    assert peer.turns > 4
+    assert bodies(vhost.queues["q"]) == [b"1", b"2", b"3", b"4", b"5", b"6", b"7"]
+    assert channel.confirms(range(1, 8)) == (set(range(1, 8)), set())
+
+
+def test_other_connections_are_served_meanwhile(peer: TurningPeer, vhost: VHost) -> None:
+    chain(vhost, "q")
+    other, long = peer.connect().channel(), peer.connect().channel()
+
+    def between(turn: int) -> None:
+        if turn == 2:
+            socket_of(other.client).incoming += frames("", "q", b"other")
+            socket_of(other.client).feed()
+
+    peer.between = between
+    send(peer, long, frames("x0", "k", b"long", copies=1_000))
+    assert bodies(vhost.queues["q"]) == [b"other", b"long"]
+
+
+def test_a_queue_that_is_deleted_during_the_search_gets_nothing(peer: TurningPeer, vhost: VHost) -> None:
+    exchanges = chain(vhost, "q")
+    first = vhost.declare_queue("first")
+    vhost.bind("x0", first, "k", Table.EMPTY)
+    channel = peer.connect().channel()
+    channel.confirm()
+    peer.between = lambda turn: turn == 2 and vhost.delete_queue(first)
+    send(peer, channel, frames("x0", "k", b"x", copies=1_000, mandatory=True))
+    assert first.deleted and not first.published and bodies(vhost.queues["q"]) == [b"x"]
+    assert channel.confirms([1]) == ({1}, set())
+    assert exchanges[0].publish_out == 1
+
+
+@pytest.mark.parametrize(("length", "keys"), [(EXCHANGES, 1_000), (13, 829), (1, 0)])
+def test_no_queue_gets_a_message_after_its_deletion_in_any_turn(
+    peer: TurningPeer, vhost: VHost, length: int, keys: int
+) -> None:
+    """Turns end in a search, between a search and the queues, and between the parts of very many queues."""
+    wide = not keys
+    chain(vhost, "q", length=length)
+    channel = peer.connect().channel()
+    channel.confirm()
+    last = 1 << 30
+    turn = 0
+    while turn <= last:
+        turn += 1
+        queue = vhost.declare_queue("deleted")
+        vhost.bind("amq.fanout" if wide else "x0", queue, "k", Table.EMPTY)
+        if turn == 1 and wide:
+            fan(vhost, 9_000)
+        published = 0
+
+        def between(now: int, turn: int = turn, queue: Queue = queue) -> None:
+            nonlocal published
+            if now == turn:
+                published = queue.published
+                vhost.delete_queue(queue)
+
+        exchange = "amq.fanout" if wide else "x0"
+        peer.between = lambda now: None
+        send(peer, channel, frames(exchange, "k", b"x", mandatory=True))  # whose route is cached
+        peer.between = between
+        send(peer, channel, frames(exchange, "k", b"x", keys, mandatory=True))
+        assert queue.published == published or peer.turns < turn
+        last = peer.turns
+        if not queue.deleted:
+            vhost.delete_queue(queue)
+        assert channel.confirms([2 * turn - 1, 2 * turn]) == ({2 * turn - 1, 2 * turn}, set())
+    assert turn > 2
+
+
+@pytest.mark.parametrize("change", ["queue", "exchange", "unbound"])
+def test_a_mandatory_message_returns_if_nothing_is_left_to_reach(
+    peer: TurningPeer, vhost: VHost, change: str
+) -> None:
+    chain(vhost, "q")
+    vhost.declare_queue("after")
+
+    def between(turn: int) -> None:
+        if turn != 2:
+            return
+        if change == "queue":
+            vhost.delete_queue(vhost.queues["q"])
+        elif change == "exchange":
+            vhost.delete_exchange(f"x{EXCHANGES - 1}")
+        else:
+            vhost.unbind(f"x{EXCHANGES - 1}", vhost.queues["q"], "k", Table.EMPTY)
+
+    peer.between = between
+    channel = peer.connect().channel()
+    channel.confirm()
+    long = frames("x0", "k", b"lost", copies=1_000, mandatory=True)
+    send(peer, channel, frames("", "after", b"1"), long, frames("", "after", b"3"))
+    first, returned, last = [channel.next() for _ in range(3)]
+    assert isinstance(first, Basic.Ack) and first.delivery_tag == 1
+    assert isinstance(returned.method, Basic.Return) and returned.body == b"lost"
+    assert isinstance(last, Basic.Ack) and (last.delivery_tag, last.multiple) == (3, True)
+    assert bodies(vhost.queues["after"]) == [b"1", b"3"]
+
+
+def test_a_message_whose_connection_is_lost_during_the_search_is_dropped(peer: TurningPeer, vhost: VHost) -> None:
+    chain(vhost, "q")
+    client = peer.connect()
+    channel = client.channel()
+    peer.between = lambda turn: turn == 2 and socket_of(client).transport.connection_lost(None)
+    send(peer, channel, frames("x0", "k", b"x", copies=1_000))
+    assert not vhost.queues["q"].published and not len(peer.node.scheduler)
+    assert not peer.node.open_connections
+
+
+def test_a_message_that_is_in_some_of_its_queues_gets_into_all_others_after_the_loss_of_its_connection(
+    peer: TurningPeer, vhost: VHost
+) -> None:
+    queues = fan(vhost)
+    client = peer.connect()
+    channel = client.channel()
+    peer.between = lambda turn: turn == 1 and socket_of(client).transport.connection_lost(None)
+    send(peer, channel, frames("amq.fanout", "", b"x"))
+    assert {queue.published for queue in queues} == {1} and not peer.node.open_connections
+
+
+def test_a_message_for_very_many_queues_is_counted_once_and_each_of_them_gets_it(
+    peer: TurningPeer, vhost: VHost
+) -> None:
+    queues = fan(vhost)
+    channel = peer.connect().channel()
+    channel.confirm()
+    deleted = queues[-1]
+    peer.between = lambda turn: turn == 1 and vhost.delete_queue(deleted)
+    send(peer, channel, frames("amq.fanout", "", b"x"), frames("", "q0", b"y"))
+    assert peer.turns > 0 and not deleted.published
+    assert {queue.published for queue in queues[1:-1]} == {1} and queues[0].published == 2
+    exchange = vhost.exchanges["amq.fanout"]
+    assert (exchange.publish_in, exchange.publish_out) == (1, QUEUES - 1)
+    assert vhost.statistics.publishing.publish == 2 and vhost.statistics.routed == QUEUES
+    assert channel.confirms([1, 2]) == ({1, 2}, set())
+
+
+def test_one_of_very_many_queues_that_rejects_makes_a_nack_and_the_others_keep_the_message(
+    peer: TurningPeer, vhost: VHost
+) -> None:
+    limited = Table.of({"x-max-length": 1, "x-overflow": "reject-publish"})
+    queues = fan(vhost, 1_100, limited)
+    channel = peer.connect().channel()
+    channel.confirm()
+    channel.publish("", queues[-1].name, b"full")
+    send(peer, channel, frames("amq.fanout", "", b"x"), frames("", "q0", b"refused"), frames("", "none", b""))
+    assert channel.confirms(range(1, 5)) == ({1, 4}, {2, 3})
+    assert [bodies(queue) for queue in (queues[0], queues[-2], queues[-1])] == [[b"x"], [b"x"], [b"full"]]
+
+
+def test_a_route_whose_search_is_long_is_cached_once_it_is_found(peer: TurningPeer, vhost: VHost) -> None:
+    for number in range(2_000):
+        vhost.declare_exchange(f"f{number}", "fanout")
+        if number:
+            vhost.bind(f"f{number - 1}", vhost.exchanges[f"f{number}"], "", Table.EMPTY)
+    queue = vhost.declare_queue("q")
+    vhost.bind("f1999", queue, "", Table.EMPTY)
+    channel = peer.connect().channel()
+    [routes] = vhost.routes.values()
+    send(peer, channel, frames("f0", "k", b"1"), frames("f0", "k", b"2"), frames("f0", "k", b"3"))
+    [route] = routes.values()
+    assert route.queues == (queue,) and route.search is None
+    size_bytes = routes.size_bytes
+    routes.pop(next(iter(routes)))
+    assert routes.size_bytes == 0 < size_bytes
+    assert bodies(queue) == [b"1", b"2", b"3"]
+    # A change meanwhile: the route is used for the message that has waited for it, and forgotten.
+    other = vhost.declare_queue("other")
+    peer.between = lambda turn: vhost.bind("f0", other, "", Table.EMPTY) if peer.turns == 1 else None
+    send(peer, channel, frames("f0", "k", b"4"), frames("f0", "k", b"5"))
+    peer.between = lambda turn: None
+    send(peer, channel, frames("f0", "k", b"6"))
+    assert bodies(queue) == [b"1", b"2", b"3", b"4", b"5", b"6"] and bodies(other)[-2:] == [b"5", b"6"]
+
+
+def test_a_transaction_has_long_publishes_in_their_order(peer: TurningPeer, vhost: VHost) -> None:
+    chain(vhost, "q")
+    channel = peer.connect().channel()
+    channel.transact()
+    send(peer, channel, frames("", "q", b"1"), frames("x0", "k", b"2", copies=1_000), frames("", "q", b"3"))
+    assert peer.turns > 2 and not vhost.queues["q"].published
+    channel.rollback()
+    send(peer, channel, frames("x0", "k", b"4", copies=1_000), frames("", "q", b"5"))
+    channel.commit()
+    assert bodies(vhost.queues["q"]) == [b"4", b"5"]
+
+
+def test_a_long_publish_beyond_the_limit_of_a_transaction_closes_the_channel(peer: TurningPeer, vhost: VHost) -> None:
+    peer.settings(transaction_max_bytes=1_000)
+    chain(vhost, "q")
+    channel = peer.connect().channel()
+    channel.transact()
+    send(peer, channel, frames("x0", "k", b"1", copies=1_000), frames("", "q", b"2"))
+    closed = channel.expect_close(406)
+    assert (closed.class_id, closed.method_id) == (60, 40)
+    assert not vhost.queues["q"].published
+
+
+def test_the_stop_of_the_node_completes_a_long_publish(peer: TurningPeer, vhost: VHost) -> None:
+    queues = fan(vhost)
+    channel = peer.connect().channel()
+    peer.between = lambda turn: peer.node.finish() if turn == 1 else None
+    send(peer, channel, frames("amq.fanout", "", b"x"))
+    assert {queue.published for queue in queues} == {1}
