@@ -339,8 +339,15 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
 
     With `in_slices` a job does what costs more than ENQUEUE_COST; the connection is suspended until it is done.
     """
+    keys: tuple[str, ...] = (route.address.routing_key,)
+    if channel.checked.special:
+        message, keys = apply_special_properties(channel, message)
+    queues = route.targets
+    if queues is not None and len(queues) <= FEW and len(keys) == 1 and not route.markers:
+        publish_to(channel, route, message, keys, queues, ())
+        return
     connection = channel.connection
-    steps = publish_in_steps(channel, route, message)
+    steps = publish_in_steps(channel, route, message, keys)
     for cost in steps:
         connection.spent += cost
         if in_slices and connection.spent > ENQUEUE_COST:
@@ -360,15 +367,11 @@ def finish_publish(channel: Channel, steps: Job) -> Job:
             closing.close_channel(channel, error)
 
 
-def publish_in_steps(channel: Channel, route: Route, message: Message) -> Job:
-    """Publish one message, in steps if its search or its queues are long.
+def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tuple[str, ...]) -> Job:
+    """Publish one message by these keys, in steps if its search or its queues are long.
 
     A message whose channel ends before it is in any queue is dropped.
     """
-    vhost = channel.vhost
-    keys: tuple[str, ...] = (route.address.routing_key,)
-    if channel.checked.special:
-        message, keys = apply_special_properties(channel, message)
     queues = route.targets
     while route.search is not None:
         if not route.search.run(SEARCH_COST):
@@ -384,13 +387,38 @@ def publish_in_steps(channel: Channel, route: Route, message: Message) -> Job:
             message.state = message.state or MessageState()
             message.state.dead_lettered = True
     elif queues is None or len(keys) > 1 or by_message:
-        search = vhost.search(route.exchange, keys, message)
+        search = channel.vhost.search(route.exchange, keys, message)
         yield from search.in_steps()
         queues, recorders = split_recorders(search.targets)
         queues = existing(queues)
     assert queues is not None, "a direct route has targets"
     if channel.closing:
         return
+    if len(queues) <= FEW or channel.transaction is not None:
+        publish_to(channel, route, message, keys, queues, recorders)
+    elif admits(channel, message, keys, queues):
+        yield from enqueue_in_steps(channel, route.exchange, message, queues, route.mandatory, recorders)
+
+
+def publish_to(
+    channel: Channel,
+    route: Route,
+    message: Message,
+    keys: tuple[str, ...],
+    queues: tuple[RouteTarget, ...],
+    recorders: tuple[Recorder, ...],
+) -> None:
+    """Publish one message to these queues, or add it to the transaction."""
+    if not admits(channel, message, keys, queues):
+        return
+    if channel.transaction is not None:
+        channel.transaction.publish(route.exchange, message, queues, route.mandatory, recorders)
+    else:
+        enqueue_one(channel, route.exchange, message, queues, route.mandatory, recorders)
+
+
+def admits(channel: Channel, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]) -> bool:
+    """Trace a message and return True, or refuse it if a queue would refuse it and the publisher repeats it."""
     confirms = channel.confirms
     if (
         channel.all_or_none
@@ -398,15 +426,10 @@ def publish_in_steps(channel: Channel, route: Route, message: Message) -> Job:
         and (confirms.has_refusals or not all(queue.has_room(message.body_bytes) for queue in queues))
     ):
         confirms.refused(channel.connection.node.journal.durable)
-        return
-    if vhost.tracer is not None:
-        vhost.tracer.published(channel.origin, message, keys, queues)
-    if channel.transaction is not None:
-        channel.transaction.publish(route.exchange, message, queues, route.mandatory, recorders)
-    elif len(queues) <= FEW:
-        enqueue_one(channel, route.exchange, message, queues, route.mandatory, recorders)
-    else:
-        yield from enqueue_in_steps(channel, route.exchange, message, queues, route.mandatory, recorders)
+        return False
+    if channel.vhost.tracer is not None:
+        channel.vhost.tracer.published(channel.origin, message, keys, queues)
+    return True
 
 
 def enqueue_one(
