@@ -294,13 +294,17 @@ class Connection(Publisher):
 
     def _requests(self) -> Job:
         """Handle the input as a job, until it is used up or waits for something else."""
+        more = True
         try:
-            while self._left <= 0 and self.interrupted:
+            while more:
                 self._left = STEP_COST
                 self._work()
+                # Before the last yield, since what is received after it is handled as it comes, or by another job.
+                self._queued = more = self._left <= 0 and self.interrupted
                 yield STEP_COST - self._left
         finally:
-            self._queued = False
+            if more:
+                self._queued = False
         self.request_flush()  # so that the transport checks whether to read on
 
     def _greet(self) -> bool:

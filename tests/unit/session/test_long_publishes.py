@@ -299,3 +299,23 @@ def test_the_stop_of_the_node_completes_a_long_publish(peer: TurningPeer, vhost:
     peer.between = lambda turn: peer.node.finish() if turn == 1 else None
     send(peer, channel, frames("amq.fanout", "", b"x"))
     assert {queue.published for queue in queues} == {1}
+
+
+def test_what_comes_between_any_two_turns_of_a_job_is_served(peer: TurningPeer, vhost: VHost) -> None:
+    """The last turn of the job pumps so many queues that it ends in a turn of its own."""
+    queues = [vhost.declare_queue(f"q{number}", arguments=KEEPS_NOTHING) for number in range(2_000)]
+    for queue in queues:
+        vhost.bind("amq.topic", queue, "#", Table.EMPTY)
+    vhost.declare_queue("q")
+    channel = peer.connect().channel()
+    socket = socket_of(channel.client)
+    for before in range(1, 9):
+
+        def between(turn: int, before: int = before) -> None:
+            if turn == before:
+                socket.incoming += frames("", "q", b"later")
+                socket.feed()
+
+        peer.between = between
+        send(peer, channel, frames("amq.topic", "k", b"x", copies=500))
+        assert vhost.queues["q"].ready == min(before, peer.turns), before
