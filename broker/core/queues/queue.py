@@ -325,6 +325,11 @@ class Queue(RouteTarget):
         if self.held_publishers.held:
             self.held_publishers.release_if_drained()
 
+    def catch_up(self) -> None:
+        """Do now what a due pump would, so that what is read of the queue next is true."""
+        if self.dirty:
+            self.host.feed(self)
+
     def _deliver(self) -> None:
         consumers, ready = self.consumers, self.ready_messages
         rest, rest_bytes = ready.count - DELIVERED, ready.body_bytes - DELIVERED_BYTES
@@ -418,6 +423,7 @@ class Queue(RouteTarget):
         are due and have to expire first.
         """
         self.expiry.renew()
+        self.catch_up()
         if self.ready_messages.timed:
             self._slice = 0 if self.outbox.many else SLICE
             self._expire()
@@ -507,6 +513,7 @@ class Queue(RouteTarget):
         They disappear at once. `finished` is called when the journal has dropped them, perhaps some turns later;
         `failed` is called if a bug prevents that.
         """
+        self.catch_up()
         self.host.cleared(self)
         count, average_bytes = self.stored, self.ready_messages.average_bytes
         removed = self.ready_messages.remove_all()

@@ -401,6 +401,7 @@ class VHost(QueueHost):
 
         Raises PreconditionFailed (406) with `if_unused` if it is in use, with `if_empty` if it is not empty.
         """
+        queue.catch_up()
         if if_empty and queue.stored:
             raise PreconditionFailed(f"{queue} not empty")
         if if_unused and len(queue.consumers):

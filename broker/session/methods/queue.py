@@ -45,6 +45,7 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     if not method.nowait:
         # A passive declaration changes nothing that would have to be durable first.
         stored = queue.durable and not method.passive
+        queue.catch_up()
         channel.send_change_ok(declare_ok(channel, queue.name, queue.stored, len(queue.consumers)), stored)
 
 

@@ -10,7 +10,9 @@ from tests.support.amqp_client import Channel
 from tests.support.clock import FakeTimer
 from tests.support.in_process import InProcessPeer, socket_of
 from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.framing import content_frames
 from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 
@@ -319,3 +321,26 @@ def test_what_comes_between_any_two_turns_of_a_job_is_served(peer: TurningPeer, 
         peer.between = between
         send(peer, channel, frames("amq.topic", "k", b"x", copies=500))
         assert vhost.queues["q"].ready == min(before, peer.turns), before
+
+
+def test_a_limit_of_length_holds_in_answers_although_the_pump_is_due(peer: TurningPeer, vhost: VHost) -> None:
+    short = vhost.declare_queue("short", arguments=Table.of({"x-max-length": 1}))
+    channel = peer.connect().channel()
+
+    def publish() -> None:
+        """Publish two messages in a turn that has pumped as many queues as it may."""
+        for number in (1, 2):
+            message = Message(Address("", "short"), content_frames(0, b"\0\0", b"%d" % number), 0, 1, 0, False)
+            vhost.enqueue([message], 1, False, (short,))
+        assert short.dirty and short.ready > 1
+
+    publish()
+    assert channel.declare("short", passive=True).message_count == 1
+    publish()
+    got = channel.get("short")
+    assert got is not None and got.body == b"2"
+    assert channel.get("short") is None
+    publish()
+    assert short.purge() == 1
+    publish()
+    assert vhost.delete_queue(short) == 1
