@@ -131,7 +131,7 @@ class Process:
 
 
 class Broker:
-    """A broker. Its `process` is None while it is down. `kills` counts the processes that have not stopped cleanly."""
+    """A broker. Its `process` is None while it is down."""
 
     def __init__(self, name: str, random: Random, network: Network, trace: Callable[[str], None]) -> None:
         self.name = name
@@ -139,7 +139,6 @@ class Broker:
         self.metadata = MemoryDefinitions()
         self.segment_bytes = random.choice(SEGMENT_BYTES)
         self.process: Process | None = None
-        self.kills = 0
         self.attempts = 0  # of links, in former processes
         self.wall_s = 0.0
         self.trace = trace
@@ -202,7 +201,6 @@ class Broker:
         assert self.process is not None
         process, self.process = self.process, None
         self.attempts += process.attempts
-        self.kills += not process.stopped
         self._network.host_ended(process.loop, silently)
         self.disk.stopped = True
         process.loop.bury()

@@ -58,6 +58,11 @@ class Federation:
         return sorted({name for edge in self.edges for name in edge})
 
     @property
+    def cyclic(self) -> bool:
+        """Whether links lead from a broker back to it."""
+        return self.shape not in ("pair", "chain")
+
+    @property
     def key(self) -> str:
         return TYPES[self.exchange_type]
 

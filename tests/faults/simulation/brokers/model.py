@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-MOVING = "timed"  # the beginning of places whose messages are stored anew on their way, as dead letters
-
 
 @dataclass(eq=False)
 class Copy:
@@ -47,6 +45,8 @@ class Copy:
 class Model:
     """All copies, by place and number of the message.
 
+    unmarked     the beginnings of places in which a redelivery may lose its mark: messages are dead-lettered there, or
+                 links bring them back to where they were
     faults       something has broken: deliveries may be repeated, but are marked so
     repeated     deliveries of copies that were surely consumed
     bodies       the number of messages so far
@@ -55,6 +55,7 @@ class Model:
     uncertain    links that may have lost messages
     """
 
+    unmarked: tuple[str, ...]
     faults: bool = False
     uncertain: set[tuple[str, str]] = field(default_factory=set)
     disturbed: set[tuple[str, str]] = field(default_factory=set)
@@ -96,7 +97,7 @@ class Model:
         assert copy is not None, f"{name} was never published"
         assert copy.body == body, f"{name} has another body"
         again = copy.delivered > 0 and not copy.returned
-        moves = place.startswith(MOVING)
+        moves = place.startswith(self.unmarked)
         if not self.faults:
             assert not again, f"{name} is delivered twice"
             assert redelivered == copy.returned or moves and not redelivered, f"{name}: redelivered is {redelivered}"
