@@ -34,14 +34,14 @@ TURNS = 200_000  # of a run; more would be a loop without an end
 
 # The steps that a run is made of, and their weights
 STEPS = {"publish": 40, "settle": 25, "wait": 25, "consume": 3, "connect": 6}
-CHANGES = {"policy": 2, "redeclare": 1}
-FAULTS = {
+CHANGES = {"policy": 4, "redeclare": 2}
+FAULTS: dict[str, dict[str, int]] = {
     "none": {},
-    "network": {"cut": 8, "stall": 4, "slow": 2},
+    "network": {"cut": 8, "flap": 4, "stall": 4, "slow": 2},
     "processes": {"kill": 5, "stop": 2, "die": 4, "step_clock": 1},
     "disks": {"fail": 3, "fill": 3, "die": 2},
-    "all": {"cut": 4, "stall": 3, "kill": 2, "die": 2, "stop": 1, "fail": 1, "fill": 2, "slow": 1, "step_clock": 1},
 }
+FAULTS["all"] = FAULTS["network"] | FAULTS["processes"] | FAULTS["disks"]
 
 
 class Step(NamedTuple):
@@ -328,6 +328,18 @@ class World:
         if ends:
             self.network.cut(random.choice(ends))
 
+    def step_flap(self, random: Random) -> None:
+        """Cut the links between two brokers again and again while they connect."""
+        edge = random.choice(self.federation.edges)
+
+        def cut() -> None:
+            self._broken_between(edge)
+            for end in self.network.between(*edge):
+                self.network.cut(end)
+
+        for _ in range(6):
+            self.later(random.random(), cut)
+
     def step_stall(self, random: Random) -> None:
         edge = random.choice(self.federation.edges)
         seconds = random.choice((0.5, 2.0, 20.0))
@@ -390,6 +402,10 @@ class World:
                 if policy == "exchanges":
                     self.model.disturb(each)
         process.act(lambda: self.federation.toggle_policy(process, policy))
+        if random.random() < 0.5:
+            self.run(random.choice((0.06, 0.2)))  # after the link has begun to end
+            if self.process(edge[1]) is process:
+                process.act(lambda: self.federation.toggle_policy(process, policy))
 
     def step_redeclare(self, random: Random) -> None:
         """Delete the queue of an exchange, which is declared again later."""
