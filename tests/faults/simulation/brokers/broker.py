@@ -212,6 +212,3 @@ class Broker:
 
 def no_tls(options: SSLOptions) -> TLS:
     raise ValueError
-
-
-
