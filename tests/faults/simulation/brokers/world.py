@@ -33,7 +33,7 @@ CALM_S = 12.0  # longer than links take to notice what they lack, or that their 
 TURNS = 200_000  # of a run; more would be a loop without an end
 
 # The steps that a run is made of, and their weights
-STEPS = {"publish": 40, "settle": 25, "wait": 25, "consume": 3, "connect": 6}
+STEPS = {"publish": 37, "stream": 3, "settle": 25, "wait": 25, "consume": 3, "connect": 6}
 CHANGES = {"policy": 4, "redeclare": 2}
 FAULTS: dict[str, dict[str, int]] = {
     "none": {},
@@ -273,27 +273,37 @@ class World:
     def _any(self, random: Random) -> str:
         return random.choice(list(self.brokers))
 
-    def step_publish(self, random: Random) -> None:
-        name = self._any(random)
+    def publish(self, name: str, random: Random) -> None:
+        """Publish a message at a broker, if its publisher is connected."""
         publisher = self.publishers.get(name)
         if publisher is None or not publisher.connected:
             return
+        target = random.choice((EXCHANGE, EXCHANGE, QUEUE, QUEUE, "timed"))
+        number = self.model.bodies = self.model.bodies + 1
+        body = b"%d:" % number + bytes(random.choice(BODY_BYTES))
+        origin = publisher.identity, number
+        if target == EXCHANGE:
+            paths = self.federation.paths(name)
+            copies = [Copy(f"sink@{there}", number, body, origin, path) for there, path in paths.items()]
+            publisher.publish(EXCHANGE, self.federation.key, body, copies)
+        else:
+            links = self.federation.edges if target == QUEUE else ()
+            copies = [Copy(QUEUE if links else f"timed@{name}", number, body, origin, links)]
+            publisher.publish("", target, body, copies)
+        for copy in copies:
+            self.model.add(copy)
+        self.note(f"publish {number} to {target} at {name}")
+
+    def step_publish(self, random: Random) -> None:
+        name = self._any(random)
         for _ in range(random.choice((1, 1, 3, 10, 40))):
-            target = random.choice((EXCHANGE, EXCHANGE, QUEUE, QUEUE, "timed"))
-            number = self.model.bodies = self.model.bodies + 1
-            body = b"%d:" % number + bytes(random.choice(BODY_BYTES))
-            origin = publisher.identity, number
-            if target == EXCHANGE:
-                paths = self.federation.paths(name)
-                copies = [Copy(f"sink@{there}", number, body, origin, path) for there, path in paths.items()]
-                publisher.publish(EXCHANGE, self.federation.key, body, copies)
-            else:
-                links = self.federation.edges if target == QUEUE else ()
-                copies = [Copy(QUEUE if links else f"timed@{name}", number, body, origin, links)]
-                publisher.publish("", target, body, copies)
-            for copy in copies:
-                self.model.add(copy)
-            self.note(f"publish {number} to {target} at {name}")
+            self.publish(name, random)
+
+    def step_stream(self, random: Random) -> None:
+        """Publish during the next second, whatever happens meanwhile."""
+        name = self._any(random)
+        for _ in range(50):
+            self.later(random.random(), lambda: self.publish(name, random))
 
     def step_settle(self, random: Random) -> None:
         consumer = self.consumers.get(self._any(random))
