@@ -3,9 +3,9 @@
 There is demand if the local queue is empty and an active consumer of priority 0 or more can take a message. A consumer
 with a prefetch of 1 is inactive after each message, so the link does not cancel as soon as demand ends: for LINGER_MS
 it is `holding`, and acknowledges nothing upstream, so that it receives no more than its prefetch. The link thus starts
-to consume and cancels at most three times a second, and receives at the rate of its consumers. If no consumer is left
-that could ever take more, it cancels at once: two queues that federate each other would otherwise exchange the same
-messages for ever.
+to consume and cancels at most three times a second, and receives at the rate of its consumers. It cancels at once if
+no consumer is left that could ever take more, or if the upstream awaits no acknowledgements (no-ack) and would deliver
+on: two queues that federate each other would otherwise exchange the same messages for ever.
 
     paused  -- demand -->  running  <-- demand again --  holding  -- LINGER_MS -->  paused
                               `------- no demand ----------^
@@ -24,12 +24,14 @@ Step = Literal["run", "pause"]
 class Demand:
     """The state of demand. `running`: the link is to consume; `wants`: there is demand; `reason`: why there is none.
 
-    `check_at_ms` is the time at which `update` has to be called even without an event, or None.
+    `check_at_ms` is the time at which `update` has to be called even without an event, or None. `linger_ms` is the time
+    for which it is `holding`.
     """
 
-    __slots__ = ("running", "wants", "reason", "check_at_ms")
+    __slots__ = ("running", "wants", "reason", "check_at_ms", "_linger_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, linger_ms: int = LINGER_MS) -> None:
+        self._linger_ms = linger_ms
         self.running = self.wants = False
         self.reason = ""
         self.check_at_ms: int | None = None
@@ -62,7 +64,7 @@ class Demand:
         if not self.running:
             return None
         if self.check_at_ms is None:
-            self.check_at_ms = now_ms + LINGER_MS
+            self.check_at_ms = now_ms + self._linger_ms
         if room != 0 and now_ms < self.check_at_ms:
             return None
         self.running = False

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from warren.broker.plugin import Host, Queue
 
-from .demand import Demand, prefetch_for
+from .demand import LINGER_MS, Demand, prefetch_for
 from .demand_path import UNLIMITED, ConsumerDemand, Identity, Path, consume_arguments, consumer_demand
 from .forwarder import NO_ACK, Forwarder
 from .hop_headers import QueueStamp
@@ -46,7 +46,7 @@ class QueueLink(Link):
     def __init__(self, host: Host, spec: LinkSpec, queue: Queue) -> None:
         super().__init__(host, spec, queue)
         self.queue = queue
-        self._demand = Demand()
+        self._demand = Demand(0 if spec.settings.ack_mode == NO_ACK else LINGER_MS)
         self._forwarder: Forwarder | None = None
         self._connection: UpstreamConnection | None = None
         self._channel: UpstreamChannel | None = None

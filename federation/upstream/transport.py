@@ -222,9 +222,10 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
     def watch_heartbeats(self, heartbeat_s: float) -> None:
         """Abort the connection if nothing is received for SILENT_CHECKS heartbeats in which the socket is read.
 
-        aio-pika, which sees no deliveries, is fed heartbeats instead.
+        aio-pika, which sees no deliveries, is fed heartbeats instead. Does nothing once the socket is closed.
         """
-        self._heartbeat_timer = self.loop.call_later(heartbeat_s, self._check_silence, heartbeat_s)
+        if self.socket is not None:
+            self._heartbeat_timer = self.loop.call_later(heartbeat_s, self._check_silence, heartbeat_s)
 
     def _check_silence(self, heartbeat_s: float) -> None:
         active = self._reads != self._reads_before or self._pauses

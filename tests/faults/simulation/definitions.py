@@ -10,6 +10,7 @@ LISTS = {
     "StoredVHost": ("vhosts", ("name",)),
     "StoredUser": ("users", ("name",)),
     "StoredPermission": ("permissions", ("user", "vhost")),
+    "StoredParameter": ("parameters", ("vhost", "component", "name")),
     "StoredGlobalParameter": ("global_parameters", ("name",)),
     "StoredExchange": ("exchanges", ("vhost", "name")),
     "StoredQueue": ("queues", ("vhost", "name")),

@@ -39,8 +39,13 @@ def kept_seeds(test: str) -> list[int]:
     return [int(seed) for name, seed, _ in fields if name == test]
 
 
-def each_seed(make: Callable[[int], W], count: int = SEEDS) -> Callable[[Callable[[W], None]], Callable[..., None]]:
-    """Run a test with the world that `make` returns for each kept seed, and for `count` others, in blocks."""
+def each_seed(
+    make: Callable[[int], W], count: int = SEEDS, block: int = BLOCK, after: int = 0
+) -> Callable[[Callable[[W], None]], Callable[..., None]]:
+    """Run a test with the world that `make` returns for each kept seed, and for `count` others, in blocks.
+
+    The others begin `after` the first ones of the range.
+    """
 
     def decorate(test: Callable[[W], None]) -> Callable[..., None]:
         def run_block(seeds: Sequence[int]) -> None:
@@ -51,9 +56,9 @@ def each_seed(make: Callable[[int], W], count: int = SEEDS) -> Callable[[Callabl
                 except BaseException as failure:
                     raise AssertionError(report(world.trace, test.__name__, seed, failure)) from failure
 
-        numbers = range(FIRST, FIRST + count)
+        numbers = range(FIRST + after, FIRST + after + count)
         kept = kept_seeds(test.__name__)
-        blocks = [kept] * bool(kept) + [list(numbers[start : start + BLOCK]) for start in range(0, count, BLOCK)]
+        blocks = [kept] * bool(kept) + [list(numbers[start : start + block]) for start in range(0, count, block)]
         blocks = [[int(ONLY)]] if ONLY else blocks
         return pytest.mark.parametrize("seeds", blocks, ids=lambda seeds: str(seeds[0]))(run_block)
 

@@ -59,7 +59,7 @@ def test_a_line_that_is_none_is_an_error(kept: Path) -> None:
 
 
 def test_every_kept_seed_is_one_of_a_simulation() -> None:
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
     lines = seeds.KEPT.read_text(encoding="utf-8").splitlines()
     names = {line.split()[0] for line in lines if not line.startswith("#")}
     assert [name for name in sorted(names) if f"def {name}(world" not in tests] == []

@@ -54,6 +54,13 @@ def test_where_nobody_is_left_it_pauses_at_once() -> None:
     assert demand.update(40, 0, None, 0) == "pause"
 
 
+def test_without_acknowledgements_to_withhold_it_pauses_at_once() -> None:
+    demand = Demand(0)
+    assert demand.update(0, 0, 0, 1) == "run"
+    assert demand.update(10, 1, None, 1) == "pause"
+    assert not demand.holding
+
+
 def test_it_consumes_and_cancels_three_times_a_second_at_most() -> None:
     demand = Demand()
     steps = []

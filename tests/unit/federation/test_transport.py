@@ -337,6 +337,17 @@ async def test_while_it_is_not_read_it_is_not_watched_and_aio_pika_sees_heartbea
 
 
 @on_a_loop
+async def test_a_connection_that_is_lost_during_its_login_is_not_watched(house: House) -> None:
+    loop, faults, later = asyncio.get_running_loop(), [], asyncio.Event()
+    loop.set_exception_handler(lambda _, context: faults.append(context))
+    house.lose()
+    house.transport.watch_heartbeats(0.001)
+    loop.call_later(0.005, later.set)
+    await later.wait()
+    assert not faults
+
+
+@on_a_loop
 async def test_an_upstream_that_does_not_read_is_given_up(house: House) -> None:
     house.socket.unread_bytes = transport.WRITE_MAX + 1
     house.transport.ack(1, 1, False)

@@ -1,0 +1,77 @@
+"""Checks of the numbers that a process counts against the objects that it holds, and a message log that counts too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from warren.broker.core.messages.message import Message
+from warren.broker.core.node.node import Node
+from warren.broker.core.queues.memory_budget import MemoryBudget
+from warren.broker.core.queues.message_log import MessageLog, Origin
+from warren.broker.core.queues.packed_tail import PackedRun
+from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost.vhost import VHost
+
+if TYPE_CHECKING:
+    from tests.faults.simulation.brokers.broker import Process
+
+
+class Ledger(MessageLog):
+    """A message log that counts the messages in each queue by what happens to them."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self, vhost: VHost) -> None:
+        self.counts = Counter({queue: queue.ready for queue in vhost.queues.values()})
+        vhost.message_log = self
+
+    def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
+        for queue in queues:
+            self.counts[queue] += len(messages)
+
+    def delivered(
+        self, origin: Origin, tag: str, queue: Queue, messages: list[Message], position: int, step: int,
+        redelivered: bool, no_ack: bool,
+    ) -> None:  # fmt: skip
+        self.counts[queue] -= len(messages) if no_ack else 0
+
+    def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
+        self.counts[queue] -= len(messages)
+
+    def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        self.counts[queue] -= len(messages)
+
+    def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
+        self.counts[queue] -= len(seqs)
+
+
+def check_accounts(process: Process) -> None:
+    """Compare counters with objects, the message log with both, and the memory that is counted with what is held."""
+    node = process.node
+    if len(node.scheduler):
+        return  # work is under way
+    out: Counter[Queue] = Counter()
+    for connection in process.server.connections.values():
+        for channel in connection.channels.values():
+            out.update(entry[0] for entry in channel.unacked.entries.values())
+    for queue in process.vhost.queues.values():
+        assert queue.unacked == out[queue], f"{queue} counts {queue.unacked} unacknowledged, channels have {out[queue]}"
+        held = sum(len(fifo) for fifo in queue.ready_messages.all)
+        assert queue.ready == held, f"{queue} counts {queue.ready} ready messages and has {held}"
+        unread = queue.ready_messages.unread_count
+        logged, kept = process.ledger.counts[queue], queue.ready + queue.unacked + unread
+        assert logged == kept, f"{queue} has {kept} messages, and {logged} by the message log"
+    held_bytes = resident_bytes(node)
+    assert node.budget.used_bytes == held_bytes, f"{node.budget.used_bytes} bytes are counted, {held_bytes} are held"
+
+
+def resident_bytes(node: Node) -> int:
+    """Return the memory of ready messages, as the budget estimates it."""
+    total = 0
+    for vhost in node.vhosts.values():
+        for queue in vhost.queues.values():
+            for fifo in queue.ready_messages.all:
+                packed = sum(run.count for run in fifo.packed._runs if isinstance(run, PackedRun))
+                total += fifo.resident_bytes + fifo.resident * MemoryBudget.OVERHEAD - packed * MemoryBudget.SAVED
+    return total

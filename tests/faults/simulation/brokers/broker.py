@@ -1,0 +1,214 @@
+"""A simulated broker: a disk, metadata and a clock that outlive its processes, and the process that runs now."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, NoReturn
+
+from tests.faults.simulation.brokers.accounts import Ledger
+from tests.faults.simulation.brokers.committer import SimulatedCommitter
+from tests.faults.simulation.brokers.loop import SimulatedLoop
+from tests.faults.simulation.definitions import MemoryDefinitions
+from tests.faults.simulation.disk import SimulatedDisk, Stopped
+from tests.faults.simulation.node_process import BUDGET_BYTES, SEGMENT_BYTES, SimulatedStore
+from tests.support.federation import registry
+from warren.broker.app.build import build_node, build_settings
+from warren.broker.config import Config, SSLOptions
+from warren.broker.config.config import Federation
+from warren.broker.core.vhost.vhost import VHost
+from warren.broker.hosting.host import Host
+from warren.broker.net.server import Server
+from warren.broker.net.tls import TLS
+from warren.broker.net.transport import Transport
+from warren.broker.runtime.clock import LoopClock
+from warren.broker.runtime.password_hashing import ThreadHashing
+from warren.broker.runtime.resource_monitor import Resources
+from warren.federation.service import FederationService
+
+if TYPE_CHECKING:
+    from tests.faults.simulation.brokers.network import Network
+
+CHECK_MS = 700  # between two looks of a link at what it has upstream
+FAULTS = ("internal_error", "task_failed", "tasks_not_ended", "cannot_read_log", "log_damaged")
+TYPES = registry()
+
+
+class Exited(SystemExit):
+    """The end of a process by itself, when it has stopped or its disk has failed."""
+
+
+class Process:
+    """A process of a broker, made of the parts that `warren serve` starts, on a loop of its own.
+
+    serving   clients can connect
+    attempts  of links that ended
+    """
+
+    def __init__(self, broker: Broker, loop: SimulatedLoop, network: Network) -> None:
+        self.broker = broker
+        self.loop = loop
+        self.serving = False
+        self.attempts = 0
+        self.starting: asyncio.Task[None] | None = None
+        self.stopping: asyncio.Task[None] | None = None
+        self.stopped = False
+        self._network = network
+
+    async def start(self) -> None:
+        broker, loop = self.broker, self.loop
+        self.config = broker.config
+        self.store = SimulatedStore(broker)
+        hashing = ThreadHashing(loop, lambda: self.committer.commit_soon(), self._report)
+        self.clock = LoopClock(loop, lambda: self.committer.commit_soon())
+        self.node = build_node(self.config, self.clock, self.store, hashing, TYPES)
+        self.node.scheduler.report = self._report
+        self.ledger = Ledger(self.vhost)
+        resources = Resources(self.node.alarms, broker.disk.free_bytes, lambda: None, lambda: 1 << 20, 1 << 30)
+        watch = (resources.disk_has_room, resources.disk_full, self._lost, self.node.commits.count)
+        self.committer = SimulatedCommitter(loop, self.store.journal, *watch)
+        settings = build_settings(self.config)
+        self.server = Server(self.node, settings, 10, self._report, self.committer.commit_soon)
+        resources.watch(self.committer.check_disk)
+        self.committer.commit_soon()
+        self.host = Host(self.node, self.config, settings, self.server, resources, no_tls, [])
+        self._network.listen(loop, lambda: Transport(self.server))
+        self.federation = FederationService()
+        self.host.services["federation"] = self.federation
+        await self.federation.start(self.host)
+        self.serving = True
+
+    async def stop(self) -> None:
+        """Stop cleanly, in the order of `warren serve`."""
+        self.serving = False
+        await self.federation.stop()
+        await self.server.stop("shutdown")
+        self.node.finish()
+        self.clock.stop()
+        if not await self.committer.stop():  # the disk is full
+            raise Exited
+        self.store.journal.close()
+        self.broker.metadata.sync()
+        await self.server.supervisor.stop()
+        self.stopped = True
+        raise Exited
+
+    def _report(self, event: str, level: str, fields: dict[str, object]) -> None:
+        self.broker.trace(f"{self.broker.name} logs {event} {fields.get('reason', '')}")
+        if event in ("federation_disconnected", "federation_not_connected"):
+            self.attempts += 1
+        if event in FAULTS and not self.loop.dead:
+            error = fields.get("exc_info", AssertionError(f"{event} {fields}"))
+            if isinstance(error, BaseException) and not isinstance(error, Stopped):
+                self.loop.errors.append(error)
+
+    def _lost(self, error: Exception) -> NoReturn:
+        self.loop.dead = True
+        raise Exited
+
+    # For the world
+
+    @property
+    def vhost(self) -> VHost:
+        return self.node.vhosts["/"]
+
+    def act(self, change: Callable[[], object]) -> None:
+        """Make a change as an operator."""
+
+        def acting() -> None:
+            with self.host.acting("guest"):
+                change()
+
+        self.loop.run_now(acting)
+
+    @property
+    def all_stored(self) -> bool:
+        """Whether a power cut would lose nothing that was done so far."""
+        journal = self.node.journal
+        return journal.ticket() <= journal.durable and not journal.unsynced()
+
+
+class Broker:
+    """A broker. Its `process` is None while it is down."""
+
+    def __init__(self, name: str, random: Random, network: Network, trace: Callable[[str], None]) -> None:
+        self.name = name
+        self.disk = SimulatedDisk(random)
+        self.metadata = MemoryDefinitions()
+        self.segment_bytes = random.choice(SEGMENT_BYTES)
+        self.process: Process | None = None
+        self.attempts = 0  # of links, in former processes
+        self.wall_s = 0.0
+        self.trace = trace
+        self.config = Config(
+            memory=False,
+            node=f"{name}@test",
+            cluster_name=name,
+            loopback_users=(),
+            message_memory_bytes=random.choice(BUDGET_BYTES),
+            federation=Federation(internal_exchange_check_interval=CHECK_MS),
+        )
+        self._random = random
+        self._network = network
+        self._calls_left: int | None = None  # of the disk, before `_error`
+        self._error: int | None = None
+
+    def start(self, loop: SimulatedLoop) -> None:
+        loop.wall_s = self.wall_s
+        self.disk.before = self._before
+        self.process = Process(self, loop, self._network)
+        self.process.starting = loop.create_task(self.process.start())
+        self.process.starting.add_done_callback(self.task_done)
+        self._network.host_is_back(self.name)
+
+    def task_done(self, task: asyncio.Task[None]) -> None:
+        """End the process if it cannot start or stop: the disk has failed, or is full."""
+        error = task.exception() if not task.cancelled() else None
+        assert self.process is not None
+        if isinstance(error, OSError):
+            self.process.loop.dead = True
+        elif error is not None and not isinstance(error, Exited) and not self.process.loop.dead:
+            self.process.loop.errors.append(error)
+
+    def heal(self) -> None:
+        """Let the disk work from now on."""
+        self._calls_left = None
+        self.disk.limit_bytes = None
+
+    def fail_after(self, calls: int, error: int | None) -> None:
+        """Let the disk fail with this error at a later call; None: the process is killed there."""
+        self._calls_left, self._error = calls, error
+
+    def _before(self, what: str, name: str) -> None:
+        if self._calls_left is None:
+            return
+        self._calls_left -= 1
+        if self._calls_left >= 0:
+            return
+        if self._error is not None and what not in ("write", "sync"):
+            return
+        self._calls_left = None
+        if self._error is not None:
+            raise OSError(self._error, errno.errorcode[self._error], name)
+        assert self.process is not None
+        self.process.loop.dead = True
+        raise Stopped
+
+    def end(self, power: bool, silently: bool) -> None:
+        """End the process at once. With a `power` cut, what was not synced may be lost."""
+        assert self.process is not None
+        process, self.process = self.process, None
+        self.attempts += process.attempts
+        self._network.host_ended(process.loop, silently)
+        self.disk.stopped = True
+        process.loop.bury()
+        self.disk = self.disk.power_loss(self._random) if power else self.disk.crash()
+        if power:
+            self.metadata.power_loss(self._random)
+        self._calls_left = None
+
+
+def no_tls(options: SSLOptions) -> TLS:
+    raise ValueError

@@ -1,0 +1,253 @@
+"""The clients of a simulated broker: a publisher with confirms, and a consumer of all queues. They never wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pamqp.commands import Basic, Confirm, Connection
+from pamqp.commands import Channel as ChannelMethods
+
+from tests.faults.simulation.brokers.loop import SimulatedLoop
+from tests.faults.simulation.brokers.model import Copy, Model
+from tests.support.amqp_client import FRAME_MAX, PROTOCOL_HEADER, Channel, Client, Content, Silence, describe
+
+if TYPE_CHECKING:
+    from tests.faults.simulation.brokers.network import End, Network
+
+RECEIVED_FROM = "x-received-from"
+NOT_FOUND = 404
+SERVED_S = 0.5  # within which a broker serves what it has received
+ORDERED = ("sink", "timed")  # queues whose messages come by one path
+_identities = count(1)
+
+
+class ClientPipe(asyncio.Protocol):
+    """The client's end of a connection; `wake` is called when something has arrived."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.ended = False
+        self._received = bytearray()
+        self._wake = wake
+        self._end: End | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._end = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended = True
+        self._wake()
+
+    def send(self, data: bytes) -> None:
+        assert self._end is not None
+        self._end.write(data)
+
+    def receive(self, wait_ms: int | None) -> bytes:
+        data = bytes(self._received)
+        self._received.clear()
+        if not data and not self.ended:
+            raise Silence("nothing came")
+        return data
+
+    def close(self) -> None:
+        assert self._end is not None
+        self._end.abort()
+
+
+class Peer:
+    """A connection of a client. It sends its whole handshake at once, and what it wants after that."""
+
+    def __init__(self, loop: SimulatedLoop, network: Network, broker: str, model: Model, trace: Callable[[str], None]):
+        self.broker = broker
+        self.model = model
+        self.trace = trace
+        self.identity = next(_identities)
+        pipe = ClientPipe(self._receive)
+        self.end = network.connect(loop, broker)
+        self.end.begin(pipe)
+        self.client = Client(pipe)
+        self.client.raw(PROTOCOL_HEADER)
+        self.client.login("PLAIN", "\0guest\0guest")
+        self.client.send(Connection.TuneOk, channel_max=2047, frame_max=FRAME_MAX, heartbeat=0)
+        self.client.send(Connection.Open, virtual_host="/")
+        self.channels: list[Channel] = []
+
+    def open_channel(self) -> Channel:
+        channel = self.client.unopened(len(self.channels) + 1)
+        channel.send(ChannelMethods.Open)
+        self.channels.append(channel)
+        return channel
+
+    @property
+    def connected(self) -> bool:
+        return not self.client.ended
+
+    def _receive(self) -> None:
+        with suppress(Silence):
+            while not self.client.ended:
+                self.client.pump()
+        for item in self._items(0):
+            if isinstance(item, Connection.Close):
+                assert item.reply_code == 320, f"the connection is closed: {item.reply_text}"
+                self.client.send(Connection.CloseOk)
+        for channel in self.channels:
+            for item in self._items(channel.number):
+                self._take(channel, item)
+        if self.client.ended:
+            self._lost()
+
+    def _items(self, channel: int) -> Iterator[Any]:
+        inbox = self.client.inbox(channel)
+        while inbox:
+            yield inbox.popleft()
+
+    def _take(self, channel: Channel, item: Any) -> None:
+        assert not isinstance(item, ChannelMethods.Close), f"the channel is closed: {describe(item)}"
+
+    def _lost(self) -> None:
+        """The connection is lost."""
+
+
+class Publisher(Peer):
+    """A connection that publishes with confirms. `unconfirmed` has the copies of each publish, by its number."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._channel = self.open_channel()
+        self._channel.send(Confirm.Select)
+        self._published = 0
+        self.unconfirmed: dict[int, list[Copy]] = {}
+
+    def publish(self, exchange: str, key: str, body: bytes, copies: list[Copy]) -> None:
+        self._published += 1
+        self.unconfirmed[self._published] = copies
+        self._channel.publish(exchange, key, body, {"delivery_mode": 2})
+
+    def _take(self, channel: Channel, item: Any) -> None:
+        super()._take(channel, item)
+        if not isinstance(item, Basic.Ack | Basic.Nack):
+            return
+        last = item.delivery_tag or 0
+        for tag in [each for each in self.unconfirmed if each == last or item.multiple and each < last]:
+            copies = self.unconfirmed.pop(tag)
+            if isinstance(item, Basic.Ack):
+                self.model.confirm(copies)
+            self.trace(f"{self.broker} confirms {copies[0].number}")
+
+
+class Unsettled(NamedTuple):
+    """A delivery that is not settled."""
+
+    channel: Channel
+    tag: int
+    consumer: str
+    copy: Copy
+
+
+class Consumer(Peer):
+    """A connection that consumes from queues, each on a channel of its own.
+
+    places       by queue, the place of its copies
+    outstanding  deliveries that are not settled
+    settlements  final ones that the broker may not have stored, with their times
+    """
+
+    def __init__(self, *arguments: Any, places: dict[str, str], prefetch: int) -> None:
+        super().__init__(*arguments)
+        self.outstanding: list[Unsettled] = []
+        self.settlements: list[tuple[float, Copy]] = []
+        self._places = places
+        self._prefetch = prefetch
+        self._queues: dict[int, str] = {}
+        self._latest: dict[tuple[str, int], int] = {}  # by queue and publisher, its last message
+        self._tags: dict[Channel, str] = {}  # of the consumers that were not cancelled
+        self._consumed = 0
+        for queue in places:
+            channel = self.open_channel()
+            self._queues[channel.number] = queue
+            channel.send(Basic.Qos, prefetch_count=prefetch)
+        self.consume_all()
+
+    def consume_all(self) -> None:
+        """Consume from each queue."""
+        for channel in self.channels:
+            if channel not in self._tags:
+                self.toggle(channel)
+
+    def toggle(self, channel: Channel) -> None:
+        """Cancel the consumer of a channel, or consume again."""
+        tag = self._tags.pop(channel, None)
+        if tag is not None:
+            channel.send(Basic.Cancel, consumer_tag=tag)
+            return
+        self._consumed += 1
+        self._tags[channel] = f"c{self._consumed}"
+        channel.send(Basic.Consume, queue=self._queues[channel.number], consumer_tag=self._tags[channel])
+
+    def _take(self, channel: Channel, item: Any) -> None:
+        if isinstance(item, ChannelMethods.Close) and item.reply_code == NOT_FOUND:  # its queue is deleted
+            self.client.vanish()
+            return
+        super()._take(channel, item)
+        if isinstance(item, Basic.Cancel):  # the queue is deleted
+            self._tags.pop(channel, None)
+            for delivery in [each for each in self.outstanding if each.channel is channel]:
+                self.outstanding.remove(delivery)
+                channel.ack(delivery.tag)
+        if not isinstance(item, Content):
+            return
+        queue = self._queues[channel.number]
+        place = self._places[queue]
+        number = int(item.body.partition(b":")[0])
+        links = item.headers.get(RECEIVED_FROM) or []
+        redelivered = item.redelivered or any(link.get("redelivered") for link in links)
+        self.trace(f"{self.broker} delivers {number} of {queue}{' again' if redelivered else ''}")
+        copy = self.model.deliver(place, number, item.body, redelivered)
+        consumer = item.method.consumer_tag
+        self.outstanding.append(Unsettled(channel, item.tag, consumer, copy))
+        mine = sum(each.consumer == consumer for each in self.outstanding)
+        assert mine <= self._prefetch, f"{mine} unacknowledged deliveries with a prefetch of {self._prefetch}"
+        if queue in ORDERED and not redelivered and copy.delivered == 1:
+            publisher, sequence = copy.origin
+            assert self._latest.get((queue, publisher), 0) < sequence, f"message {number} of {queue} is out of order"
+            self._latest[queue, publisher] = sequence
+
+    def settle(self, most: int, random: Random, finally_: bool = False) -> None:
+        """Settle some deliveries; `finally_`: acknowledge them."""
+        for _ in range(min(most, len(self.outstanding))):
+            channel, tag, _, copy = self.outstanding.pop(random.randrange(len(self.outstanding)))
+            choice = "ack" if finally_ else random.choice(("ack", "ack", "ack", "requeue", "reject"))
+            self.trace(f"{choice} {copy.number} of {self._queues[channel.number]} at {self.broker}")
+            if choice == "ack":
+                channel.ack(tag)
+            else:
+                channel.nack(tag, requeue=choice == "requeue")
+            if choice == "requeue":
+                copy.returned = True
+            elif choice == "reject" and self._queues[channel.number] == "timed":
+                copy.delivered = 0  # the copy in the dead letters is a new one
+            else:
+                self.model.settle(copy)
+                self.settlements.append((self.end.loop.now_s, copy))
+
+    def note_stored(self, broker: SimulatedLoop) -> None:
+        """The broker has stored all that it has received: settlements that it has surely received are certain."""
+        if self.end.cut or self.end.peer.loop is not broker or self.end.peer.incoming:
+            return
+        received_s = broker.now_s - SERVED_S
+        for time_s, copy in self.settlements:
+            copy.sure = copy.sure or copy.settled and time_s < received_s
+        self.settlements = [each for each in self.settlements if each[0] >= received_s]
+
+    def _lost(self) -> None:
+        for delivery in self.outstanding:
+            delivery.copy.returned = True
+        self.outstanding.clear()

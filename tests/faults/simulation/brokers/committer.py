@@ -1,0 +1,62 @@
+"""The committer of a simulated process: the real one on the loop, with its workers as a source of the loop.
+
+Batches are written in order and synced side by side, as the threads do; a call that fails for lack of space or
+descriptors is made again later.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from tests.faults.simulation.brokers.loop import SimulatedLoop, Source
+from warren.broker.core.messages.ports import Batch, Journal
+from warren.broker.runtime.committer import RETRY_S, Committer, is_temporary
+
+DISK_S = 0.01  # the longest call, when the disk is not slow
+
+
+class SimulatedCommitter(Committer, Source):
+    """The committer. The arguments after `loop` are those of the real one."""
+
+    def __init__(self, loop: SimulatedLoop, journal: Journal, *callbacks: Any) -> None:
+        in_flight, journal.in_flight = journal.in_flight, 0  # no threads
+        super().__init__(journal, *callbacks)
+        journal.in_flight = in_flight
+        self._simulated = loop
+        self._unwritten: list[Batch] = []
+        self._unsynced: list[Batch] = []
+        self._free_s = 0.0  # when the next call can be made
+        self._broken = False
+        loop.sources.append(self)
+
+    @property
+    def due_s(self) -> float:
+        if self._broken or not (self._unwritten or self._unsynced or self._work.qsize()):
+            return inf
+        return self._free_s
+
+    def run(self) -> None:
+        """Write or sync one batch."""
+        loop = self._simulated
+        if self.due_s > loop.now_s:
+            return
+        while self._work.qsize():
+            batch = self._work.get()
+            assert batch is not None
+            self._unwritten.append(batch)
+        choice = loop.random.choice([*self._unwritten[:1], *self._unsynced])
+        self._free_s = loop.now_s + DISK_S * loop.random.random() ** 3
+        try:
+            if choice in self._unwritten:
+                choice.write()
+                self._unwritten.remove(choice)
+                self._unsynced.append(choice)
+            else:
+                choice.sync()
+                self._unsynced.remove(choice)
+                loop.call_soon(self._done, choice, 0.001)
+        except OSError as error:
+            loop.call_soon(self._raised, error)
+            self._broken = not is_temporary(error)
+            self._free_s = loop.now_s + RETRY_S

@@ -1,0 +1,484 @@
+"""A world: brokers, their links, a network, clients and operators, which all follow from one seed.
+
+A world is a list of steps, each with a seed of its own, so that a run can be repeated without some of them. After the
+last step everything is repaired, and all messages are consumed.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
+from random import Random
+from typing import NamedTuple
+
+from pamqp.commands import Connection, Exchange, Queue
+
+from tests.faults.simulation.brokers.accounts import check_accounts
+from tests.faults.simulation.brokers.broker import Broker, Exited, Process
+from tests.faults.simulation.brokers.clients import Consumer, Peer, Publisher
+from tests.faults.simulation.brokers.links import EXCHANGE, POLICIES, QUEUE, Edge, Federation
+from tests.faults.simulation.brokers.loop import TURN_S, SimulatedLoop, VirtualTime
+from tests.faults.simulation.brokers.model import Copy, Model
+from tests.faults.simulation.brokers.network import Network
+from tests.support.amqp_client import Channel
+
+TIMED = {"x-message-ttl": 3000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+BODY_BYTES = (0, 20, 300, 1200, 9000)
+START_S, QUIET_S = 60.0, 300.0  # the longest time until all is ready, and until all is consumed
+BOUND_S = 5.0  # until all links have bound a queue that was declared again
+CALM_S = 12.0  # longer than links take to notice what they lack, or that their connection is lost
+TURNS = 200_000  # of a run; more would be a loop without an end
+
+# The steps that a run is made of, and their weights
+STEPS = {"publish": 37, "stream": 3, "settle": 25, "wait": 25, "consume": 3, "connect": 6}
+CHANGES = {"policy": 4, "redeclare": 2}
+FAULTS: dict[str, dict[str, int]] = {
+    "none": {},
+    "network": {"cut": 8, "flap": 4, "stall": 4, "slow": 2},
+    "processes": {"kill": 5, "stop": 2, "die": 4, "step_clock": 1},
+    "disks": {"fail": 3, "fill": 3, "die": 2},
+}
+FAULTS["all"] = FAULTS["network"] | FAULTS["processes"] | FAULTS["disks"]
+
+
+class Step(NamedTuple):
+    """A step of a run: its name and its own seed."""
+
+    name: str
+    seed: int
+
+
+class World:
+    """A world. `kept` are the numbers of the steps to run, or None for all."""
+
+    def __init__(self, seed: int, kept: Sequence[int] | None = None) -> None:
+        random = Random(seed)
+        self.seed = seed
+        self.trace: list[str] = []
+        self.federation = Federation.draw(random)
+        self.faults = random.choice(["none", "network", "network", "processes", "processes", "disks", "all", "all"])
+        weights = STEPS | FAULTS[self.faults] | (CHANGES if random.random() < 0.3 else {})
+        names = random.choices(list(weights), list(weights.values()), k=random.choice((20, 40, 80)))
+        steps = [Step(name, random.getrandbits(32)) for name in names]
+        self.steps = [(number, steps[number]) for number in (range(len(steps)) if kept is None else kept)]
+        self.prefetch = random.choice((1, 3, 20))
+        self.random = Random(random.getrandbits(64))
+        self.time = VirtualTime(Random(random.getrandbits(64)))
+        self.network = Network(self.time, self.random)
+        self.model = Model(("timed", QUEUE) if self.federation.cyclic else ("timed",))
+        self.client_loop = SimulatedLoop("clients", self.time, self.random, self.network)
+        self.loops = [self.client_loop]
+        self.brokers = {
+            name: Broker(name, self.random, self.network, self.note) for name in self.federation.brokers
+        }
+        self.publishers: dict[str, Publisher] = {}
+        self.consumers: dict[str, Consumer] = {}
+        self._calm_s = 0.0  # when any broker had a message last
+        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._broken_links = 0
+        self._number = count()
+        self._turns = 0
+
+    def note(self, line: str) -> None:
+        self.trace.append(f"{self.time.now_s - 1000:9.4f} {line}")
+
+    # Time
+
+    def run(self, seconds: float) -> None:
+        """Turn the loops until this time has passed."""
+        time, end_s = self.time, self.time.now_s + seconds
+        while time.now_s < end_s:
+            order = self.random.sample(self.loops, len(self.loops))
+            ready = next((loop for loop in order if loop.due_s <= time.now_s), None)
+            if ready is not None:
+                self._turn(ready)
+                time.now_s += TURN_S * self.random.random()
+                continue
+            next_s = min([loop.due_s for loop in self.loops])
+            if self._later and self._later[0][0] <= min(next_s, end_s):
+                time.now_s, _, function = heapq.heappop(self._later)
+                function()
+            else:
+                time.now_s = min(next_s, end_s)
+
+    def run_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        end_s = self.time.now_s + seconds
+        while not condition():
+            assert self.time.now_s < end_s, f"not within {seconds} s: {what}"
+            self.run(0.2)
+
+    def later(self, seconds: float, function: Callable[[], None]) -> None:
+        heapq.heappush(self._later, (self.time.now_s + seconds, next(self._number), function))
+
+    def _turn(self, loop: SimulatedLoop) -> None:
+        self._turns += 1
+        assert self._turns < TURNS, "the loops never rest"
+        try:
+            loop.turn()
+        except Exited:
+            loop.dead = True
+        if loop.errors:
+            raise loop.errors[0]
+        if loop.dead:
+            self._ended(self.brokers[loop.name], False, False)
+
+    # Processes
+
+    def start(self, name: str) -> None:
+        broker = self.brokers[name]
+        if broker.process is not None:
+            return
+        self.note(f"start {name}")
+        loop = SimulatedLoop(name, self.time, self.random, self.network)
+        self.loops.append(loop)
+        broker.start(loop)
+
+    def _ended(self, broker: Broker, power: bool, silently: bool) -> None:
+        """A process has ended, and another one starts in a while."""
+        assert broker.process is not None
+        clean = broker.process.stopped
+        self.loops.remove(broker.process.loop)
+        self.note(f"{broker.name} has {'stopped' if clean else 'ended'}{', power cut' if power else ''}")
+        self._broken_all(broker.name, lossy=not clean)
+        broker.end(power, silently)
+        self.later(self.random.choice((0.0, 0.1, 2.0, 10.0)), lambda: self.start(broker.name))
+
+    def _broken(self, edge: Edge, lossy: bool = False) -> None:
+        """The connections of the links of these brokers may break; `lossy`: the downstream may lose what it took."""
+        mode = self.federation.ack_mode
+        self.model.faults = True
+        self._broken_links += 2
+        if mode == "no-ack" or mode == "on-publish" and lossy:
+            self.model.uncertain.add(edge)
+
+    def _broken_between(self, edge: Edge) -> None:
+        """The connections between two brokers may break, in both directions."""
+        for each in self.federation.edges:
+            if set(each) == set(edge):
+                self._broken(each)
+
+    def _broken_all(self, name: str, lossy: bool = False) -> None:
+        """The connections of all links from and to a broker break."""
+        for edge in self.federation.edges:
+            if name in edge:
+                self._broken(edge, lossy and edge[1] == name)
+
+    def process(self, name: str) -> Process | None:
+        """The process of a broker, if it serves."""
+        process = self.brokers[name].process
+        return process if process is not None and process.serving and not process.loop.dead else None
+
+    def serving(self) -> list[tuple[str, Process]]:
+        named = [(name, self.process(name)) for name in self.brokers]
+        return [(name, process) for name, process in named if process is not None]
+
+    # The beginning
+
+    def begin(self) -> None:
+        """Start all brokers and clients, and declare what they need."""
+        for name in self.brokers:
+            self.start(name)
+        self.run_until(lambda: len(self.serving()) == len(self.brokers), START_S, "all brokers serve")
+        for name in self.brokers:
+            self.declare(name)
+        self.run(0.5)
+        for name, process in self.serving():
+            process.act(lambda name=name, process=process: self.federation.define(process, name))
+        self.run_until(self.links_run, START_S, "all links run")
+        self.run_until(self._stored, START_S, "all is stored")
+        for name in self.brokers:
+            self.connect(name)
+
+    def declare(self, name: str) -> None:
+        """Declare all queues and exchanges of a broker."""
+        federation = self.federation
+        if f"sink@{name}" in self.model.deleted:
+            self.model.deleted[f"sink@{name}"] = self.time.now_s
+
+        def send(channel: Channel) -> None:
+            channel.send(Exchange.Declare, exchange=EXCHANGE, exchange_type=federation.exchange_type, durable=True)
+            for queue, arguments in (("sink", {}), (QUEUE, {}), ("timed", TIMED), ("dead", {})):
+                channel.send(Queue.Declare, queue=queue, durable=True, arguments=arguments)
+            channel.send(Queue.Bind, queue="sink", exchange=EXCHANGE, routing_key=federation.key)
+
+        self.admin(name, send)
+
+    def admin(self, name: str, send: Callable[[Channel], None]) -> None:
+        """Send requests on a connection of their own, without waiting for replies."""
+        with suppress(ConnectionRefusedError):
+            peer = self._peer(Peer, name)
+            send(peer.open_channel())
+            peer.client.send(Connection.Close, reply_code=200)
+
+    def _peer(self, kind: type, name: str, **options: object):
+        return kind(self.client_loop, self.network, name, self.model, self.note, **options)
+
+    def connect(self, name: str) -> None:
+        """Connect the clients of a broker that are not connected."""
+        places = {"sink": f"sink@{name}", QUEUE: QUEUE, "timed": f"timed@{name}", "dead": f"timed@{name}"}
+        with suppress(ConnectionRefusedError):
+            if name not in self.publishers or not self.publishers[name].connected:
+                self.publishers[name] = self._peer(Publisher, name)
+            if name not in self.consumers or not self.consumers[name].connected:
+                self.consumers[name] = self._peer(Consumer, name, places=places, prefetch=self.prefetch)
+
+    def links_run(self) -> bool:
+        serving = self.serving()
+        return len(serving) == len(self.brokers) and all(self.federation.running(each, name) for name, each in serving)
+
+    def _stored(self) -> bool:
+        return all(process.all_stored for _, process in self.serving())
+
+    # Steps
+
+    def live(self) -> None:
+        """Run all steps, and then consume all messages."""
+        with self.time.installed():
+            try:
+                self.begin()
+                for number, step in self.steps:
+                    self.note(f"--- step {number}: {step.name}")
+                    getattr(self, f"step_{step.name}")(Random(step.seed))
+                    self.look()
+                self.drain()
+            finally:
+                self.close()
+
+    def look(self) -> None:
+        """Check what holds at any time, and note what is certain by now."""
+        for name, process in self.serving():
+            check_accounts(process)
+            consumer = self.consumers.get(name)
+            if consumer is not None and process.all_stored:
+                consumer.note_stored(process.loop)
+        complete = {edge for edge in self.federation.edges if self._complete(edge)}
+        self.model.disturbed -= complete
+        for place, since_s in list(self.model.deleted.items()):
+            process = self.process(place.partition("@")[2])
+            bound = process is not None and process.all_stored and self.federation.has_sink(process)
+            if bound and len(complete) == len(self.federation.edges) and self.time.now_s > since_s + BOUND_S:
+                del self.model.deleted[place]
+
+    def _complete(self, edge: Edge) -> bool:
+        """Whether an exchange link has all that it needs, and nothing is on its way between its brokers."""
+        upstream, downstream = self.process(edge[0]), self.process(edge[1])
+        ends = [*self.network.between(*edge), *self.network.between(edge[1], edge[0])]
+        if upstream is None or downstream is None or any(end.incoming for end in ends):
+            return False
+        return self.federation.complete(upstream, downstream, edge)
+
+    def _any(self, random: Random) -> str:
+        return random.choice(list(self.brokers))
+
+    def publish(self, name: str, random: Random) -> None:
+        """Publish a message at a broker, if its publisher is connected."""
+        publisher = self.publishers.get(name)
+        if publisher is None or not publisher.connected:
+            return
+        target = random.choice((EXCHANGE, EXCHANGE, QUEUE, QUEUE, "timed"))
+        number = self.model.bodies = self.model.bodies + 1
+        body = b"%d:" % number + bytes(random.choice(BODY_BYTES))
+        origin = publisher.identity, number
+        if target == EXCHANGE:
+            paths = self.federation.paths(name)
+            copies = [Copy(f"sink@{there}", number, body, origin, path) for there, path in paths.items()]
+            publisher.publish(EXCHANGE, self.federation.key, body, copies)
+        else:
+            links = self.federation.edges if target == QUEUE else ()
+            copies = [Copy(QUEUE if links else f"timed@{name}", number, body, origin, links)]
+            publisher.publish("", target, body, copies)
+        for copy in copies:
+            self.model.add(copy)
+        self.note(f"publish {number} to {target} at {name}")
+
+    def step_publish(self, random: Random) -> None:
+        name = self._any(random)
+        for _ in range(random.choice((1, 1, 3, 10, 40))):
+            self.publish(name, random)
+
+    def step_stream(self, random: Random) -> None:
+        """Publish during the next second, whatever happens meanwhile."""
+        name = self._any(random)
+        for _ in range(50):
+            self.later(random.random(), lambda: self.publish(name, random))
+
+    def step_settle(self, random: Random) -> None:
+        consumer = self.consumers.get(self._any(random))
+        if consumer is not None and consumer.connected:
+            consumer.settle(random.choice((1, 5, 50)), random)
+
+    def step_wait(self, random: Random) -> None:
+        self.run(random.choice((0.001, 0.01, 0.1, 0.5, 2.0, 5.0)))
+
+    def step_consume(self, random: Random) -> None:
+        """Cancel a consumer, or start it again."""
+        consumer = self.consumers.get(self._any(random))
+        if consumer is not None and consumer.connected:
+            consumer.toggle(random.choice(consumer.channels))
+
+    def step_connect(self, random: Random) -> None:
+        for name in self.brokers:
+            self.connect(name)
+
+    # Faults
+
+    def step_cut(self, random: Random) -> None:
+        """Cut one connection of a client, or one of a link."""
+        edge = random.choice(self.federation.edges)
+        if random.random() < 0.3:
+            name = self._any(random)
+            ends = [each.end for each in (self.consumers.get(name), self.publishers.get(name)) if each is not None]
+            self.model.faults = True
+        else:
+            ends = self.network.between(*edge)
+            self._broken_between(edge)
+        if ends:
+            self.network.cut(random.choice(ends))
+
+    def step_flap(self, random: Random) -> None:
+        """Cut the links between two brokers again and again while they connect."""
+        edge = random.choice(self.federation.edges)
+
+        def cut() -> None:
+            self._broken_between(edge)
+            for end in self.network.between(*edge):
+                self.network.cut(end)
+
+        for _ in range(6):
+            self.later(random.random(), cut)
+
+    def step_stall(self, random: Random) -> None:
+        edge = random.choice(self.federation.edges)
+        seconds = random.choice((0.5, 2.0, 20.0))
+        self.note(f"nothing arrives between {' and '.join(edge)} for {seconds} s")
+        self.network.stall(*edge, seconds)
+        self._broken_between(edge)
+
+    def step_slow(self, random: Random) -> None:
+        self.network.slow_s = random.choice((0.001, 0.05, 0.5))
+
+    def step_kill(self, random: Random) -> None:
+        broker = self.brokers[self._any(random)]
+        if broker.process is not None:
+            self._ended(broker, random.random() < 0.5, random.random() < 0.3)
+
+    def step_die(self, random: Random) -> None:
+        """Kill a process at one of its next calls to the disk."""
+        self.brokers[self._any(random)].fail_after(random.randrange(40), None)
+
+    def step_stop(self, random: Random) -> None:
+        process = self.process(self._any(random))
+        if process is not None and not process.stopping:
+            self.note(f"stop {process.broker.name}")
+            self._broken_all(process.broker.name)
+            process.stopping = process.loop.create_task(process.stop())
+            process.stopping.add_done_callback(process.broker.task_done)
+
+    def step_fail(self, random: Random) -> None:
+        self.brokers[self._any(random)].fail_after(random.randrange(40), errno.EIO)
+
+    def step_fill(self, random: Random) -> None:
+        broker = self.brokers[self._any(random)]
+        broker.disk.limit_bytes = broker.disk.used_bytes + random.randrange(3000)
+        self.note(f"the disk of {broker.name} is nearly full")
+
+        def clear() -> None:
+            broker.disk.limit_bytes = None
+
+        self.later(random.choice((1.0, 5.0, 20.0)), clear)
+
+    def step_step_clock(self, random: Random) -> None:
+        broker = self.brokers[self._any(random)]
+        broker.wall_s += random.choice((-3600.0, 3600.0))
+        if broker.process is not None:
+            broker.process.loop.wall_s = broker.wall_s
+
+    # Operators
+
+    def step_policy(self, random: Random) -> None:
+        """Remove the policy of a broker's exchange or queue, or set it again."""
+        edge = random.choice(self.federation.edges)
+        process = self.process(edge[1])
+        if process is None:
+            return
+        policy = random.choice(list(POLICIES))
+        self.note(f"set or clear policy {policy} at {edge[1]}")
+        for each in self.federation.edges:
+            if each[1] == edge[1]:
+                self._broken(each)
+                if policy == "exchanges":
+                    self.model.disturb(each)
+        process.act(lambda: self.federation.toggle_policy(process, policy))
+        if random.random() < 0.5:
+            self.run(random.choice((0.06, 0.2)))  # after the link has begun to end
+            if self.process(edge[1]) is process:
+                process.act(lambda: self.federation.toggle_policy(process, policy))
+
+    def step_redeclare(self, random: Random) -> None:
+        """Delete the queue of an exchange, which is declared again later."""
+        name = self._any(random)
+        if self.process(name) is None:
+            return
+        self.note(f"delete sink at {name}")
+        self.model.faults = True
+        self.model.delete(f"sink@{name}", self.time.now_s)
+        self.admin(name, lambda channel: channel.send(Queue.Delete, queue="sink"))
+        self.later(random.choice((0.0, 0.5, 3.0)), lambda: self.declare(name))
+
+    # The end
+
+    def drain(self) -> None:
+        """Repair everything, and consume all messages."""
+        self.note("--- the end")
+        self.network.heal()
+        for broker in self.brokers.values():
+            broker.heal()
+        self.run_until(lambda: len(self.serving()) == len(self.brokers), START_S, "all brokers serve again")
+        for name, process in self.serving():
+            process.act(lambda name=name, process=process: self.federation.define(process, name))
+            self.declare(name)
+        self.run_until(self.links_run, QUIET_S, "all links run again")
+        self._calm_s = self.time.now_s
+        self.run_until(self._consumed, QUIET_S, "all messages are consumed")
+        self.look()
+        assert self.links_run(), "a link has failed without a fault"
+        self.check_end()
+
+    def _consumed(self) -> bool:
+        """Consume what has arrived; return whether nothing was anywhere for CALM_S."""
+        for name in self.brokers:
+            self.connect(name)
+            consumer = self.consumers[name]
+            consumer.consume_all()
+            consumer.settle(1 << 30, self.random, finally_=True)
+        queues = [queue for _, process in self.serving() for queue in process.vhost.queues.values()]
+        if len(self.serving()) < len(self.brokers) or any(queue.ready or queue.unacked for queue in queues):
+            self._calm_s = self.time.now_s
+        return self.time.now_s > self._calm_s + CALM_S
+
+    def check_end(self) -> None:
+        lost = [f"{copy.number} of {copy.place}" for copy in self.model.lost()]
+        assert not lost, f"messages are LOST: {', '.join(lost)}"
+        for name, process in self.serving():
+            assert not process.node.budget.used_bytes, f"{name} counts memory of empty queues"
+            live = sum(segment.live for segment in process.store.journal.segments.values())
+            assert not live, f"the journal of {name} keeps {live} messages of empty queues"
+            links = [each for each in process.server.connections.values() if each.client_name.startswith("Federation")]
+            expected = 2 * sum(upstream == name for upstream, _ in self.federation.edges)
+            assert len(links) == expected, f"{name} has {len(links)} connections of {expected} links"
+        attempts = sum(process.attempts for _, process in self.serving())
+        attempts += sum(broker.attempts for broker in self.brokers.values())
+        breaks = attempts + self._broken_links
+        repeated = self.model.repeated
+        assert repeated <= breaks * self.federation.prefetch, f"{repeated} messages are repeated after {breaks} breaks"
+
+    def close(self) -> None:
+        for broker in self.brokers.values():
+            if broker.process is not None:
+                broker.end(False, True)
+        self.client_loop.bury()
+
+
