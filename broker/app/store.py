@@ -19,6 +19,7 @@ from ..storage.journal import Journal as SegmentJournal
 from ..storage.memory_journal import MemoryJournal
 from ..storage.metadata import Metadata
 from ..storage.metadata_store import SQLiteMetadata
+from ..storage.recovery import check_definitions
 
 if TYPE_CHECKING:
     from ..storage.postgresql.store import PostgreSQLStore
@@ -67,6 +68,7 @@ class Store:
     def _recover(self, disk: Disk, metadata: Metadata) -> None:
         """Read definitions and journal. Raises StorageFault, OSError."""
         self.definitions = metadata.load()
+        check_definitions(disk, self.definitions.vhosts)
         journal = SegmentJournal(disk, metadata)
         gc.disable()  # recovery makes no cycles, and collections would take longer than reading
         try:

@@ -18,7 +18,7 @@ from .errors import StorageFault, Unavailable
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata
-from .recovery import recover
+from .recovery import check_definitions, recover
 from .segment import SUFFIX
 
 SOUND_STATUS, DAMAGED_STATUS = 0, 1
@@ -89,11 +89,11 @@ def examine(folder: Path) -> int:
         print(f"warren: {error}: stop it first", file=sys.stderr)
         return IN_USE_STATUS
     try:
-        names, sound = _metadata_of_folder(folder / "meta.sqlite")
-        log = folder / "log"
-        if not log.is_dir():
+        disk = UntouchedFolder(folder / "log") if (folder / "log").is_dir() else None
+        names, sound = _metadata_of_folder(folder / "meta.sqlite", disk)
+        if disk is None:
             print("log: none")
-        return SOUND_STATUS if (not log.is_dir() or _log(UntouchedFolder(log), names)) and sound else DAMAGED_STATUS
+        return SOUND_STATUS if (disk is None or _log(disk, names)) and sound else DAMAGED_STATUS
     except OSError as error:
         print(f"warren: {file_error(error, str(folder))}", file=sys.stderr)
         return DAMAGED_STATUS
@@ -111,7 +111,7 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         try:
             store.acquire_now()
             disk, metadata = store.open(untouched=True)
-            names, sound = _metadata(metadata)
+            names, sound = _metadata(metadata, disk)
             return SOUND_STATUS if _log(disk, names) and sound else DAMAGED_STATUS
         finally:
             store.close()
@@ -126,26 +126,30 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         return UNAVAILABLE_STATUS if error.errno in EXHAUSTED else DAMAGED_STATUS
 
 
-def _metadata_of_folder(path: Path) -> tuple[dict[int, str] | None, bool]:
+def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
     """Return the names of queues and exchanges by number, or None if unknown, and whether the metadata is sound."""
-    if not path.exists():
-        print("metadata: none")
-        return None, True
     try:
+        if not path.exists():
+            if disk is not None:
+                check_definitions(disk, ())
+            print("metadata: none")
+            return None, True
         metadata = SQLiteMetadata(path)
     except StorageFault as fault:
         print(f"metadata: BAD: {fault}")
         return None, False
     try:
-        return _metadata(metadata)
+        return _metadata(metadata, disk)
     finally:
         metadata.close()
 
 
-def _metadata(metadata: Metadata) -> tuple[dict[int, str] | None, bool]:
+def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
     """Return the same of open metadata."""
     try:
         definitions = metadata.load()
+        if disk is not None:
+            check_definitions(disk, definitions.vhosts)
     except StorageFault as fault:
         print(f"metadata: BAD: {fault}")
         return None, False

@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from heapq import merge
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -130,6 +130,22 @@ def check_finished(disk: Disk) -> None:
             "`warren copy` into this store was interrupted, and it is incomplete: delete the folder or the schema,"
             " and copy again"
         )
+
+
+def check_definitions(disk: Disk, vhosts: Sized) -> None:
+    """Raise StorageFault if the log has records, and the virtual hosts that they belong to are lost."""
+    if vhosts:
+        return
+    for name in disk.names():
+        if number_of(name) is not None:
+            file = disk.open(name, False)
+            size = file.size
+            file.close()
+            if size > log_records.SEGMENT_HEAD_BYTES:
+                raise StorageFault(
+                    "meta.sqlite is missing or empty, and the log has messages: restore the file, and meta.sqlite-wal"
+                    " if there was one, from a backup; or move the log away to begin without its messages"
+                )
 
 
 def _find_losses(recovered: Recovered, saved: Checkpoint, report: list[str]) -> None:

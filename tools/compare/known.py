@@ -59,6 +59,7 @@ LIMITS = "limits are written as a list in all formats"
 FILES = "RabbitMQ looks for a file there: 400 where the virtual host has a slash in its name, 404 where not"
 CLUSTER_NAME = "the name that a cluster gives itself"
 
+
 FIELDS: tuple[Known, ...] = (
     Known("*", "*.protected_from_deletion", NEWER),
     Known("*", "*", ZERO, "0", "no such field"),
@@ -66,7 +67,10 @@ FIELDS: tuple[Known, ...] = (
     Known("*", "*.message_stats*", "figures of the moment, which come after the next report", "*", "*"),
     Known("GET /version*", "body", "the version that the broker says it is of"),
     Known("*", "*.hashing_algorithm", "passwords are hashed with argon2id, which RabbitMQ lacks", "'argon2id'"),
-    Known("*", "*.user_who_performed_action", "who declared an exchange is not stored", "no such field"),
+    Known("*", "*.user_who_performed_action", "predeclared exchanges are the broker's own", "'rmq-internal'"),
+    Known("GET /nodes*", "*.storage", OWN, "*", "no such field"),
+    Known("*", "*.guarantee", OWN, "*", "no such field"),
+    Known("*", "*.replicated", OWN, "*", "no such field"),
     Known("*", "*.head_message_timestamp", "not looked at", "no such field"),
     Known("*", "*.oldest_ready_message_age", "RabbitMQ does not know it", "*", "no such field"),
     Known("*", "*.messages_paged_out", "RabbitMQ counts messages as paged out that were written", "*", "*"),

@@ -40,5 +40,7 @@ def debian(path: str) -> list[str]:
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack the archive without its top folder."""
     with tarfile.open(archive) as tar:
-        tar.extractall(archive.parent / "unpacked", filter="data")
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4 or newer
+            tar.extraction_filter = tarfile.data_filter
+        tar.extractall(archive.parent / "unpacked")
     next((archive.parent / "unpacked").iterdir()).rename(folder)

@@ -7,10 +7,14 @@ import pytest
 
 from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
+from warren.broker.app.store import Store
+from warren.broker.config import Config
 from warren.broker.core.messages.message import Address, Message
+from warren.broker.core.metadata.records import Change, StoredQueue, StoredVHost
 from warren.broker.storage import log_records
 from warren.broker.storage.disk import FolderDisk
 from warren.broker.storage.doctor import examine
+from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.metadata_store import SQLiteMetadata
 
@@ -25,6 +29,15 @@ def message(id_: int, queues: list[int], body: bytes = b"body") -> bytes:
     return log_records.encode_message(SALT, id_, id_, 0, len(body), 1, 1, len(queues), numbers + address, frames)
 
 
+def new_metadata(folder: Path, *queues: int) -> SQLiteMetadata:
+    """Metadata of a virtual host with queues of these numbers."""
+    metadata = SQLiteMetadata(folder / "meta.sqlite")
+    metadata.load()
+    records = [StoredQueue("/", f"q{number}", number, False, b"") for number in queues]
+    metadata.apply([Change(True, record) for record in (StoredVHost("/"), *records)])
+    return metadata
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     """Two segments: four messages, of which one was settled, then one of two queues."""
@@ -34,6 +47,7 @@ def log(tmp_path: Path) -> Path:
     (folder / "00000001.log").write_bytes(first)
     second = log_records.Head(5, SALT).encode() + log_records.encode_settled(SALT, 5, 7, [2]) + message(5, [7, 8])
     (folder / "00000002.log").write_bytes(second)
+    new_metadata(tmp_path, 7, 8).close()
     return folder
 
 
@@ -119,10 +133,25 @@ def test_an_empty_folder_is_sound_and_a_missing_one_is_reported(
     assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: {says}\n"
 
 
+@pytest.mark.parametrize("lost", ["meta.sqlite", "what meta.sqlite-wal had"])
+def test_a_log_whose_definitions_are_lost_is_damage_and_no_broker_starts_with_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, log: Path, lost: str
+) -> None:
+    (tmp_path / "meta.sqlite").unlink()
+    if lost != "meta.sqlite":
+        SQLiteMetadata(tmp_path / "meta.sqlite").close()
+    before = contents(log)
+    status, lines = run_doctor(capsys, log)
+    assert status == 1
+    assert lines[0].startswith("metadata: BAD: meta.sqlite is missing or empty, and the log has messages: restore")
+    with pytest.raises(StorageFault, match="restore the file"):
+        Store(Config(data_dir=str(tmp_path)))
+    assert contents(log) == before
+
+
 def stopped(folder: Path, *, cleanly: bool) -> list[Path]:
     """Store 50 messages in three segments or more, and stop; return the files of the segments."""
-    metadata = SQLiteMetadata(folder / "meta.sqlite")
-    metadata.load()
+    metadata = new_metadata(folder)
     journal = Journal(FolderDisk(folder / "log", True), metadata, 2000)
     journal.recover()
     stored = []
