@@ -264,6 +264,11 @@ class Channel:
         else:
             self.send(frames)
 
+    @property
+    def busy(self) -> bool:
+        """True while a job of this channel is under way."""
+        return self._job is not None
+
     def begin_job(self) -> Callable[[], None]:
         """Suspend the connection for a job and return the function to call when the job is done.
 
