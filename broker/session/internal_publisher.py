@@ -239,7 +239,7 @@ class InternalPublisher:
         """Publish contents in order, as many as one turn of the loop has time for. HOT: the federation bench.
 
         Raises NotFound (404) or AccessRefused (403) for the exchange, and Invalid for names above 255 bytes; nothing is
-        published then.
+        published then. Raises InternalFault (541) after a bug.
         """
         channel, connection, tally = self._channel, self._connection, self._tally
         if channel.busy or connection.spent > ENQUEUE_COST:
@@ -293,7 +293,12 @@ class InternalPublisher:
         refused: frozenset[int],
         invalid: dict[int, str],
     ) -> PublishResult:
-        """Return the result of the first `count` contents, and have these confirmed and delivered."""
+        """Return the result of the first `count` contents, and have these confirmed and delivered.
+
+        Raises InternalFault (541) if a bug has ended a job, which closes the connection.
+        """
+        if self._connection.state == CLOSED or self._channel.closing:
+            raise InternalFault("the broker failed to publish a message")
         if count < len(contents):
             invalid = {index: reason for index, reason in invalid.items() if index < count}
         for index in invalid:
@@ -313,8 +318,6 @@ class InternalPublisher:
         """
         exchange, self._unfinished = self._unfinished, None
         assert exchange is not None
-        if self._connection.state == CLOSED or self._channel.closing:
-            raise InternalFault("the broker failed to publish a message")
         self._channel.vhost.exchange(exchange)
         tally = self._tally
         refused = frozenset((0,) if tally.left_out else ())
