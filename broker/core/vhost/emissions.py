@@ -51,9 +51,9 @@ class EmissionQueue:
         """True if the type should emit no more for now."""
         return self._bytes >= LIMIT_BYTES
 
-    def add(self, first: Emission, rest: Iterator[Emission]) -> None:
+    def add(self, first: Emission, rest: Iterator[Emission], body_bytes: int) -> None:
         """Add emissions. Each of the rest is taken from the iterator when the one before is enqueued."""
-        size = ENTRY_BYTES + REFERENCE_BYTES * (len(first.destinations) + len(first.messages))
+        size = body_bytes + ENTRY_BYTES + REFERENCE_BYTES * (len(first.destinations) + len(first.messages))
         self._bytes += size
         self._waiting.append((chain((first,), rest), size, nothing))
 
