@@ -77,8 +77,8 @@ class RemotePresences:
         self._announced_bytes = 0  # those of the other two included
         self._unconfirmed: dict[UpstreamExchange, dict[Entry, int]] = {}  # those before a summary, while it lasts
         self._complete: set[UpstreamExchange] = set()
-        # No longer announced, and not removed yet: as they are, and in their order.
-        self._removals: deque[tuple[UpstreamExchange, dict[Entry, int], Iterator[Entry]]] = deque()
+        # No longer announced, and not removed yet, with the order from the end. Both are freed entry by entry.
+        self._removals: deque[tuple[UpstreamExchange, dict[Entry, int], list[Entry]]] = deque()
 
     def __contains__(self, presence: Presence) -> bool:
         return presence in self._known
@@ -187,7 +187,7 @@ class RemotePresences:
 
     def _leave(self, source: UpstreamExchange, entries: dict[Entry, int]) -> None:
         if entries:
-            self._removals.append((source, entries, iter(list(entries))))
+            self._removals.append((source, entries, list(reversed(entries))))
 
     def _take(self, source: UpstreamExchange, entry: Entry) -> int:
         """Take an entry that is unconfirmed or to be removed; return its size, or 0 if there is none."""
@@ -207,11 +207,11 @@ class RemotePresences:
         changes = []
         while self._removals and count > 0:
             source, entries, order = self._removals[0]
-            entry = next(order, None)
-            if entry is None:
+            if not order:
                 self._removals.popleft()
                 continue
             count -= 1
+            entry = order.pop()
             size = entries.pop(entry, 0)
             if size:
                 self._announced_bytes -= size
