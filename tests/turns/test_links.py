@@ -43,7 +43,7 @@ async def acknowledged(house: Forwarding, tag: int) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("topology, headers, reached", TOPOLOGIES)
 def test_deliveries_of_a_link(meter: Meter, topology: Topology, headers: Headers, reached: int, count: int) -> None:
-    """Those behind the first one wait for it; each is acknowledged once it is in all queues."""
+    """Deliveries behind the first one wait for it; each is acknowledged once it is in all queues."""
     houses: list[Forwarding] = []
 
     async def make() -> None:
