@@ -20,7 +20,7 @@ from .core.access.users import User
 from .core.exchanges.bound_destinations import Destinations
 from .core.exchanges.exchange import Exchange
 from .core.exchanges.exchange_context import ExchangeContext
-from .core.exchanges.exchange_type import Emission, ExchangeType, UpstreamExchange
+from .core.exchanges.exchange_type import Emission, EnqueueSteps, ExchangeType, UpstreamExchange
 from .core.exchanges.fanout import FanoutExchange
 from .core.exchanges.recovered import RecoveredMessages
 from .core.exchanges.registry import Registry
@@ -56,6 +56,7 @@ __all__ = [
     "Destinations",
     "Emission",
     "EnqueueResult",
+    "EnqueueSteps",
     "Exchange",
     "ExchangeContext",
     "ExchangeType",

@@ -3,6 +3,8 @@
 A delivery is acknowledged when the local broker has it safe. While it cannot be published (an alarm, queues under
 back-pressure, a queue that refuses it), it waits unacknowledged, and so do all deliveries after it. The prefetch limits
 how many the upstream sends meanwhile; without a prefetch, or if the messages are large, the socket is paused.
+
+A delivery whose publish takes several turns of the loop is `unfinished`: those behind it wait until it is published.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ if TYPE_CHECKING:
 
 WAITING_BYTES = 16 << 20  # of waiting messages; above this the socket is paused
 DELIVERY_BYTES = 500  # approximate memory of a delivery without its properties and body
-SLICE = 500  # waiting messages published in one turn of the loop
+SLICE = 500  # waiting messages published in one turn of the loop, at most
 RETRY_S, RETRY_MOST_S = 0.1, 5.0  # first and longest delay before a refused message is tried again
 LAG_S = 1.0  # between two measurements of the age of a message
+
+ABOVE_ALL = 1 << 64  # delivery tags
 
 NO_ACK, ON_PUBLISH = "no-ack", "on-publish"
 REFUSED = "a queue of this broker refuses messages"
@@ -71,6 +75,8 @@ class Forwarder:
         self._channel = 0
         self._waiting: deque[Delivery] = deque()
         self._waiting_bytes = 0
+        self._unfinished: Delivery | None = None
+        self._slice = SLICE  # waiting messages to publish in the next turn; fewer after a turn that had no time for all
         self._paused = False  # whether this forwarder paused the socket
         self._refused = ""  # why the first waiting message was refused
         self._retry_s = RETRY_S
@@ -91,6 +97,7 @@ class Forwarder:
         self.rejected: Callable[[str], None] = lambda reason: None
         # Called when the link is no longer blocked.
         self.free: Callable[[], None] = lambda: status.flow(FLOWING, "")
+        publisher.on_finished = self._finished
         publisher.on_release = self.resume
         node.alarms.hooks.append(self._alarm_changed)
 
@@ -100,6 +107,8 @@ class Forwarder:
             return
         self._closed = True
         self._waiting.clear()
+        if self._unfinished is not None:
+            self._forget([self._unfinished])
         self._node.alarms.hooks.remove(self._alarm_changed)
         if self._timer is not None:
             self._timer.cancel()
@@ -166,7 +175,7 @@ class Forwarder:
             return
         waiting = self._waiting
         # After a refusal, try a single message first.
-        count = min(len(waiting), 1 if self._retry_s > RETRY_S else SLICE)
+        count = min(len(waiting), 1 if self._retry_s > RETRY_S else self._slice)
         deliveries = [waiting.popleft() for _ in range(count)]
         self._waiting_bytes -= memory_bytes(deliveries)
         if deliveries:
@@ -205,16 +214,20 @@ class Forwarder:
             if not going:
                 self._settle(last, self._repeat_ticket(), 0)
                 continue
-            refused = self._publish(going, contents, last)
-            if refused is None:
+            left = self._publish(going, contents, last)
+            if left is None:
                 return
-            if refused:
-                refused += deliveries[at:]
-                self._waiting.extendleft(reversed(refused))
-                self._waiting_bytes += memory_bytes(refused)
+            if left or self._unfinished is not None:
+                self._return(left + deliveries[at:])
                 break
         self._acknowledge()
         self._measure_lag(deliveries[-1])
+
+    def _return(self, deliveries: list[Delivery]) -> None:
+        """Let deliveries wait that are not published yet, before all that wait already."""
+        self._waiting.extendleft(reversed(deliveries))
+        self._waiting_bytes += memory_bytes(deliveries)
+        self.resume()
 
     def _send(self, first: Delivery, contents: list[Content]) -> PublishResult:
         """Publish contents that have the address of their first delivery. Raises AMQPError."""
@@ -226,31 +239,71 @@ class Forwarder:
         return self._publisher.put(self.drain_into, first.exchange.decode("utf-8", "surrogateescape"), key, contents)
 
     def _publish(self, going: list[Delivery], contents: list[Content], last: int) -> list[Delivery] | None:
-        """Publish. Returns the deliveries that a queue refused, or None if the local exchange is deleted."""
+        """Publish. Returns the deliveries to publish later, or None if the local exchange is deleted."""
         try:
-            taken = self._send(going[0], contents)
+            result = self._send(going[0], contents)
         except AMQPError as error:
             self._forget(going)
             self._give_up(error.reply_text)
             return None
-        if taken.invalid:
-            self._reject({going[index].tag: reason for index, reason in taken.invalid.items()})
-        forwarded = len(going) - len(taken.refused) - len(taken.invalid)
+        return self._process(result, going, last)
+
+    def _process(self, result: PublishResult, going: list[Delivery], last: int) -> list[Delivery]:
+        """Settle the deliveries that are published, and return those to publish later."""
+        if result.invalid:
+            self._reject({going[index].tag: reason for index, reason in result.invalid.items()})
+        forwarded = result.count - len(result.refused) - len(result.invalid)
         self._status.forwarded += forwarded
-        if not taken.refused:
+        ticket = max(result.ticket, self._repeat_ticket())
+        later = result.count
+        if result.unfinished:
+            self._unfinished = going[later]
+            later += 1
+        pending = [going[index] for index in sorted(result.refused)] + going[later:]
+        if result.count and not result.refused:
             self._retry_s = RETRY_S
-            self._settle(last, max(taken.ticket, self._repeat_ticket()), forwarded)
+        self._slice = min(2 * result.count + 1 if result.count < len(going) else 2 * self._slice, SLICE)
+        first = self._first_pending(pending)
+        if first > last:
+            self._settle(last, ticket, forwarded)
             return []
-        refused = [going[index] for index in sorted(taken.refused)]
-        self._forget(refused)
-        self._settle(refused[0].tag - 1, max(taken.ticket, self._repeat_ticket()), forwarded, ends=False)
-        self._published = max(self._published, last)  # the refused ones are published before any later delivery
-        self._status.nacked += len(refused)
-        self._refused = taken.problem or REFUSED
+        self._settle(first - 1, ticket, forwarded, ends=False)
+        self._published = max(self._published, last)  # the pending ones are published before any later delivery
+        self._forget(pending)
+        if result.refused:
+            self._retry_later(len(result.refused), result.problem or REFUSED)
+        return pending
+
+    def _first_pending(self, pending: list[Delivery]) -> int:
+        """Return the first tag of these, of the unfinished delivery and of those that wait, or a tag above all."""
+        tags = [some[0].tag for some in (pending, self._waiting) if some]
+        if self._unfinished is not None:
+            tags.append(self._unfinished.tag)
+        return min(tags, default=ABOVE_ALL)
+
+    def _retry_later(self, count: int, reason: str) -> None:
+        """Block the link for some time after a queue has refused deliveries."""
+        self._status.nacked += count
+        self._refused = reason
         self._timer = self._loop.call_later(self._retry_s, self._retry)
         self._retry_s = min(2 * self._retry_s, RETRY_MOST_S)
         self._status.flow(BLOCKED, self._block_reason())
-        return refused
+
+    def _finished(self) -> None:
+        """Settle the delivery that was unfinished, or let it wait if a queue refused it."""
+        delivery, self._unfinished = self._unfinished, None
+        assert delivery is not None, "a closed publisher finishes nothing"
+        try:
+            result = self._publisher.finish()
+        except AMQPError as error:
+            self._forget([delivery])
+            self._give_up(error.reply_text)
+            return
+        if self.target_deleted():
+            self._give_up("the queue that the link publishes to is deleted")
+            return
+        self._return(self._process(result, [delivery], delivery.tag))
+        self._acknowledge()
 
     def _reject(self, reasons: dict[int, str]) -> None:
         """Reject deliveries that are invalid as publishes: the upstream drops or dead-letters them."""

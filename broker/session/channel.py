@@ -13,6 +13,7 @@ from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
 from ..core.jobs.scheduler import OBJECT_COST, Job
+from ..core.metadata.patterns import SearchTime
 from ..core.queues.message_log import Origin
 from ..core.queues.queue import Queue
 from ..core.queues.reply_queue import ReplyQueue
@@ -61,6 +62,7 @@ HANDLERS: dict[int, Handler] = {
     commands.Tx.Commit.index: tx.commit,
     commands.Tx.Rollback.index: tx.rollback,
 }
+KEYS_S = 0.01  # processor time to check the permission for all routing keys of one message
 # Replies to methods of the broker that need none.
 IGNORED = (commands.Basic.CancelOk.index, commands.Channel.FlowOk.index)
 
@@ -189,22 +191,25 @@ class Channel:
         if not any(self.has_permission(what, name) for what in ("write", "read", "configure")):
             self.check("configure", kind, name)
 
-    def check_topic(self, what: str, exchange: str, routing_key: str) -> None:
+    def check_topic(self, what: str, exchange: str, *routing_keys: str) -> None:
         """Check the user's topic permission, if there is one and the exchange is a topic exchange.
 
-        Raises AccessRefused (403). An exchange that does not exist is no error here.
+        Raises AccessRefused (403), also where the searches for all keys take too long together. An exchange that does
+        not exist is no error here.
         """
         topics = self.user.topic_permissions
         permission = topics.get((self.vhost.name, exchange)) if topics else None
-        if permission is None or permission.allows(what, routing_key):
-            return
         topic = self.vhost.exchanges.get(exchange)
-        if topic is not None and topic.type_name == "topic":
-            if permission.exhausted:
-                self._report_exhausted(permission.exhausted)
-            raise AccessRefused(
-                f"{what} access to topic '{routing_key}' in {topic} refused for user '{self.user.name}'"
-            )
+        if permission is None or topic is None or topic.type_name != "topic":
+            return
+        searches = SearchTime(self.connection.node.clock.processor_s, KEYS_S) if len(routing_keys) > 1 else None
+        for routing_key in routing_keys:
+            if not permission.allows(what, routing_key, searches):
+                if permission.exhausted:
+                    self._report_exhausted(permission.exhausted)
+                raise AccessRefused(
+                    f"{what} access to topic '{routing_key}' in {topic} refused for user '{self.user.name}'"
+                )
 
     def _report_exhausted(self, patterns: list[str]) -> None:
         fields: dict[str, object] = {"vhost": self.vhost.name, "user": self.user.name, "patterns": patterns}
@@ -263,6 +268,11 @@ class Channel:
             self._job += (partial(self.send, frames),)
         else:
             self.send(frames)
+
+    @property
+    def busy(self) -> bool:
+        """True while a job of this channel is under way."""
+        return self._job is not None
 
     def begin_job(self) -> Callable[[], None]:
         """Suspend the connection for a job and return the function to call when the job is done.

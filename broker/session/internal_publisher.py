@@ -6,6 +6,9 @@ the same. There are no permission checks, any user-id is accepted, and alarms do
 
 Contents are body frames as another broker has sent them; they go into the queues unchanged, with a new header frame.
 Deliveries and the journal's batch follow at the end of the loop's turn, once for all contents.
+
+A turn of the loop publishes what costs ENQUEUE_COST. A content that costs more by itself, for its routing or its many
+queues, is published by a job; nothing is published behind it meanwhile.
 """
 
 from __future__ import annotations
@@ -14,21 +17,24 @@ from collections.abc import Callable
 from functools import partial
 
 from ..amqp import properties
-from ..amqp.errors import AMQPError, Invalid
+from ..amqp.errors import AMQPError, InternalFault, Invalid
 from ..amqp.framing import header_frame, reframe
 from ..amqp.limits import SHORT_STRING
 from ..core.access.users import InternalUser
 from ..core.counters.statistics import PublishCounters
-from ..core.exchanges.exchange_type import UpstreamExchange
-from ..core.exchanges.router import Route
+from ..core.exchanges.exchange_type import EnqueueSteps, UpstreamExchange
+from ..core.exchanges.router import ENQUEUE_COST, Route
+from ..core.jobs.scheduler import Job
 from ..core.messages.message import Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
+from ..core.queues.enqueue import EnqueueResult
 from ..core.queues.queue import Queue
 from ..core.queues.x_death import DEATHS
 from ..core.vhost.vhost import VHost
 from .confirms import Confirms
 from .connection import Connection
+from .connection_state import CLOSED
 from .flow_control import HOLD_MS
 from .internal_connection import InternalConnection, InternalTransport, Report
 from .methods import publish as publishing
@@ -51,15 +57,27 @@ Content = tuple[bytes, int, bytes]
 class PublishResult:
     """The result of publishing several contents.
 
-    ticket   the journal's ticket that must be durable before they are safe; 0 if there is nothing to wait for
-    refused  indexes of contents that some queue refused or would have refused
-    invalid  index and reason of contents that no client could have published; they are in no queue
-    problem  why the first of those that were `refused` was not published, if it was no queue's limit
+    count       the contents that it is about; later ones are not published, and should be in a later turn of the loop
+    unfinished  the first of the later ones is being published: `InternalPublisher.finish` returns its result
+    ticket      the journal's ticket that must be durable before they are safe; 0 if there is nothing to wait for
+    refused     indexes of contents that some queue refused or would have refused
+    invalid     index and reason of contents that no client could have published; they are in no queue
+    problem     why the first of those that were `refused` was not published, if it was no queue's limit
     """
 
-    __slots__ = ("ticket", "refused", "invalid", "problem")
+    __slots__ = ("count", "unfinished", "ticket", "refused", "invalid", "problem")
 
-    def __init__(self, ticket: int, refused: frozenset[int], invalid: dict[int, str], problem: str = "") -> None:
+    def __init__(
+        self,
+        count: int,
+        ticket: int,
+        refused: frozenset[int],
+        invalid: dict[int, str],
+        problem: str = "",
+        unfinished: bool = False,
+    ) -> None:
+        self.count = count
+        self.unfinished = unfinished
         self.ticket = ticket
         self.refused = refused
         self.invalid = invalid
@@ -152,6 +170,10 @@ class PublisherTransport(InternalTransport):
             self.connection.take_output()
         self._changed()
 
+    def close(self, after_s: float) -> None:
+        """Report that the connection was closed, as it is when a job fails."""
+        self._changed()
+
 
 class InternalPublisher:
     """A publisher into one virtual host, until `close`.
@@ -161,6 +183,7 @@ class InternalPublisher:
     commit_soon  makes the committer check the journal
     held         True while nothing should be published because consumers or the disk do not keep up; contents that are
                  published then are accepted nevertheless
+    on_finished  called when `finish` can return the result of the unfinished content
     on_release   called when `held` has become False
     counted      counters, as of a channel
     brings_from  the upstream exchange whose messages the exchange's type gets (`ExchangeType.on_federated`) in place of
@@ -177,6 +200,7 @@ class InternalPublisher:
         soon: Callable[[Callable[[], None]], object],
         commit_soon: Callable[[], None],
     ) -> None:
+        self.on_finished: Callable[[], None] = lambda: None
         self.on_release: Callable[[], None] = lambda: None
         self.brings_from: UpstreamExchange | None = None
         self._node = node
@@ -196,6 +220,7 @@ class InternalPublisher:
         self._header = (NO_NUMBER, b"", NOT_SEEN, b"")
         self._direct: Route | None = None  # the last route of `put`
         self._direct_from = ("", "")  # its exchange and routing key
+        self._unfinished: str | None = None  # the exchange of the content that is being published
 
     @property
     def counted(self) -> PublishCounters:
@@ -211,47 +236,93 @@ class InternalPublisher:
         return self._transport.held or self._connection.suspended > 0
 
     def publish(self, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
-        """Publish contents in order. HOT: the federation bench.
+        """Publish contents in order, as many as one turn of the loop has time for. HOT: the federation bench.
 
         Raises NotFound (404) or AccessRefused (403) for the exchange, and Invalid for names above 255 bytes; nothing is
-        published then.
+        published then. Raises InternalFault (541) after a bug.
         """
+        channel, connection, tally = self._channel, self._connection, self._tally
+        if channel.busy or connection.spent > ENQUEUE_COST:
+            self._flush_later()
+            return PublishResult(0, 0, frozenset(), {})
         if self.brings_from is not None:
             return self._bring(self.brings_from, exchange, routing_key, contents)
-        channel, tally = self._channel, self._tally
         route = channel.routes.get((exchange, routing_key)) or self._find_route(exchange, routing_key)
         invalid: dict[int, str] = {}
         whole, indexes, alike = self._frame(contents, invalid)
         refused = frozenset[int]()
-        limited = [target for target in route.targets or () if target.rejects_overflow]
+        count = len(contents)
         tally.ticket = at = 0
         while at < len(whole):
+            if connection.spent > ENQUEUE_COST:
+                count = indexes[at]
+                break
             first, rest = tally.next, whole[at:] if at else whole
+            limited = [target for target in route.targets or () if target.rejects_overflow]
             if limited:
                 # Refused contents are published again later, so no queue may get one that another would refuse.
+                connection.spent += len(limited)
                 if not all(target.has_room(contents[indexes[at]][1]) for target in limited):
                     refused |= frozenset(indexes[at:])
                     break
                 rest = rest[:1]
             try:
-                publishing.publish(channel, route, rest, alike)
-                done = len(rest)
+                done = publishing.publish(channel, route, rest, alike, in_slices=True)
             except AMQPError as error:  # for the first that was not published; continue with the others
                 done = tally.next - first
                 invalid[indexes[at + done]] = error.reply_text
                 done += 1
+            if channel.busy:  # with the last of these
+                count = indexes[at + done - 1]
+                self._unfinished = exchange
+                break
             if tally.left_out:
                 refused |= {indexes[at + left - first] for left in tally.left_out}
                 refused |= frozenset(indexes[at + done :])
                 tally.left_out = []
                 break
             at += done
+        return self._result(exchange, routing_key, contents, count, refused, invalid)
+
+    def _result(
+        self,
+        exchange: str,
+        routing_key: str,
+        contents: list[Content],
+        count: int,
+        refused: frozenset[int],
+        invalid: dict[int, str],
+    ) -> PublishResult:
+        """Return the result of the first `count` contents, and have these confirmed and delivered.
+
+        Raises InternalFault (541) if a bug has ended a job, which closes the connection.
+        """
+        if self._connection.state == CLOSED or self._channel.closing:
+            raise InternalFault("the broker failed to publish a message")
+        if count < len(contents):
+            invalid = {index: reason for index, reason in invalid.items() if index < count}
         for index in invalid:
             self.discard(exchange, routing_key, contents[index], INVALID)
-        self._confirm_later(len(contents) - len(invalid) - len(refused), tally.ticket)
+        ticket, self._tally.ticket = self._tally.ticket, 0
+        if self.brings_from is None:
+            self._confirm_later(count - len(invalid) - len(refused), ticket)
         self._flush_later()
         self._was_held = self.held
-        return PublishResult(tally.ticket, refused, invalid)
+        return PublishResult(count, ticket, refused, invalid, unfinished=self._unfinished is not None)
+
+    def finish(self) -> PublishResult:
+        """Return the result of the content that was unfinished.
+
+        Raises NotFound (404) if its exchange has been deleted, InternalFault (541) if a bug has ended the job; then the
+        content may be in some of its queues.
+        """
+        exchange, self._unfinished = self._unfinished, None
+        assert exchange is not None
+        self._channel.vhost.exchange(exchange)
+        tally = self._tally
+        refused = frozenset((0,) if tally.left_out else ())
+        tally.left_out = []
+        return self._result(exchange, "", [], 1, refused, {})
 
     def put(self, queue: Queue, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
         """Put contents that were in a queue elsewhere into this one, unrouted, with that exchange and routing key.
@@ -282,7 +353,7 @@ class InternalPublisher:
         self._confirm_later(at, tally.ticket)
         self._flush_later()
         self._was_held = self.held
-        return PublishResult(tally.ticket, frozenset(range(at, len(contents))), {}, problem)
+        return PublishResult(len(contents), tally.ticket, frozenset(range(at, len(contents))), {}, problem)
 
     def _direct_route(self, queue: Queue, exchange: str, routing_key: str) -> Route:
         """Return the route to one queue; successive messages often have the same."""
@@ -297,35 +368,55 @@ class InternalPublisher:
     def _bring(
         self, upstream: UpstreamExchange, exchange: str, routing_key: str, contents: list[Content]
     ) -> PublishResult:
-        vhost = self._connection.vhost
-        assert vhost is not None
+        """Pass contents to the exchange's type, as many as one turn of the loop has time for."""
+        channel, connection, tally = self._channel, self._connection, self._tally
+        vhost = channel.vhost
         type_ = vhost.exchange(exchange).type
         address = Address(exchange, routing_key)
-        refused: set[int] = set()
+        refused = frozenset[int]()
         invalid: dict[int, str] = {}
-        stored = False
-        for index, (raw, body_bytes, frames) in enumerate(contents):
+        count = tally.ticket = 0
+        for count, content in enumerate(contents, 1):
+            raw, body_bytes, frames = content
             if fault := self._size_fault(raw, body_bytes):
-                invalid[index] = fault
+                invalid[count - 1] = fault
                 continue
             try:
                 persistent = properties.check(raw) == PERSISTENT
-                frames = header_frame(0, raw, body_bytes) + frames
-                receipt = type_.on_federated(Message(address, frames, 0, body_bytes, 0, persistent), upstream)
+                message = Message(address, header_frame(0, raw, body_bytes) + frames, 0, body_bytes, 0, persistent)
+                steps = self._enqueue_federated(type_.on_federated(message, upstream), message.address, content)
+                for cost in steps:
+                    connection.spent += cost
+                    if connection.spent > ENQUEUE_COST:
+                        channel.start_job("federated message", steps)
+                        break
             except AMQPError as error:
-                invalid[index] = error.reply_text
-                self.discard(exchange, routing_key, contents[index], INVALID)
+                invalid[count - 1] = error.reply_text
                 continue
-            stored = stored or receipt.stored
-            refused |= {index} if receipt.refused else set()
-            self.discard(exchange, routing_key, contents[index], REFUSED if receipt.refused else HELD)
+            if channel.busy:
+                count -= 1
+                self._unfinished = exchange
+                break
+            if tally.left_out:
+                refused |= {count - 1}
+                tally.left_out = []
+            if connection.spent > ENQUEUE_COST:
+                break
         emissions = vhost.emissions_of(exchange)
         if emissions is not None and emissions.full:
-            self._connection.suspend()
-            emissions.when_enqueued(self._connection.resume)
-        self._flush_later()
-        self._was_held = self.held
-        return PublishResult(self._node.journal.ticket() if stored else 0, frozenset(refused), invalid)
+            connection.suspend()
+            emissions.when_enqueued(connection.resume)
+        return self._result(exchange, routing_key, contents, count, refused, invalid)
+
+    def _enqueue_federated(self, steps: EnqueueSteps | EnqueueResult, address: Address, content: Content) -> Job:
+        """Do the steps, if there are any, and record the result of the type."""
+        result = steps if isinstance(steps, EnqueueResult) else (yield from steps)
+        journal = self._node.journal
+        if result.refused:
+            self._tally.refused(journal.durable)
+        else:
+            self._tally.published(1, journal.ticket() if result.stored else 0, journal.durable)
+        self.discard(address.exchange, address.routing_key, content, REFUSED if result.refused else HELD)
 
     def discard(self, exchange: str, routing_key: str, content: Content, reason: str) -> None:
         """Note in the message log, if there is one, that a content goes into no queue."""
@@ -348,6 +439,7 @@ class InternalPublisher:
     def flush(self) -> None:
         """Deliver and store published contents without waiting for the end of the turn."""
         self._flushes = False
+        self._connection.spent = 0
         self._node.pump()
         self._commit_soon()
 
@@ -358,7 +450,7 @@ class InternalPublisher:
         self._closed = True
         self._transport.stop()
         self._connection.end_channel()
-        self.on_release = lambda: None
+        self.on_finished = self.on_release = lambda: None
 
     def _find_route(self, exchange: str, routing_key: str) -> Route:
         """Find a route and cache it. Raises AccessRefused (403), NotFound (404), Invalid."""
@@ -427,7 +519,9 @@ class InternalPublisher:
             self.flush()
 
     def _check_progress(self) -> None:
-        """Call `on_release` if a hold has ended."""
+        """Call `on_finished` if the unfinished content is published, and `on_release` if a hold has ended."""
+        if self._unfinished is not None and (not self._channel.busy or self._connection.state == CLOSED):
+            self.on_finished()
         held = self.held
         if self._was_held and not held:
             self._was_held = False

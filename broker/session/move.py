@@ -145,8 +145,7 @@ class Move:
     def _route(self, message: Message) -> tuple[Message, tuple[RouteTarget, ...], tuple[Recorder, ...]]:
         """Return the copy of a message and its targets. Raises AccessRefused (403) without permission for a topic."""
         keys = routing_keys(message, self._routing_key)
-        for key in keys:
-            self._channel.check_topic("write", self._exchange.name, key)
+        self._channel.check_topic("write", self._exchange.name, *keys)
         copy = self._copy(message)
         search = self._channel.vhost.search(self._exchange, keys, copy)
         search.run()

@@ -69,16 +69,16 @@ class RemotePresences:
     A source's entries that it no longer announces are removed by `remove_some`, as they may be very many.
     """
 
-    __slots__ = ("_known", "_announced", "_announced_bytes", "_unconfirmed", "_complete", "_left", "_removals")
+    __slots__ = ("_known", "_announced", "_announced_bytes", "_unconfirmed", "_complete", "_removals")
 
     def __init__(self) -> None:
         self._known: dict[Presence, RemotePresence] = {}
         self._announced: dict[UpstreamExchange, dict[Entry, int]] = {}  # with the size of each
-        self._announced_bytes = 0  # those of `_left` included
-        self._unconfirmed: dict[UpstreamExchange, dict[Entry, int]] = {}  # during a summary
+        self._announced_bytes = 0  # those of the other two included
+        self._unconfirmed: dict[UpstreamExchange, dict[Entry, int]] = {}  # those before a summary, while it lasts
         self._complete: set[UpstreamExchange] = set()
-        self._left: dict[UpstreamExchange, dict[Entry, int]] = {}  # no longer announced, not removed yet
-        self._removals: deque[tuple[UpstreamExchange, Iterator[Entry]]] = deque()  # those of `_left`, and others
+        # No longer announced, and not removed yet, with the order from the end. Both are freed entry by entry.
+        self._removals: deque[tuple[UpstreamExchange, dict[Entry, int], list[Entry]]] = deque()
 
     def __contains__(self, presence: Presence) -> bool:
         return presence in self._known
@@ -100,8 +100,8 @@ class RemotePresences:
 
     def release_all(self) -> Iterator[None]:
         """Free everything in short steps, after the exchange was deleted."""
-        announced = [*self._announced.values(), *self._unconfirmed.values(), *self._left.values()]
-        mappings: list[dict[Any, Any]] = [*announced, self._known]
+        removed = [entries for _, entries, _ in self._removals]
+        mappings: list[dict[Any, Any]] = [*self._announced.values(), *self._unconfirmed.values(), *removed, self._known]
         for mapping in mappings:
             while mapping:
                 mapping.popitem()
@@ -146,11 +146,9 @@ class RemotePresences:
         """Add a path that a source has announced. Returns the change, if any."""
         announced = self._announced.setdefault(source, {})
         entry = (presence, path)
-        if entry in announced:
-            self._unconfirmed.get(source, {}).pop(entry, None)
-        elif (size := self._take_left(source, entry)) > 0:
+        if entry not in announced and (size := self._take(source, entry)) > 0:
             announced[entry] = size
-        else:
+        elif entry not in announced:
             size = ENTRY_BYTES + len(presence.key) + len(exchange)
             size += sum([SITE_BYTES + len(cluster_name) + len(vhost) for cluster_name, vhost in path])
             if self._announced_bytes + size > ANNOUNCED_LIMIT:
@@ -162,13 +160,16 @@ class RemotePresences:
     def withdraw(self, source: UpstreamExchange, presence: Presence, path: Path) -> Change | None:
         """Remove a path that a source has withdrawn. Returns the change, if any."""
         entry = (presence, path)
-        self._unconfirmed.get(source, {}).pop(entry, None)
-        self._announced_bytes -= self._announced.get(source, {}).pop(entry, 0) + self._take_left(source, entry)
+        self._announced_bytes -= self._announced.get(source, {}).pop(entry, 0) + self._take(source, entry)
         return self.release(presence, path, source)
 
     def begin_summary(self, source: UpstreamExchange) -> None:
         """Begin a summary: the source announces all presences that it has."""
-        self._unconfirmed[source] = dict(self._announced.get(source, {}))
+        announced = self._announced.pop(source, {})
+        if unconfirmed := self._unconfirmed.get(source):  # the last summary did not end
+            unconfirmed.update(announced)
+        else:
+            self._unconfirmed[source] = announced
 
     def end_summary(self, source: UpstreamExchange) -> None:
         """Have all that the summary did not announce removed; without a beginning it removes nothing."""
@@ -176,27 +177,25 @@ class RemotePresences:
         if unconfirmed is None:
             return
         self._set_complete(source)
-        announced = self._announced.pop(source, {})
-        if len(unconfirmed) < len(announced):
-            for entry in unconfirmed:
-                del announced[entry]
-            self._announced[source] = announced
         self._leave(source, unconfirmed)
 
     def detach(self, source: UpstreamExchange) -> None:
         """Have everything removed that the source has announced."""
-        self._unconfirmed.pop(source, None)
         self._set_complete(source)
+        self._leave(source, self._unconfirmed.pop(source, {}))
         self._leave(source, self._announced.pop(source, {}))
 
     def _leave(self, source: UpstreamExchange, entries: dict[Entry, int]) -> None:
         if entries:
-            self._removals.append((source, iter(list(entries))))
-            self._left[source] = {**self._left[source], **entries} if source in self._left else entries
+            self._removals.append((source, entries, list(reversed(entries))))
 
-    def _take_left(self, source: UpstreamExchange, entry: Entry) -> int:
-        """Keep an entry of those to be removed; return its size, or 0 if it was not among them."""
-        return self._left[source].pop(entry, 0) if source in self._left else 0
+    def _take(self, source: UpstreamExchange, entry: Entry) -> int:
+        """Take an entry that is unconfirmed or to be removed; return its size, or 0 if there is none."""
+        size = self._unconfirmed.get(source, {}).pop(entry, 0)
+        for owner, entries, _ in self._removals:
+            if owner == source:
+                size = size or entries.pop(entry, 0)
+        return size
 
     @property
     def removes(self) -> bool:
@@ -207,15 +206,13 @@ class RemotePresences:
         """Remove `count` entries that their sources no longer announce. Returns the changes."""
         changes = []
         while self._removals and count > 0:
-            source, entries = self._removals[0]
-            entry = next(entries, None)
-            if entry is None:
+            source, entries, order = self._removals[0]
+            if not order:
                 self._removals.popleft()
-                if not self._left.get(source, True):
-                    del self._left[source]
                 continue
             count -= 1
-            size = self._take_left(source, entry)
+            entry = order.pop()
+            size = entries.pop(entry, 0)
             if size:
                 self._announced_bytes -= size
                 changes.append(self.release(*entry, source))

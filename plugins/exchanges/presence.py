@@ -39,6 +39,7 @@ from warren.broker.plugin import (
     Destinations,
     Emission,
     EnqueueResult,
+    EnqueueSteps,
     ExchangeContext,
     ExchangeType,
     Message,
@@ -186,7 +187,7 @@ class PresenceExchange(ExchangeType):
 
     # Presences at other sites
 
-    def on_federated(self, message: Message, upstream: UpstreamExchange) -> EnqueueResult:
+    def on_federated(self, message: Message, upstream: UpstreamExchange) -> EnqueueResult | EnqueueSteps:
         assert self._context is not None
         headers = message.headers
         path = decode_path(headers.get(RECEIVED_FROM))
@@ -314,24 +315,42 @@ class Relay(Sink):
     def handle(self, messages: list[Message]) -> EnqueueResult:
         return self._deliver([self._wrap(message) for message in messages])
 
-    def forward(self, message: Message, headers: Table, path: Path) -> EnqueueResult:
-        """Relay a message that another site has relayed, adding the site."""
+    def forward(self, message: Message, headers: Table, path: Path) -> EnqueueSteps:
+        """Relay a message that another site has relayed, adding the site, in steps."""
         key = headers.text("key") or ""
         cluster_name, vhost = path[-1]
         own = Table.of({"action": "message", "exchange": self._exchange, "key": key})
         own = Table(own.raw + headers.without(["action", "exchange", "key", "cluster-name", "vhost"]).raw)
         own = Table(own.raw + Table.of({"cluster-name": cluster_name, "vhost": vhost}).raw)
         properties = Properties(headers=own, delivery_mode=PERSISTENT if message.persistent else None)
-        return self._deliver([framed(Address(self._exchange, message.address.routing_key), properties, message.body)])
+        relayed = framed(Address(self._exchange, message.address.routing_key), properties, message.body)
+        return self._deliver_in_steps(self.context.deliver_in_steps(self._receivers(), [relayed]))
+
+    def _receivers(self) -> list[Destination]:
+        return [*self._listeners.all(), *self._links.all()]
 
     def _deliver(self, messages: list[Message]) -> EnqueueResult:
         if self._relaying:
             return ACCEPTED
         self._relaying = True
         try:
-            return self.context.deliver([*self._listeners.all(), *self._links.all()], messages)
+            return self.context.deliver(self._receivers(), messages)
         finally:
             self._relaying = False
+
+    def _deliver_in_steps(self, steps: EnqueueSteps) -> EnqueueSteps:
+        """Do the steps; what returns to this exchange in one of them is not relayed again."""
+        while not self._relaying:
+            self._relaying = True
+            try:
+                cost = next(steps)
+            except StopIteration as end:
+                result: EnqueueResult = end.value
+                return result
+            finally:
+                self._relaying = False
+            yield cost
+        return ACCEPTED
 
     def _wrap(self, message: Message) -> Message:
         key = message.address.routing_key

@@ -52,13 +52,20 @@ class FakeClock(Clock):
     def advance(self, ms: int) -> None:
         """Let `ms` pass; each timer that is due runs while the clock shows its time."""
         end_ms = self._now_ms + ms
-        while self._timers and self._timers[0].when_ms <= end_ms:
-            timer = heapq.heappop(self._timers)
-            self._now_ms = max(self._now_ms, timer.when_ms)
-            if not timer.cancelled:
-                timer.function()
-                self.after_each()
+        while self.run_next(end_ms):
+            pass
         self._now_ms = end_ms
+
+    def run_next(self, end_ms: int) -> bool:
+        """Run the next timer that is due until then; return whether there was one."""
+        if not self._timers or self._timers[0].when_ms > end_ms:
+            return False
+        timer = heapq.heappop(self._timers)
+        self._now_ms = max(self._now_ms, timer.when_ms)
+        if not timer.cancelled:
+            timer.function()
+            self.after_each()
+        return True
 
 
 class FakeLoop:

@@ -12,7 +12,7 @@ from ..messages.ports import Clock, Timer
 from ..queues.enqueue import EnqueueResult
 
 if TYPE_CHECKING:
-    from .exchange_type import Emission
+    from .exchange_type import Emission, EnqueueSteps
 
 
 class ExchangeContext:
@@ -58,6 +58,10 @@ class ExchangeContext:
         For sinks, whose messages are confirmed by the result. Deleted queues are skipped. The messages remain the
         caller's, which may deliver them again.
         """
+        raise NotImplementedError
+
+    def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
+        """Enqueue messages as `deliver`, but in steps: a part of a job. Others may publish between two steps."""
         raise NotImplementedError
 
     def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:

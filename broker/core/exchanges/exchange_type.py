@@ -7,7 +7,7 @@ Sink.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from ...amqp.field_table import Table
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 STEP_COST: Final = 200  # of a step of a search, about
 DESTINATIONS_SHIFT: Final = 2  # to add 4 destinations costs 1
+
+
+EnqueueSteps = Generator[int, None, "EnqueueResult"]
+"""A part of a job that enqueues messages: it yields the cost of each step, and returns the result."""
 
 
 class UpstreamExchange(NamedTuple):
@@ -171,10 +175,12 @@ class ExchangeType:
 
     # Federation
 
-    def on_federated(self, message: Message, upstream: UpstreamExchange) -> EnqueueResult:
+    def on_federated(self, message: Message, upstream: UpstreamExchange) -> EnqueueResult | EnqueueSteps:
         """Process a message that a federation link with `upstream_binding` received from this upstream exchange.
 
-        The type enqueues the resulting messages through its context. Raises AMQPError for malformed properties.
+        The type enqueues the resulting messages through its context: now, or in the steps that it returns
+        (`ExchangeContext.deliver_in_steps`). The link acknowledges the message after them. Raises AMQPError for
+        malformed properties.
         """
         raise NotImplementedError
 

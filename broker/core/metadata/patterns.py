@@ -35,17 +35,17 @@ NOTHING = frozenset(("", "^$"))  # except the empty name
 class SearchTime:
     """The processor time that all searches of one operation may take: when it is used up, further ones are not made."""
 
-    __slots__ = ("left_s", "_processor_s")
+    __slots__ = ("left_s", "_limit_s", "_processor_s")
 
-    def __init__(self, processor_s: Callable[[], float]) -> None:
+    def __init__(self, processor_s: Callable[[], float], limit_s: float = SEARCHES_S) -> None:
         """`processor_s` is that of the node's clock."""
-        self.left_s = SEARCHES_S
+        self.left_s = self._limit_s = limit_s
         self._processor_s = processor_s
 
     @property
     def cost(self) -> int:
         """The time so far, in microseconds."""
-        return round((SEARCHES_S - self.left_s) * 1e6)
+        return round((self._limit_s - self.left_s) * 1e6)
 
     def search(self, pattern: Pattern, name: str) -> bool | None:
         """Return whether the pattern is found in the name; None if the search or the name is too long."""

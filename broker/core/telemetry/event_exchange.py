@@ -79,7 +79,7 @@ class Events(Observer):
             hook(name, headers)
         if not exchange.is_bound:
             return
-        exchange.publish(name, Properties(headers=headers, delivery_mode=2, timestamp=now_ms // 1000), b"", True)
+        exchange.publish(name, Properties(headers=headers, delivery_mode=2, timestamp=now_ms // 1000), b"")
         if not self._pump_scheduled:  # callers in the HTTP API do not pump
             self._pump_scheduled = True
             exchange.clock.call_at(now_ms, self._pump)

@@ -70,8 +70,7 @@ class Firehose(Tracer):
         key = cut_short(key)
         headers = fit_to_limit({name: value_of(value) for name, value in fields.items()})
         copy = framed(Address(TRACE, key), Properties(headers=headers), message.body)
-        queues = self._vhost.route(exchange, (key,), copy)[0]
-        self._vhost.enqueue([copy], copy.body_bytes, False, queues)
+        self._vhost.publish(exchange, copy)
 
 
 def property_table(properties: Properties) -> Table:

@@ -52,6 +52,6 @@ class LogExchange:
         headers = Table.of({"node": value_of(exchange.node_name)})
         properties = Properties(content_type="text/plain", headers=headers, timestamp=exchange.clock.timestamp_s())
         for level, line in lines:
-            exchange.publish(level, properties, line.encode("utf-8", "backslashreplace"), False)
+            exchange.publish(level, properties, line.encode("utf-8", "backslashreplace"))
         exchange.scheduler.pump()
         self._commit_soon()

@@ -39,15 +39,12 @@ class SystemExchange:
         exchange = self._find()
         return exchange is not None and len(exchange.outgoing) > 0
 
-    def publish(self, routing_key: str, properties: Properties, body: bytes, persistent: bool) -> None:
+    def publish(self, routing_key: str, properties: Properties, body: bytes) -> None:
         """Enqueue a message at the bound queues, if any. Consumers get it at the scheduler's next pump."""
         exchange = self._find()
         if exchange is None or not exchange.outgoing:
             return
-        vhost = self._vhosts[self._default_vhost]
-        message = framed(Address(self.name, routing_key), properties, body)
-        queues = vhost.route(exchange, (routing_key,), message)[0]
-        vhost.enqueue([message], message.body_bytes, persistent, queues)
+        self._vhosts[self._default_vhost].publish(exchange, framed(Address(self.name, routing_key), properties, body))
 
     def _find(self) -> Exchange | None:
         vhost = self._vhosts.get(self._default_vhost)

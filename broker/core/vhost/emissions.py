@@ -12,11 +12,11 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_type import Emission
+from ..exchanges.exchange_type import Emission, EnqueueSteps
 from ..jobs.scheduler import COPY_SHIFT, SLICE, Job
 from ..messages.binding import Destination
 from ..messages.message import Message, total_bytes
-from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
+from ..queues.enqueue import ACCEPTED, EnqueueResult
 from ..queues.message_log import MADE
 from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget
 
@@ -51,9 +51,9 @@ class EmissionQueue:
         """True if the type should emit no more for now."""
         return self._bytes >= LIMIT_BYTES
 
-    def add(self, first: Emission, rest: Iterator[Emission]) -> None:
+    def add(self, first: Emission, rest: Iterator[Emission], body_bytes: int) -> None:
         """Add emissions. Each of the rest is taken from the iterator when the one before is enqueued."""
-        size = ENTRY_BYTES + REFERENCE_BYTES * (len(first.destinations) + len(first.messages))
+        size = body_bytes + ENTRY_BYTES + REFERENCE_BYTES * (len(first.destinations) + len(first.messages))
         self._bytes += size
         self._waiting.append((chain((first,), rest), size, nothing))
 
@@ -91,33 +91,36 @@ def nothing() -> None:
     pass
 
 
-def deliver_in_slices(vhost: VHost, emission: Emission) -> Job:
+def deliver_in_slices(vhost: VHost, emission: Emission) -> EnqueueSteps:
     """Enqueue the messages of an emission, in order, at each of its destinations that still exists."""
     messages = list(emission.messages)
     if not messages:
-        return
+        return ACCEPTED
     if emission.at_once:
-        deliver(vhost, emission.destinations, messages)
+        result = deliver(vhost, emission.destinations, messages)
         yield SLICE
-        return
-    yield from enqueue_in_slices(vhost, targets_of(emission.destinations), messages)
+        return result
+    result = yield from enqueue_in_slices(vhost, targets_of(emission.destinations), messages)
     for destination in emission.destinations:
         if isinstance(destination, Exchange):
-            for message in messages:
+            for index, message in enumerate(messages):
                 if not vhost.has(destination):
                     break
                 search = vhost.search(destination, (message.address.routing_key,), message)
                 yield from search.in_steps()
-                yield from enqueue_in_slices(vhost, search.targets, [message.copy_for_queue()])
+                more = yield from enqueue_in_slices(vhost, search.targets, [message.copy_for_queue()])
+                result = merge(result, more, index)
+    return result
 
 
 def enqueue_in_slices(
     vhost: VHost, targets: tuple[RouteTarget, ...], messages: list[Message], source: str = MADE, limit: int = SLICE
-) -> Job:
+) -> EnqueueSteps:
     """Enqueue messages, in order, at each of the targets, in steps whose cost is about `limit` at most.
 
     Targets that are deleted meanwhile are skipped. The messages remain the caller's.
     """
+    result = ACCEPTED
     count = len(targets)
     per_message = any(target.per_message for target in targets)
     stores = any(target.number for target in targets)
@@ -130,11 +133,20 @@ def enqueue_in_slices(
         some = messages[at : at + max(limit // (weight * count), 1)]
         while (cost := cost_of(some, weight * count, copies, shift)) > 2 * limit and len(some) > 1:
             some = some[: max(len(some) * limit // cost, 1)]
-        at += len(some)
+        first, at = at, at + len(some)
         at_once = max(limit * count // cost, 1) if len(some) == 1 and cost > limit else count
         for start in range(0, count, at_once):
-            enqueue(vhost, targets[start : start + at_once], some, source)
+            result = merge(result, enqueue(vhost, targets[start : start + at_once], some, source), first)
             yield max(cost * at_once // count, 1)
+    return result
+
+
+def merge(result: EnqueueResult, more: EnqueueResult, first: int) -> EnqueueResult:
+    """Return the result of all messages, of which `more` is about those from the index `first` on."""
+    if not more.refused:
+        return result if result.stored or not more.stored else EnqueueResult(True, result.refused)
+    refused = result.refused | {first + index for index in more.refused}
+    return EnqueueResult(result.stored or more.stored, refused)
 
 
 def cost_of(messages: list[Message], each: int, copies: int, shift: int) -> int:
@@ -155,17 +167,13 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
     if not messages:
         return ACCEPTED
     result = enqueue(vhost, targets_of(destinations), list(messages))
-    stored, refused = result.stored, set(result.refused)
     for destination in destinations:
         if isinstance(destination, Exchange):
             for index, message in enumerate(messages):
                 found = vhost.route(destination, (message.address.routing_key,), message)[0]
-                result = vhost.enqueue([message.copy_for_queue()], message.body_bytes, message.persistent, found)
-                stored = stored or result.stored
-                refused |= {index} if result.refused else set()
-    if refused:
-        return EnqueueResult(stored, frozenset(refused))
-    return DURABLE if stored else ACCEPTED
+                more = vhost.enqueue([message.copy_for_queue()], message.body_bytes, message.persistent, found)
+                result = merge(result, more, index)
+    return result
 
 
 def enqueue(
@@ -178,16 +186,13 @@ def enqueue(
     plain = all(message.state is None for message in messages)
     if not plain or any(target.per_message for target in targets):
         messages = [message.copy_for_queue() for message in messages]
-    stored = False
-    refused: set[int] = set()
+    result = ACCEPTED
     at = 0
     for run in (messages,) if plain else runs_alike(messages):
         persistent = True in [message.persistent for message in run]
-        result = vhost.enqueue(run, total_bytes(run), persistent, targets, source)
-        stored = stored or result.stored
-        refused |= {at + index for index in result.refused}
+        result = merge(result, vhost.enqueue(run, total_bytes(run), persistent, targets, source), at)
         at += len(run)
-    return EnqueueResult(stored, frozenset(refused)) if refused else DURABLE if stored else ACCEPTED
+    return result
 
 
 def runs_alike(messages: list[Message]) -> list[list[Message]]:

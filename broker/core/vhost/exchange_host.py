@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_context import ExchangeContext
-from ..exchanges.exchange_type import Emission
+from ..exchanges.exchange_type import Emission, EnqueueSteps
 from ..jobs.scheduler import Job
 from ..messages.binding import Destination
 from ..messages.message import Message
@@ -15,7 +15,7 @@ from ..messages.ports import Timer
 from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
 from ..queues.route_target import RouteTarget
-from .emissions import deliver, enqueue_in_slices
+from .emissions import deliver, deliver_in_slices, enqueue_in_slices
 
 if TYPE_CHECKING:
     from .vhost import VHost
@@ -54,6 +54,9 @@ class ExchangeHost(ExchangeContext):
 
     def deliver(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueResult:
         return deliver(self._vhost, destinations, messages)
+
+    def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
+        return deliver_in_slices(self._vhost, Emission(destinations, messages))
 
     def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
         vhost = self._vhost

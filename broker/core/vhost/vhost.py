@@ -17,7 +17,7 @@ from ..exchanges.exchange_type import Emission
 from ..exchanges.registry import decorate
 from ..exchanges.route_cache import RouteCache
 from ..exchanges.router import Search
-from ..jobs.scheduler import OBJECT_COST, Job
+from ..jobs.scheduler import OBJECT_COST, SLICE, Job
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from ..metadata.records import StoredVHost
@@ -35,7 +35,7 @@ from ..queues.message_log import DELETED
 from ..queues.queue import Queue
 from ..queues.queue_host import QueueHost
 from ..queues.reply_queue import ReplyQueue
-from ..queues.route_target import RouteTarget
+from ..queues.route_target import PAGE_COST, RouteTarget
 from .emissions import EmissionQueue
 from .exchange_host import ExchangeHost
 from .node_services import NodeServices
@@ -543,19 +543,35 @@ class VHost(QueueHost):
         self._observers.binding_removed(self.name, binding)
         return exchange.auto_delete and not exchange.outgoing
 
-    def emit(self, exchange: Exchange, emissions: Iterable[Emission]) -> None:
-        """Enqueue what the type of an exchange emits, in slices, after all that it has emitted before."""
+    def emit(self, exchange: Exchange, emissions: Iterable[Emission], body_bytes: int = 0) -> None:
+        """Enqueue what the type of an exchange emits, in slices, after all that it has emitted before.
+
+        `body_bytes` is the memory of bodies that nothing else keeps.
+        """
         rest = iter(emissions)
         first = next(rest, None)
         if first is None or self.dropped:
             return
         queue = self.emitting.get(exchange)
         if queue is not None:
-            queue.add(first, rest)
+            queue.add(first, rest, body_bytes)
         else:
             queue = EmissionQueue(self, exchange)
-            queue.add(first, rest)
+            queue.add(first, rest, body_bytes)
             queue.start()
+
+    def publish(self, exchange: Exchange, message: Message) -> None:
+        """Route and enqueue a message of the broker itself: at once, or in slices if there are many queues."""
+        emissions = self.emitting.get(exchange)
+        if emissions is None:
+            search = self.search(exchange, (message.address.routing_key,), message)
+            if search.run(SLICE) and PAGE_COST * len(search.targets) <= SLICE:
+                self.enqueue([message], message.body_bytes, message.persistent, search.targets)
+                return
+        else:
+            while emissions.full:
+                emissions.advance()
+        self.emit(exchange, [Emission([exchange], [message])], message.body_bytes)
 
     def emissions_of(self, exchange: str) -> EmissionQueue | None:
         """Return the emissions of the exchange that wait to be enqueued, or None."""

@@ -535,8 +535,7 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
                 bcc_keys = copies
         if "BCC" in headers:
             changed = properties.replace(changed, properties.HEADERS, headers.without(("BCC",)))
-    for key in keys[1:]:
-        channel.check_topic("write", message.address.exchange, key)
+    channel.check_topic("write", message.address.exchange, *keys[1:])
     user_id = properties.text(raw, properties.USER_ID)
     if user_id is not None and user_id != channel.user.name and "impersonator" not in channel.user.tags:
         raise PreconditionFailed(

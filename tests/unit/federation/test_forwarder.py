@@ -4,108 +4,22 @@ a queue refuses, whatever the disk is busy with, whatever ends in between."""
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any, cast
 
-from tests.support.amqp_client import Channel
+import pytest
+
+from tests.support.forwarding import KEYS, Forwarding, delivery
 from tests.support.polling import until_async
-from tests.support.session import SlowJournal, connected, new_node
-from warren.broker.amqp.field_table import Table
-from warren.broker.amqp.framing import content_frames
-from warren.broker.amqp.properties import Properties
-from warren.broker.core.node.node import Node
-from warren.broker.session.internal_publisher import InternalPublisher
-from warren.broker.session.settings import Settings
-from warren.federation.forwarder import WAITING_BYTES, Forwarder
-from warren.federation.link_status import LinkStatus
+from warren.broker.core.exchanges.fanout import FanoutExchange
+from warren.broker.core.jobs.scheduler import Job
+from warren.federation.forwarder import WAITING_BYTES
 from warren.federation.upstream.delivery_parser import Delivery
-from warren.federation.upstream.transport import UpstreamTransport
-
-CHANNEL = 1
-WITHIN_S = 60.0
 
 
-class FakeTransport:
-    """`acked` are the delivery tags up to which all was acknowledged."""
-
-    def __init__(self) -> None:
-        self.acked: list[int] = []
-        self.rejected: list[int] = []
-        self.paused = False
-
-    def ack(self, channel: int, tag: int, multiple: bool) -> None:
-        assert multiple and channel == CHANNEL and tag > max(self.acked, default=0)
-        assert tag not in self.rejected, "the upstream does not know the tag any more"
-        self.acked.append(tag)
-
-    def nack(self, channel: int, tag: int, requeue: bool) -> None:
-        assert channel == CHANNEL and not requeue and tag not in self.rejected
-        self.rejected.append(tag)
-
-    def pause(self) -> None:
-        self.paused = True
-
-    def resume(self) -> None:
-        self.paused = False
-
-
-class House:
-    """A node with the exchange `x` and the queue `q`, which is bound to it with the key `k`."""
-
-    def __init__(self, ack_mode: str = "on-confirm") -> None:
-        self.journal = SlowJournal()
-        self.node: Node = new_node(self.journal)
-        self.channel: Channel = connected(self.node).channel(1)
-        self.channel.declare("q", durable=True)
-        self.channel.exchange("x", "direct")
-        self.channel.bind("q", "x", "k")
-        self.vhost = self.node.vhosts["/"]
-        self.lost: list[str] = []
-        self.transport = FakeTransport()
-        self.status = LinkStatus(lambda: 0.0, lambda: None)
-        loop = asyncio.get_running_loop()
-        self.inflow = InternalPublisher(
-            self.node, Settings(Table.EMPTY), self.vhost, "link", lambda *told: None, loop.call_soon, lambda: None
-        )
-        self.forwarder = Forwarder(
-            self.node,
-            self.inflow,
-            cast(UpstreamTransport, self.transport),
-            self.status,
-            ack_mode,
-            "x",
-            None,
-            passed,
-            self.lost.append,
-        )
-
-    def bodies(self) -> list[bytes]:
-        """Take all ready messages out of the queue."""
-        taken = []
-        while (found := self.vhost.queues["q"].get(True)) is not None:
-            taken.append(found[1].body)
-        return taken
-
-    def limit(self, length: int) -> None:
-        definition = {"max-length": length, "overflow": "reject-publish"}
-        self.node.policies.set("/", "full", "^q$", definition, 0, "queues")
-
-
-def passed(delivery: Delivery) -> bytes:
-    return delivery.properties
-
-
-def delivery(tag: int, body: bytes | None = None, key: bytes = b"k", **properties: Any) -> Delivery:
-    body = b"%d" % tag if body is None else body
-    empty = len(content_frames(CHANNEL, b"\x00\x00", b""))
-    frames = content_frames(CHANNEL, b"\x00\x00", body)[empty:]
-    return Delivery(CHANNEL, tag, False, b"x", key, Properties(**properties).encode(), len(body), frames, b"tag")
-
-
-def on_a_loop(test: Callable[[House], Awaitable[None]]) -> Callable[[], None]:
+def on_a_loop(test: Callable[[Forwarding], Awaitable[None]]) -> Callable[[], None]:
     @wraps(test)
     def run() -> None:
         async def work() -> None:
-            house = House()
+            house = Forwarding()
             await test(house)
             house.forwarder.close()
 
@@ -116,13 +30,13 @@ def on_a_loop(test: Callable[[House], Awaitable[None]]) -> Callable[[], None]:
 
 
 @on_a_loop
-async def test_what_is_safe_at_once_is_acknowledged_at_once(house: House) -> None:
+async def test_what_is_safe_at_once_is_acknowledged_at_once(house: Forwarding) -> None:
     house.forwarder.take([delivery(1), delivery(2)])
     assert house.transport.acked == [2] and house.bodies() == [b"1", b"2"]
 
 
 @on_a_loop
-async def test_what_has_to_be_stored_is_acknowledged_when_it_is(house: House) -> None:
+async def test_what_has_to_be_stored_is_acknowledged_when_it_is(house: Forwarding) -> None:
     house.forwarder.take([delivery(1, delivery_mode=2)])
     house.forwarder.take([delivery(2)])
     assert house.transport.acked == []
@@ -131,7 +45,7 @@ async def test_what_has_to_be_stored_is_acknowledged_when_it_is(house: House) ->
 
 
 @on_a_loop
-async def test_what_becomes_safe_after_the_link_has_ended_is_not_acknowledged(house: House) -> None:
+async def test_what_becomes_safe_after_the_link_has_ended_is_not_acknowledged(house: Forwarding) -> None:
     house.forwarder.take([delivery(1, delivery_mode=2)])
     house.forwarder.close()
     house.journal.commit(house.journal.ticket())
@@ -139,7 +53,7 @@ async def test_what_becomes_safe_after_the_link_has_ended_is_not_acknowledged(ho
 
 
 @on_a_loop
-async def test_those_that_a_queue_took_beside_one_that_it_refused_are_acknowledged_with_it(house: House) -> None:
+async def test_those_that_a_queue_took_beside_one_that_it_refused_are_acknowledged_with_it(house: Forwarding) -> None:
     definition = {"max-length-bytes": 10, "overflow": "reject-publish"}
     house.node.policies.set("/", "full", "^q$", definition, 0, "queues")
     house.channel.fill("q", b"x" * 5)
@@ -151,7 +65,7 @@ async def test_those_that_a_queue_took_beside_one_that_it_refused_are_acknowledg
 
 
 @on_a_loop
-async def test_when_there_is_nothing_to_publish_to_nothing_that_comes_later_is_taken(house: House) -> None:
+async def test_when_there_is_nothing_to_publish_to_nothing_that_comes_later_is_taken(house: Forwarding) -> None:
     house.channel.delete_exchange("x")
     house.forwarder.take([delivery(1)])
     assert house.lost == ["NOT_FOUND - no exchange 'x' in vhost '/'"] and house.transport.acked == []
@@ -162,7 +76,7 @@ async def test_when_there_is_nothing_to_publish_to_nothing_that_comes_later_is_t
 
 
 @on_a_loop
-async def test_of_messages_without_a_body_no_more_wait_than_of_others(house: House) -> None:
+async def test_of_messages_without_a_body_no_more_wait_than_of_others(house: Forwarding) -> None:
     house.node.alarms.set("memory")
     text, tag = "x" * 200, 0
     while not house.transport.paused and tag < WAITING_BYTES // 200:
@@ -175,7 +89,7 @@ async def test_of_messages_without_a_body_no_more_wait_than_of_others(house: Hou
 
 
 @on_a_loop
-async def test_properties_that_nobody_can_read_end_nothing(house: House) -> None:
+async def test_properties_that_nobody_can_read_end_nothing(house: Forwarding) -> None:
     broken = delivery(1)._replace(properties=b"\x20\x00\x00\x00\x00\x09\x01aZ")  # headers of an unknown type
     house.forwarder.take([broken, delivery(2)])
     house.forwarder.take([delivery(3), delivery(4)._replace(properties=broken.properties)])
@@ -185,7 +99,7 @@ async def test_properties_that_nobody_can_read_end_nothing(house: House) -> None
 
 @on_a_loop
 async def test_what_is_larger_than_clients_may_publish_or_get_here_is_rejected_and_the_others_go_on(
-    house: House,
+    house: Forwarding,
 ) -> None:
     reasons: list[str] = []
     house.forwarder.rejected = reasons.append
@@ -201,7 +115,7 @@ async def test_what_is_larger_than_clients_may_publish_or_get_here_is_rejected_a
 
 
 @on_a_loop
-async def test_what_is_rejected_alone_is_not_acknowledged_as_well(house: House) -> None:
+async def test_what_is_rejected_alone_is_not_acknowledged_as_well(house: Forwarding) -> None:
     huge = delivery(1)._replace(body_bytes=(16 << 20) + 1, body_frames=b"")
     house.forwarder.take([huge, huge._replace(tag=2)])
     assert (house.transport.rejected, house.transport.acked) == ([1, 2], [])
@@ -210,6 +124,126 @@ async def test_what_is_rejected_alone_is_not_acknowledged_as_well(house: House) 
 
 
 @on_a_loop
-async def test_a_time_that_nobody_can_read_ends_nothing(house: House) -> None:
+async def test_a_time_that_nobody_can_read_ends_nothing(house: Forwarding) -> None:
     house.forwarder.take([delivery(1)._replace(properties=b"\x00\x40\x00")])
     assert house.transport.rejected == [1]
+
+
+# Deliveries whose publish takes several turns
+
+MODES = ["on-confirm", "on-publish", "no-ack"]
+TURNS = 1_000  # at most
+
+
+async def several_turns(house: Forwarding) -> list[Delivery]:
+    """Let the forwarder take deliveries until the publish of the second one is under way."""
+    house.lengthen()
+    deliveries = [delivery(tag, headers=KEYS if tag in (2, 4) else None, delivery_mode=2) for tag in range(1, 6)]
+    house.forwarder.take(deliveries[:3])
+    house.forwarder.take(deliveries[3:])
+    await asyncio.sleep(0)
+    assert house.inflow.held and house.vhost.queues["q"].ready == 1
+    return deliveries
+
+
+@pytest.mark.parametrize("ack_mode", MODES)
+def test_deliveries_that_take_several_turns_keep_their_order_and_are_acknowledged_in_it(ack_mode: str) -> None:
+    async def work() -> None:
+        house = Forwarding(ack_mode)
+        await several_turns(house)
+        queue = house.vhost.queues["q"]
+        seen = set()
+        for _ in range(TURNS):
+            await house.turn()
+            seen.add(queue.ready)
+            assert max(house.transport.acked, default=0) <= queue.ready
+            if ack_mode == "on-confirm":
+                assert max(house.transport.acked, default=0) <= house.journal.durable
+            if queue.ready == 5:
+                break
+        assert seen >= {1, 3, 5}, "those behind are published once it is"
+        house.journal.commit(house.journal.ticket())
+        await house.turn()
+        assert house.bodies() == [b"1", b"2", b"3", b"4", b"5"]
+        assert (house.transport.acked or [5])[-1] == 5 and (ack_mode != "no-ack" or not house.transport.acked)
+        assert house.status.forwarded == house.status.confirmed == 5 and not house.transport.paused
+        house.forwarder.close()
+
+    asyncio.run(work())
+
+
+@on_a_loop
+async def test_a_link_that_stops_during_a_publish_acknowledges_no_more(house: Forwarding) -> None:
+    undone: list[Delivery] = []
+    house.forwarder._undo = undone.append
+    deliveries = await several_turns(house)
+    house.forwarder.close()
+    assert undone[-1] is deliveries[1], "else its repeat would be dropped"
+    for _ in range(TURNS):
+        await house.turn()
+    house.journal.commit(house.journal.ticket())
+    assert not house.transport.acked and house.bodies() == [b"1"]
+
+
+@on_a_loop
+async def test_an_exchange_that_is_deleted_during_a_publish_ends_the_link(house: Forwarding) -> None:
+    await several_turns(house)
+    house.vhost.delete_exchange("x")
+    house.journal.commit(house.journal.ticket())
+    for _ in range(TURNS):
+        await house.turn()
+    assert house.lost == ["NOT_FOUND - no exchange 'x' in vhost '/'"] and house.transport.acked == [1]
+
+
+@on_a_loop
+async def test_queues_that_are_deleted_during_a_publish_get_nothing_and_the_others_all(house: Forwarding) -> None:
+    house.channel.declare("other")
+    house.lengthen()
+    house.vhost.bind("x149", house.vhost.declare_queue("other"), "#", house.vhost.queues["q"].arguments)
+    house.forwarder.take([delivery(1, headers=KEYS), delivery(2)])
+    await house.turn()
+    house.vhost.delete_queue(house.vhost.queues["other"])
+    await until_turns(house, lambda: house.transport.acked == [1, 2])
+    assert house.bodies() == [b"1", b"2"]
+
+
+@on_a_loop
+async def test_a_queue_that_refuses_after_a_long_search_gets_the_message_later_and_once(house: Forwarding) -> None:
+    house.lengthen()
+    house.forwarder.take([delivery(1, headers=KEYS), delivery(2)])
+    await house.turn()
+    house.channel.fill("q", b"x")
+    house.limit(1)
+    await until_turns(house, lambda: house.status.nacked == 1)
+    assert house.transport.acked == []
+    house.node.policies.clear("/", "full")
+    house.forwarder.retry_soon()
+    await until_turns(house, lambda: bool(house.transport.acked) and house.transport.acked[-1] == 2)
+    assert house.bodies() == [b"x", b"1", b"2"]
+
+
+@on_a_loop
+async def test_a_publish_that_fails_by_a_bug_ends_the_link(house: Forwarding) -> None:
+    house.node.registry.register("x-broken", BrokenExchange)
+    house.lengthen(2)
+    house.vhost.delete_exchange("x")
+    house.vhost.declare_exchange("x", "x-broken")
+    house.forwarder.take([delivery(1), delivery(2)])
+    await until_turns(house, lambda: bool(house.lost))
+    assert house.transport.acked == [] and house.bodies() == []
+
+
+class BrokenExchange(FanoutExchange):
+    """An exchange type that fails after some steps of its search."""
+
+    def search(self, *arguments: object) -> Job:
+        yield from [10_000] * 10
+        raise ZeroDivisionError
+
+
+async def until_turns(house: Forwarding, condition: Callable[[], bool]) -> None:
+    for _ in range(TURNS):
+        if condition():
+            return
+        await house.turn()
+    raise AssertionError("not in so many turns")

@@ -8,6 +8,7 @@ from tests.support.session import new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.queues.enqueue import EnqueueResult
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.plugin import UpstreamExchange
@@ -74,7 +75,9 @@ def bring(vhost: VHost, action: str, path: Path, exchange: str = "up", **more: o
     fields = {"action": action, "exchange": exchange, "queue": "far p", "x-received-from": entries, **more}
     message = framed(Address("p", ""), Properties(headers=Table.of(fields)), b"")
     source = UpstreamExchange(*(path[0] if path else A), exchange)
-    vhost.exchanges["p"].type.on_federated(message, source)
+    steps = vhost.exchanges["p"].type.on_federated(message, source)
+    for _ in steps if not isinstance(steps, EnqueueResult) else ():
+        pass
     vhost_pump(vhost)
 
 

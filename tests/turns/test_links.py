@@ -1,0 +1,201 @@
+"""Deliveries of federation links, notices of links, and messages of the broker itself hold no turn of the loop."""
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from tests.support.forwarding import Forwarding, delivery
+from tests.support.in_process import socket_of
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.framing import header_frame
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.exchange_type import UpstreamExchange
+from warren.broker.core.messages.message import Address, Message
+from warren.plugins.exchanges.presence import PresenceExchange
+
+from .broker import MeasuredPeer, StepMeter
+from .meter import TURN_MS, Meter
+from .test_one_publish import FULL, PLAIN, TTL, Headers, Topology, chain, copies, star, tree
+from .test_publishes import frames
+
+TOPOLOGIES = [
+    pytest.param(star("topic", 3_000), copies(), 3_000, id="keys to a topic exchange"),
+    pytest.param(chain(100, "topic", "direct", "fanout", "headers"), copies(), 1, id="keys through exchanges"),
+    pytest.param(star("fanout", 4_000, PLAIN), {}, 4_000, id="plain queues"),
+    pytest.param(star("fanout", 2_000, TTL), {}, 2_000, id="queues that look at each message"),
+    pytest.param(tree(1_500, "topic"), copies(), 1, id="a wide tree", marks=FULL),
+    pytest.param(star("fanout", 25_000, PLAIN), {}, 25_000, id="25,000 queues", marks=FULL),
+]
+
+
+def on_the_loop(house: Forwarding, meter: Meter) -> None:
+    """Run timers of the node that are due at once in the next turn of the loop."""
+    house.node.clock.call_at = lambda when_ms, fn: meter.loop.call_soon(fn)  # type: ignore[method-assign,assignment,return-value]
+
+
+async def acknowledged(house: Forwarding, tag: int) -> None:
+    while house.forwarder._acked < tag:  # noqa: ASYNC110 - each turn is measured
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("topology, headers, reached", TOPOLOGIES)
+def test_deliveries_of_a_link(meter: Meter, topology: Topology, headers: Headers, reached: int, count: int) -> None:
+    """Deliveries behind the first one wait for it; each is acknowledged once it is in all queues."""
+    houses: list[Forwarding] = []
+
+    async def make() -> None:
+        house = Forwarding("on-confirm")
+        house.vhost.delete_exchange("x")
+        topology(house.vhost)
+        on_the_loop(house, meter)
+        houses.append(house)
+
+    async def forward() -> None:
+        house = houses[-1]
+        house.vhost.clear_route_cache()
+        last = house.forwarder._acked + count
+        table = Table.of(headers)
+        house.forwarder.take([delivery(tag, headers=table) for tag in range(last - count + 1, last + 1)])
+        await acknowledged(house, last)
+
+    meter.run(make())
+    assert meter.longest_ms(forward) <= TURN_MS
+    [house] = houses
+    queues = [queue for name, queue in house.vhost.queues.items() if name != "q"]
+    assert len(queues) == reached and {queue.published for queue in queues} == {house.forwarder._acked}
+    house.forwarder.close()
+
+
+TRACE = "amq.rabbitmq.trace", "#"
+EVENT = "amq.rabbitmq.event", "event.#"
+UPSTREAM = UpstreamExchange("site", "/", "up")
+
+
+@pytest.fixture
+def peer(step_meter: StepMeter) -> Iterator[MeasuredPeer]:
+    made = MeasuredPeer(step_meter)
+    made.node.registry.register("x-presence", PresenceExchange)
+    yield made
+    made.close()
+
+
+def notice(action: str, **headers: object) -> bytes:
+    path = [Table.of({"cluster-name": "site", "vhost": "/"})]
+    return Properties(headers=Table.of({"action": action, "x-received-from": path, **headers})).encode()
+
+
+@pytest.mark.parametrize("listeners", [3_000, pytest.param(25_000, marks=FULL)])
+def test_a_message_that_a_link_relays_to_very_many_listeners(meter: Meter, listeners: int) -> None:
+    houses: list[Forwarding] = []
+
+    async def make() -> None:
+        house = Forwarding("on-confirm")
+        house.node.registry.register("x-presence", PresenceExchange)
+        house.vhost.delete_exchange("x")
+        house.vhost.declare_exchange("x", "x-presence", arguments=Table.of({"x-presence-relay": True}))
+        for number in range(listeners):
+            house.vhost.bind("x", house.vhost.declare_queue(f"q{number}"), "", Table.EMPTY)
+        house.inflow.brings_from = UPSTREAM
+        on_the_loop(house, meter)
+        houses.append(house)
+
+    async def forward() -> None:
+        house = houses[-1]
+        first = house.forwarder._acked + 1
+        relayed = [delivery(tag)._replace(properties=notice("message", key="k")) for tag in (first, first + 1)]
+        house.forwarder.take(relayed)
+        await acknowledged(house, first + 1)
+
+    meter.run(make())
+    assert meter.longest_ms(forward) <= TURN_MS
+    [house] = houses
+    published = {house.vhost.queues[f"q{number}"].published for number in range(listeners)}
+    assert published == {house.forwarder._acked}
+    house.forwarder.close()
+
+
+@pytest.mark.parametrize("end", ["summary", "detach", "detach during a summary"])
+@pytest.mark.parametrize("presences", [3_000, pytest.param(50_000, marks=FULL)])
+def test_very_many_presences_that_a_link_announces_no_longer(
+    peer: MeasuredPeer, step_meter: StepMeter, presences: int, end: str
+) -> None:
+    vhost = peer.node.vhosts["/"]
+    vhost.declare_exchange("p", "x-presence")
+    type_ = vhost.exchanges["p"].type
+    vhost.bind("p", vhost.declare_queue("q"), "", Table.EMPTY)
+
+    def bring(action: str, **headers: object) -> None:
+        raw = notice(action, queue="up", **headers)
+        type_.on_federated(Message(Address("p", ""), header_frame(0, raw, 0), 0, 0, 0, False), UPSTREAM)
+
+    def attempt() -> None:
+        before = vhost.queues["q"].published
+        for number in range(presences):
+            bring("bind", key=f"k{number}")
+        peer.wait(0)
+        step_meter.begin()
+        if end != "detach":
+            step_meter.measured(partial(bring, "summary", complete=False))()
+            bring("bind", key="k0")
+        if end == "summary":
+            step_meter.measured(partial(bring, "summary", complete=True))()
+        else:
+            step_meter.measured(type_.on_upstream_detached)(UPSTREAM)
+        peer.wait(0)
+        kept = 1 if end == "summary" else 0
+        assert vhost.queues["q"].published - before == 2 * presences - kept
+        type_.on_upstream_detached(UPSTREAM)
+        peer.wait(0)
+
+    step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize("queues", [3_000, pytest.param(25_000, marks=FULL)])
+@pytest.mark.parametrize("source", ["firehose", "event"])
+def test_messages_of_the_broker_itself_for_very_many_queues(
+    peer: MeasuredPeer, step_meter: StepMeter, source: str, queues: int
+) -> None:
+    vhost = peer.node.vhosts["/"]
+    exchange, key = TRACE if source == "firehose" else EVENT
+    for number in range(queues):
+        vhost.bind(exchange, vhost.declare_queue(f"q{number}"), key, Table.EMPTY)
+    peer.settle()
+    if source == "firehose":
+        peer.node.set_tracing("/", True)
+    channel = peer.connect().channel()
+    peer.settle()
+    last = vhost.queues[f"q{queues - 1}"]
+
+    def attempt() -> None:
+        before = last.published
+        step_meter.begin()
+        for number in range(3):
+            if source == "firehose":
+                channel.publish("", "nowhere", b"%d" % number)
+            else:
+                step_meter.measured(peer.node.events.emit)(f"event.{number}", {})
+        peer.settle()
+        assert last.published == before + 3
+
+    step_meter.check_one_of(attempt)
+    keys = [message.address.routing_key for message in last.ready_messages.default.fresh]
+    assert source == "firehose" or keys[-3:] == ["event.0", "event.1", "event.2"]
+
+
+def test_the_permission_for_very_many_keys_that_take_long_to_search(peer: MeasuredPeer, step_meter: StepMeter) -> None:
+    """The message is refused, and its channel closed: the user's pattern is too slow for its keys."""
+    peer.node.users.set_topic_permission("guest", "/", "amq.topic", "^(a|aa)+$", "")
+    data = frames("amq.topic", "a", {"headers": copies(key="a" * 22 + "{}")})
+
+    def attempt() -> None:
+        client = peer.connect()
+        client.channel()
+        step_meter.begin()
+        socket_of(client).incoming += data
+        peer.settle()
+        client.close()
+
+    step_meter.check_one_of(attempt)
