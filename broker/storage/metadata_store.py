@@ -144,7 +144,7 @@ class SQLiteMetadata(Metadata):
             raise StorageFault(f"{path}: {error}") from error
         try:
             self._open()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter for a text of SQLite with damaged names in it
             self._connection.close()
             raise StorageFault(f"{path}: {error}") from error
         except StorageFault:

@@ -425,6 +425,15 @@ def test_a_cell_of_another_type_is_damage(
     assert refused(path).startswith("damaged: ")
 
 
+def test_a_damaged_name_in_the_schema_is_refused(path: Path, metadata: SQLiteMetadata) -> None:
+    metadata.close()
+    sound = path.read_bytes()
+    assert b"CREATE TABLE vhosts" in sound
+    names = sound.replace(b"tablevhostsvhosts", b"table" + b"\xff" * 6 + b"vhosts")
+    path.write_bytes(names.replace(b"CREATE TABLE", b"CREATE " + b"\xff" * 5))
+    assert refused(path)
+
+
 def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     assert refused(tmp_path / "none" / "meta.sqlite") == "there is no such file or folder: check the path"
     assert refused(tmp_path) == "it is a folder, and a file is needed: choose another path"
