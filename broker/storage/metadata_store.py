@@ -221,7 +221,15 @@ class SQLiteMetadata(Metadata):
                 for vhost, name, number, auto_delete, arguments in rows(StoredQueue)
             ]
             definitions.bindings = [
-                StoredBinding(*map(_text, names), _typed(bytes, arguments)) for *names, arguments in rows(StoredBinding)
+                StoredBinding(
+                    _text(vhost),
+                    _text(source),
+                    _text(kind),
+                    _text(destination),
+                    _text(key),
+                    _typed(bytes, arguments),
+                )
+                for vhost, source, kind, destination, key, arguments in rows(StoredBinding)
             ]
             row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'queues'").fetchone()
             highest = _typed(int, row[0]) if row is not None else 0
