@@ -13,7 +13,7 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser postgresql prometheus shells clean
+.PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz fuzz-coverage coverage sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser postgresql prometheus shells clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -26,7 +26,8 @@ test: lint  ## the gate: lint, types, and a proof of every promise, in five minu
 	exit $$((tests || types))
 
 test-more: .venv/test-more.stamp node java browser postgresql prometheus shells  ## all other tests that run unattended; says at its end what it could not run
-	WARREN_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE) --tier rest
+	WARREN_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE) --tier rest; tests=$$?; \
+	$(MAKE) --no-print-directory coverage && exit $$tests
 
 compiled: .venv/compiled.stamp  ## compiles the hot modules in place, where a C compiler is there; `make run` then runs them
 
@@ -64,6 +65,15 @@ crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats
 
 fuzz: .venv/test.stamp  ## the hypothesis tests with many more examples
 	WARREN_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PYTEST) -q --timeout=0 tests/faults/fuzz
+
+# atheris is no dependency of the tests: it has wheels for some versions of Python only.
+fuzz-coverage: .venv/test.stamp  ## coverage-guided fuzzing of all that reads bytes from outside; ARGS="session --minutes 10"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'atheris>=3,<4'
+	$(BIN)/python -m tools.fuzz $(ARGS)
+
+coverage: .venv/test.stamp  ## the branches of queues, storage, sessions and links that the gate takes; fails if there are fewer
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7.6,<8'
+	WARREN_PURE=1 $(BIN)/python -m tools.coverage
 
 sim: .venv/test.stamp  ## journal and node on a simulated disk that stops at any moment, with many more seeds
 	WARREN_SIM_SEEDS=$(SIM_SEEDS) $(PYTEST) -q $(SIDE_BY_SIDE) --timeout=0 tests/faults/simulation

@@ -474,6 +474,7 @@ READS_CLOCK = {"monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns", "
 READS = re.compile(rf"\b(?:sleep|{'|'.join(READS_CLOCK)})\(")  # in a file that is parsed
 # path, or path::function -> why it may sleep for a fixed time, or reckon with the time that something took
 CLOCK_READERS: dict[str, str] = {
+    "tools/fuzz.py::fuzz": "a search of so many minutes",
     "tools/failover/demands.py::main": "says how long a demand took; nothing depends on it",
     "tools/failover/load.py::Load.run": "any moment of the load",
     "tests/support/broker_process.py::BrokerProcess.start": "says how long a start took; nothing depends on it",

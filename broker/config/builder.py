@@ -16,6 +16,7 @@ from .setting import Path, Setting, dotted
 Some = TypeVar("Some", bound=Part)
 
 ENCRYPTED = "encrypted:"  # RabbitMQ's obfuscated values, which only RabbitMQ can decrypt
+DIGITS = 18  # of a number by which an element of a list is ordered; a longer one is a name
 
 EXACT: dict[Path, Key] = {key.path: key for key in KEYS if ANY not in key.path}
 WITH_NAMES: tuple[Key, ...] = tuple(key for key in KEYS if ANY in key.path)
@@ -105,8 +106,8 @@ def shape_values(shape: str, values: dict[str, object]) -> object:
     if shape == NAMES:
         return tuple(name for name, chosen in values.items() if chosen)
     assert shape == LIST
-    numbers = sorted((name for name in values if name.isdecimal()), key=int)
-    return tuple(values[name] for name in (*numbers, *(name for name in values if not name.isdecimal())))
+    numbers = sorted((name for name in values if name.isdecimal() and len(name) <= DIGITS), key=int)
+    return tuple(values[name] for name in dict.fromkeys((*numbers, *values)))
 
 
 def _changed(part: Some, fields: dict[str, Any]) -> Some:

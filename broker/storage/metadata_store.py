@@ -33,6 +33,7 @@ import json
 import os
 import sqlite3
 from pathlib import Path
+from typing import TypeVar
 
 from ..core.metadata.records import (
     Change,
@@ -52,6 +53,8 @@ from ..system_errors import file_error
 from .disk import sync_data, sync_folder
 from .errors import StorageFault
 from .metadata import KEYS, LISTS, Metadata
+
+Cell = TypeVar("Cell")
 
 APPLICATION_ID = 0x5752524E  # "WRRN", marks our files among SQLite files
 
@@ -141,7 +144,7 @@ class SQLiteMetadata(Metadata):
             raise StorageFault(f"{path}: {error}") from error
         try:
             self._open()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter for a text of SQLite with damaged names in it
             self._connection.close()
             raise StorageFault(f"{path}: {error}") from error
         except StorageFault:
@@ -182,7 +185,13 @@ class SQLiteMetadata(Metadata):
                 for name, description, tags, type_, protected in rows(StoredVHost)
             ]
             definitions.users = [
-                StoredUser(_text(name), password_hash, tuple(json.loads(tags)), _text(algorithm), json.loads(limits))
+                StoredUser(
+                    _text(name),
+                    _typed(bytes, password_hash),
+                    tuple(json.loads(tags)),
+                    _text(algorithm),
+                    _typed(dict, json.loads(limits)),
+                )
                 for name, password_hash, tags, algorithm, limits in rows(StoredUser)
             ]
             definitions.permissions = [StoredPermission(*map(_text, row)) for row in rows(StoredPermission)]
@@ -201,26 +210,34 @@ class SQLiteMetadata(Metadata):
                     durable == 1,
                     auto_delete == 1,
                     internal == 1,
-                    arguments,
-                    number,
+                    _typed(bytes, arguments),
+                    _typed(int, number),
                     _text(user),
                 )
                 for vhost, name, type_, durable, auto_delete, internal, arguments, number, user in rows(StoredExchange)
             ]
             definitions.queues = [
-                StoredQueue(_text(vhost), _text(name), number, auto_delete == 1, arguments)
+                StoredQueue(_text(vhost), _text(name), _typed(int, number), auto_delete == 1, _typed(bytes, arguments))
                 for vhost, name, number, auto_delete, arguments in rows(StoredQueue)
             ]
             definitions.bindings = [
-                StoredBinding(_text(vhost), _text(source), _text(kind), _text(destination), _text(key), arguments)
+                StoredBinding(
+                    _text(vhost),
+                    _text(source),
+                    _text(kind),
+                    _text(destination),
+                    _text(key),
+                    _typed(bytes, arguments),
+                )
                 for vhost, source, kind, destination, key, arguments in rows(StoredBinding)
             ]
-            highest = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'queues'").fetchone()
+            row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'queues'").fetchone()
+            highest = _typed(int, row[0]) if row is not None else 0
         except sqlite3.Error as error:
             raise StorageFault(f"{self._path}: {error}") from error
-        except (ValueError, TypeError, AttributeError) as error:  # a cell is not of the type that we stored
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:  # a cell is not of our type
             raise StorageFault(f"{self._path}: damaged: {error}") from error
-        definitions.next_queue = max(highest[0] if highest is not None else 0, 0, *definitions.numbers) + 1
+        definitions.next_queue = max(highest, 0, *definitions.numbers) + 1
         return definitions
 
     def apply(self, changes: list[Change]) -> None:
@@ -293,6 +310,13 @@ def _cell(value: object) -> bytes | str | int:
         return json.dumps(value)
     assert isinstance(value, (bytes, int))
     return value
+
+
+def _typed(kind: type[Cell], cell: object) -> Cell:
+    """Return a cell, or what was decoded from it, as of this type. Raises TypeError."""
+    if not isinstance(cell, kind):
+        raise TypeError(f"{type(cell).__name__} in place of {kind.__name__}")
+    return cell
 
 
 def _text(cell: bytes) -> str:

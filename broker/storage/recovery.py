@@ -20,6 +20,7 @@ from heapq import merge
 from itertools import groupby, repeat
 from operator import itemgetter
 from struct import Struct
+from struct import error as StructError
 
 from ..core.messages.ports import RecoveredQueue
 from . import checkpoint, log_records
@@ -29,6 +30,9 @@ from .errors import StorageFault
 from .segment import OFFSET_BITS, Segment, number_of
 
 _Entry = tuple[int, int, int, int, int]  # order, id, place, bytes of the body, mark
+
+# Raised by decoding lengths and numbers that another program has written with a checksum of its own
+IMPOSSIBLE = (StructError, IndexError, ValueError, OverflowError, MemoryError)
 
 CHUNK_BYTES = 4 << 20  # of a segment in memory at once, unless a record is longer
 
@@ -75,6 +79,13 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
 
     Queues that are not in `known` are deleted ones; None means that none is.
     """
+    try:
+        return _recover(disk, report, known)
+    except IMPOSSIBLE as error:
+        raise StorageFault(f"log: values that no broker writes, with a valid checksum: {error!r}") from error
+
+
+def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered:
     check_finished(disk)
     disk.sync_folder()
     saved = checkpoint.load(disk, report)

@@ -91,6 +91,11 @@ def test_a_listener_is_a_port_of_every_interface_or_of_one(conf: Path, listener:
     assert load(conf).listeners_tcp == (address,)
 
 
+def test_an_element_with_thousands_of_digits_is_a_name(conf: Path) -> None:
+    conf.write_text(f"listeners.tcp.{'9' * 5000} = 5673\nlisteners.tcp.2 = 5672")
+    assert [port for _, port in load(conf).listeners_tcp] == [5672, 5673]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

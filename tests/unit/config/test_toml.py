@@ -41,6 +41,10 @@ memory = false
         ("heartbeat = 1979-05-27", "heartbeat: a date is no value here"),
         ("warren.node = 'a'\nnode 'b'", "line 2"),
         ("warren.node = ", "Invalid value"),
+        ("heartbeat = " + "[" * 3000, "nested too deeply"),
+        ("[heartbeat" + ".a" * 3000 + "]\nb = 1", "nested too deeply"),
+        ("heartbeat = " + "9" * 5000, "integer"),
+        ("heartbeat = 0x" + "f" * 5000, "heartbeat: a whole number has at most 64 bits"),
     ],
 )
 def test_what_it_may_not_say_is_told_with_file_and_key(toml: Path, text: str, says: str) -> None:

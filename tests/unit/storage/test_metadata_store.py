@@ -402,6 +402,38 @@ def test_a_damaged_file_is_refused(path: Path) -> None:
     assert refused(path).startswith("damaged: ")
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("vhosts", "tags", "[" * 5000),
+        ("users", "limits", "-1"),
+        ("users", "password_hash", None),
+        ("exchanges", "arguments", None),
+        ("exchanges", "number", "x"),
+        ("queues", "arguments", "text"),
+        ("bindings", "arguments", 7),
+        ("sqlite_sequence", "seq", "x"),
+    ],
+)
+def test_a_cell_of_another_type_is_damage(
+    path: Path, metadata: SQLiteMetadata, table: str, column: str, value: object
+) -> None:
+    metadata.apply(puts(everything("name", 1)))
+    metadata.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+    assert refused(path).startswith("damaged: ")
+
+
+def test_a_damaged_name_in_the_schema_is_refused(path: Path, metadata: SQLiteMetadata) -> None:
+    metadata.close()
+    sound = path.read_bytes()
+    assert b"CREATE TABLE vhosts" in sound
+    names = sound.replace(b"tablevhostsvhosts", b"table" + b"\xff" * 6 + b"vhosts")
+    path.write_bytes(names.replace(b"CREATE TABLE", b"CREATE " + b"\xff" * 5))
+    assert refused(path)
+
+
 def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     assert refused(tmp_path / "none" / "meta.sqlite") == "there is no such file or folder: check the path"
     assert refused(tmp_path) == "it is a folder, and a file is needed: choose another path"

@@ -5,6 +5,7 @@ The log is written by the journal itself: segments of a few records, each record
 
 from __future__ import annotations
 
+from binascii import crc32
 from random import Random
 from typing import TYPE_CHECKING, cast
 
@@ -412,3 +413,28 @@ def test_a_segment_that_compaction_has_removed_does_not_return_after_a_power_cut
         for seed in range(5):
             assert {name for name in disk.power_loss(Random(seed)).names() if name.endswith(".log")} <= known
     assert FIRST not in known
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"),
+    [
+        (b"", log_records.SETTLED),
+        (b"\xff" * log_records.MESSAGE_HEAD.size, log_records.MESSAGE),
+        (b"\1\0\0\0" + b"\xff" * 8, log_records.SETTLED),
+    ],
+)
+def test_a_sound_checksum_of_impossible_values_is_a_fault_and_no_error_of_ours(payload: bytes, kind: int) -> None:
+    disk = write_log(*BODIES)
+    data = disk.content(FIRST)
+    record = log_records._encode_record(salt_of(data), log_records.KIND_ID.pack(kind, 9) + payload)
+    disk.put(FIRST, data + record)
+    with pytest.raises(StorageFault, match="with a valid checksum"):
+        open_journal(disk)
+
+
+def test_a_checkpoint_with_a_sound_checksum_and_impossible_counts_is_a_fault() -> None:
+    disk = write_log(*BODIES)
+    data = disk.content("checkpoint")[:-8] + b"\xff" * 4
+    disk.put("checkpoint", data + crc32(data).to_bytes(4, "little"))
+    with pytest.raises(StorageFault, match="with a valid checksum"):
+        open_journal(disk)

@@ -1,0 +1,57 @@
+"""Branch coverage of the packages that hold and move messages: `make coverage`.
+
+The tests of `TESTS` run in one process, and the branches that they take are counted. The floors of the packages are in
+pyproject.toml, in percent of their branches. The status is 1 if a package is below its floor, or a test fails.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+from tests.support.checkout import ROOT
+
+TESTS = tuple(
+    f"tests/{folder}" for folder in ("unit/core", "unit/storage", "unit/session", "unit/federation", "acceptance/amqp")
+)
+
+
+def main() -> int:
+    floors = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["warren"]["branch-coverage"]
+    with tempfile.TemporaryDirectory() as folder:
+        data, report = f"--data-file={folder}/data", Path(folder) / "report.json"
+        coverage = [sys.executable, "-m", "coverage"]
+        tests = [
+            *coverage,
+            "run",
+            data,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            "not rest",  # without --tier gate, whose limit of time is for tests that are not traced
+            *TESTS,
+            *sys.argv[1:],
+        ]
+        failed = subprocess.run(tests, cwd=ROOT, check=False).returncode != 0
+        subprocess.run([*coverage, "json", data, "-q", "-o", str(report)], cwd=ROOT, check=True)
+        files = json.loads(report.read_text())["files"]
+    print("| package | branches | taken | percent | floor |\n|---|---:|---:|---:|---:|")
+    for package, floor in floors.items():
+        summaries = [file["summary"] for path, file in files.items() if path.startswith(f"{package}/")]
+        branches = sum(summary["num_branches"] for summary in summaries)
+        taken = sum(summary["covered_branches"] for summary in summaries)
+        percent = 100 * taken / branches
+        failed = failed or percent < floor
+        print(f"| {package} | {branches:,} | {taken:,} | {percent:.1f} | {floor} |{' BELOW' * (percent < floor)}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
