@@ -7,7 +7,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from ..amqp.errors import ConnectionForced
 from ..core.node.node import Node
@@ -176,6 +176,9 @@ class Server:
             except TimeoutError:
                 for transport in list(self.connections):
                     transport.abort()
+                # Their deliveries return to the queues, and may be dead-lettered, before the journal is closed.
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._empty.wait(), STOP_WAIT_S)
 
     def close_connections(self, chosen: Callable[[Connection], bool], reason: str) -> int:
         """Close the chosen connections with 320 (connection-forced); return how many."""

@@ -145,9 +145,10 @@ def check_finished(disk: Disk) -> None:
 
 def check_definitions(disk: Disk, vhosts: Sized) -> None:
     """Raise StorageFault if the log has records, and the virtual hosts that they belong to are lost."""
-    if vhosts:
+    names = disk.names()
+    if vhosts or UNFINISHED_NAME in names:  # `check_finished` refuses that
         return
-    for name in disk.names():
+    for name in names:
         if number_of(name) is not None:
             file = disk.open(name, False)
             size = file.size

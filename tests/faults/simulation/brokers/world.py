@@ -436,7 +436,8 @@ class World:
         self.network.heal()
         for broker in self.brokers.values():
             broker.heal()
-        self.run_until(lambda: len(self.serving()) == len(self.brokers), START_S, "all brokers serve again")
+        self.run_until(self._all_serve, START_S, "all brokers serve again")
+        self.run(1.0)  # what was sent before, such as the deletion of a queue, arrives
         for name, process in self.serving():
             process.act(lambda name=name, process=process: self.federation.define(process, name))
             self.declare(name)
@@ -446,6 +447,11 @@ class World:
         self.look()
         assert self.links_run(), "a link has failed without a fault"
         self.check_end()
+
+    def _all_serve(self) -> bool:
+        """Return whether no broker is down, or will be as its stop has begun."""
+        serving = self.serving()
+        return len(serving) == len(self.brokers) and not any(process.stopping for _, process in serving)
 
     def _consumed(self) -> bool:
         """Consume what has arrived; return whether nothing was anywhere for CALM_S."""
