@@ -72,10 +72,10 @@ def kind_of(frame: Any) -> type[base.Frame]:
 
 
 class Model:
-    """The model. `now_ms` is the time of the clock, `timestamp_s` that of x-death."""
+    """The model. `timestamp_s` is the time that x-death has at a time of the clock, 0 if it is not compared."""
 
-    def __init__(self, now_ms: int = 0, timestamp_s: Callable[[int], int] = lambda now_ms: 0) -> None:
-        self.now_ms = now_ms
+    def __init__(self, timestamp_s: Callable[[int], int]) -> None:
+        self.now_ms = 0
         self._timestamp_s = timestamp_s
         self.queues: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {}
@@ -90,9 +90,11 @@ class Model:
 
     # A step
 
-    def step(self, frames: Mapping[Key, Sequence[Any]], key: Key, request: Callable[[Channel], None]) -> None:
-        """Apply a request of this channel, and explain all frames that came. Raises Mismatch."""
-        self._begin(frames)
+    def step(
+        self, frames: Mapping[Key, Sequence[Any]], now_ms: int, key: Key, request: Callable[[Channel], None]
+    ) -> None:
+        """Apply a request of this channel at this time, and explain all frames that came. Raises Mismatch."""
+        self._begin(frames, now_ms)
         channel = self.channels.get(key) or Channel(*key)
         try:
             request(channel)
@@ -102,26 +104,26 @@ class Model:
         self._explain()
 
     def wait(
-        self, frames: Mapping[Key, Sequence[Any]], ms: int, change: Callable[[], None] = lambda: None
+        self, frames: Mapping[Key, Sequence[Any]], now_ms: int, change: Callable[[], None] = lambda: None
     ) -> None:
-        """Make a change, as an operator does, and let time pass: messages expire, dead letters are tried again."""
-        self._begin(frames)
+        """Let time pass until `now_ms`, and make a change, as an operator does. Raises Mismatch."""
+        self._begin(frames, now_ms)
         change()
         self.run()
-        until_ms = self.now_ms + ms
+        self._explain()
+
+    def _begin(self, frames: Mapping[Key, Sequence[Any]], now_ms: int) -> None:
+        """Let messages expire, and dead letters be tried again, at their times up to `now_ms`."""
+        self._frames = {one: Frames(came) for one, came in frames.items()}
+        self._returns, self._cancels, self._replies = {}, [], {}
         while True:
             times = [due for queue in self.queues.values() if (due := queue.next_ms()) is not None]
-            if min(times, default=until_ms + 1) > until_ms:
+            if min(times, default=now_ms + 1) > now_ms:
                 break
             self.now_ms = max(self.now_ms, min(times))
             self._arrivals += 1
             self.run()
-        self.now_ms = until_ms
-        self._explain()
-
-    def _begin(self, frames: Mapping[Key, Sequence[Any]]) -> None:
-        self._frames = {one: Frames(came) for one, came in frames.items()}
-        self._returns, self._cancels, self._replies = {}, [], {}
+        self.now_ms = now_ms
         self._arrivals += 1
 
     def reply(self, channel: Channel, *kinds: type[base.Frame]) -> Any:
