@@ -99,7 +99,7 @@ class Channel:
         if how == REJECT and not queue.deleted:
             queue.dead_letter(delivery.entry.message, "rejected")
         elif how in (NACK, RETURN):
-            queue.requeue(delivery.entry, counted=how == RETURN)
+            queue.requeue(delivery.entry, nacked=how == NACK)
 
     def recover(self, requeue: bool) -> None:
         """basic.recover: all that is outstanding is requeued, but not what a transaction has settled."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from pamqp import base, commands
-from pamqp.commands import Basic, Confirm, Exchange, Tx
+from pamqp.commands import Basic, Confirm, Connection, Exchange, Tx
 from pamqp.commands import Channel as ChannelMethods
 from pamqp.commands import Queue as QueueMethods
 
@@ -70,14 +70,15 @@ class SessionMachine(RuleBasedStateMachine):
     """A history of several clients."""
 
     profile: ClassVar[str] = "mixed"
+    nack_counts: ClassVar[bool] = False  # basic.nack counts towards the delivery limit, before RabbitMQ 4.3
+    quorum_priorities: ClassVar[bool] = True  # 32 of them, since RabbitMQ 4.3
     patience_ms: ClassVar[int | None] = None  # for frames; nothing is on its way within a process
 
     def __init__(self) -> None:
         super().__init__()
         self.peer = self.new_peer()
-        self.model = Model(partial(timestamp_s, self.peer.in_process))
+        self.model = Model(partial(timestamp_s, self.peer.in_process), self.nack_counts)
         self.clients: dict[int, Client] = {}
-        self.known: set[Key] = set()  # the channels that were open after the last step
         self.published = 0
         self.admin = self.peer.connect().channel()
 
@@ -103,7 +104,7 @@ class SessionMachine(RuleBasedStateMachine):
         return self.clients[key[0]].unopened(key[1])
 
     def collect(self) -> dict[Key, list[Any]]:
-        """Return all frames that have come, by channel."""
+        """Return all frames that have come, by channel; answer those that close a channel or connection."""
         came: dict[Key, list[Any]] = {}
         for index, client in self.clients.items():
             with suppress(Silence):
@@ -113,6 +114,9 @@ class SessionMachine(RuleBasedStateMachine):
                 inbox = client.inbox(number)
                 came[index, number] = list(inbox)
                 inbox.clear()
+                for frame in came[index, number]:
+                    if isinstance(frame, ChannelMethods.Close | Connection.Close):
+                        client.send(ChannelMethods.CloseOk if number else Connection.CloseOk, number)
         return came
 
     def request(self, key: Key, rules: Callable[[Channel], None], *methods: tuple[type[base.Frame], Fields]) -> None:
@@ -125,12 +129,8 @@ class SessionMachine(RuleBasedStateMachine):
     def step(self, key: Key, rules: Callable[[Channel], None]) -> None:
         """Check the frames that came since a request was sent on this channel, and the length of each queue."""
         self.explain(lambda came: self.model.step(came, self.now_ms(), key, rules))
-        for index, number in self.known - set(self.keys):  # closed by an error, if it was not closed by the client
-            if index in self.clients and number:
-                self.client_channel((index, number)).send(ChannelMethods.CloseOk)
         for index in set(self.clients) - self.model.connections:
             self.clients.pop(index).vanish()
-        self.known = set(self.keys)
 
     def explain(self, rules: Callable[[dict[Key, list[Any]]], None]) -> None:
         """Check the frames that came by these rules, and the length of each queue. Raises Mismatch."""
@@ -193,18 +193,15 @@ class SessionMachine(RuleBasedStateMachine):
     def end(self, data: st.DataObject, how: str) -> None:
         """Close a channel or a connection, lose it, or make an error that closes it."""
         key = data.draw(st.sampled_from(self.keys))
-        self.known.discard(key)
         if how == "channel":
-            self.call(key, ChannelMethods.Close, self.model.end_channel, reply_code=200)
+            self.call(key, ChannelMethods.Close, lambda channel: self.model.end_channel(channel), reply_code=200)
         elif how == "refused":
-            self.known.add(key)
             self.call(key, QueueMethods.Purge, lambda channel: self.model.purge(channel, "missing"), queue="missing")
         elif how == "hard":
             self.request(key, refuse(540), (ChannelMethods.Flow, {"active": False}))
         else:
             client = self.clients.pop(key[0])
             client.close() if how == "connection" else client.vanish()
-            self.known -= {one for one in self.known if one[0] == key[0]}
             self.step(key, lambda channel: self.model.end_connection(key[0]))
 
     @precondition(lambda self: self.keys)
@@ -256,7 +253,7 @@ class SessionMachine(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             properties["delivery_mode"] = 2
         always, optional = PROFILES[self.profile]
-        if "x-max-priority" in always | optional or self.profile == "quorum":
+        if "x-max-priority" in always | optional or always == QUORUM and self.quorum_priorities:
             properties |= data.draw(st.sampled_from(({}, {"priority": 0}, {"priority": 2}, {"priority": 40})))
         if "x-message-ttl" in optional and not exchange:
             properties |= data.draw(st.sampled_from(({}, {}, {"expiration": "0"}, {"expiration": "500"})))
@@ -349,6 +346,7 @@ class SessionMachine(RuleBasedStateMachine):
         always, optional = PROFILES[self.profile]
         arguments = data.draw(st.fixed_dictionaries(always, optional=optional))
         quorum = arguments["x-queue-type"] == "quorum"
+        arguments = self.same_rules(arguments, quorum)
         if "x-dead-letter-exchange" not in arguments:
             arguments.pop("x-dead-letter-routing-key", None)
         if quorum:
@@ -364,6 +362,10 @@ class SessionMachine(RuleBasedStateMachine):
         for exchange in (FANOUT, DIRECT):
             if exchange in self.model.exchanges and data.draw(st.booleans()):
                 self.bind(key, name, exchange)
+
+    def same_rules(self, arguments: dict[str, Any], quorum: bool) -> dict[str, Any]:
+        """Return the arguments of a queue, or a policy, that follow the rules of the model with this broker."""
+        return arguments
 
     def bind(self, key: Key, name: str, exchange: str) -> None:
         fields = {"queue": name, "exchange": exchange, "routing_key": name}
@@ -435,7 +437,8 @@ class SessionMachine(RuleBasedStateMachine):
         """Set a policy for one queue, of the keys that the profile has as arguments, or clear it."""
         always, optional = PROFILES[self.profile]
         keys = {word: each for word, each in (always | optional).items() if word in POLICY_KEYS}
-        words = data.draw(st.fixed_dictionaries({}, optional=keys))
+        queue = self.model.queues.get(name)
+        words = self.same_rules(data.draw(st.fixed_dictionaries({}, optional=keys)), queue is None or queue.quorum)
         definition = {word.removeprefix("x-"): value for word, value in words.items()}
         if "dead-letter-exchange" not in definition:
             definition.pop("dead-letter-routing-key", None)

@@ -12,6 +12,7 @@ from typing import Any
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 QUORUM_DELIVERY_LIMIT, QUORUM_PRIORITIES, QUORUM_PRIORITY = 20, 31, 4
+QUORUM_POLICY = {"delivery-limit", "dead-letter-strategy"}
 RETRY_MS = 5_000  # of dead letters at least once that a target has not taken
 
 
@@ -149,6 +150,7 @@ class Queue:
         self.name = name
         self.arguments = arguments
         self.policy: Mapping[str, Any] = {}
+        self.nack_counts = False
         self.owner = owner
         self.auto_delete = auto_delete
         self.quorum = arguments.get("x-queue-type") == "quorum"
@@ -163,6 +165,10 @@ class Queue:
         self._tail = 0
 
     # Settings: the smaller of two numbers, and an argument before a policy
+
+    def apply(self, policy: Mapping[str, Any]) -> None:
+        """Apply a policy, but none with a key that this type of queue does not support (Parameters and Policies)."""
+        self.policy = policy if self.quorum or not QUORUM_POLICY & set(policy) else {}
 
     def _least(self, key: str) -> int | None:
         given = (self.arguments.get(f"x-{key}"), self.policy.get(key))
@@ -206,7 +212,7 @@ class Queue:
 
     @property
     def counts(self) -> bool:
-        return self.quorum or "x-delivery-limit" in self.arguments or "delivery-limit" in self.policy
+        return self.quorum or "x-delivery-limit" in self.arguments
 
     @property
     def single_active(self) -> bool:
@@ -245,15 +251,16 @@ class Queue:
         self.ready.append(entry)
         self.ready.sort(key=lambda one: one.order)
 
-    def requeue(self, entry: Entry, counted: bool) -> None:
+    def requeue(self, entry: Entry, nacked: bool) -> None:
         """Return a delivery to its place (Consumer Acknowledgements: negative acks and requeuing).
 
-        Quorum Queues, poison messages: beyond the delivery limit it is dead-lettered. A basic.nack is not `counted`.
+        Quorum Queues, poison messages: beyond the delivery limit it is dead-lettered. In a quorum queue a basic.nack is
+        no failure, since RabbitMQ 4.3.
         """
         if self.deleted:
             return
         entry.redelivered = True
-        if self.counts and counted:
+        if self.counts and not (nacked and self.quorum and not self.nack_counts):
             entry.attempts += 1
             if self.delivery_limit is not None and entry.attempts > self.delivery_limit:
                 self.dead_letter(entry.message, DELIVERY_LIMIT)

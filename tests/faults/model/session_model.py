@@ -72,10 +72,15 @@ def kind_of(frame: Any) -> type[base.Frame]:
 
 
 class Model:
-    """The model. `timestamp_s` is the time that x-death has at a time of the clock, 0 if it is not compared."""
+    """The model.
 
-    def __init__(self, timestamp_s: Callable[[int], int]) -> None:
+    timestamp_s  the time that x-death has at a time of the clock, 0 if it is not compared
+    nack_counts  basic.nack counts towards a delivery limit, as before RabbitMQ 4.3
+    """
+
+    def __init__(self, timestamp_s: Callable[[int], int], nack_counts: bool) -> None:
         self.now_ms = 0
+        self._nack_counts = nack_counts
         self._timestamp_s = timestamp_s
         self.queues: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {}
@@ -134,13 +139,16 @@ class Model:
 
     def _refuse(self, channel: Channel, refused: Refused) -> None:
         """Expect channel.close, or connection.close, with the code; all that was outstanding is requeued."""
+        key = channel.connection, 0 if refused.hard else channel.number
+        frames = self._frames.setdefault(key, Frames(()))
+        kind = Connection.Close if refused.hard else ChannelMethods.Close
+        if not any(isinstance(frame, kind) for _, frame in frames.left):
+            raise Mismatch(f"error {refused.code}", kind.name, [describe(frame) for _, frame in frames.left])
+        check("reply code", refused.code, frames.take(kind)[1].reply_code)
         if refused.hard:
-            closed = self._frames.setdefault((channel.connection, 0), Frames(())).take(Connection.Close)[1]
             self.end_connection(channel.connection)
         else:
-            closed = self.reply(channel, ChannelMethods.Close)
             self.end_channel(channel)
-        check("reply code", refused.code, closed.reply_code)
 
     def _explain(self) -> None:
         for queue in self.queues.values():
@@ -364,7 +372,8 @@ class Model:
         queue.ready.clear()
 
     def declare(self, channel: Channel, queue: Queue) -> None:
-        queue.policy = self.policies.get(queue.name, {})
+        queue.nack_counts = self._nack_counts
+        queue.apply(self.policies.get(queue.name, {}))
         self.queues[queue.name] = queue
 
     def delete(self, queue: Queue) -> None:
@@ -400,7 +409,7 @@ class Model:
         if definition:
             self.policies[name] = definition
         if name in self.queues:
-            self.queues[name].policy = definition
+            self.queues[name].apply(definition)
 
     def cancel(self, channel: Channel, tag: str) -> None:
         """Remove a consumer; an auto-delete queue is deleted with its last one."""

@@ -1,0 +1,147 @@
+"""The model's part of the comparison: histories of sessions, drawn by a seed, whose frames the reference has to explain.
+
+Warren agrees with the model (tests/faults/model), so a difference between the model and the reference is one between the
+two brokers. A history ends at its first difference. Times are real, so an answer near a deadline may follow either side.
+"""
+
+import copy
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.errors import Flaky
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.faults.model.machine import SessionMachine
+from tests.faults.model.queue_model import Message
+from tests.faults.model.session_model import Key, Mismatch, Model
+from tests.support.amqp_client import Client, Closed
+from tests.support.peer import Peer, SocketPeer
+
+from .brokers import Broker
+from .documents import PREFIX, Difference
+
+VHOST = f"{PREFIX}-model"
+PROFILES = ("plain", "limits", "expiry", "priorities", "single_active", "quorum", "at_least_once")
+STEPS = 20
+PATIENCE_S = 2.0  # until a frame that is missing counts as a difference
+QUIET_MS = 4  # without a frame, until no more are expected
+Rules = Callable[[dict[Key, list[Any]]], None]
+RIGHTS = {"configure": ".*", "write": ".*", "read": ".*"}
+
+
+class ReferencePeer(SocketPeer):
+    """The reference, with a new virtual host for each history."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker.amqp)
+        self.broker = broker
+        broker.request("DELETE", f"/vhosts/{VHOST}")
+        broker.request("PUT", f"/vhosts/{VHOST}", {})
+        broker.request("PUT", f"/permissions/{VHOST}/{broker.user}", RIGHTS)
+
+    def connect(self, *_: Any, **__: Any) -> Client:
+        return super().connect(self.broker.user, self.broker.password, VHOST)
+
+    def set_policy(self, name: str, pattern: str, definition: Any, *_: Any, **__: Any) -> None:
+        policy = {"pattern": pattern, "definition": definition, "apply-to": "queues"}
+        self.broker.request("PUT", f"/policies/{VHOST}/{name}", policy)
+
+    def clear_policy(self, name: str, operator: bool = False) -> None:
+        self.broker.request("DELETE", f"/policies/{VHOST}/{name}")
+
+    def close(self) -> None:
+        Peer.close(self)
+        self.broker.request("DELETE", f"/vhosts/{VHOST}")
+
+
+class ReferenceMachine(SessionMachine):
+    """A history with the reference. After `difference` it does nothing any more."""
+
+    broker: ClassVar[Broker]
+    difference: ClassVar[Mismatch | None]
+    patience_ms = QUIET_MS
+    nack_counts = True
+    quorum_priorities = False
+
+    def __init__(self) -> None:
+        if self.difference is not None:
+            raise self.difference  # hypothesis repeats a failed history
+        self._started_s = time.monotonic()
+        self._now_ms = 0
+        super().__init__()
+
+    def new_peer(self) -> Peer:
+        return ReferencePeer(self.broker)
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def publish_all(self, key: Key, burst: list[Message], mandatory: bool) -> None:
+        """Publish one by one: of a burst, the reference may deliver some before it has the others."""
+        for message in burst:
+            if key in self.keys:
+                super().publish_all(key, [message], mandatory)
+
+    def same_rules(self, arguments: dict[str, Any], quorum: bool) -> dict[str, Any]:
+        """Leave out a limit of a quorum queue that rejects: RabbitMQ lets an open number of messages pass it."""
+        if not quorum or arguments.get("x-overflow") != "reject-publish":
+            return arguments
+        return {name: value for name, value in arguments.items() if not name.startswith("x-max-length")}
+
+    def explain(self, rules: Rules) -> None:
+        """Explain the frames at the time before they came, or after; wait for more of them if that fails."""
+        before, came = self.model, dict[Key, list[Any]]()
+        failed: Mismatch | None = Mismatch("frames", "", "")
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            more = self.collect()
+            if failed is None and not any(more.values()):
+                return
+            came = {key: [*came.get(key, ()), *frames] for key, frames in more.items()}
+            now_ms = round((time.monotonic() - self._started_s) * 1000)
+            failed = self._attempt(before, before.now_ms, rules, came) and self._attempt(before, now_ms, rules, came)
+            if failed is not None and time.monotonic() > deadline_s:
+                type(self).difference = failed
+                raise failed
+
+    def _attempt(self, before: Model, now_ms: int, rules: Rules, came: dict[Key, list[Any]]) -> Mismatch | None:
+        """Apply the rules to a copy of the model at this time; return the mismatch, or None."""
+        self.model, self._now_ms = copy.deepcopy(before), now_ms
+        try:
+            rules(came)
+            self.check_queues()
+        except Mismatch as mismatch:
+            return mismatch
+        except Closed as closed:  # a passive declaration
+            self.admin = self.peer.connect().channel()
+            return Mismatch("queue", "exists", closed)
+        return None
+
+
+def run(reference: Broker, histories: int) -> tuple[int, list[Difference]]:
+    """Return the number of histories, and the first difference of each that has one."""
+    differences = []
+    for number in range(histories):
+        profile = PROFILES[number % len(PROFILES)]
+        subject = f"model {profile} {number}"
+        if (mismatch := difference_of(reference, profile, number)) is not None:
+            differences.append(Difference(subject, mismatch.place, mismatch.expected, mismatch.came))
+    return histories, differences
+
+
+def difference_of(reference: Broker, profile: str, number: int) -> Mismatch | None:
+    """Run the history with this seed; return its first difference."""
+    members = {"broker": reference, "profile": profile, "difference": None}
+    machine: Any = seed(number)(type("ReferenceMachine", (ReferenceMachine,), members))
+    # The first example of hypothesis is the simplest one, with which little happens.
+    bounded = settings(
+        max_examples=2, stateful_step_count=STEPS, phases=(Phase.generate,), deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    with suppress(Mismatch, Flaky):
+        run_state_machine_as_test(machine, settings=bounded)
+    difference: Mismatch | None = machine.difference
+    return difference
