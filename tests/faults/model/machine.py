@@ -24,7 +24,7 @@ from tests.support.in_process import InProcessPeer
 from tests.support.peer import Peer
 
 from .channel_model import ACK, NACK, REJECT, RETURN, Channel, Refused
-from .queue_model import Consumer, Message, Queue
+from .queue_model import WARREN, Consumer, Dialect, Message, Queue
 from .session_model import Exchange as ExchangeModel
 from .session_model import Key, Model, check, queue_type
 
@@ -70,14 +70,13 @@ class SessionMachine(RuleBasedStateMachine):
     """A history of several clients."""
 
     profile: ClassVar[str] = "mixed"
-    nack_counts: ClassVar[bool] = False  # basic.nack counts towards the delivery limit, before RabbitMQ 4.3
-    quorum_priorities: ClassVar[bool] = True  # 32 of them, since RabbitMQ 4.3
+    dialect: ClassVar[Dialect] = WARREN
     patience_ms: ClassVar[int | None] = None  # for frames; nothing is on its way within a process
 
     def __init__(self) -> None:
         super().__init__()
         self.peer = self.new_peer()
-        self.model = Model(partial(timestamp_s, self.peer.in_process), self.nack_counts)
+        self.model = Model(partial(timestamp_s, self.peer.in_process), self.dialect)
         self.clients: dict[int, Client] = {}
         self.published = 0
         self.admin = self.peer.connect().channel()
@@ -143,7 +142,7 @@ class SessionMachine(RuleBasedStateMachine):
             if queue.owner is None:
                 came = self.admin.declare(queue.name, passive=True)
                 counts = came.message_count, came.consumer_count
-                check(f"counts of {queue_type(queue)}", (len(queue.ready), len(queue.consumers)), counts)
+                check(f"counts of {queue_type(queue)}", (len(queue.ready), self.model.consumer_count(queue)), counts)
 
     def call(self, key: Key, kind: type[base.Frame], rules: Callable[[Channel], None] = lambda channel: None,
              **fields: Any) -> None:  # fmt: skip
@@ -253,7 +252,7 @@ class SessionMachine(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             properties["delivery_mode"] = 2
         always, optional = PROFILES[self.profile]
-        if "x-max-priority" in always | optional or always == QUORUM and self.quorum_priorities:
+        if "x-max-priority" in always | optional or always == QUORUM and self.dialect.priorities:
             properties |= data.draw(st.sampled_from(({}, {"priority": 0}, {"priority": 2}, {"priority": 40})))
         if "x-message-ttl" in optional and not exchange:
             properties |= data.draw(st.sampled_from(({}, {}, {"expiration": "0"}, {"expiration": "500"})))
@@ -346,7 +345,7 @@ class SessionMachine(RuleBasedStateMachine):
         always, optional = PROFILES[self.profile]
         arguments = data.draw(st.fixed_dictionaries(always, optional=optional))
         quorum = arguments["x-queue-type"] == "quorum"
-        arguments = self.same_rules(arguments, quorum)
+        arguments = self.same_rules(arguments, quorum, policy=False)
         if "x-dead-letter-exchange" not in arguments:
             arguments.pop("x-dead-letter-routing-key", None)
         if quorum:
@@ -356,14 +355,14 @@ class SessionMachine(RuleBasedStateMachine):
         owner = key[0] if kind == "exclusive" else None
 
         def rules(channel: Channel) -> None:
-            self.model.declare(channel, Queue(name, arguments, owner, kind == "auto_delete"))
+            self.model.declare(channel, Queue(name, arguments, owner, kind == "auto_delete", self.dialect))
 
         self.call(key, QueueMethods.Declare, rules, queue=name, arguments=arguments, **fields)
         for exchange in (FANOUT, DIRECT):
             if exchange in self.model.exchanges and data.draw(st.booleans()):
                 self.bind(key, name, exchange)
 
-    def same_rules(self, arguments: dict[str, Any], quorum: bool) -> dict[str, Any]:
+    def same_rules(self, arguments: dict[str, Any], quorum: bool, policy: bool) -> dict[str, Any]:
         """Return the arguments of a queue, or a policy, that follow the rules of the model with this broker."""
         return arguments
 
@@ -438,7 +437,8 @@ class SessionMachine(RuleBasedStateMachine):
         always, optional = PROFILES[self.profile]
         keys = {word: each for word, each in (always | optional).items() if word in POLICY_KEYS}
         queue = self.model.queues.get(name)
-        words = self.same_rules(data.draw(st.fixed_dictionaries({}, optional=keys)), queue is None or queue.quorum)
+        words = data.draw(st.fixed_dictionaries({}, optional=keys))
+        words = self.same_rules(words, queue is None or queue.quorum, policy=True)
         definition = {word.removeprefix("x-"): value for word, value in words.items()}
         if "dead-letter-exchange" not in definition:
             definition.pop("dead-letter-routing-key", None)

@@ -16,6 +16,28 @@ QUORUM_POLICY = {"delivery-limit", "dead-letter-strategy"}
 RETRY_MS = 5_000  # of dead letters at least once that a target has not taken
 
 
+@dataclass(frozen=True)
+class Dialect:
+    """Rules of quorum queues in which RabbitMQ 4.0 differs from Warren, which follows RabbitMQ 4.3 and AMQP.
+
+    nack_counts          basic.nack with requeue counts towards the delivery limit
+    priorities           messages have 32 priorities
+    shared_prefetch      a limit of the channel is one of each consumer; if not, it is refused with 540
+    exclusive_consumers  the flag `exclusive` of basic.consume has an effect (AMQP 0-9-1, basic.consume)
+    gets_are_consumers   an unsettled basic.get counts as a consumer
+    """
+
+    nack_counts: bool = False
+    priorities: bool = True
+    shared_prefetch: bool = True
+    exclusive_consumers: bool = True
+    gets_are_consumers: bool = False
+
+
+WARREN = Dialect()
+RABBITMQ_40 = Dialect(True, False, False, False, True)
+
+
 @dataclass
 class Death:
     """An entry of x-death: the deaths in one queue for one reason."""
@@ -146,11 +168,13 @@ class Consumer:
 class Queue:
     """A queue. `came_back` is true from a requeue until the length limit was applied, which comes first then."""
 
-    def __init__(self, name: str, arguments: Mapping[str, Any], owner: int | None, auto_delete: bool) -> None:
+    def __init__(
+        self, name: str, arguments: Mapping[str, Any], owner: int | None, auto_delete: bool, dialect: Dialect
+    ) -> None:
         self.name = name
+        self.dialect = dialect
         self.arguments = arguments
         self.policy: Mapping[str, Any] = {}
-        self.nack_counts = False
         self.owner = owner
         self.auto_delete = auto_delete
         self.quorum = arguments.get("x-queue-type") == "quorum"
@@ -260,7 +284,7 @@ class Queue:
         if self.deleted:
             return
         entry.redelivered = True
-        if self.counts and not (nacked and self.quorum and not self.nack_counts):
+        if self.counts and not (nacked and self.quorum and not self.dialect.nack_counts):
             entry.attempts += 1
             if self.delivery_limit is not None and entry.attempts > self.delivery_limit:
                 self.dead_letter(entry.message, DELIVERY_LIMIT)

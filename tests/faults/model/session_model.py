@@ -18,7 +18,7 @@ from pamqp.commands import Queue as QueueMethods
 from tests.support.amqp_client import Content, describe
 
 from .channel_model import Channel, Refused
-from .queue_model import RETRY_MS, Consumer, Letter, Message, Queue
+from .queue_model import RETRY_MS, Consumer, Dialect, Letter, Message, Queue
 
 Key = tuple[int, int]
 """A channel: the index of its connection, and its number. Number 0 is the connection itself."""
@@ -72,15 +72,11 @@ def kind_of(frame: Any) -> type[base.Frame]:
 
 
 class Model:
-    """The model.
+    """The model. `timestamp_s` is the time that x-death has at a time of the clock, 0 if it is not compared."""
 
-    timestamp_s  the time that x-death has at a time of the clock, 0 if it is not compared
-    nack_counts  basic.nack counts towards a delivery limit, as before RabbitMQ 4.3
-    """
-
-    def __init__(self, timestamp_s: Callable[[int], int], nack_counts: bool) -> None:
+    def __init__(self, timestamp_s: Callable[[int], int], dialect: Dialect) -> None:
         self.now_ms = 0
-        self._nack_counts = nack_counts
+        self.dialect = dialect
         self._timestamp_s = timestamp_s
         self.queues: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {}
@@ -153,9 +149,9 @@ class Model:
     def _explain(self) -> None:
         for queue in self.queues.values():
             if queue.ready and (takers := queue.takers()):
-                tags = [f"{one.tag} of {one.channel.connection, one.channel.number}" for one in takers]
-                came = {key: [describe(one) for _, one in frames.left] for key, frames in self._frames.items()}
-                raise Mismatch("delivery", f"{queue.ready[0].message.body!r} of {queue.name} to {tags}", came)
+                expected = f"{queue.ready[0].message.body!r} of {queue.name} to {[one.tag for one in takers]}"
+                came = [describe(frame) for frames in self._frames.values() for _, frame in frames.left]
+                raise Mismatch(f"delivery of {queue_type(queue)}", expected, came)
         for key, tag in self._cancels:
             check("basic.cancel", tag, self._frames[key].take(Basic.Cancel)[1].consumer_tag)
         for key, frames in self._frames.items():
@@ -210,7 +206,7 @@ class Model:
         queue.came_back = False
         while queue.ready and (takers := queue.takers()):
             if not any(self._deliver(queue, consumer) for consumer in takers):
-                return moved  # the next frame of each of them is of another queue, or missing
+                return moved  # the next delivery to each of them is of another queue, or missing
             moved = True
             queue.expire(self.now_ms)
         queue.trim()
@@ -218,15 +214,16 @@ class Model:
         return moved
 
     def _deliver(self, queue: Queue, consumer: Consumer) -> bool:
-        """Deliver the next message if the next frame of the consumer's channel says so."""
+        """Deliver the next message, if it is the next delivery on the consumer's channel."""
         channel: Channel = consumer.channel
         frames = self._frames.get((channel.connection, channel.number))
         delivery = frames.next_delivery() if frames is not None else None
         if frames is None or delivery is None or delivery[1].method.consumer_tag != consumer.tag:
             return False
         index, content = delivery
-        entry = next((one for one in queue.heads() if one.message.body == content.body), queue.ready[0])
-        check(f"order in {queue.name}", entry.message.body, content.body)
+        entry = next((one for one in queue.heads() if one.message.body == content.body), None)
+        if entry is None:
+            return False  # it may be a dead letter that is still to come
         if index < self._replies.get(((channel.connection, channel.number), consumer.tag), -1):
             raise Mismatch("delivery before consume-ok", consumer.tag, describe(content))
         frames.left.remove(delivery)
@@ -357,9 +354,12 @@ class Model:
         queue = added.queue
         if added.tag in channel.consumers:
             raise Refused(530)
-        shared = queue.consumers or queue.single_active
-        if any(one.exclusive for one in queue.consumers) or added.exclusive and shared:
-            raise Refused(403)
+        if queue.quorum and channel.shared_limit and not self.dialect.shared_prefetch:
+            raise Refused(540)
+        if not queue.quorum or self.dialect.exclusive_consumers:
+            shared = queue.consumers or queue.single_active
+            if any(one.exclusive for one in queue.consumers) or added.exclusive and shared:
+                raise Refused(403)
         index, reply = self._take(channel, Basic.ConsumeOk)
         check("consumer tag", added.tag, reply.consumer_tag)
         self._replies[(channel.connection, channel.number), added.tag] = index
@@ -371,8 +371,15 @@ class Model:
         check(f"purge {queue_type(queue)}", len(queue.ready), self.reply(channel, QueueMethods.PurgeOk).message_count)
         queue.ready.clear()
 
+    def consumer_count(self, queue: Queue) -> int:
+        """The number of consumers that a passive declaration returns."""
+        settled = [transaction.settlements for one in self.channels.values() if (transaction := one.transaction)]
+        outstanding = [one for channel in self.channels.values() for one in channel.unacked.values()]
+        outstanding += [delivery for settlements in settled for delivery, _ in settlements]
+        gets = sum(one.queue is queue and one.consumer is None for one in outstanding)
+        return len(queue.consumers) + (gets if queue.quorum and self.dialect.gets_are_consumers else 0)
+
     def declare(self, channel: Channel, queue: Queue) -> None:
-        queue.nack_counts = self._nack_counts
         queue.apply(self.policies.get(queue.name, {}))
         self.queues[queue.name] = queue
 
