@@ -87,6 +87,7 @@ class Model:
         self._returns: dict[Key, list[tuple[int, Message]]] = {}
         self._cancels: list[tuple[Key, str]] = []
         self._replies: dict[tuple[Key, str], int] = {}  # index of consume-ok by consumer tag: deliveries follow it
+        self._deleted: dict[Key, int] = {}  # index of delete-ok: basic.cancel follows it, as in RabbitMQ
         self._arrivals = 0
 
     # A step
@@ -116,7 +117,7 @@ class Model:
     def _begin(self, frames: Mapping[Key, Sequence[Any]], now_ms: int) -> None:
         """Let messages expire, and dead letters be tried again, at their times up to `now_ms`."""
         self._frames = {one: Frames(came) for one, came in frames.items()}
-        self._returns, self._cancels, self._replies = {}, [], {}
+        self._returns, self._cancels, self._replies, self._deleted = {}, [], {}, {}
         while True:
             times = [due for queue in self.queues.values() if (due := queue.next_ms()) is not None]
             if min(times, default=now_ms + 1) > now_ms:
@@ -153,7 +154,10 @@ class Model:
                 came = [describe(frame) for frames in self._frames.values() for _, frame in frames.left]
                 raise Mismatch(f"delivery of {queue_type(queue)}", expected, came)
         for key, tag in self._cancels:
-            check("basic.cancel", tag, self._frames[key].take(Basic.Cancel)[1].consumer_tag)
+            index, cancel = self._frames[key].take(Basic.Cancel)
+            check("basic.cancel", tag, cancel.consumer_tag)
+            if index < self._deleted.get(key, -1):
+                raise Mismatch("basic.cancel before delete-ok", tag, describe(cancel))
         for key, frames in self._frames.items():
             self._explain_publishes(self.channels.get(key), key, frames)
             if frames.left:
@@ -408,7 +412,9 @@ class Model:
                 raise Refused(406)
             count = len(queue.ready)
             self.delete(queue)
-        check("delete count", count, self.reply(channel, QueueMethods.DeleteOk).message_count)
+        index, reply = self._take(channel, QueueMethods.DeleteOk)
+        check("delete count", count, reply.message_count)
+        self._deleted[channel.connection, channel.number] = index
 
     def set_policy(self, name: str, definition: Mapping[str, Any]) -> None:
         """Apply a policy, or none, from now on; messages keep their deadlines."""
