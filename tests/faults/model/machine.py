@@ -336,8 +336,11 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from((1, SHORT_MS, LONG_MS, 5_003)))
     def wait(self, ms: int) -> None:
-        self.peer.wait(ms)
+        self.pass_time(ms)
         self.explain(lambda came: self.model.wait(came, self.now_ms()))
+
+    def pass_time(self, ms: int) -> None:
+        self.peer.wait(ms)
 
     # Queues and exchanges
 
