@@ -72,9 +72,13 @@ class Channel:
 
         Consumer Prefetch: a limit of the channel. Those of basic.get do not count.
         """
+        return sum(one.consumer is not None and not one.queue.quorum for one in self.outstanding)
+
+    @property
+    def outstanding(self) -> list[Delivery]:
+        """The deliveries that are not settled, or only in a transaction that is not committed."""
         settled = [delivery for delivery, _ in self.transaction.settlements] if self.transaction is not None else []
-        outstanding = [*self.unacked.values(), *settled]
-        return sum(one.consumer is not None and not one.queue.quorum for one in outstanding)
+        return [*self.unacked.values(), *settled]
 
     # Settlements
 

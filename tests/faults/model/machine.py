@@ -62,6 +62,7 @@ PROFILES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 POLICY_KEYS = frozenset(LIMITS | EXPIRY | DEAD_LETTERS | DELIVERY_LIMIT | AT_LEAST_ONCE)
 MODES = (Confirm.Select, Tx.Select, Tx.Commit, Tx.Rollback, ChannelMethods.Flow)
+NEUTRAL = (Confirm.Select, Tx.Select, ChannelMethods.Flow)
 Fields = Mapping[str, Any]
 reply_kinds = {kind.name: kind for kind in commands.INDEX_MAPPING.values()}
 
@@ -188,10 +189,22 @@ class SessionMachine(RuleBasedStateMachine):
         self.open_channel(key)
 
     @precondition(lambda self: len(self.keys) > 1)
-    @rule(data=st.data(), how=st.sampled_from(("channel", "channel", "connection", "lost", "refused", "hard")))
-    def end(self, data: st.DataObject, how: str) -> None:
+    @rule(data=st.data(), what=st.sampled_from(("end", "delete_queue", "delete_queue", "delete_exchange", "settle")))
+    def disturb(self, data: st.DataObject, what: str) -> None:
+        """End a channel or a connection, delete a queue or an exchange, or settle an unknown tag."""
+        if what == "end":
+            how = data.draw(st.sampled_from(("channel", "channel", "connection", "lost", "refused", "hard")))
+            self.end(data.draw(st.sampled_from(self.keys)), how)
+        elif what == "delete_queue":
+            self.delete_queue(data)
+        elif what == "delete_exchange":
+            self.delete_exchange(data)
+        else:
+            how = data.draw(st.sampled_from((ACK, REJECT, NACK, RETURN)))
+            self.settle_one(data.draw(st.sampled_from(self.keys)), data.draw(st.integers(0, 3)), False, how)
+
+    def end(self, key: Key, how: str) -> None:
         """Close a channel or a connection, lose it, or make an error that closes it."""
-        key = data.draw(st.sampled_from(self.keys))
         if how == "channel":
             self.call(key, ChannelMethods.Close, lambda channel: self.model.end_channel(channel), reply_code=200)
         elif how == "refused":
@@ -204,10 +217,17 @@ class SessionMachine(RuleBasedStateMachine):
             self.step(key, lambda channel: self.model.end_connection(key[0]))
 
     @precondition(lambda self: self.keys)
-    @rule(data=st.data(), method=st.sampled_from(MODES))
-    def change_mode(self, data: st.DataObject, method: type[base.Frame]) -> None:
+    @rule(data=st.data(), legal=st.integers(0, 5))
+    def change_mode(self, data: st.DataObject, legal: int) -> None:
         """Select confirms or transactions, end a transaction, or ask for the flow, which changes nothing."""
         key = data.draw(st.sampled_from(self.keys))
+        channel = self.model.channels[key]
+        modes = MODES if not legal else NEUTRAL
+        if legal and channel.transaction is not None:
+            modes = (Tx.Select, Tx.Commit, Tx.Commit, Tx.Rollback)
+        elif legal and channel.published is not None:
+            modes = (Confirm.Select, ChannelMethods.Flow)
+        method = data.draw(st.sampled_from(modes))
         rules: dict[type[base.Frame], Callable[[Channel], None]] = {
             Confirm.Select: Channel.select_confirms,
             Tx.Select: Channel.select_transaction,
@@ -274,7 +294,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.request(key, lambda channel: self.model.get(channel, name, no_ack), (Basic.Get, fields))
 
     @precondition(lambda self: self.keys)
-    @rule(data=st.data(), name=st.sampled_from(QUEUES), tag=st.integers(0, 2), no_ack=st.integers(0, 2),
+    @rule(data=st.data(), name=st.sampled_from(("q0", *QUEUES)), tag=st.integers(0, 2), no_ack=st.integers(0, 3),
           priority=st.sampled_from((None, None, 1, -1)), exclusive=st.integers(0, 5))  # fmt: skip
     def consume(
         self, data: st.DataObject, name: str, tag: int, no_ack: int, priority: int | None, exclusive: int
@@ -311,12 +331,6 @@ class SessionMachine(RuleBasedStateMachine):
         key = data.draw(st.sampled_from([key for key, channel in self.model.channels.items() if channel.unacked]))
         tag = data.draw(st.sampled_from([*self.model.channels[key].unacked, *([0] if multiple else [])]))
         self.settle_one(key, tag, multiple, how)
-
-    @precondition(lambda self: self.keys)
-    @rule(data=st.data(), tag=st.integers(0, 3), how=st.sampled_from((ACK, REJECT, NACK, RETURN)))
-    def settle_any(self, data: st.DataObject, tag: int, how: str) -> None:
-        """Settle a delivery that may be settled already, or never was."""
-        self.settle_one(data.draw(st.sampled_from(self.keys)), tag, False, how)
 
     def settle_one(self, key: Key, tag: int, multiple: bool, how: str) -> None:
         if how == RETURN or how == REJECT and not multiple:
@@ -381,7 +395,7 @@ class SessionMachine(RuleBasedStateMachine):
         fields = {"exchange": name, "exchange_type": "fanout" if fanout else "direct"}
         self.call(key, Exchange.Declare, lambda channel: self.model.exchanges.update({name: exchange}), **fields)
 
-    @precondition(lambda self: self.keys)
+    @precondition(lambda self: self.keys and len(self.model.queues) + len(self.model.exchanges) < len(QUEUES) + 2)
     @rule(data=st.data())
     def declare(self, data: st.DataObject) -> None:
         """Declare a queue or an exchange that was deleted."""
@@ -399,18 +413,16 @@ class SessionMachine(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(self.keys))
         self.request(key, lambda channel: self.model.purge(channel, name), (QueueMethods.Purge, {"queue": name}))
 
-    @precondition(lambda self: self.keys)
-    @rule(data=st.data(), name=st.sampled_from(QUEUES), condition=st.sampled_from(("", "if_unused", "if_empty")))
-    def delete_queue(self, data: st.DataObject, name: str, condition: str) -> None:
-        key = data.draw(st.sampled_from(self.keys))
+    def delete_queue(self, data: st.DataObject) -> None:
+        key, name = data.draw(st.sampled_from(self.keys)), data.draw(st.sampled_from(QUEUES))
+        condition = data.draw(st.sampled_from(("", "if_unused", "if_empty")))
         fields = {"queue": name, **({condition: True} if condition else {})}
         self.request(key, lambda channel: self.model.delete_queue(channel, name, condition),
                      (QueueMethods.Delete, fields))  # fmt: skip
 
-    @precondition(lambda self: self.keys)
-    @rule(data=st.data(), name=st.sampled_from((FANOUT, DIRECT)), if_unused=st.booleans())
-    def delete_exchange(self, data: st.DataObject, name: str, if_unused: bool) -> None:
-        key = data.draw(st.sampled_from(self.keys))
+    def delete_exchange(self, data: st.DataObject) -> None:
+        key, name = data.draw(st.sampled_from(self.keys)), data.draw(st.sampled_from((FANOUT, DIRECT)))
+        if_unused = data.draw(st.booleans())
 
         def rules(channel: Channel) -> None:
             exchange = self.model.exchanges.get(name)

@@ -24,14 +24,14 @@ class Dialect:
     priorities           messages have 32 priorities
     shared_prefetch      a limit of the channel is one of each consumer; if not, it is refused with 540
     exclusive_consumers  the flag `exclusive` of basic.consume has an effect (AMQP 0-9-1, basic.consume)
-    gets_are_consumers   an unsettled basic.get counts as a consumer
+    settling_consumers   a basic.get and a cancelled consumer count as consumers until their deliveries are settled
     """
 
     nack_counts: bool = False
     priorities: bool = True
     shared_prefetch: bool = True
     exclusive_consumers: bool = True
-    gets_are_consumers: bool = False
+    settling_consumers: bool = False
 
 
 WARREN = Dialect()

@@ -377,11 +377,12 @@ class Model:
 
     def consumer_count(self, queue: Queue) -> int:
         """The number of consumers that a passive declaration returns."""
-        settled = [transaction.settlements for one in self.channels.values() if (transaction := one.transaction)]
-        outstanding = [one for channel in self.channels.values() for one in channel.unacked.values()]
-        outstanding += [delivery for settlements in settled for delivery, _ in settlements]
-        gets = sum(one.queue is queue and one.consumer is None for one in outstanding)
-        return len(queue.consumers) + (gets if queue.quorum and self.dialect.gets_are_consumers else 0)
+        if not queue.quorum or not self.dialect.settling_consumers:
+            return len(queue.consumers)
+        outstanding = [one for channel in self.channels.values() for one in channel.outstanding if one.queue is queue]
+        gets = [one for one in outstanding if one.consumer is None]
+        settling = {one.consumer for one in outstanding if one.consumer is not None} - set(queue.consumers)
+        return len(queue.consumers) + len(settling) + len(gets)
 
     def declare(self, channel: Channel, queue: Queue) -> None:
         queue.apply(self.policies.get(queue.name, {}))
