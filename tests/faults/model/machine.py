@@ -240,14 +240,15 @@ class SessionMachine(RuleBasedStateMachine):
     # Messages
 
     @precondition(lambda self: self.keys)
-    @rule(data=st.data(), count=st.sampled_from((1, 1, 2, 4)), mandatory=st.booleans())
-    def publish(self, data: st.DataObject, count: int, mandatory: bool) -> None:
+    @rule(data=st.data(), count=st.sampled_from((1, 2, 4)), alike=st.booleans(), mandatory=st.booleans())
+    def publish(self, data: st.DataObject, count: int, alike: bool, mandatory: bool) -> None:
         """Publish messages, all sent at once, to a queue, an exchange, or where no queue is."""
         key = data.draw(st.sampled_from(self.keys))
         addresses = [*[("", name) for name in QUEUES], ("", "nowhere"), (FANOUT, ""), (DIRECT, "q1"), (DIRECT, "other")]
-        burst = []
+        burst: list[Message] = []
         for _ in range(count):
-            exchange, routing_key = data.draw(st.sampled_from(addresses))
+            if not burst or not alike:
+                exchange, routing_key = data.draw(st.sampled_from(addresses))
             burst.append(self.message(data, exchange, routing_key))
         self.publish_all(key, burst, mandatory)
 
@@ -294,21 +295,30 @@ class SessionMachine(RuleBasedStateMachine):
         self.request(key, lambda channel: self.model.get(channel, name, no_ack), (Basic.Get, fields))
 
     @precondition(lambda self: self.keys)
-    @rule(data=st.data(), name=st.sampled_from(("q0", *QUEUES)), tag=st.integers(0, 2), no_ack=st.integers(0, 3),
-          priority=st.sampled_from((None, None, 1, -1)), exclusive=st.integers(0, 5))  # fmt: skip
+    @rule(data=st.data(), name=st.sampled_from(("q0", *QUEUES)), tags=st.sampled_from((("a",), ("b",), ("c", "d"))),
+          no_ack=st.integers(0, 3), priority=st.sampled_from((None, None, 1, -1)),
+          exclusive=st.integers(0, 5))  # fmt: skip
     def consume(
-        self, data: st.DataObject, name: str, tag: int, no_ack: int, priority: int | None, exclusive: int
+        self, data: st.DataObject, name: str, tags: tuple[str, ...], no_ack: int, priority: int | None, exclusive: int
     ) -> None:
+        """Consume from a queue, by one consumer or two on the same channel."""
         key = data.draw(st.sampled_from(self.keys))
+        for tag in tags:
+            if key in self.keys:
+                self.add_consumer(key, name, f"{name}-{tag}", not no_ack, not exclusive, priority)
+
+    def add_consumer(
+        self, key: Key, name: str, tag: str, no_ack: bool, exclusive: bool, priority: int | None
+    ) -> None:
         arguments = {} if priority is None else {"x-priority": priority}
-        fields = {"queue": name, "consumer_tag": f"{name}-{tag}", "no_ack": not no_ack, "exclusive": not exclusive}
+        fields = {"queue": name, "consumer_tag": tag, "no_ack": no_ack, "exclusive": exclusive, "arguments": arguments}
 
         def rules(channel: Channel) -> None:
             self.model.consume(channel, name, lambda queue: Consumer(
-                f"{name}-{tag}", channel, queue, not no_ack, not exclusive, priority or 0, channel.prefetch_of(queue)
+                tag, channel, queue, no_ack, exclusive, priority or 0, channel.prefetch_of(queue)
             ))  # fmt: skip
 
-        self.request(key, rules, (Basic.Consume, {**fields, "arguments": arguments}))
+        self.request(key, rules, (Basic.Consume, fields))
 
     @precondition(lambda self: any(channel.consumers for channel in self.model.channels.values()))
     @rule(data=st.data())
