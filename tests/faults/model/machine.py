@@ -331,7 +331,9 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.keys)
     @rule(data=st.data(), count=st.sampled_from((0, 1, 1, 2)), shared=st.booleans())
     def qos(self, data: st.DataObject, count: int, shared: bool) -> None:
-        key = data.draw(st.sampled_from(self.keys))
+        """Limit the deliveries of a channel, of one with several consumers if there is one."""
+        several = [key for key, channel in self.model.channels.items() if len(channel.consumers) > 1]
+        key = data.draw(st.sampled_from(several or self.keys))
         self.call(key, Basic.Qos, lambda channel: channel.qos(count, shared), prefetch_count=count, global_=shared)
 
     @precondition(lambda self: any(channel.unacked for channel in self.model.channels.values()))

@@ -24,7 +24,8 @@ class Dialect:
     priorities           messages have 32 priorities
     shared_prefetch      a limit of the channel is one of each consumer; if not, it is refused with 540
     exclusive_consumers  the flag `exclusive` of basic.consume has an effect (AMQP 0-9-1, basic.consume)
-    settling_consumers   a basic.get and a cancelled consumer count as consumers until their deliveries are settled
+    settling_consumers   a basic.get and a cancelled consumer count as consumers until their deliveries are settled,
+                         and those that wait for a single active consumer do not
     """
 
     nack_counts: bool = False

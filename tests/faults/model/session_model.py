@@ -384,7 +384,8 @@ class Model:
         outstanding = [one for channel in self.channels.values() for one in channel.outstanding if one.queue is queue]
         gets = [one for one in outstanding if one.consumer is None]
         settling = {one.consumer for one in outstanding if one.consumer is not None} - set(queue.consumers)
-        return len(queue.consumers) + len(settling) + len(gets)
+        served = 1 if queue.single_active and queue.consumers else len(queue.consumers)
+        return served + len(settling) + len(gets)
 
     def declare(self, channel: Channel, queue: Queue) -> None:
         queue.apply(self.policies.get(queue.name, {}))
