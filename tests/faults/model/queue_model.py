@@ -13,7 +13,7 @@ from typing import Any
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 QUORUM_DELIVERY_LIMIT, QUORUM_PRIORITIES, QUORUM_PRIORITY = 20, 31, 4
 QUORUM_POLICY = {"delivery-limit", "dead-letter-strategy"}
-RETRY_MS = 5_000  # of dead letters at least once that a target has not taken
+RETRY_MS, QUICK_RETRY_MS = 5_000, 10  # of dead letters at least once; after a retry that targets took a part of
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Queue:
         self.active: Consumer | None = None
         self.outbox: list[Letter] = []  # to be published at once
         self.waiting: list[Letter] = []  # at least once, until the next retry
-        self.retry_ms = 0
+        self.retry_ms, self.wait_ms = 0, RETRY_MS
         self.came_back = False
         self._tail = 0
 

@@ -18,7 +18,7 @@ from pamqp.commands import Queue as QueueMethods
 from tests.support.amqp_client import Content, describe
 
 from .channel_model import Channel, Refused
-from .queue_model import RETRY_MS, Consumer, Dialect, Letter, Message, Queue
+from .queue_model import QUICK_RETRY_MS, RETRY_MS, Consumer, Dialect, Letter, Message, Queue
 
 Key = tuple[int, int]
 """A channel: the index of its connection, and its number. Number 0 is the connection itself."""
@@ -254,15 +254,28 @@ class Model:
 
     def _dead_letter(self, queue: Queue) -> bool:
         """Publish what left the queue to its dead letter exchange; retry what targets did not take."""
-        letters, queue.outbox = queue.outbox, []
+        moved = bool(queue.outbox)
         if queue.waiting and (self.now_ms >= queue.retry_ms or not queue.at_least_once):
-            letters, queue.waiting = [*queue.waiting, *letters], []
-        for letter in letters:
-            if not self._forward(queue, letter):
-                if not queue.waiting:
-                    queue.retry_ms = self.now_ms + RETRY_MS
-                queue.waiting.append(letter)
-        return bool(letters)
+            moved = True
+            retried = len(queue.waiting)
+            for _ in range(retried):
+                self._offer(queue, queue.waiting.pop(0))
+            # RabbitMQ's guide leaves the time of a retry open; ours comes soon once targets have taken a message.
+            vain = len(queue.waiting) >= retried
+            queue.wait_ms = min(2 * queue.wait_ms, RETRY_MS) if vain else QUICK_RETRY_MS
+            queue.retry_ms = self.now_ms + queue.wait_ms
+        for _ in range(len(queue.outbox)):
+            self._offer(queue, queue.outbox.pop(0))
+        if not queue.waiting:
+            queue.wait_ms = RETRY_MS
+        return moved
+
+    def _offer(self, queue: Queue, letter: Letter) -> None:
+        """Publish a dead letter, which waits for the next retry if it has to stay."""
+        if not self._forward(queue, letter):
+            if not queue.waiting:
+                queue.retry_ms = self.now_ms + queue.wait_ms
+            queue.waiting.append(letter)
 
     def _forward(self, queue: Queue, letter: Letter) -> bool:
         """Publish a dead letter; return whether it is done with: at least once, when all its targets have it."""
