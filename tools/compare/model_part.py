@@ -7,15 +7,15 @@ the two brokers. A history ends at its first difference. Times are real, so near
 import copy
 import os
 import time
-from collections.abc import Callable
 from contextlib import suppress
+from itertools import product
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.faults.model.machine import SessionMachine
+from tests.faults.model.machine import Rules, SessionMachine
 from tests.faults.model.queue_model import RABBITMQ_40, Message
 from tests.faults.model.session_model import Key, Mismatch, Model
 from tests.support.amqp_client import Client, Closed
@@ -29,7 +29,6 @@ PROFILES = ("plain", "limits", "expiry", "priorities", "single_active", "quorum"
 EXAMPLES, STEPS = 4, 30  # of one history; the first example of hypothesis is the simplest, in which little happens
 PATIENCE_S = 2.0  # until a frame that is missing counts as a difference
 QUIET_MS = 4  # without a frame, until no more are expected
-Rules = Callable[[dict[Key, list[Any]]], None]
 RIGHTS = {"configure": ".*", "write": ".*", "read": ".*"}
 
 
@@ -108,17 +107,21 @@ class ReferenceMachine(SessionMachine):
                 return
             came = {key: [*came.get(key, ()), *frames] for key, frames in more.items()}
             now_ms = round((time.monotonic() - self._started_s) * 1000)
-            failed = self._attempt(before, before.now_ms, rules, came) and self._attempt(before, now_ms, rules, came)
+            for time_ms, order in product((before.now_ms, now_ms), before.orders):
+                self._now_ms = time_ms
+                failed = self._failure(before, order, rules, came)
+                if failed is None:
+                    break
             if failed is not None and time.monotonic() > deadline_s:
                 type(self).difference = failed
                 raise failed
 
-    def _attempt(self, before: Model, now_ms: int, rules: Rules, came: dict[Key, list[Any]]) -> Mismatch | None:
-        """Apply the rules to a copy of the model at this time; return the mismatch, or None."""
-        self.model, self._now_ms = copy.deepcopy(before), now_ms
+    def _failure(
+        self, before: Model, order: tuple[str, ...], rules: Rules, came: dict[Key, list[Any]]
+    ) -> Mismatch | None:
+        """Apply the rules to a copy of the model; return the mismatch, or None."""
         try:
-            rules(came)
-            self.check_queues()
+            self.attempt(copy.deepcopy(before), order, rules, came)
         except Mismatch as mismatch:
             return mismatch
         except Closed as closed:  # a passive declaration

@@ -14,5 +14,5 @@ STEPS = 40
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_broker_and_the_model_agree(profile: str) -> None:
     machine = type("SessionMachine", (SessionMachine,), {"profile": profile})
-    bounded = settings(examples(35), stateful_step_count=STEPS, report_multiple_bugs=False)
+    bounded = settings(examples(30), stateful_step_count=STEPS, report_multiple_bugs=False)
     run_state_machine_as_test(machine, settings=bounded)
