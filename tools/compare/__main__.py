@@ -8,12 +8,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import ctl_part, http_part
+from . import ctl_part, http_part, model_part
 from .brokers import Broker, NoAnswer, tools_of, warren
 from .documents import Difference
 from .report import Totals, lines_of
 
 PARTS = ("http", "amqp", "ctl")
+HISTORIES = 56  # of the model's part: five minutes
 HOW = (
     "a RabbitMQ 4 with the plugins management, federation, federation_management, consistent_hash_exchange and "
     "prometheus: docker run -p 5674:5672 -p 15674:15672 rabbitmq:4.0-management, or Debian 13's rabbitmq-server"
@@ -31,6 +32,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--rabbitmqctl", default=env("RABBITMQCTL", ""), help="its command line, as 'docker exec broker rabbitmqctl'"
     )
     parser.add_argument("--only", action="append", choices=PARTS, help="compare this part alone; may be repeated")
+    parser.add_argument(
+        "--model", nargs="?", type=int, const=HISTORIES, metavar="COUNT",
+        help=f"compare this many histories of sessions with the model alone, {HISTORIES} by default",
+    )  # fmt: skip
     parser.add_argument("--all", action="store_true", help="list known differences one by one as well")
     return parser.parse_args(arguments)
 
@@ -52,6 +57,8 @@ def reference_of(options: argparse.Namespace) -> Broker:
 
 def compare_parts(options: argparse.Namespace, reference: Broker) -> tuple[int, list[Difference], list[str]]:
     """Return the number of compared answers, the differences, and the parts left out with the reason."""
+    if options.model is not None:
+        return *model_part.run(reference, options.model), []
     parts, left_out = options.only or PARTS, []
     count, found = 0, []
     with tempfile.TemporaryDirectory() as folder, warren(Path(folder)) as ours:

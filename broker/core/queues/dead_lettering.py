@@ -244,14 +244,12 @@ class DeadLetterOutbox:
         queue, message = self._queue, letter.message
         host, exchange = queue.host, queue.settings.dead_letter_exchange
         cost, done = 0, not self._at_least_once
+        self.forwarded.popleft()  # a copy for the queue itself takes the place of the message
+        self._count([message], -1)
         if exchange is not None and host.has_exchange(exchange):
             cost = letter.find_targets(queue, exchange, host.clock.timestamp_s(), cost_limit)
-            if letter.targets is None:
-                return cost
             safe = letter.ticket <= host.journal.durable
-            while not letter.complete:
-                if cost >= cost_limit:
-                    return cost
+            while letter.targets is not None and not letter.complete and cost < cost_limit:
                 targets, copy = letter.next_targets(), letter.copy
                 cost += self._cost_of_targets(targets)
                 missing = [target for target in targets if target not in letter.confirmed]
@@ -259,15 +257,18 @@ class DeadLetterOutbox:
                 if takers and not self._enqueue([copy], takers, len(letter.targets) > 1).refused:
                     letter.confirmed.update(takers)
                     letter.ticket = host.journal.ticket()
+            if not letter.complete:
+                self.forwarded.appendleft(letter)
+                self._count([message], 1)
+                return cost
             if safe and letter.is_confirmed:
                 host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
                 done = True
-        self.forwarded.popleft()
         letter.end_attempt()
         if done:
             queue.journal.settle([message], moved=True)
-            self._count([message], -1)
             return cost
+        self._count([message], 1)
         if not self.retry_at_ms:
             host.scheduler.report(
                 "dead_letters_wait", "warning", {"queue": queue.name, "vhost": queue.vhost, "exchange": exchange}

@@ -181,6 +181,14 @@ def test_waiting_messages_count_for_the_length_limits() -> None:
     assert house.ch.confirms([4]) == (set(), {4})
 
 
+@pytest.mark.parametrize("limit", [{"x-max-length": 1}, {"x-max-length-bytes": 1}])
+def test_a_message_that_returns_to_its_own_queue_needs_no_room_beside_itself(limit: dict[str, int]) -> None:
+    house = House(letters=None, **{"x-message-ttl": 60_000, "x-dead-letter-exchange": "", **limit})
+    house.publish(1)
+    house.ch.reject_next("source")
+    assert (house.ch.count("source"), len(house.source.outbox), house.kept()) == (1, 0, 1)
+
+
 def test_a_purge_spares_waiting_messages_and_a_deletion_ends_them() -> None:
     house = House(letters=ONE)
     house.publish(40)

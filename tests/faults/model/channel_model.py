@@ -1,0 +1,179 @@
+"""The rules of a channel: delivery tags, settlements, prefetch, confirms, transactions, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .queue_model import Consumer, Entry, Message, Queue
+
+ACK, REJECT, NACK, RETURN = "ack", "reject", "nack", "return"
+"""How a delivery is settled: RETURN requeues it by basic.reject, basic.recover or the end of the channel."""
+
+
+class Refused(Exception):
+    """A method is refused with this reply code, which closes the connection if it is a `hard` error."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+        self.hard = code in (504, 530, 540)
+
+
+@dataclass(eq=False)
+class Delivery:
+    """A delivery that is not settled. `consumer` is None for basic.get."""
+
+    tag: int
+    queue: Queue
+    consumer: Consumer | None
+    entry: Entry
+
+
+@dataclass
+class Transaction:
+    """A transaction: publishes with the queues of their routes, and settlements, which wait for tx.commit."""
+
+    publishes: list[tuple[Message, list[Queue], bool]] = field(default_factory=list)
+    settlements: list[tuple[Delivery, str]] = field(default_factory=list)
+
+
+class Channel:
+    """A channel.
+
+    published    number of publishes since confirm.select, or None before
+    unconfirmed  by number, whether a publish is to be acked
+    """
+
+    def __init__(self, connection: int, number: int) -> None:
+        self.connection, self.number = connection, number
+        self.tag = 0
+        self.unacked: dict[int, Delivery] = {}
+        self.consumers: dict[str, Consumer] = {}
+        self.prefetch = self.shared_limit = 0
+        self.published: int | None = None
+        self.unconfirmed: dict[int, bool] = {}
+        self.transaction: Transaction | None = None
+
+    # Deliveries
+
+    def deliver(self, queue: Queue, consumer: Consumer | None, entry: Entry, no_ack: bool) -> int:
+        """Count a delivery; return its tag. Tags count from 1 on each channel, also those without acknowledgement."""
+        self.tag += 1
+        if not no_ack:
+            self.unacked[self.tag] = Delivery(self.tag, queue, consumer, entry)
+            if consumer is not None:
+                consumer.unacked += 1
+        return self.tag
+
+    @property
+    def shared_unacked(self) -> int:
+        """Deliveries that count towards the shared limit: of consumers of classic queues, settled in no commit yet.
+
+        Consumer Prefetch: a limit of the channel. Those of basic.get do not count.
+        """
+        return sum(one.consumer is not None and not one.queue.quorum for one in self.outstanding)
+
+    @property
+    def outstanding(self) -> list[Delivery]:
+        """The deliveries that are not settled, or only in a transaction that is not committed."""
+        settled = [delivery for delivery, _ in self.transaction.settlements] if self.transaction is not None else []
+        return [*self.unacked.values(), *settled]
+
+    # Settlements
+
+    def settle(self, tag: int, multiple: bool, how: str) -> None:
+        """basic.ack, nack and reject. A tag that is not outstanding is 406; 0 with `multiple` is all."""
+        if multiple and not tag:
+            tags = list(self.unacked)
+        elif tag not in self.unacked:
+            raise Refused(406)
+        else:
+            tags = [one for one in self.unacked if one <= tag] if multiple else [tag]
+        for delivery in [self.unacked.pop(one) for one in tags]:
+            if self.transaction is not None:
+                self.transaction.settlements.append((delivery, how))
+            else:
+                self.apply(delivery, how)
+
+    def apply(self, delivery: Delivery, how: str) -> None:
+        queue = delivery.queue
+        if delivery.consumer is not None:
+            delivery.consumer.unacked -= 1
+        if how == REJECT and not queue.deleted:
+            queue.dead_letter(delivery.entry.message, "rejected")
+        elif how in (NACK, RETURN):
+            queue.requeue(delivery.entry, nacked=how == NACK)
+
+    def recover(self, requeue: bool) -> None:
+        """basic.recover: all that is outstanding is requeued, but not what a transaction has settled."""
+        if not requeue:
+            raise Refused(540)
+        deliveries, self.unacked = list(self.unacked.values()), {}
+        for delivery in deliveries:
+            self.apply(delivery, RETURN)
+
+    # Prefetch
+
+    def qos(self, count: int, shared: bool) -> None:
+        """basic.qos: a limit of new consumers, which ends that of the channel, or that of the channel."""
+        if shared:
+            self.shared_limit = count
+        else:
+            self.prefetch, self.shared_limit = count, 0
+
+    def prefetch_of(self, queue: Queue) -> int:
+        """The limit of a new consumer; in quorum queues one of the channel is one of each consumer."""
+        return self.shared_limit or self.prefetch if queue.quorum else self.prefetch
+
+    # Confirms and transactions
+
+    def select_confirms(self) -> None:
+        if self.transaction is not None:
+            raise Refused(406)
+        self.published = self.published or 0
+
+    def confirm(self, accepted: bool) -> None:
+        """Expect the confirm of the next publish: basic.nack if a queue has rejected it."""
+        if self.published is not None:
+            self.published += 1
+            self.unconfirmed[self.published] = accepted
+
+    def select_transaction(self) -> None:
+        if self.published is not None:
+            raise Refused(406)
+        self.transaction = self.transaction or Transaction()
+
+    def commit(self, publish: Callable[[Message, list[Queue], bool], bool]) -> None:
+        """tx.commit: publish, then settle. 406 at the end if a queue has rejected a publish."""
+        transaction = self._current()
+        self.transaction = Transaction()
+        results = [publish(*each) for each in transaction.publishes]
+        for delivery, how in transaction.settlements:
+            self.apply(delivery, how)
+        if not all(results):
+            raise Refused(406)
+
+    def rollback(self) -> None:
+        """tx.rollback: what was settled is outstanding again, and is not delivered again."""
+        transaction = self._current()
+        self.transaction = Transaction()
+        for delivery, _ in transaction.settlements:
+            self.unacked[delivery.tag] = delivery
+        self.unacked = dict(sorted(self.unacked.items()))
+
+    def _current(self) -> Transaction:
+        if self.transaction is None:
+            raise Refused(406)
+        return self.transaction
+
+    # The end
+
+    def end(self) -> None:
+        """Return all that is outstanding to its queues; the consumers have been removed."""
+        if self.transaction is not None:
+            self.rollback()
+        self.recover(True)
+        self.transaction = self.published = None
+        self.unconfirmed = {}
+

@@ -1,0 +1,370 @@
+"""The rules of a queue by RabbitMQ's guides: order, limits, expiry, delivery limits, consumers, dead letters.
+
+A reference for tests: lists in place of fast structures, and no frames. `Queue` decides what happens to its messages;
+who gets one is decided by the frames that came (session_model.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
+QUORUM_DELIVERY_LIMIT, QUORUM_PRIORITIES, QUORUM_PRIORITY = 20, 31, 4
+QUORUM_POLICY = {"delivery-limit", "dead-letter-strategy"}
+RETRY_MS, QUICK_RETRY_MS = 5_000, 10  # of dead letters at least once; after a retry that targets took a part of
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Rules of quorum queues in which RabbitMQ 4.0 differs from Warren, which follows RabbitMQ 4.3 and AMQP.
+
+    nack_counts          basic.nack with requeue counts towards the delivery limit
+    priorities           messages have 32 priorities
+    shared_prefetch      a limit of the channel is one of each consumer; if not, it is refused with 540
+    exclusive_consumers  the flag `exclusive` of basic.consume has an effect (AMQP 0-9-1, basic.consume)
+    settling_consumers   a basic.get and a cancelled consumer count as consumers until their deliveries are settled,
+                         and those that wait for a single active consumer do not
+    """
+
+    nack_counts: bool = False
+    priorities: bool = True
+    shared_prefetch: bool = True
+    exclusive_consumers: bool = True
+    settling_consumers: bool = False
+
+
+WARREN = Dialect()
+RABBITMQ_40 = Dialect(True, False, False, False, True)
+
+
+@dataclass
+class Death:
+    """An entry of x-death: the deaths in one queue for one reason."""
+
+    queue: str
+    reason: str
+    exchange: str
+    keys: list[str]
+    time_s: int
+    expiration: str | None
+    count: int = 1
+
+    def table(self) -> dict[str, Any]:
+        given = {"original-expiration": self.expiration} if self.expiration is not None else {}
+        named = {"count": self.count, "reason": self.reason, "queue": self.queue, "exchange": self.exchange}
+        return {**named, "routing-keys": self.keys, "time": self.time_s, **given}
+
+
+@dataclass(eq=False)
+class Message:
+    """A message as it was published, or dead-lettered: `deaths` are the entries of x-death, the latest first.
+
+    `copies` are the routing keys of CC that are in force, `blind` those of BCC.
+    """
+
+    body: bytes
+    exchange: str
+    key: str
+    properties: Mapping[str, Any]
+    copies: tuple[str, ...] = ()
+    blind: tuple[str, ...] = ()
+    deaths: list[Death] = field(default_factory=list)
+    first: Death | None = None
+    last: Death | None = None
+
+    @property
+    def keys(self) -> list[str]:
+        return [self.key, *self.copies]
+
+    @property
+    def ttl_ms(self) -> int | None:
+        given = self.properties.get("expiration")
+        return int(given) if given is not None else None
+
+    def content(self, delivery_count: int = 0) -> dict[str, Any]:
+        """The properties that a client sees, with the headers that the broker adds."""
+        shown = dict(self.properties)
+        headers = {key: value for key, value in shown.pop("headers", {}).items() if key != "BCC"}
+        for place, death in (("first", self.first), ("last", self.last)):
+            if death is not None:
+                headers |= {f"x-{place}-death-{key}": getattr(death, key) for key in ("reason", "queue", "exchange")}
+        if self.deaths:
+            headers["x-death"] = [death.table() for death in self.deaths]
+        if delivery_count:
+            headers["x-delivery-count"] = delivery_count
+        return shown | ({"headers": headers} if headers else {})
+
+    def dead_lettered(self, queue: str, reason: str, exchange: str, key: str | None, time_s: int) -> Message:
+        """The copy for a dead letter exchange: a death more, without expiration; a configured key replaces all keys."""
+        expiration = self.properties.get("expiration")
+        last = Death(queue, reason, self.exchange, self.keys, time_s, expiration)
+        earlier = [one for one in self.deaths if (one.queue, one.reason) == (queue, reason)]
+        others = [one for one in self.deaths if one not in earlier]
+        entry = replace(earlier[0], count=earlier[0].count + 1) if earlier else last
+        rest = {name: value for name, value in self.properties.items() if name != "expiration"}
+        copy = replace(
+            self, exchange=exchange, properties=rest, deaths=[entry, *others], first=self.first or last, last=last
+        )
+        return replace(copy, key=key, copies=(), blind=()) if key is not None else copy
+
+    def cycles(self, queue: str) -> bool:
+        """Whether it has died in this queue, and no consumer has rejected it since (Dead Letter Exchanges: cycles)."""
+        for death in self.deaths:
+            if death.reason == REJECTED:
+                return False
+            if death.queue == queue:
+                return True
+        return False
+
+
+@dataclass(eq=False)
+class Entry:
+    """A message in a queue. Of `arrival`, messages of different `source` that came at once have no order."""
+
+    message: Message
+    position: int
+    priority: int
+    deadline_ms: int | None
+    arrival: tuple[int, str]
+    redelivered: bool = False
+    attempts: int = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return -self.priority, self.position
+
+
+@dataclass(eq=False)
+class Letter:
+    """A message that left a queue for its dead letter exchange; `taken` are the queues that have their copy."""
+
+    message: Message
+    reason: str
+    taken: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class Consumer:
+    """A consumer: `channel` is the model of its channel, which limits it as well."""
+
+    tag: str
+    channel: Any
+    queue: Queue
+    no_ack: bool
+    exclusive: bool
+    priority: int
+    prefetch: int
+    unacked: int = 0
+
+    @property
+    def has_room(self) -> bool:
+        if self.prefetch and not self.no_ack and self.unacked >= self.prefetch:
+            return False
+        limit: int = self.channel.shared_limit
+        return self.queue.quorum or not limit or self.channel.shared_unacked < limit
+
+
+class Queue:
+    """A queue. `came_back` is true from a requeue until the length limit was applied, which comes first then."""
+
+    def __init__(
+        self, name: str, arguments: Mapping[str, Any], owner: int | None, auto_delete: bool, dialect: Dialect
+    ) -> None:
+        self.name = name
+        self.dialect = dialect
+        self.arguments = arguments
+        self.policy: Mapping[str, Any] = {}
+        self.owner = owner
+        self.auto_delete = auto_delete
+        self.quorum = arguments.get("x-queue-type") == "quorum"
+        self.deleted = False
+        self.ready: list[Entry] = []
+        self.consumers: list[Consumer] = []
+        self.active: Consumer | None = None
+        self.outbox: list[Letter] = []  # to be published at once
+        self.waiting: list[Letter] = []  # at least once, until the next retry
+        self.retry_ms, self.wait_ms = 0, RETRY_MS
+        self.came_back = False
+        self._tail = 0
+
+    # Settings: the smaller of two numbers, and an argument before a policy
+
+    def apply(self, policy: Mapping[str, Any]) -> None:
+        """Apply a policy, but none with a key that this type of queue does not support (Parameters and Policies)."""
+        self.policy = policy if self.quorum or not QUORUM_POLICY & set(policy) else {}
+
+    def _least(self, key: str) -> int | None:
+        given = (self.arguments.get(f"x-{key}"), self.policy.get(key))
+        return min((value for value in given if value is not None), default=None)
+
+    def _text(self, key: str) -> Any:
+        return self.arguments.get(f"x-{key}", self.policy.get(key))
+
+    @property
+    def limited(self) -> bool:
+        return self._least("max-length") is not None or self._least("max-length-bytes") is not None
+
+    @property
+    def overflow(self) -> str:
+        """The behaviour beyond the limit; quorum queues do not know reject-publish-dlx."""
+        overflow = self._text("overflow") or "drop-head"
+        return "drop-head" if not self.limited or self.quorum and overflow == "reject-publish-dlx" else str(overflow)
+
+    @property
+    def dead_letter_exchange(self) -> str | None:
+        exchange = self._text("dead-letter-exchange")
+        return None if exchange is None else str(exchange)
+
+    @property
+    def dead_letter_key(self) -> str | None:
+        key = self._text("dead-letter-routing-key")
+        return None if key is None else str(key)
+
+    @property
+    def at_least_once(self) -> bool:
+        """Quorum Queues, dead lettering: at-least-once needs the overflow reject-publish, without a limit as well."""
+        wanted = self._text("dead-letter-strategy") == "at-least-once" and self._text("overflow") == "reject-publish"
+        return self.quorum and wanted and self.dead_letter_exchange is not None and not self.deleted
+
+    @property
+    def delivery_limit(self) -> int | None:
+        """Negative: none. A classic queue has a limit only if it is set, which is Warren's own."""
+        given = [one for one in (self.arguments.get("x-delivery-limit"), self.policy.get("delivery-limit"))
+                 if one is not None] or ([QUORUM_DELIVERY_LIMIT] if self.quorum else [])  # fmt: skip
+        return min(given) if given and min(given) >= 0 else None
+
+    @property
+    def counts(self) -> bool:
+        return self.quorum or "x-delivery-limit" in self.arguments
+
+    @property
+    def single_active(self) -> bool:
+        return bool(self.arguments.get("x-single-active-consumer"))
+
+    def priority_of(self, message: Message) -> int:
+        given = message.properties.get("priority")
+        if self.quorum:
+            return QUORUM_PRIORITY if given is None else min(given, QUORUM_PRIORITIES)
+        return min(given or 0, self.arguments.get("x-max-priority", 0))
+
+    # Messages enter
+
+    def excess(self, body: bytes = b"", more: int = 0) -> bool:
+        """Whether `more` messages with this body would exceed a limit; dead letters that are kept count as well."""
+        kept = [entry.message for entry in self.ready]
+        if self.at_least_once:
+            kept += [letter.message for letter in (*self.outbox, *self.waiting)]
+        count, total = self._least("max-length"), self._least("max-length-bytes")
+        size = sum(len(message.body) for message in kept) + len(body)
+        return count is not None and len(kept) + more > count or total is not None and size > total
+
+    def ttl_ms(self, message: Message) -> int | None:
+        """The time to live of a message here: the smaller of the queue's and its own."""
+        return min([ttl for ttl in (self._least("message-ttl"), message.ttl_ms) if ttl is not None], default=None)
+
+    def push(self, message: Message, now_ms: int, arrival: tuple[int, str]) -> Entry:
+        ttl_ms = self.ttl_ms(message)
+        deadline_ms = now_ms + ttl_ms if ttl_ms is not None else None
+        entry = Entry(message, self._tail, self.priority_of(message), deadline_ms, arrival)
+        self._tail += 1
+        self._insert(entry)
+        return entry
+
+    def _insert(self, entry: Entry) -> None:
+        self.ready.append(entry)
+        self.ready.sort(key=lambda one: one.order)
+
+    def requeue(self, entry: Entry, nacked: bool) -> None:
+        """Return a delivery to its place (Consumer Acknowledgements: negative acks and requeuing).
+
+        Quorum Queues, poison messages: beyond the delivery limit it is dead-lettered. In a quorum queue a basic.nack is
+        no failure, since RabbitMQ 4.3.
+        """
+        if self.deleted:
+            return
+        entry.redelivered = True
+        if self.counts and not (nacked and self.quorum and not self.dialect.nack_counts):
+            entry.attempts += 1
+            if self.delivery_limit is not None and entry.attempts > self.delivery_limit:
+                self.dead_letter(entry.message, DELIVERY_LIMIT)
+                return
+        self._insert(entry)
+        self.came_back = True
+
+    # Messages leave
+
+    def dead_letter(self, message: Message, reason: str) -> None:
+        """Dead-letter a message that left, if there is an exchange for it."""
+        if self.dead_letter_exchange is not None:
+            self.outbox.append(Letter(message, reason))
+
+    def expire(self, now_ms: int) -> None:
+        """Time-To-Live: messages expire at the head, of each priority; others behind a longer-lived one stay."""
+        for priority in sorted({entry.priority for entry in self.ready}, reverse=True):
+            for entry in [one for one in self.ready if one.priority == priority]:
+                if entry.deadline_ms is None or entry.deadline_ms > now_ms:
+                    break
+                self.ready.remove(entry)
+                self.dead_letter(entry.message, EXPIRED)
+
+    def trim(self) -> None:
+        """Queue Length Limit: drop-head drops from the front, which has the highest priority."""
+        while self.overflow == "drop-head" and self.ready and self.excess():
+            self.dead_letter(self.ready.pop(0).message, MAXLEN)
+
+    def next_ms(self) -> int | None:
+        """The next time when a head expires or kept dead letters are tried again, or None."""
+        heads: dict[int, Entry] = {}
+        for entry in self.ready:
+            heads.setdefault(entry.priority, entry)
+        due = [entry.deadline_ms for entry in heads.values() if entry.deadline_ms is not None]
+        return min([*due, *([self.retry_ms] if self.waiting else [])], default=None)
+
+    def heads(self) -> list[Entry]:
+        """The messages that may be next: the first, and of those that came with it the first of each source.
+
+        AMQP 4.7 orders messages on one path alone: dead letters of different queues mix in any order.
+        """
+        found: list[Entry] = []
+        for entry in self.ready:
+            first = self.ready[0]
+            if entry.priority != first.priority or entry.arrival[0] != first.arrival[0]:
+                break
+            if entry.arrival[1] not in [one.arrival[1] for one in found]:
+                found.append(entry)
+        return found
+
+    # Consumers
+
+    def add(self, consumer: Consumer) -> None:
+        self.consumers.append(consumer)
+        if self.active is None:
+            self.active = consumer
+
+    def remove(self, consumer: Consumer) -> None:
+        if consumer in self.consumers:
+            self.consumers.remove(consumer)
+        if consumer is self.active:
+            self.active = self._best()
+
+    def _best(self) -> Consumer | None:
+        return max(self.consumers, key=lambda consumer: consumer.priority, default=None)
+
+    def takers(self) -> list[Consumer]:
+        """The consumers that may get the next message: of the highest priority with room (Consumer Priorities).
+
+        Which of them gets it is open: AMQP 0-9-1 has no rule, and RabbitMQ's guides promise turns only about.
+        """
+        if self.single_active:
+            best = self._best()
+            # A quorum queue changes to a higher priority once the active consumer has settled all it had.
+            if self.quorum and best is not None and self.active is not None and best.priority > self.active.priority:
+                if self.active.unacked:
+                    return []
+                self.active = best
+            return [self.active] if self.active is not None and self.active.has_room else []
+        ready = [consumer for consumer in self.consumers if consumer.has_room]
+        highest = max((consumer.priority for consumer in ready), default=0)
+        return [consumer for consumer in ready if consumer.priority == highest]

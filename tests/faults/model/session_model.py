@@ -1,0 +1,494 @@
+"""A model of a virtual host with its connections, which accepts or rejects the frames that a broker sends.
+
+Each step is a request of one client. `Model.step` applies its rules, then lets messages move until none can, and takes
+a frame that came for each delivery, reply, confirm and return. Where AMQP leaves a choice, the frames decide, and the
+comment there says why. A frame that is missing, wrong or left over is a `Mismatch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import permutations
+from typing import Any
+
+from pamqp import base
+from pamqp.commands import Basic, Connection
+from pamqp.commands import Channel as ChannelMethods
+from pamqp.commands import Queue as QueueMethods
+
+from tests.support.amqp_client import Content, describe
+
+from .channel_model import Channel, Refused
+from .queue_model import QUICK_RETRY_MS, RETRY_MS, Consumer, Dialect, Entry, Letter, Message, Queue
+
+Key = tuple[int, int]
+"""A channel: the index of its connection, and its number. Number 0 is the connection itself."""
+REJECTS = ("reject-publish", "reject-publish-dlx")
+
+
+class Mismatch(AssertionError):
+    """The broker and the model disagree. `place` says in what, for the table of known differences."""
+
+    def __init__(self, place: str, expected: object, came: object) -> None:
+        super().__init__(f"{place}: expected {expected}, got {came}")
+        self.place, self.expected, self.came = place, str(expected), str(came)
+
+
+class Exchange:
+    """An exchange: bindings are (queue, key); a fanout exchange ignores the key."""
+
+    def __init__(self, name: str, fanout: bool) -> None:
+        self.name = name
+        self.fanout = fanout
+        self.bindings: list[tuple[str, str]] = []
+
+    def route(self, keys: Sequence[str]) -> list[str]:
+        return [queue for queue, key in self.bindings if self.fanout or key in keys]
+
+
+class Frames:
+    """The frames of one channel that came in a step, and are not explained yet, with their index."""
+
+    def __init__(self, frames: Sequence[Any]) -> None:
+        self.left = list(enumerate(frames))
+
+    def next_delivery(self) -> tuple[int, Content] | None:
+        for index, frame in self.left:
+            if kind_of(frame) is Basic.Deliver:
+                return index, frame
+        return None
+
+    def take(self, *kinds: type[base.Frame]) -> tuple[int, Any]:
+        """Remove and return the first frame of these kinds, with its index. Raises Mismatch."""
+        for at, (index, frame) in enumerate(self.left):
+            if kind_of(frame) in kinds:
+                del self.left[at]
+                return index, frame
+        names = " or ".join(kind.name for kind in kinds)
+        raise Mismatch("reply", names, ", ".join(describe(frame) for _, frame in self.left) or "nothing")
+
+
+def kind_of(frame: Any) -> type[base.Frame]:
+    return type(frame.method if isinstance(frame, Content) else frame)
+
+
+class Model:
+    """The model. `timestamp_s` is the time that x-death has at a time of the clock, 0 if it is not compared."""
+
+    def __init__(self, timestamp_s: Callable[[int], int], dialect: Dialect) -> None:
+        self.now_ms = 0
+        self.dialect = dialect
+        self._timestamp_s = timestamp_s
+        self.queues: dict[str, Queue] = {}
+        self.exchanges: dict[str, Exchange] = {}
+        self.connections: set[int] = set()
+        self.channels: dict[Key, Channel] = {}
+        self.policies: dict[str, Mapping[str, Any]] = {}
+        self._frames: dict[Key, Frames] = {}
+        self._returns: dict[Key, list[tuple[int, Message]]] = {}
+        self._cancels: list[tuple[Key, str]] = []
+        self._replies: dict[tuple[Key, str], int] = {}  # index of consume-ok by consumer tag: deliveries follow it
+        self.order: dict[str, int] = {}  # of the queues in a step
+        self._deleted: dict[Key, int] = {}  # index of delete-ok: basic.cancel follows it, as in RabbitMQ
+        self._arrivals = 0
+
+    @property
+    def orders(self) -> list[tuple[str, ...]]:
+        """The orders of the queues in a step that may matter.
+
+        Queues work side by side. Where one has dead letters for another that is full, AMQP 4.7 leaves open whether that
+        one has passed on its own before.
+        """
+        several = any(queue.at_least_once and queue.limited for queue in self.queues.values())
+        return list(permutations(self.queues)) if several else [tuple(self.queues)]
+
+    # A step
+
+    def step(
+        self, frames: Mapping[Key, Sequence[Any]], now_ms: int, key: Key, request: Callable[[Channel], None]
+    ) -> None:
+        """Apply a request of this channel at this time, and explain all frames that came. Raises Mismatch."""
+        self._begin(frames, now_ms)
+        channel = self.channels.get(key) or Channel(*key)
+        try:
+            request(channel)
+        except Refused as refused:
+            self._refuse(channel, refused)
+        self.run()
+        self._explain()
+
+    def wait(
+        self, frames: Mapping[Key, Sequence[Any]], now_ms: int, change: Callable[[], None] = lambda: None
+    ) -> None:
+        """Let time pass until `now_ms`, and make a change, as an operator does. Raises Mismatch."""
+        self._begin(frames, now_ms)
+        change()
+        self.run()
+        self._explain()
+
+    def _begin(self, frames: Mapping[Key, Sequence[Any]], now_ms: int) -> None:
+        """Let messages expire, and dead letters be tried again, at their times up to `now_ms`."""
+        self._frames = {one: Frames(came) for one, came in frames.items()}
+        self._returns, self._cancels, self._replies, self._deleted = {}, [], {}, {}
+        while True:
+            times = [due for queue in self.queues.values() if (due := queue.next_ms()) is not None]
+            if min(times, default=now_ms + 1) > now_ms:
+                break
+            self.now_ms = max(self.now_ms, min(times))
+            self._arrivals += 1
+            self.run()
+        self.now_ms = now_ms
+        self._arrivals += 1
+
+    def reply(self, channel: Channel, *kinds: type[base.Frame]) -> Any:
+        return self._take(channel, *kinds)[1]
+
+    def _take(self, channel: Channel, *kinds: type[base.Frame]) -> tuple[int, Any]:
+        return self._frames.setdefault((channel.connection, channel.number), Frames(())).take(*kinds)
+
+    def _refuse(self, channel: Channel, refused: Refused) -> None:
+        """Expect channel.close, or connection.close, with the code; all that was outstanding is requeued."""
+        key = channel.connection, 0 if refused.hard else channel.number
+        frames = self._frames.setdefault(key, Frames(()))
+        kind = Connection.Close if refused.hard else ChannelMethods.Close
+        if not any(isinstance(frame, kind) for _, frame in frames.left):
+            raise Mismatch(f"error {refused.code}", kind.name, [describe(frame) for _, frame in frames.left])
+        check("reply code", refused.code, frames.take(kind)[1].reply_code)
+        if refused.hard:
+            self.end_connection(channel.connection)
+        else:
+            self.end_channel(channel)
+
+    def _explain(self) -> None:
+        for queue in self.queues.values():
+            if queue.ready and (takers := queue.takers()):
+                expected = f"{queue.ready[0].message.body!r} of {queue.name} to {[one.tag for one in takers]}"
+                came = [describe(frame) for frames in self._frames.values() for _, frame in frames.left]
+                raise Mismatch(f"delivery of {queue_type(queue)}", expected, came)
+        for key in dict.fromkeys(key for key, _ in self._cancels):
+            tags = [tag for one, tag in self._cancels if one == key]  # in any order: they have none
+            cancels = [self._frames[key].take(Basic.Cancel) for _ in tags]
+            check("basic.cancel", sorted(tags), sorted(cancel.consumer_tag for _, cancel in cancels))
+            if min(index for index, _ in cancels) < self._deleted.get(key, -1):
+                raise Mismatch("basic.cancel before delete-ok", tags, describe(cancels[0][1]))
+        for key, frames in self._frames.items():
+            self._explain_publishes(self.channels.get(key), key, frames)
+            # A connection that is closed may still get what its other channels leave (AMQP 0-9-1, connection.close).
+            if frames.left and key[0] in self.connections:
+                raise Mismatch("frame", "no more", ", ".join(describe(frame) for _, frame in frames.left))
+
+    def _explain_publishes(self, channel: Channel | None, key: Key, frames: Frames) -> None:
+        """Check returns, in the order of the publishes, and confirms, of which each follows the return.
+
+        How many publishes a confirm covers, and their order, is open (Publisher Confirms). A channel that is closed may
+        have sent some of them.
+        """
+        returned: dict[int, int] = {}
+        for number, message in self._returns.get(key, ()):
+            index, frame = frames.take(Basic.Return)
+            self._check_content("return", frame, message)
+            check("reply code of a return", 312, frame.method.reply_code)
+            returned[number] = index
+        waiting = channel.unconfirmed if channel is not None else None
+        for at, frame in [one for one in frames.left if kind_of(one[1]) in (Basic.Ack, Basic.Nack)]:
+            frames.left.remove((at, frame))
+            if waiting is None:
+                continue
+            tag = frame.delivery_tag
+            covered = [number for number in waiting if number <= tag] if frame.multiple else [tag]
+            for number in covered:
+                check(f"confirm of {number}", waiting.pop(number, None), isinstance(frame, Basic.Ack))
+                if returned.get(number, -1) > at:
+                    raise Mismatch("confirm before return", number, describe(frame))
+        if waiting:
+            raise Mismatch("confirm", dict(waiting), "nothing")
+
+    # Messages move
+
+    def run(self) -> None:
+        """Deliver, expire, drop and dead-letter until nothing can move, of each queue in the order of the step."""
+        moved = True
+        while moved:
+            moved = False
+            for move in (self._advance, self._dead_letter):
+                for queue in sorted(self.queues.values(), key=lambda one: self.order.get(one.name, 0)):
+                    moved = move(queue) or moved
+
+    def _advance(self, queue: Queue) -> bool:
+        """Deliver what the frames show; the limit applies when no consumer has room (Queue Length Limit)."""
+        moved = False
+        queue.expire(self.now_ms)
+        if queue.came_back:
+            queue.trim()  # a requeued message beyond the limit is dropped before a consumer with room gets it
+        queue.came_back = False
+        while queue.ready and (takers := queue.takers()):
+            if not any(self._deliver(queue, consumer) for consumer in takers):
+                return moved  # the next delivery to each of them is of another queue, or missing
+            moved = True
+            queue.expire(self.now_ms)
+        queue.trim()
+        queue.expire(self.now_ms)
+        return moved
+
+    def _deliver(self, queue: Queue, consumer: Consumer) -> bool:
+        """Deliver the next message, if it is the next delivery on the consumer's channel."""
+        channel: Channel = consumer.channel
+        frames = self._frames.get((channel.connection, channel.number))
+        delivery = frames.next_delivery() if frames is not None else None
+        if frames is None or delivery is None or delivery[1].method.consumer_tag != consumer.tag:
+            return False
+        index, content = delivery
+        entry = self._next(queue, content)
+        if entry is None:
+            return False  # it may be a dead letter that is still to come
+        if index < self._replies.get(((channel.connection, channel.number), consumer.tag), -1):
+            raise Mismatch("delivery before consume-ok", consumer.tag, describe(content))
+        frames.left.remove(delivery)
+        queue.ready.remove(entry)
+        check("delivery tag", channel.deliver(queue, consumer, entry, consumer.no_ack), content.tag)
+        check(f"redelivered {queue_type(queue)}", entry.redelivered, content.redelivered)
+        self._check_content("delivery", content, entry.message, entry.attempts)
+        return True
+
+    def _next(self, queue: Queue, content: Content) -> Entry | None:
+        """Return the message that came, of those that may be next; copies of one message differ in their headers."""
+        alike = [entry for entry in queue.heads() if entry.message.body == content.body]
+        for entry in alike[:-1]:
+            with suppress(Mismatch):
+                self._check_content("delivery", content, entry.message, entry.attempts)
+                return entry
+        return alike[-1] if alike else None
+
+    def _check_content(self, place: str, content: Content, message: Message, attempts: int = 0) -> None:
+        check(f"{place}: body", message.body, content.body)
+        check(f"{place}: exchange", message.exchange, content.method.exchange)
+        check(f"{place}: routing key", message.key, content.method.routing_key)
+        shown = {name: value for name, value in content.properties if value not in (None, "")}
+        expected = message.content(attempts)
+        headers, expected_headers = shown.pop("headers", {}), expected.pop("headers", {})
+        for death in headers.get("x-death", ()):
+            death["time"] = int(death["time"].timestamp()) if self._timestamp_s(0) else 0
+        for name in sorted({*headers, *expected_headers}):
+            check(f"{place}: header {name}", expected_headers.get(name), headers.get(name))
+        check(f"{place}: properties", expected, shown)
+
+    def _dead_letter(self, queue: Queue) -> bool:
+        """Publish what left the queue to its dead letter exchange; retry what targets did not take."""
+        moved = bool(queue.outbox)
+        if queue.waiting and (self.now_ms >= queue.retry_ms or not queue.at_least_once):
+            moved = True
+            retried = len(queue.waiting)
+            for _ in range(retried):
+                self._offer(queue, queue.waiting.pop(0))
+            # RabbitMQ's guide leaves the time of a retry open; ours comes soon once targets have taken a message.
+            vain = len(queue.waiting) >= retried
+            queue.wait_ms = min(2 * queue.wait_ms, RETRY_MS) if vain else QUICK_RETRY_MS
+            queue.retry_ms = self.now_ms + queue.wait_ms
+        for _ in range(len(queue.outbox)):
+            self._offer(queue, queue.outbox.pop(0))
+        if not queue.waiting:
+            queue.wait_ms = RETRY_MS
+        return moved
+
+    def _offer(self, queue: Queue, letter: Letter) -> None:
+        """Publish a dead letter, which waits for the next retry if it has to stay."""
+        if not self._forward(queue, letter):
+            if not queue.waiting:
+                queue.retry_ms = self.now_ms + queue.wait_ms
+            queue.waiting.append(letter)
+
+    def _forward(self, queue: Queue, letter: Letter) -> bool:
+        """Publish a dead letter; return whether it is done with: at least once, when all its targets have it."""
+        exchange = queue.dead_letter_exchange
+        if exchange is None or exchange and exchange not in self.exchanges:
+            return not queue.at_least_once
+        copy = letter.message.dead_lettered(
+            queue.name, letter.reason, exchange, queue.dead_letter_key, self._timestamp_s(self.now_ms)
+        )
+        targets = self.route(exchange, [*copy.keys, *copy.blind])
+        if letter.reason != "rejected":
+            targets = [target for target in targets if not copy.cycles(target.name)]
+        for target in targets:
+            if target.name not in letter.taken and self._enqueue(target, copy, queue.name, queue.at_least_once):
+                letter.taken.add(target.name)
+        return not queue.at_least_once or bool(targets) and {one.name for one in targets} <= letter.taken
+
+    # Publishing
+
+    def route(self, exchange: str, keys: Sequence[str]) -> list[Queue]:
+        """The queues that a message reaches, each once; the default exchange routes to the queue of each key."""
+        names = list(dict.fromkeys(self.exchanges[exchange].route(keys) if exchange else keys))
+        return [self.queues[name] for name in names if name in self.queues]
+
+    def publish(self, channel: Channel, message: Message, mandatory: bool) -> None:
+        """basic.publish. Raises Refused: 404 without the exchange."""
+        if message.exchange and message.exchange not in self.exchanges:
+            raise Refused(404)
+        targets = self.route(message.exchange, [*message.keys, *message.blind])
+        if channel.transaction is not None:
+            channel.transaction.publishes.append((message, targets, mandatory))
+        else:
+            self.enqueue(channel, message, targets, mandatory)
+
+    def enqueue(self, channel: Channel, message: Message, targets: list[Queue], mandatory: bool) -> bool:
+        """Enqueue a message where it was routed; return whether no queue has rejected it."""
+        alive = [queue for queue in targets if not queue.deleted]
+        results = [self._enqueue(queue, message, "") for queue in alive]
+        accepted = all(results)
+        channel.confirm(accepted)
+        if mandatory and not alive:
+            key = channel.connection, channel.number
+            self._returns.setdefault(key, []).append((channel.published or 0, message))
+        return accepted
+
+    def _enqueue(self, queue: Queue, message: Message, source: str, keeps: bool = False) -> bool:
+        """Add a message to a queue; return False if it rejects it. What its sender `keeps` is not dead-lettered."""
+        if queue.overflow in REJECTS and queue.excess(message.body, more=1):
+            self._advance(queue)  # what a consumer has room for does not count
+            if queue.excess(message.body, more=1):
+                if queue.overflow == "reject-publish-dlx" and not keeps:
+                    queue.dead_letter(message, "maxlen")
+                return False
+        if queue.ttl_ms(message) == 0:
+            self._advance(queue)  # what is before it
+        entry = queue.push(message, self.now_ms, (self._arrivals, source))
+        if entry.deadline_ms == self.now_ms:  # Time-To-Live 0: to a consumer that has room now, or expired
+            entry.deadline_ms = None
+            self._advance(queue)
+            entry.deadline_ms = self.now_ms
+        return True
+
+    # Objects
+
+    def queue(self, name: str, channel: Channel) -> Queue:
+        """The queue. Raises Refused: 404 without it, 405 if another connection has it exclusively."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise Refused(404)
+        if queue.owner not in (None, channel.connection):
+            raise Refused(405)
+        return queue
+
+    def get(self, channel: Channel, name: str, no_ack: bool) -> None:
+        """basic.get: the first message, with the number of those behind it. Raises Refused."""
+        queue = self.queue(name, channel)
+        if queue.quorum and queue.single_active:
+            raise Refused(405)
+        queue.expire(self.now_ms)
+        came = self.reply(channel, Basic.GetOk, Basic.GetEmpty)
+        if not isinstance(came, Content):
+            return check(f"basic.get of {queue_type(queue)}", bool(queue.ready), False)
+        check(f"basic.get of {queue_type(queue)}", bool(queue.ready), True)
+        entry = self._next(queue, came) or queue.ready[0]
+        queue.ready.remove(entry)
+        queue.expire(self.now_ms)
+        check("delivery tag", channel.deliver(queue, None, entry, no_ack), came.tag)
+        check(f"redelivered {queue_type(queue)}", entry.redelivered, came.redelivered)
+        check(f"message count {queue_type(queue)}", len(queue.ready), came.method.message_count)
+        self._check_content("basic.get", came, entry.message, entry.attempts)
+
+    def consume(self, channel: Channel, name: str, consumer: Callable[[Queue], Consumer]) -> None:
+        """basic.consume. Deliveries follow consume-ok. Raises Refused."""
+        added = consumer(self.queue(name, channel))
+        queue = added.queue
+        if added.tag in channel.consumers:
+            raise Refused(530)
+        if queue.quorum and channel.shared_limit and not self.dialect.shared_prefetch:
+            raise Refused(540)
+        if not queue.quorum or self.dialect.exclusive_consumers:
+            shared = queue.consumers or queue.single_active
+            if any(one.exclusive for one in queue.consumers) or added.exclusive and shared:
+                raise Refused(403)
+        index, reply = self._take(channel, Basic.ConsumeOk)
+        check("consumer tag", added.tag, reply.consumer_tag)
+        self._replies[(channel.connection, channel.number), added.tag] = index
+        channel.consumers[added.tag] = added
+        queue.add(added)
+
+    def purge(self, channel: Channel, name: str) -> None:
+        queue = self.queue(name, channel)
+        check(f"purge {queue_type(queue)}", len(queue.ready), self.reply(channel, QueueMethods.PurgeOk).message_count)
+        queue.ready.clear()
+
+    def consumer_count(self, queue: Queue) -> int:
+        """The number of consumers that a passive declaration returns."""
+        if not queue.quorum or not self.dialect.settling_consumers:
+            return len(queue.consumers)
+        outstanding = [one for channel in self.channels.values() for one in channel.outstanding if one.queue is queue]
+        gets = [one for one in outstanding if one.consumer is None]
+        settling = {one.consumer for one in outstanding if one.consumer is not None} - set(queue.consumers)
+        served = 1 if queue.single_active and queue.consumers else len(queue.consumers)
+        return served + len(settling) + len(gets)
+
+    def declare(self, channel: Channel, queue: Queue) -> None:
+        queue.apply(self.policies.get(queue.name, {}))
+        self.queues[queue.name] = queue
+
+    def delete(self, queue: Queue) -> None:
+        """Delete a queue with its bindings; its consumers are cancelled. Kept dead letters are tried once more."""
+        queue.deleted = True
+        queue.ready.clear()
+        del self.queues[queue.name]
+        for exchange in self.exchanges.values():
+            exchange.bindings = [one for one in exchange.bindings if one[0] != queue.name]
+        for consumer in queue.consumers:
+            channel: Channel = consumer.channel
+            del channel.consumers[consumer.tag]
+            self._cancels.append(((channel.connection, channel.number), consumer.tag))
+        queue.consumers.clear()
+        self._dead_letter(queue)
+
+    def delete_queue(self, channel: Channel, name: str, condition: str) -> None:
+        """queue.delete, which returns the number of ready messages; a queue that does not exist is no error."""
+        count = 0
+        if name in self.queues:
+            queue = self.queue(name, channel)
+            if condition and queue.quorum:
+                raise Refused(540)
+            if condition == "if_unused" and queue.consumers or condition == "if_empty" and queue.ready:
+                raise Refused(406)
+            count = len(queue.ready)
+            self.delete(queue)
+        index, reply = self._take(channel, QueueMethods.DeleteOk)
+        check("delete count", count, reply.message_count)
+        self._deleted[channel.connection, channel.number] = index
+
+    def set_policy(self, name: str, definition: Mapping[str, Any]) -> None:
+        """Apply a policy, or none, from now on; messages keep their deadlines."""
+        self.policies.pop(name, None)
+        if definition:
+            self.policies[name] = definition
+        if name in self.queues:
+            self.queues[name].apply(definition)
+
+    def cancel(self, channel: Channel, tag: str) -> None:
+        """Remove a consumer; an auto-delete queue is deleted with its last one."""
+        consumer = channel.consumers.pop(tag, None)
+        if consumer is not None:
+            consumer.queue.remove(consumer)
+            if consumer.queue.auto_delete and not consumer.queue.consumers and not consumer.queue.deleted:
+                self.delete(consumer.queue)
+
+    def end_channel(self, channel: Channel) -> None:
+        for tag in list(channel.consumers):
+            self.cancel(channel, tag)
+        channel.end()
+        self.channels.pop((channel.connection, channel.number), None)
+
+    def end_connection(self, connection: int) -> None:
+        """End its channels, then delete its exclusive queues."""
+        self.connections.discard(connection)
+        for channel in [one for one in self.channels.values() if one.connection == connection]:
+            self.end_channel(channel)
+        for queue in [one for one in self.queues.values() if one.owner == connection]:
+            self.delete(queue)
+
+
+def queue_type(queue: Queue) -> str:
+    return "quorum" if queue.quorum else "classic"
+
+
+def check(place: str, expected: object, came: object) -> None:
+    if expected != came:
+        raise Mismatch(place, expected, came)
