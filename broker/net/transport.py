@@ -349,8 +349,8 @@ class Transport(asyncio.Protocol, TransportPort):
         """Every half interval, send a heartbeat unless something was sent in it, and check for received bytes.
 
         The first is always sent: connection.open-ok is written after the timer has started, so without it a client
-        would receive nothing for a whole interval, which is the read timeout of some. The connection is closed after two
-        intervals without a byte, unless reading is paused (AMQP 0-9-1, 4.2.7).
+        would receive nothing for a whole interval, which is the read timeout of some. The connection is closed after
+        two intervals without a byte, unless reading is paused (AMQP 0-9-1, 4.2.7).
         """
         connection = self._connection
         if self._socket is None or connection is None:
