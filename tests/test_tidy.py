@@ -510,7 +510,6 @@ CLOCK_READERS: dict[str, str] = {
     "tools/chaos/disk.py": "says how long after a fault the broker has reacted",
     "tools/chaos/memory.py": "says how long after a limit the broker has reacted, and at which rate it serves",
     "tools/chaos/connections.py": "opens connections at a rate, and says how long each took",
-    "tools/chaos/wire.py": "says how long a refusal took",
     "tools/chaos/clock.py": "says how long real heartbeats and expiries took",
     "tools/linearizability/runs.py": "kills at any moment of a load",
     "tools/soak/run.py": "a load with faults for a given time",

@@ -21,6 +21,7 @@ HEARTBEAT_S = 2
 HOUR_S = 3600.0
 TTL_MS, EXPIRES_MS = 3000, 4000
 WITHIN_S = 15.0
+POLLED_S = 0.2  # by which the measurement may be late
 
 
 def heartbeats(lab: Lab) -> Outcome:
@@ -49,8 +50,9 @@ def heartbeats(lab: Lab) -> Outcome:
     ended.set()
     sender.join()
     blocked_alive = _while_blocked(broker)
+    in_time = 2 * HEARTBEAT_S - POLLED_S <= detected_s <= 2.5 * HEARTBEAT_S + POLLED_S
     return Outcome(
-        abs(detected_s - 2 * HEARTBEAT_S) <= 1 and ordered and flagged and alive and blocked_alive,
+        in_time and ordered and flagged and alive and blocked_alive,
         f"interval {HEARTBEAT_S} s: silence is detected after {detected_s:.1f} s, its 10 deliveries are requeued"
         f" {'in order' if ordered else 'OUT OF ORDER'}, {'all' if flagged else 'NOT ALL'} redelivered; a client that"
         f" only publishes is {'kept' if alive else 'NOT KEPT'}, a blocked one {'too' if blocked_alive else 'NOT'}",
@@ -115,13 +117,15 @@ def _when(channel: Channel, client: Client, began_s: float, condition: object) -
 
 def soaked(lab: Lab) -> Outcome:
     report = soak(lab.folder, minutes=lab.scale, seed=lab.seed, every_s=5.0)
-    return Outcome(all(line.good is not False for line in report.lines), "; ".join(str(line) for line in report.lines))
+    verdicts = [line.good for line in report.lines]
+    held = False if False in verdicts else None if None in verdicts else True
+    return Outcome(held, "; ".join(str(line) for line in report.lines))
 
 
 SCENARIOS = (
-    Scenario(19, "missed heartbeats", "detected in 2 intervals +-1 s; requeued in order, redelivered; no false end",
-             heartbeats),
-    Scenario(26, "wall clock jumps by +-1 h", "TTLs, expiry and heartbeats are exact", jumps),
+    Scenario(19, "missed heartbeats", "detected in 2 to 2.5 intervals (wanted: 2, +-1 s); requeued in order",
+             heartbeats, timed=True),
+    Scenario(26, "wall clock jumps by +-1 h", "TTLs, expiry and heartbeats are exact", jumps, timed=True),
     Scenario(28, "mixed load with faults for long", "24 h: memory < 1 MB/h, descriptors flat, 0 lost", soaked,
              "1 minute"),
 )  # fmt: skip

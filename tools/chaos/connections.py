@@ -288,14 +288,15 @@ def _parallel(work: Callable[[], object], count: int) -> None:
 
 SCENARIOS = (
     Scenario(9, "file descriptors used up",
-             "256 descriptors, 1,000 connects: < 20 % of a processor, HTTP and existing clients served", exhausted),
+             "256 descriptors, 1,000 connects: < 20 % of a processor, HTTP and existing clients served", exhausted,
+             timed=True),
     Scenario(11, "idle connections", "<= 50 KiB each; p99 of a busy client rises < 20 %; heartbeats < 5 % processor",
-             idle, "2,000 of 10,000"),
+             idle, "2,000 of 10,000", timed=True),
     Scenario(12, "connection churn", "500/s: descriptors and memory drift < 2 %, p99 < 100 ms, turns < 50 ms", churn,
-             "20 s of 10 min"),
+             "20 s of 10 min", timed=True),
     Scenario(13, "channels", "2,047 each: <= 2 KiB; number 2,048: 504 or 530", channels, "10 of 100 connections"),
     Scenario(17, "slow handshakes", "AMQP closed at 10 s, TLS at 5 s; other logins p99 < 200 ms", slowloris,
-             "300 of 5,000"),
-    Scenario(27, "floods of logins and HTTP", "rate limit; p99 of AMQP < 2 times", login_flood),
+             "300 of 5,000", timed=True),
+    Scenario(27, "floods of logins and HTTP", "rate limit; p99 of AMQP < 2 times", login_flood, timed=True),
     Scenario(37, "HTTP at the limit of descriptors", "HTTP, health checks and warrenctl are answered", http_at_limit),
 )  # fmt: skip

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.faults.crash import test_restarted
 from tests.faults.crash.clients import QUEUES
 from tests.faults.crash.ledger import Ledger
 from tests.faults.crash.test_killed import declare, drain, load
+from tests.support.amqp_client import Client
 from tests.support.broker_process import BrokerProcess, NotStarted, command_line, environment_of
 from tests.support.polling import until
 from tests.unit.storage.test_recovery import records_of
@@ -169,19 +171,17 @@ def orphans(lab: Lab) -> Outcome:
 def across_frames(lab: Lab) -> Outcome:
     for frame_max in (4096, 131072):
         broker = lab.broker()
-
-        def restart(broker: BrokerProcess = broker) -> object:
-            broker.kill()
-            broker.start()
-            return broker.connect()
-
         test_restarted.test_messages_of_many_frames_in_ten_queues_are_the_same_to_the_byte(
-            broker,
-            restart,
-            frame_max,  # type: ignore[arg-type]
+            broker, partial(_restart, broker), frame_max
         )
         broker.close()
     return Outcome(True, "6 sizes up to 1.5 MB in ten queues, frames of 4,096 and 131,072 bytes, killed: same bytes")
+
+
+def _restart(broker: BrokerProcess) -> Client:
+    broker.kill()
+    broker.start()
+    return broker.connect()
 
 
 COPY_CALLS = 100  # system calls of a small copy that write
@@ -350,7 +350,7 @@ def truncated(lab: Lab) -> Outcome:
 SCENARIOS = (
     Scenario(1, "kill -9 under load",
              "8 publishers, 100 rounds: 0 confirmed lost, repeats flagged; restart <= 2 s, with 1M messages <= 10 s",
-             killed, "10 rounds, a backlog of 100,000"),
+             killed, "10 rounds, a backlog of 100,000", timed=True),
     Scenario(2, "power loss on a simulated disk", "10,000 seeds: 0 confirmed lost", power_loss, "300 seeds"),
     Scenario(3, "torn end of the log",
              "every byte of the last 2 records, zeros, garbage; started twice: only the torn end is dropped",

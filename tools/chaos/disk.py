@@ -87,10 +87,10 @@ def at_a_stop(lab: Lab) -> Outcome:
         broker, flood = _flooded(lab)
         flood.end()
         broker.kill()
-        status = _start_with(broker, calls, lab.folder)
+        started = _start_with(broker, calls, lab.folder)
         lost = _lost(broker, flood)
         assert not lost, f"EIO of {calls} at a start: {lost} lost"
-        texts.append(f"EIO of {calls} at a start: {status}")
+        texts.append(f"EIO of {calls} at a start: {started}")
     return Outcome(True, "; ".join(texts) + "; 0 confirmed lost")
 
 
@@ -172,9 +172,11 @@ def full(lab: Lab) -> Outcome:
 
 SCENARIOS = (
     Scenario(6, "EIO and ENOSPC under load",
-             "EIO: nothing more confirmed, status != 0 within 1 s; ENOSPC: held, resumes, 0 confirmed lost", failing),
+             "EIO: nothing more confirmed, status != 0 within 1 s; ENOSPC: held, resumes, 0 confirmed lost", failing,
+             timed=True),
     Scenario(7, "disk fills at full rate",
-             "blocked <= 1 s, before it is full; consumers go on; unblocked <= 2 s after there is space", filling),
+             "blocked <= 1 s, before it is full; consumers go on; unblocked <= 2 s after there is space", filling,
+             timed=True),
     Scenario(35, "disk full to the last byte", "consuming, purging and deleting get space without a restart", full),
     Scenario(36, "EIO at a stop and at a start", "0 or 74 at a stop, 69 and one line at a start; 0 lost", at_a_stop),
 )  # fmt: skip

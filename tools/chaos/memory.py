@@ -258,12 +258,13 @@ def ack_storm(lab: Lab) -> Outcome:
 SCENARIOS = (
     Scenario(8, "memory alarm",
              "a flood without consumers: resident <= 1.15 times the limit, blocked <= 1 s; consumers keep >= 80 %",
-             alarm),
+             alarm, timed=True),
     Scenario(10, "slow consumers",
-             "10 at 1 KiB/s beside fast ones: these keep >= 90 %, memory grows < 50 MB", slow),
+             "10 at 1 KiB/s beside fast ones: these keep >= 90 %, memory grows < 50 MB", slow, timed=True),
     Scenario(20, "unroutable flood", "return before ack, in order; memory flat, no line of log for each", unroutable,
              "50,000 messages"),
     Scenario(21, "requeue loop", "bounded processor for each, other queues keep >= 80 %; delivery limit 20", poison,
-             "100,000 of 1,000,000 requeues"),
-    Scenario(22, "ack storm", "multiple over 100,000: slices < 50 ms; unknown and double tag: 406", ack_storm),
+             "100,000 of 1,000,000 requeues", timed=True),
+    Scenario(22, "ack storm", "multiple over 100,000: slices < 50 ms; unknown and double tag: 406", ack_storm,
+             timed=True),
 )  # fmt: skip

@@ -34,5 +34,5 @@ def explosion(lab: Lab) -> Outcome:
 SCENARIOS = (
     Scenario(14, "very many bindings and queues",
              ">= 1,000 durable bindings/s; a publish costs <= 3 times that with 100", explosion,
-             "20,000 of 100,000 bindings"),
+             "20,000 of 100,000 bindings", timed=True),
 )  # fmt: skip
