@@ -179,6 +179,6 @@ SCENARIOS = (
     Scenario(15, "huge and empty frames", "501 before they are buffered; empty frames delay nobody", huge, timed=True),
     Scenario(16, "damaged sessions", "0 unhandled exceptions, no hang > 100 ms, memory flat", fuzzed,
              "1,000 sessions of 10,000, 100 examples a test"),
-    Scenario(18, "deep and wide tables", "closed with 501 or 502 in < 5 ms", tables),
+    Scenario(18, "deep and wide tables", "closed with 501 or 502 in < 5 ms", tables, timed=True),
     Scenario(23, "connection cut within a publish", "at each byte: no partial message", cut),
 )  # fmt: skip
