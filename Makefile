@@ -13,7 +13,7 @@ CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
 
-.PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz fuzz-coverage coverage sim conformance interop ring ring-containers image-check federation-faults migration failover replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser postgresql prometheus shells clean
+.PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz fuzz-coverage coverage sim conformance interop ring ring-containers image-check federation-faults migration failover chaos soak linearizability replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser postgresql prometheus shells clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
@@ -109,6 +109,15 @@ migration: .venv/test.stamp  ## migrations under load while brokers and the comm
 
 failover: .venv/test.stamp postgresql  ## brokers and PostgreSQL servers that are killed, stopped and cut off: the demands on a replicated store; ARGS are passed on
 	$(BIN)/python -m tools.failover.demands $(ARGS)
+
+chaos: .venv/test.stamp  ## every scenario of faults and abuse: demanded, measured, held or not; ARGS="--only 1 6 --scale 10"
+	$(BIN)/python -m tools.chaos $(ARGS)
+
+soak: .venv/test.stamp  ## a mixed load with faults; ARGS="--minutes 1440": slopes of memory and files, losses, the message log
+	$(BIN)/python -m tools.soak $(ARGS)
+
+linearizability: .venv/test.stamp  ## histories of clients under faults, checked by Porcupine, which needs Go; ARGS are passed on
+	$(BIN)/python -m tools.linearizability $(ARGS)
 
 replicated-containers:  ## two brokers, a primary and a standby server in containers: each is killed in turn, and the messages are counted
 	@$(PYTHON) docker/check_replicated.py $(ARGS)

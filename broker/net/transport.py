@@ -36,6 +36,7 @@ PIECE_S = 0.003  # processor time of a piece; after more the next ones are short
 WRITE_HIGH = 32 << 10
 DRAIN_S = 3.0  # for the last output of a socket that is being closed
 DEPARTED = "client unexpectedly closed TCP connection"
+QUIET_CHECKS = 4  # each after half an interval of heartbeats
 # TCP keepalive of connections without heartbeats: probes after two minutes without a byte, close after four lost ones.
 KEEP_ALIVE = {"TCP_KEEPIDLE": 120, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 4}
 WRITES = 8  # in one turn: what one fast consumer can take before the others have theirs
@@ -67,8 +68,7 @@ class Transport(asyncio.Protocol, TransportPort):
         self._sent = False  # anything, in this half interval of heartbeats
         self._seen = 0  # bytes received at the last check of heartbeats
         self._quiet = 0  # consecutive checks without new bytes
-        self._send_timer: asyncio.TimerHandle | None = None
-        self._watch_timer: asyncio.TimerHandle | None = None
+        self._beat_timer: asyncio.TimerHandle | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
         self._end_timer: asyncio.TimerHandle | None = None
 
@@ -282,8 +282,7 @@ class Transport(asyncio.Protocol, TransportPort):
         if heartbeat_s:
             self._sent = False
             self._heartbeat_s = heartbeat_s
-            self._send_timer = self._loop.call_later(heartbeat_s / 2, self._send_heartbeat, True)
-            self._watch_timer = self._loop.call_later(heartbeat_s, self._watch_heartbeat)
+            self._beat_timer = self._loop.call_later(heartbeat_s / 2, self._beat, True)
         elif self._socket is not None:
             keep_alive(self._socket)
 
@@ -346,42 +345,36 @@ class Transport(asyncio.Protocol, TransportPort):
         self.report("handshake_timeout", "warning", {})
         self.abort()
 
-    def _send_heartbeat(self, first: bool = False) -> None:
-        """Send a heartbeat every half interval, unless something was sent in it.
+    def _beat(self, first: bool = False) -> None:
+        """Every half interval, send a heartbeat unless something was sent in it, and check for received bytes.
 
         The first is always sent: connection.open-ok is written after the timer has started, so without it a client
-        would receive nothing for a whole interval, which is the read timeout of some.
+        would receive nothing for a whole interval, which is the read timeout of some. The connection is closed after
+        two intervals without a byte, unless reading is paused (AMQP 0-9-1, 4.2.7).
         """
-        if self._socket is None:
+        connection = self._connection
+        if self._socket is None or connection is None:
             return
-        if (first or not self._sent) and self._connection is not None and self._connection.output.writable:
-            self._socket.write(HEARTBEAT)
-        self._sent = False
-        self._send_timer = self._loop.call_later(self._heartbeat_s / 2, self._send_heartbeat)
-
-    def _watch_heartbeat(self) -> None:
-        """Check every interval for received bytes: the connection is closed after two intervals without any, unless
-        reading is paused."""
-        if self._connection is None:
-            return
-        if self._connection.received_bytes != self._seen or not self._reading:
-            self._seen = self._connection.received_bytes
+        if connection.received_bytes != self._seen or not self._reading:
+            self._seen = connection.received_bytes
             self._quiet = 0
         else:
             self._quiet += 1
-            if self._quiet == 2:
-                reason = f"missed heartbeats from client, timeout: {self._heartbeat_s}s"
-                self._connection.lost(reason, "error")
+            if self._quiet == QUIET_CHECKS:
+                connection.lost(f"missed heartbeats from client, timeout: {self._heartbeat_s}s", "error")
                 self.abort()
                 return
-        self._watch_timer = self._loop.call_later(self._heartbeat_s, self._watch_heartbeat)
+        if (first or not self._sent) and connection.output.writable:
+            self._socket.write(HEARTBEAT)
+        self._sent = False
+        self._beat_timer = self._loop.call_later(self._heartbeat_s / 2, self._beat)
 
     def _cancel_timers(self) -> None:
-        for timer in (self._send_timer, self._watch_timer, self._hold_timer, self._end_timer):
+        for timer in (self._beat_timer, self._hold_timer, self._end_timer):
             if timer is not None:
                 timer.cancel()
         # A timer refers to this transport: without cycles, its memory is free at once and not after a full collection.
-        self._send_timer = self._watch_timer = self._hold_timer = self._end_timer = None
+        self._beat_timer = self._hold_timer = self._end_timer = None
 
 
 def keep_alive(transport: asyncio.Transport) -> None:

@@ -12,6 +12,8 @@ from ..core.telemetry.resource_alarms import DISK, MEMORY, Alarms
 from .process_memory import resident_bytes, total_bytes
 
 MEMORY_LOOK_S = 1.0
+NEAR_LOOK_S = 0.02  # the least, when little memory is left below the limit
+GROWTH_BYTES_PER_S = 500_000_000  # more than publishers can fill
 DISK_LOOK_S = 10.0  # while nothing is written; the committer checks after each batch
 TRIM_LOOKS = 5  # checks between two calls of `trim` during a memory alarm
 
@@ -41,6 +43,7 @@ class Resources:
         self._trim = trim
         self._low: set[str] = set()  # the resources that are beyond their limits
         self._looks = 0
+        self._room_bytes = 0  # below the limit, at the last check
         self._look_at_disk: Callable[[], None] = lambda: None
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
@@ -79,13 +82,20 @@ class Resources:
     def watch(self, look_at_disk: Callable[[], None]) -> None:
         """Start the periodic checks. `look_at_disk` calls `disk_full`, unless a batch under way will do so."""
         self._look_at_disk = look_at_disk
-        self._every(MEMORY_LOOK_S, self.look_at_memory)
-        self._every(DISK_LOOK_S, look_at_disk)
+        self._every(self.memory_look_s, self.look_at_memory)
+        self._every(lambda: DISK_LOOK_S, look_at_disk)
 
-    def _every(self, seconds: float, look: Callable[[], None]) -> None:
-        # The timer first: an error of this check must not prevent the next one.
-        self._timers[look] = asyncio.get_running_loop().call_later(seconds, self._every, seconds, look)
-        look()
+    def _every(self, pause_s: Callable[[], float], look: Callable[[], None]) -> None:
+        try:
+            look()
+        finally:  # an error of this check must not prevent the next one
+            self._timers[look] = asyncio.get_running_loop().call_later(pause_s(), self._every, pause_s, look)
+
+    def memory_look_s(self) -> float:
+        """Return the time until the next check of the memory, in which publishers cannot exceed the limit by much."""
+        if MEMORY in self._low:
+            return MEMORY_LOOK_S
+        return min(max(self._room_bytes / GROWTH_BYTES_PER_S, NEAR_LOOK_S), MEMORY_LOOK_S)
 
     def stop(self) -> None:
         for timer in self._timers.values():
@@ -94,7 +104,9 @@ class Resources:
     def look_at_memory(self) -> None:
         used = self.used_bytes()
         if used is None:
+            self._room_bytes = self.memory_bytes
             return
+        self._room_bytes = self.memory_limit_bytes - used
         self._measured(MEMORY, used > self.memory_limit_bytes)
         if MEMORY not in self._low:
             self._looks = 0

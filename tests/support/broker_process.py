@@ -42,7 +42,7 @@ class BrokerProcess:
     `environment` is one with this checkout, unless given.
 
     `address` is that of AMQP since the last start. `clock_ahead_s` is how far the broker's wall clock is ahead of the
-    machine's from the next start on: tests set it in place of waiting for so long.
+    machine's: tests set it in place of waiting for so long. It is set before a start, and may be changed after it.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class BrokerProcess:
         self.output = folder / "output"
         self.log = log or self.output
         self.config: Path | None = None
-        self.clock_ahead_s = 0.0
+        self._clock = folder / "clock_ahead"
         self.starts = 0
         self.address = ("", 0)
         self._options = ["--memory"] if memory else [] if data is None else ["--data", str(self.data)]
@@ -82,6 +82,16 @@ class BrokerProcess:
 
     # Start
 
+    @property
+    def clock_ahead_s(self) -> float:
+        return float(self._clock.read_text(encoding="utf-8")) if self._clock.exists() else 0.0
+
+    @clock_ahead_s.setter
+    def clock_ahead_s(self, seconds: float) -> None:
+        new = self._clock.with_suffix(".new")
+        new.write_text(str(seconds), encoding="utf-8")
+        new.replace(self._clock)
+
     def configure(self, *lines: str) -> Path:
         """Write these lines to the configuration file of all further starts; return its path."""
         self.config = self.folder / "broker.conf"
@@ -95,8 +105,8 @@ class BrokerProcess:
         """
         self._close_clients()
         module, line = WARREN, ["serve", *self._options, *options]
-        if self.clock_ahead_s:
-            module, line = "tests.support.clock_ahead", [str(self.clock_ahead_s), *line]
+        if self._clock.exists():
+            module, line = "tests.support.clock_ahead", [str(self._clock), *line]
         config = config or self.config
         line += ["--config", str(config)] if config is not None else []
         self._log_start = self.log.stat().st_size if self.log.exists() else 0

@@ -9,10 +9,13 @@ from tests.support.peer import Peer
 pytestmark = pytest.mark.in_process("the clock is moved")
 
 
-def test_a_silent_client_is_dropped_between_two_and_three_intervals(broker: Peer) -> None:
+@pytest.mark.parametrize("last_ms", [10, 499, 510, 990])
+def test_a_silent_client_is_dropped_within_half_an_interval_after_two(broker: Peer, last_ms: int) -> None:
     client = broker.connect(heartbeat=1)
-    client.nothing_for(1900)
-    client.expect_eof(1200)
+    client.nothing_for(last_ms)
+    client.raw(codec.BEAT)
+    client.nothing_for(1990)
+    client.expect_eof(520)
 
 
 @pytest.mark.parametrize("life", [codec.BEAT, codec.BEAT[:1]])

@@ -23,6 +23,7 @@ from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import dead_lettering, fifo, packed_tail
 from warren.broker.core.queues import queue as queues
 from warren.broker.session import channel as channels
+from warren.broker.session.methods.basic import UNREADABLE_RETRY_MS
 
 NAMES = ("a", "b", "c")
 SMALL = {
@@ -173,7 +174,10 @@ class FeaturesMachine(RuleBasedStateMachine):
 
     @rule(who=numbers, name=names, no_ack=st.booleans())
     def get(self, who: int, name: str, no_ack: bool) -> None:
-        self.clients[who].send(Basic.Get, queue=name, no_ack=no_ack)
+        client = self.clients[who]
+        client.send(Basic.Get, queue=name, no_ack=no_ack)
+        while client.theirs is not None and client.theirs.get_until_ms:  # more messages are due than expire at once
+            self.clock.advance(UNREADABLE_RETRY_MS)
 
     @rule(who=numbers, data=st.data(), how=st.sampled_from(("ack", "nack", "reject")), back=st.booleans(),
           multiple=st.booleans())  # fmt: skip

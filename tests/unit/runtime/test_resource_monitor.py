@@ -80,6 +80,20 @@ def test_during_the_alarm_freed_memory_is_given_back_from_time_to_time(machine: 
     assert machine.trims == 2
 
 
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("used_mib", "at_least_s", "at_most_s"), [(0, 1.0, 1.0), (3_900, 0.15, 0.25), (3_999, 0.0, 0.05), (4_001, 1.0, 1.0)]
+)
+def test_the_memory_is_checked_before_a_flood_of_publishes_can_fill_what_is_left(
+    machine: Machine, used_mib: int, at_least_s: float, at_most_s: float
+) -> None:
+    machine.used = used_mib * MIB
+    machine.resources.set_vm_memory_high_watermark(4_000 * MIB)
+    assert at_least_s <= machine.resources.memory_look_s() <= at_most_s
+
+
 def test_a_system_that_does_not_tell_sets_no_alarm(machine: Machine):
     machine.used = None
     machine.resources.set_vm_memory_high_watermark(0)

@@ -1,0 +1,182 @@
+"""Disks that fail or are full, under load."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from tests.support.broker_process import BrokerProcess, command_line, environment_of
+from tests.support.polling import until
+from tools.failover.outcome import Outcome
+
+from .clients import Flood, numbers, take_all
+from .faults import fill, free_bytes, inject, injected, small_disk, strace
+from .scenario import Lab, Scenario
+
+FAILED = 74
+IN_FLIGHT_S = 0.1  # after which a confirm that was sent before the fault has arrived
+FAULT_S = 2.0
+WITHIN_S = 20.0
+DISK_MIB = 160
+LIMIT_BYTES = 20_000_000
+BODY_BYTES = 20_000
+
+
+def failing(lab: Lab) -> Outcome:
+    """Errors by call: those that end the broker, and those after which it goes on."""
+    texts = []
+    for calls, error in (("fdatasync", "EIO"), ("pwrite64", "EIO"), ("fdatasync", "ENOSPC")):
+        broker, flood = _flooded(lab)
+        with injected(broker.process.pid, calls, f"error={error}"):
+            began_s = time.monotonic()
+            status = broker.wait(WITHIN_S)
+            took_s = time.monotonic() - began_s
+        flood.end()
+        late = len(flood.confirmed_between(began_s + IN_FLIGHT_S, time.monotonic()))
+        lost = _lost(broker, flood)
+        assert (status, late, lost) == (FAILED, 0, 0), f"{error} of {calls}: status {status}, {late} late, {lost} lost"
+        assert took_s <= 1.0, f"{error} of {calls}: ended after {took_s:.1f} s"
+        texts.append(f"{error} of {calls}: status {status} after {took_s:.1f} s")
+    for error in ("ENOSPC", "EDQUOT"):
+        broker, flood = _flooded(lab)
+        with injected(broker.process.pid, "pwrite64", f"error={error}"):
+            began_s = time.monotonic()
+            time.sleep(FAULT_S)
+        ended_s = time.monotonic()
+        until(lambda flood=flood, since=ended_s: flood.last_confirm_s > since, broker.tail, WITHIN_S)
+        flood.end()
+        late = len(flood.confirmed_between(began_s + IN_FLIGHT_S, ended_s))
+        back_s = min(flood.confirmed_between(ended_s, time.monotonic())) - ended_s
+        broker.kill()
+        lost = _lost(broker, flood)
+        assert not late and not lost, f"{error} of pwrite: {late} confirmed meanwhile, {lost} lost"
+        texts.append(f"{error} of pwrite64: 0 confirmed meanwhile, resumed {back_s:.1f} s after it")
+    return Outcome(True, "; ".join(texts) + "; 0 confirmed lost")
+
+
+def _flooded(lab: Lab, queue: str = "q") -> tuple[BrokerProcess, Flood]:
+    broker = lab.started()
+    flood = Flood(broker.port, queue)
+    flood.start()
+    until(lambda: len(flood.confirmed) > 500, "confirms")
+    return broker, flood
+
+
+def _lost(broker: BrokerProcess, flood: Flood) -> int:
+    """Start the broker again, take all, and return how many confirmed messages are missing."""
+    broker.start()
+    came = set(numbers(take_all(broker, "q")))
+    broker.close()
+    return len(set(flood.confirmed) - came)
+
+
+def at_a_stop(lab: Lab) -> Outcome:
+    texts = []
+    for calls in ("rename", "fsync", "unlink"):
+        broker, flood = _flooded(lab)
+        flood.end()
+        with injected(broker.process.pid, calls, "error=EIO"):
+            broker.process.terminate()
+            status = broker.wait()
+        traceback = "Traceback" in broker.tail()
+        lost = _lost(broker, flood)
+        assert status in (0, FAILED) and not traceback and not lost, f"EIO of {calls}: {status}, {lost} lost"
+        texts.append(f"EIO of {calls} at a stop: status {status}")
+    for calls in ("pread64", "fdatasync"):
+        broker, flood = _flooded(lab)
+        flood.end()
+        broker.kill()
+        started = _start_with(broker, calls, lab.folder)
+        lost = _lost(broker, flood)
+        assert not lost, f"EIO of {calls} at a start: {lost} lost"
+        texts.append(f"EIO of {calls} at a start: {started}")
+    return Outcome(True, "; ".join(texts) + "; 0 confirmed lost")
+
+
+def _start_with(broker: BrokerProcess, calls: str, folder: Path) -> str:
+    """Start a broker whose calls fail; return how it ended."""
+    line = command_line("serve", "--data", str(broker.data), "--amqp", "127.0.0.1:0")
+    traced = strace(*inject(calls, "error=EIO"), "-P", str(broker.data / "log" / "00000001.log"), *line)
+    try:
+        done = subprocess.run(
+            traced,
+            cwd=folder,
+            env=environment_of(folder),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WITHIN_S,
+        )
+    except subprocess.TimeoutExpired:
+        return "served"
+    assert done.returncode == 69 and len(done.stderr.splitlines()) == 1, f"{done.returncode}: {done.stderr[-200:]}"
+    return "status 69, one line"
+
+
+def filling(lab: Lab) -> Outcome:
+    """A flood fills a small disk down to `disk_free_limit`; then it is consumed."""
+    with small_disk(lab.folder / "small", DISK_MIB) as disk, _on(lab, disk) as broker:
+        flood = Flood(broker.port, "q", BODY_BYTES)
+        flood.start()
+        low_s = until(lambda: free_bytes(disk) < LIMIT_BYTES and time.monotonic(), "a full disk", 60.0, 0.002)
+        until(lambda: flood.blocked_s, "connection.blocked", WITHIN_S)
+        assert flood.blocked_s is not None
+        blocked_s = max(flood.blocked_s - low_s, 0.0)
+        least = free_bytes(disk)
+        came = numbers(take_all(broker, "q"))
+        roomy_s = until(lambda: free_bytes(disk) > LIMIT_BYTES and time.monotonic(), "space", WITHIN_S)
+        until(lambda: flood.unblocked_s, "connection.unblocked", WITHIN_S)
+        assert flood.unblocked_s is not None
+        unblocked_s = max(flood.unblocked_s - roomy_s, 0.0)
+        flood.end()
+        came += numbers(take_all(broker, "q"))
+    lost = set(flood.confirmed) - set(came)
+    return Outcome(
+        blocked_s <= 1 and unblocked_s <= 2 and not lost and least > 0,
+        f"{DISK_MIB} MiB: blocked {blocked_s:.2f} s after {LIMIT_BYTES / 1e6:.0f} MB were free, with"
+        f" {least / 1e6:.1f} MB left; consuming went on, unblocked {unblocked_s:.2f} s after there was space;"
+        f" {len(lost)} of {len(flood.confirmed):,} confirmed lost",
+    )
+
+
+def _on(lab: Lab, disk: Path) -> BrokerProcess:
+    """A broker, not started, with its data on this disk."""
+    return lab.broker("--data", str(disk / "data"), settings=(f"disk_free_limit.absolute = {LIMIT_BYTES}",), data=None)
+
+
+def full(lab: Lab) -> Outcome:
+    """Another process takes the last byte."""
+    texts = []
+    for how in ("consuming", "purge_queue", "delete_queue"):
+        with small_disk(lab.folder / how, DISK_MIB) as disk, _on(lab, disk) as broker:
+            flood = Flood(broker.port, "q", BODY_BYTES)
+            flood.start()
+            until(lambda flood=flood: flood.blocked_s, "connection.blocked", 60.0)
+            fill(disk)
+            began_s = time.monotonic()
+            came = numbers(take_all(broker, "q")) if how == "consuming" else []
+            if how != "consuming":
+                done = broker.warrenctl(how, "q")
+                assert done.returncode == 0, done.stderr
+            until(lambda disk=disk: free_bytes(disk) > LIMIT_BYTES, lambda: f"{free_bytes(disk)} bytes free", WITHIN_S)
+            took_s = time.monotonic() - began_s
+            flood.end()
+            if how == "consuming":
+                came += numbers(take_all(broker, "q"))
+                lost = set(flood.confirmed) - set(came)
+                assert not lost, f"{len(lost)} confirmed lost"
+            texts.append(f"{how} freed {free_bytes(disk) / 1e6:.0f} MB in {took_s:.1f} s")
+    return Outcome(True, "; ".join(texts))
+
+
+SCENARIOS = (
+    Scenario(6, "EIO and ENOSPC under load",
+             "EIO: nothing more confirmed, status != 0 within 1 s; ENOSPC: held, resumes, 0 confirmed lost", failing,
+             timed=True),
+    Scenario(7, "disk fills at full rate",
+             "blocked <= 1 s, before it is full; consumers go on; unblocked <= 2 s after there is space", filling,
+             timed=True),
+    Scenario(35, "disk full to the last byte", "consuming, purging and deleting get space without a restart", full),
+    Scenario(36, "EIO at a stop and at a start", "0 or 74 at a stop, 69 and one line at a start; 0 lost", at_a_stop),
+)  # fmt: skip

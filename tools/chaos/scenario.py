@@ -1,0 +1,123 @@
+"""A scenario: a fault or an abuse, what is demanded of the broker then, and the function that measures it."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.checkout import ROOT
+from tests.support.loop_thread import LoopThread
+from tools.failover.outcome import Outcome
+
+TRIES = 3
+SUITE_WITHIN_S = 4 * 3600.0
+
+
+class NotRun(Exception):
+    """The error that a scenario cannot be run here; the text is the reason."""
+
+
+@dataclass
+class Lab:
+    """The means of one scenario: a temporary folder, random numbers, a scale, and what is closed at its end."""
+
+    scale: float
+    seed: int
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.seed)
+        self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="warren-chaos-")))
+        self._brokers = 0
+
+    def count(self, default: int, least: int = 1) -> int:
+        """A number of rounds, messages or clients, scaled."""
+        return max(round(default * self.scale), least)
+
+    def broker(self, *options: str, settings: tuple[str, ...] = (), **more: object) -> BrokerProcess:
+        """A broker that is not started."""
+        self._brokers += 1
+        folder = self.folder / f"broker{self._brokers}"
+        broker = BrokerProcess(folder, "--http", "127.0.0.1:0", *options, **more)  # type: ignore[arg-type]
+        broker.configure("prometheus.tcp.port = 0", *settings)
+        self.stack.callback(broker.close)
+        return broker
+
+    def started(self, *options: str, settings: tuple[str, ...] = (), **more: object) -> BrokerProcess:
+        """A broker that is ready."""
+        broker = self.broker(*options, settings=settings, **more)
+        broker.start()
+        return broker
+
+    def loop(self) -> LoopThread:
+        """An event loop in a thread, for proxies."""
+        loop = LoopThread()
+        self.stack.callback(loop.close)
+        return loop
+
+
+Measure = Callable[[Lab], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A line of the table. `scaled` names what is smaller by default than is demanded.
+
+    A figure of a `timed` one is a time by the clock, to which other work on the machine adds: it is measured up to
+    TRIES times, until the demand holds.
+    """
+
+    number: int
+    name: str
+    demand: str
+    measure: Measure
+    scaled: str = ""
+    timed: bool = False
+
+    def run(self, scale: float, seed: int) -> Outcome:
+        """Measure it."""
+        outcome, tries = self._run(scale, seed), 1
+        while self.timed and outcome.holds is False and tries < TRIES:
+            outcome, tries = self._run(scale, seed), tries + 1
+        return outcome if tries == 1 else Outcome(outcome.holds, f"{outcome.text} (measured {tries} times)")
+
+    def _run(self, scale: float, seed: int) -> Outcome:
+        """Measure it once. A failed assertion of a part is a demand that does not hold."""
+        with ExitStack() as stack:
+            try:
+                return self.measure(Lab(scale, seed, stack))
+            except NotRun as reason:
+                return Outcome(None, str(reason))
+            except AssertionError as failed:
+                return Outcome(False, " ".join(str(failed).split())[:400])
+            except Exception as failed:  # the other scenarios are run
+                traceback.print_exc()
+                return Outcome(False, f"it ended with {failed!r:.300}")
+
+
+def suite(*words: str, **variables: str) -> Outcome:
+    """Run tests of the suite with these words of pytest's command line, and this environment."""
+    line = [sys.executable, "-m", "pytest", "-q", "--timeout=0", "-p", "no:cacheprovider", *words]
+    environment = {**os.environ, **variables}
+    done = subprocess.run(
+        line, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=SUITE_WITHIN_S
+    )
+    summary = re.sub(r" in [\d.]+s.*", "", (done.stdout.strip().splitlines() or [done.stderr.strip()])[-1])
+    return Outcome(done.returncode == 0, f"tests of {words[0].partition('::')[0]}: {summary}")
+
+
+def both(*outcomes: Outcome) -> Outcome:
+    """The outcome of several parts, of which each must hold."""
+    verdicts = [outcome.holds for outcome in outcomes]
+    holds = False if False in verdicts else None if None in verdicts else True
+    return Outcome(holds, "; ".join(outcome.text for outcome in outcomes))
