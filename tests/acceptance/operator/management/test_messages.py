@@ -9,8 +9,6 @@ import pytest
 from tests.support.http import Api, asgi_scope, call_application
 from warren.broker.amqp.errors import Unreadable
 from warren.broker.session import operations
-from warren.broker.amqp.errors import Unreadable
-from warren.broker.session import operations
 from warren.plugins.management.api import messages
 
 PUBLISH = "/exchanges/%2F/amq.default/publish"
@@ -220,24 +218,6 @@ def test_messages_are_taken_in_slices_and_requeued_if_the_client_disconnects(que
     steps = [later - earlier for earlier, later in zip(out, out[1:], strict=False)]
     assert max(steps) == messages.SLICE_MESSAGES and core.unacked == 0
     assert [one["payload"] for one in got(queue, 100)] == [str(n) for n in range(3 * messages.SLICE_MESSAGES)]
-
-
-@pytest.mark.pure("replaces a function")
-def test_messages_that_cannot_be_read_now_are_no_empty_queue(queue: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    for payload in ("one", "two"):
-        queue.post(PUBLISH, message(payload=payload))
-    readable, get_message = [1], operations.get_message
-
-    def get(*arguments: Any) -> Any:
-        if not readable[0]:
-            raise Unreadable("queue 'q' in vhost '/' has messages, and none of them can be returned now")
-        readable[0] -= 1
-        return get_message(*arguments)
-
-    monkeypatch.setattr(operations, "get_message", get)
-    assert [one["payload"] for one in got(queue)] == ["one"], "one that was taken is returned"
-    answer = queue.post(GET, {"count": 10, "ackmode": "ack_requeue_false", "encoding": "auto"})
-    assert answer.status == 503 and "none of them can be returned now" in answer.json["reason"]
 
 
 @pytest.mark.pure("replaces a function")
