@@ -11,7 +11,7 @@ FUZZ_EXAMPLES ?= 20000
 SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
-COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz)
+COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz faults/model)
 
 .PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz fuzz-coverage coverage sim conformance interop ring ring-containers image-check federation-faults migration failover chaos soak linearizability replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser postgresql prometheus shells clean
 
@@ -26,8 +26,7 @@ test: lint  ## the gate: lint, types, and a proof of every promise, in five minu
 	exit $$((tests || types))
 
 test-more: .venv/test-more.stamp node java browser postgresql prometheus shells  ## all other tests that run unattended; says at its end what it could not run
-	WARREN_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE) --tier rest; tests=$$?; \
-	$(MAKE) --no-print-directory coverage && exit $$tests
+	WARREN_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE) --tier rest
 
 compiled: .venv/compiled.stamp  ## compiles the hot modules in place, where a C compiler is there; `make run` then runs them
 
@@ -64,7 +63,7 @@ crash: .venv/test.stamp  ## kill -9 under load, restart, count; SEED=... repeats
 	WARREN_CRASH_ROUNDS=$(CRASH_ROUNDS) WARREN_CRASH_SEED=$(SEED) $(PYTEST) -q -s --timeout=0 tests/faults/crash
 
 fuzz: .venv/test.stamp  ## the hypothesis tests with many more examples
-	WARREN_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PYTEST) -q --timeout=0 tests/faults/fuzz
+	WARREN_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(PYTEST) -q --timeout=0 tests/faults/fuzz tests/faults/model
 
 # atheris is no dependency of the tests: it has wheels for some versions of Python only.
 fuzz-coverage: .venv/test.stamp  ## coverage-guided fuzzing of all that reads bytes from outside; ARGS="session --minutes 10"
