@@ -49,7 +49,7 @@ def live(world: World) -> None:
     raise error
 
 
-@each_seed(world_of, GATE_SEEDS, block=4)
+@each_seed(world_of, GATE_SEEDS, block=2)
 def test_brokers_and_links_keep_their_promises(world: World) -> None:
     live(world)
 
