@@ -19,7 +19,7 @@ from ..jobs.scheduler import COPY_SHIFT, Job
 from ..messages.message import Message, total_bytes
 from .enqueue import ACCEPTED, EnqueueResult
 from .message_log import DEAD_LETTERED
-from .route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, TargetSearch
+from .route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, TargetSearch, existing
 from .x_death import REJECTED, copy_with_properties, cycle, cycles, dead_letter_copy, routing_keys
 
 if TYPE_CHECKING:
@@ -89,12 +89,12 @@ class DeadLetter:
         """Return the next targets that still exist, at most AT_ONCE."""
         assert self.targets is not None, "the search is complete"
         start, self._at = self._at, self._at + AT_ONCE
-        return tuple([target for target in self.targets[start : self._at] if not target.deleted])
+        return existing(self.targets[start : self._at])
 
     @property
     def is_confirmed(self) -> bool:
         """True if there are targets, and all of them have taken the message."""
-        targets = [target for target in self.targets or () if not target.deleted]
+        targets = existing(self.targets or ())
         return len(targets) > 0 and self.confirmed.issuperset(targets)
 
     def end_attempt(self) -> None:

@@ -73,6 +73,11 @@ class RouteTarget(Destination):
         return False
 
 
+def existing(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+    """Return those targets that have not been deleted."""
+    return tuple([target for target in targets if not target.deleted])
+
+
 class TargetSearch(Protocol):
     """The search for the targets of a message, in steps (`exchanges.router.Search`).
 

@@ -18,7 +18,7 @@ from ..messages.binding import Destination
 from ..messages.message import Message, total_bytes
 from ..queues.enqueue import ACCEPTED, EnqueueResult
 from ..queues.message_log import MADE
-from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget
+from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing
 
 if TYPE_CHECKING:
     from .vhost import VHost
@@ -180,7 +180,7 @@ def enqueue(
     vhost: VHost, targets: tuple[RouteTarget, ...], messages: list[Message], source: str = MADE
 ) -> EnqueueResult:
     """Enqueue messages at those targets that exist, and copies where a queue would change them."""
-    targets = tuple([target for target in targets if not target.deleted])
+    targets = existing(targets)
     if not targets:
         return ACCEPTED
     plain = all(message.state is None for message in messages)

@@ -25,7 +25,7 @@ from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
-from ...core.queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget
+from ...core.queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
@@ -481,11 +481,6 @@ def finish_one(channel: Channel, message: Message, result: EnqueueResult, record
 def cost_of_each(message: Message, queues: tuple[RouteTarget, ...]) -> int:
     """Return the cost of enqueueing the message in one of these queues."""
     return PER_MESSAGE_COST if message.state is not None or any(queue.per_message for queue in queues) else 1
-
-
-def existing(queues: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
-    """Return those queues that have not been deleted."""
-    return tuple([queue for queue in queues if not queue.deleted])
 
 
 def enqueue_more(

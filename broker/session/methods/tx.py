@@ -14,7 +14,7 @@ from ...core.exchanges.exchange import Exchange
 from ...core.jobs.scheduler import SLICE, TURN_COST, Job
 from ...core.messages.message import Message
 from ...core.queues.memory_budget import MemoryBudget
-from ...core.queues.route_target import PAGE_COST, RouteTarget
+from ...core.queues.route_target import PAGE_COST, RouteTarget, existing
 from ...wire import method_encoder
 from .. import closing
 from ..unacked import Settlement, Unacked
@@ -108,7 +108,7 @@ class Transaction:
                 if any(recorder.drops(message) for recorder in recorders):
                     continue
                 returns = mandatory and not channel.closing
-                queues = publishing.existing(queues)
+                queues = existing(queues)
                 taken = yield from publishing.enqueue_in_steps(
                     channel, exchange, message, queues, returns, recorders
                 )
