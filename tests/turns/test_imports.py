@@ -4,6 +4,7 @@ import asyncio
 import json
 
 from tests.support.http import Api, asgi_scope, call_application
+from tests.support.speed import within
 
 from .meter import ATTEMPTS, LIMIT_MS, MANY, PATIENCE_S, Meter
 
@@ -29,6 +30,6 @@ def test_an_import_of_many_queues_and_bindings_is_made_in_short_turns() -> None:
         best_ms = min(best_ms, meter.longest_s * 1000)
         meter.close()
         api.close()
-        if best_ms <= LIMIT_MS:
+        if within(best_ms, LIMIT_MS):
             break
-    assert best_ms <= LIMIT_MS
+    assert within(best_ms, LIMIT_MS)

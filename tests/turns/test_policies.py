@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.support.http import Api, asgi_scope, call_application
+from tests.support.speed import within
 from warren.broker.core.policies.policies import POLICIES_LIMIT
 
 from .meter import ATTEMPTS, TURN_MS, Meter
@@ -47,14 +48,14 @@ def test_a_declaration_beside_very_many_policies(api: Api, pattern: str, operato
         with pytest.raises(Exception, match="takes too long"):
             declare(0)
         return
-    assert longest_ms(declare) <= TURN_MS
+    assert within(longest_ms(declare), TURN_MS)
 
 
 def test_a_policy_with_a_costly_pattern_is_applied_in_short_turns(api: Api, meter: Meter) -> None:
     for number in range(200):
         api.peer.node.vhosts["/"].declare_queue(f"{NAME}{number}")
     body = json.dumps({"pattern": COSTLY, "definition": {"max-length": 1}}).encode()
-    assert put(api, meter, "p", body) <= TURN_MS
+    assert within(put(api, meter, "p", body), TURN_MS)
 
 
 def test_a_long_pattern_is_compiled_on_no_turn_of_the_loop(api: Api, meter: Meter) -> None:
@@ -63,7 +64,7 @@ def test_a_long_pattern_is_compiled_on_no_turn_of_the_loop(api: Api, meter: Mete
         pattern = LONG.replace("name", f"name{number}")
         body = json.dumps({"pattern": pattern, "definition": {"max-length": 1}}).encode()
         best_ms = min(best_ms, put(api, meter, "p", body))
-    assert best_ms <= TURN_MS
+    assert within(best_ms, TURN_MS)
 
 
 def put(api: Api, meter: Meter, name: str, body: bytes) -> float:

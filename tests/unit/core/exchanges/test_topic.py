@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.topic import TopicExchange, pattern
@@ -149,7 +150,7 @@ def test_a_hundred_hostile_patterns_cost_less_than_five_milliseconds_a_message(s
         begun = time.thread_time()
         exchange.route((key,), MESSAGE)
         taken.append(time.thread_time() - begun)
-    assert min(taken) < 0.005
+    assert within(min(taken), 0.005)
 
 
 def test_stars_in_a_routing_key_are_words_like_others():
