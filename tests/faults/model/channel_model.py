@@ -101,7 +101,7 @@ class Channel:
         if delivery.consumer is not None:
             delivery.consumer.unacked -= 1
         if how == REJECT and not queue.deleted:
-            queue.dead_letter(delivery.entry.message, "rejected")
+            queue.dead_letter(delivery.entry.message, "rejected", delivered=True)
         elif how in (NACK, RETURN):
             queue.requeue(delivery.entry, nacked=how == NACK)
 

@@ -13,6 +13,7 @@ from typing import Any
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 QUORUM_DELIVERY_LIMIT, QUORUM_PRIORITIES, QUORUM_PRIORITY = 20, 31, 4
 QUORUM_POLICY = {"delivery-limit", "dead-letter-strategy"}
+RETURNS_LIMIT = 1 << 30  # more than messages come back
 RETRY_MS, QUICK_RETRY_MS = 5_000, 10  # of dead letters at least once; after a retry that targets took a part of
 
 
@@ -26,6 +27,9 @@ class Dialect:
     exclusive_consumers  the flag `exclusive` of basic.consume has an effect (AMQP 0-9-1, basic.consume)
     settling_consumers   a basic.get and a cancelled consumer count as consumers until their deliveries are settled,
                          and those that wait for a single active consumer do not
+    places_kept          messages that come back take their places again; if not, they stay in the order in which they
+                         come back, in front of the others, or behind them if there is no delivery limit
+    letters_redelivered  a dead letter that a consumer or a basic.get had is redelivered in another quorum queue
     """
 
     nack_counts: bool = False
@@ -33,10 +37,12 @@ class Dialect:
     shared_prefetch: bool = True
     exclusive_consumers: bool = True
     settling_consumers: bool = False
+    places_kept: bool = True
+    letters_redelivered: bool = False
 
 
 WARREN = Dialect()
-RABBITMQ_40 = Dialect(True, False, False, False, True)
+RABBITMQ_40 = Dialect(True, False, False, False, True, False, True)
 
 
 @dataclass
@@ -61,7 +67,8 @@ class Death:
 class Message:
     """A message as it was published, or dead-lettered: `deaths` are the entries of x-death, the latest first.
 
-    `copies` are the routing keys of CC that are in force, `blind` those of BCC.
+    `copies` are the routing keys of CC that are in force, `blind` those of BCC. `delivered` is true of a
+    dead letter that a quorum queue had delivered.
     """
 
     body: bytes
@@ -73,6 +80,7 @@ class Message:
     deaths: list[Death] = field(default_factory=list)
     first: Death | None = None
     last: Death | None = None
+    delivered: bool = False
 
     @property
     def keys(self) -> list[str]:
@@ -130,6 +138,12 @@ class Entry:
     arrival: tuple[int, str]
     redelivered: bool = False
     attempts: int = 0
+    marked: bool = False  # as redelivered, before its first delivery here
+
+    @property
+    def shown(self) -> tuple[bool, int]:
+        """The flag `redelivered` and the delivery count of a delivery."""
+        return self.redelivered or self.marked, max(self.attempts, int(self.marked))
 
     @property
     def order(self) -> tuple[int, int]:
@@ -188,6 +202,7 @@ class Queue:
         self.retry_ms, self.wait_ms = 0, RETRY_MS
         self.came_back = False
         self._tail = 0
+        self._returns = -RETURNS_LIMIT  # the next place of a message that comes back, unless it keeps its own
 
     # Settings: the smaller of two numbers, and an argument before a policy
 
@@ -268,6 +283,7 @@ class Queue:
         ttl_ms = self.ttl_ms(message)
         deadline_ms = now_ms + ttl_ms if ttl_ms is not None else None
         entry = Entry(message, self._tail, self.priority_of(message), deadline_ms, arrival)
+        entry.marked = message.delivered and self.quorum and self.dialect.letters_redelivered
         self._tail += 1
         self._insert(entry)
         return entry
@@ -288,17 +304,24 @@ class Queue:
         if self.counts and not (nacked and self.quorum and not self.dialect.nack_counts):
             entry.attempts += 1
             if self.delivery_limit is not None and entry.attempts > self.delivery_limit:
-                self.dead_letter(entry.message, DELIVERY_LIMIT)
+                self.dead_letter(entry.message, DELIVERY_LIMIT, delivered=True)
                 return
+        if self.quorum and not self.dialect.places_kept:
+            if self.delivery_limit is None:
+                entry.position = self._tail
+                self._tail += 1
+            else:
+                entry.position = self._returns
+                self._returns += 1
         self._insert(entry)
         self.came_back = True
 
     # Messages leave
 
-    def dead_letter(self, message: Message, reason: str) -> None:
+    def dead_letter(self, message: Message, reason: str, delivered: bool = False) -> None:
         """Dead-letter a message that left, if there is an exchange for it."""
         if self.dead_letter_exchange is not None:
-            self.outbox.append(Letter(message, reason))
+            self.outbox.append(Letter(replace(message, delivered=delivered and self.quorum), reason))
 
     def expire(self, now_ms: int) -> None:
         """Time-To-Live: messages expire at the head, of each priority; others behind a longer-lived one stay."""
@@ -307,12 +330,13 @@ class Queue:
                 if entry.deadline_ms is None or entry.deadline_ms > now_ms:
                     break
                 self.ready.remove(entry)
-                self.dead_letter(entry.message, EXPIRED)
+                self.dead_letter(entry.message, EXPIRED, entry.redelivered)
 
     def trim(self) -> None:
         """Queue Length Limit: drop-head drops from the front, which has the highest priority."""
         while self.overflow == "drop-head" and self.ready and self.excess():
-            self.dead_letter(self.ready.pop(0).message, MAXLEN)
+            entry = self.ready.pop(0)
+            self.dead_letter(entry.message, MAXLEN, entry.redelivered)
 
     def next_ms(self) -> int | None:
         """The next time when a head expires or kept dead letters are tried again, or None."""

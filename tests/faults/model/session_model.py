@@ -247,8 +247,7 @@ class Model:
         frames.left.remove(delivery)
         queue.ready.remove(entry)
         check("delivery tag", channel.deliver(queue, consumer, entry, consumer.no_ack), content.tag)
-        check(f"redelivered {queue_type(queue)}", entry.redelivered, content.redelivered)
-        self._check_content("delivery", content, entry.message, entry.attempts)
+        self._check_entry("delivery", queue, content, entry)
         return True
 
     def _next(self, queue: Queue, content: Content) -> Entry | None:
@@ -256,9 +255,14 @@ class Model:
         alike = [entry for entry in queue.heads() if entry.message.body == content.body]
         for entry in alike[:-1]:
             with suppress(Mismatch):
-                self._check_content("delivery", content, entry.message, entry.attempts)
+                self._check_content("delivery", content, entry.message, entry.shown[1])
                 return entry
         return alike[-1] if alike else None
+
+    def _check_entry(self, place: str, queue: Queue, content: Content, entry: Entry) -> None:
+        redelivered, delivery_count = entry.shown
+        check(f"redelivered {queue_type(queue)}", redelivered, content.redelivered)
+        self._check_content(place, content, entry.message, delivery_count)
 
     def _check_content(self, place: str, content: Content, message: Message, attempts: int = 0) -> None:
         check(f"{place}: body", message.body, content.body)
@@ -384,9 +388,8 @@ class Model:
         queue.ready.remove(entry)
         queue.expire(self.now_ms)
         check("delivery tag", channel.deliver(queue, None, entry, no_ack), came.tag)
-        check(f"redelivered {queue_type(queue)}", entry.redelivered, came.redelivered)
         check(f"message count {queue_type(queue)}", len(queue.ready), came.method.message_count)
-        self._check_content("basic.get", came, entry.message, entry.attempts)
+        self._check_entry("basic.get", queue, came, entry)
 
     def consume(self, channel: Channel, name: str, consumer: Callable[[Queue], Consumer]) -> None:
         """basic.consume. Deliveries follow consume-ok. Raises Refused."""
