@@ -3,6 +3,7 @@
 import gc
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
 from warren.plugins.exchanges.recent_history import NO_STORE, RecentHistoryExchange
 
-from .broker import MeasuredPeer, StepMeter
+from .broker import MeasuredPeer, StepMeter, StoredPeer
 from .test_publishes import NO_LIMIT, frames, send
 
 EXCHANGES = 400
@@ -33,10 +34,17 @@ def peer(step_meter: StepMeter) -> Iterator[MeasuredPeer]:
     made.close()
 
 
-def chain(vhost: VHost, type_: str, arguments: dict[str, object], key: str = "1", count: int = EXCHANGES) -> None:
+def chain(
+    vhost: VHost,
+    type_: str,
+    arguments: dict[str, object],
+    key: str = "1",
+    count: int = EXCHANGES,
+    durable: bool = False,
+) -> None:
     """Declare exchanges x0, x1 ... and the queue `end`, each bound to the one before."""
     for number in range(count):
-        vhost.declare_exchange(f"x{number}", type_, arguments=Table.of(arguments))
+        vhost.declare_exchange(f"x{number}", type_, durable=durable, arguments=Table.of(arguments))
         if number:
             vhost.bind(f"x{number - 1}", vhost.exchanges[f"x{number}"], key, Table.EMPTY)
     vhost.bind(f"x{count - 1}", vhost.declare_queue("end"), key, Table.EMPTY)
@@ -124,3 +132,14 @@ def test_the_first_message_of_a_consistent_hash_exchange_with_very_many_queues(
 
     step_meter.check_one_of(attempt)
     assert sum(queue.published for queue in vhost.queues.values()) == 3 * attempts
+
+
+def test_a_long_message_that_very_many_durable_exchanges_store(step_meter: StepMeter, tmp_path: Path) -> None:
+    peer = StoredPeer(step_meter, tmp_path)
+    peer.node.registry.register(HISTORY, RecentHistoryExchange)
+    vhost = peer.node.vhosts["/"]
+    chain(vhost, HISTORY, {}, count=40, durable=True)
+    data = frames("x0", "1", body=bytes(1 << 20))
+    step_meter.check_one_of(lambda: send(peer, step_meter, data))
+    assert vhost.queues["end"].ready
+    peer.close()
