@@ -33,6 +33,7 @@ _ONE_BYTE: Final = DELIVERY_MODE | PRIORITY
 _STRINGS: Final = frozenset(1 << bit for bit in range(2, 16)) - {HEADERS, DELIVERY_MODE, PRIORITY, TIMESTAMP}
 _COMBINATIONS_LIMIT: Final = 256
 _combinations: dict[int, tuple[int, ...]] = {}
+_last_headers: Final = [Table.EMPTY]
 
 
 class Properties:
@@ -220,11 +221,18 @@ def has(raw: bytes, flag: int) -> bool:
 
 
 def headers(raw: bytes) -> Table | None:
-    """Return the headers or None, without decoding other properties."""
+    """Return the headers or None, without decoding other properties.
+
+    The last table stays decoded, as each exchange on the way of a message may read it.
+    """
     if not has(raw, HEADERS):
         return None
     start, end = _span(raw, HEADERS)
-    return Table(raw[start + 4 : end])
+    fields = raw[start + 4 : end]
+    last = _last_headers[0]
+    if fields != last.raw:
+        last = _last_headers[0] = Table(fields)
+    return last
 
 
 def text(raw: bytes, flag: int) -> str | None:

@@ -8,16 +8,19 @@ gets a score for the slot, and the highest score wins. So a new destination take
 deleted one leaves its slots to all others, and no other slot moves. A score depends only on the slot and the name of
 the destination, not on the order of bindings, a restart or the machine.
 
-Assigning a slot costs one score for each destination; the result is kept until the bindings change. Since slots are
-assigned by chance, a share of s slots deviates by about 1/sqrt(s) of itself: 0.6 % for each of 10 equal queues, 6 % for
-each of 1,000.
+Assigning a slot costs one score for each destination; the result is kept until the bindings change, in a dict for the
+first SLOTS_IN_DICT slots and then in an array for all. So an exchange has at most about 128 bytes for each slot in use.
+Since slots are assigned by chance, a share of s slots deviates by about 1/sqrt(s) of itself: 0.6 % for each of 10 equal
+queues, 6 % for each of 1,000.
 """
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator
+from itertools import islice
 from math import inf, log
 from operator import attrgetter
 from typing import Final
@@ -46,18 +49,22 @@ ALGORITHM: Final = "x-algorithm"
 ALGORITHMS: Final = ("ring", "jump")  # LavinMQ's; they select different destinations, on which no client can rely
 INTEGER: Final = re.compile("[+-]?[0-9]+")
 WEIGHT_LIMIT: Final = 10_000
-SLOTS: Final = 1 << 18  # take a megabyte for each exchange in use
+SLOTS: Final = 1 << 18  # a megabyte in an array
+SLOTS_IN_DICT: Final = 1 << 13  # about half a megabyte
+ARRAY_COST: Final = 500  # of moving them to an array
 MASK: Final = (1 << 64) - 1
-SCORES_SHIFT: Final = 1  # of 2 scores: 1 microsecond
+TEXT_SHIFT: Final = 4  # to format and hash 16 bytes of a header costs 1
+SCORES, SCORES_SHIFT = 400, 1  # of one step; 2 of them cost 1
 
 
 class _Share:
-    """A destination and the weights of its bindings, of which the oldest counts."""
+    """A destination, its number in the exchange, and the weights of its bindings, of which the oldest counts."""
 
-    __slots__ = ("route", "seed", "weights")
+    __slots__ = ("destination", "number", "seed", "weights")
 
-    def __init__(self, destination: Destination) -> None:
-        self.route = [destination]
+    def __init__(self, destination: Destination, number: int) -> None:
+        self.destination = destination
+        self.number = number
         name = f"{destination.kind}\0{destination.name}"
         self.seed = stable_hash(name.encode("utf-8", "surrogateescape"))
         self.weights: dict[Binding, int] = {}
@@ -67,12 +74,19 @@ class _Share:
         return next(iter(self.weights.values()))
 
 
+_Seeds = dict[int, dict[_Share, int]]
+"""By weight, the shares and their seeds."""
+
+
 class ConsistentHashExchange(ExchangeType):
     """A consistent hash exchange. It `routes_by_key_only` unless it hashes a header or a property."""
 
     description = "Consistent Hashing Exchange"
 
-    __slots__ = ("routes_by_key_only", "_route_cost", "_header", "_property", "_shares", "_routes", "_seeds", "_owners")
+    __slots__ = (
+        *("routes_by_key_only", "_header", "_property"),
+        *("_shares", "_destinations", "_last_number", "_seeds", "_owners"),
+    )
 
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
@@ -82,11 +96,11 @@ class ConsistentHashExchange(ExchangeType):
             raise PreconditionFailed("hash-header and hash-property are mutually exclusive")
         check_algorithm(arguments)
         self.routes_by_key_only = self._header is None and self._property is None
-        self._route_cost = 0
         self._shares: dict[Destination, _Share] = {}
-        self._routes: list[list[Destination]] = []  # the destination of each share, as a route
-        self._seeds: dict[int, list[tuple[int, int]]] = {}  # by weight, the seeds of shares and their index in _routes
-        self._owners: array[int] | None = None  # by slot, 1 + the index in _routes; 0 if not assigned yet
+        self._destinations: dict[int, Destination] = {}  # by the number of the share
+        self._last_number = 0
+        self._seeds: _Seeds = {}
+        self._owners: defaultdict[int, int] | array[int] = defaultdict(int)  # by slot, the number; 0 if not assigned
 
     def validate_binding(self, routing_key: str, arguments: Table, destination_type: str) -> None:
         """Refuse a binding key that is no weight, with 406."""
@@ -101,79 +115,111 @@ class ConsistentHashExchange(ExchangeType):
 
     def on_bind(self, binding: Binding) -> list[Emission]:
         share = self._shares.get(binding.destination)
-        if share is None:
-            share = self._shares[binding.destination] = _Share(binding.destination)
-            self._owners = None
+        if share is not None:
+            share.weights[binding] = int(binding.routing_key)
+            return []
+        self._last_number += 1
+        share = self._shares[binding.destination] = _Share(binding.destination, self._last_number)
         share.weights[binding] = int(binding.routing_key)
+        self._destinations[share.number] = share.destination
+        self._add(share)
         return []
 
     def on_unbind(self, binding: Binding) -> list[Emission]:
         share = self._shares[binding.destination]
         weight = share.weight
         del share.weights[binding]
-        if not share.weights:
-            del self._shares[binding.destination]
-        if not share.weights or share.weight != weight:
-            self._owners = None
+        if share.weights and share.weight == weight:
+            return []
+        del self._seeds[weight][share]
+        if not self._seeds[weight]:
+            del self._seeds[weight]
+        if share.weights:
+            self._add(share)
+        else:
+            del self._shares[share.destination], self._destinations[share.number]
+            self._owners = defaultdict(int)
         return []
 
-    def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        """Return one destination. Of the keys only the routing key counts, not CC and BCC."""
+    def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        """Add one destination. Of the keys only the routing key counts, not CC and BCC."""
         if not self._shares:
-            return []
+            return
         owners = self._owners
-        if owners is None:
-            owners = self._owners = self._unassigned_slots()
-        slot = stable_hash(self._hash_input(keys[0], message)) % SLOTS
+        hashed, cost = self._hash_input(keys[0], message)
+        slot = stable_hash(hashed) % SLOTS
         owner = owners[slot]
-        self._route_cost = 0
-        if not owner:
-            self._route_cost = len(self._shares) >> SCORES_SHIFT
-            owner = owners[slot] = 1 + highest_score(self._seeds, slot)
-        return self._routes[owner - 1]
+        if owner:
+            found[self._destinations[owner]] = None
+        else:
+            seeds = self._seeds
+            if len(self._shares) > SCORES or len(seeds) > SCORES:  # bindings may change between two steps
+                seeds = {weight: shares.copy() for weight, shares in seeds.items()}
+            share = yield from highest_score(seeds, slot)
+            found[share.destination] = None
+            if self._owners is owners:  # no binding has changed
+                owners[slot] = share.number
+                yield self._make_array()
+        yield cost
 
-    @property
-    def route_cost(self) -> int:
-        return self._route_cost
+    def _add(self, share: _Share) -> None:
+        """Add a share to its weight. No slot is assigned any more."""
+        self._seeds.setdefault(share.weight, {})[share] = share.seed
+        self._owners = defaultdict(int)
 
-    def _unassigned_slots(self) -> array[int]:
-        """Index the present shares and return the array of their slots, none of which is assigned yet."""
-        self._routes = [share.route for share in self._shares.values()]
-        self._seeds = {}
-        for index, share in enumerate(self._shares.values()):
-            self._seeds.setdefault(share.weight, []).append((share.seed, index))
-        return array("I", bytes(4 * SLOTS))
+    def _make_array(self) -> int:
+        """Move the assigned slots to an array if they are many; return the cost."""
+        owners = self._owners
+        if not isinstance(owners, dict) or len(owners) <= SLOTS_IN_DICT:
+            return 0
+        self._owners = array("I", bytes(4 * SLOTS))
+        for slot, number in owners.items():
+            self._owners[slot] = number
+        return ARRAY_COST
 
-    def _hash_input(self, routing_key: str, message: Message) -> bytes:
-        """Return the bytes of the message to hash; none if the header or property is missing."""
+    def _hash_input(self, routing_key: str, message: Message) -> tuple[bytes, int]:
+        """Return the bytes of the message to hash, none if the header or property is missing; and the cost."""
         if self._header is not None:
-            return header_bytes(message.headers.get(self._header))
+            headers = message.headers
+            hashed = header_bytes(headers.get(self._header))
+            return hashed, 1 + headers.read_cost + (len(hashed) >> TEXT_SHIFT)
         if self._property is None:
-            return routing_key.encode("utf-8", "surrogateescape")
-        value = self._property(message.properties)
-        return b"" if value is None else str(value).encode("utf-8", "surrogateescape")
+            return routing_key.encode("utf-8", "surrogateescape"), 1
+        properties = message.properties
+        value = self._property(properties)
+        cost = properties.headers.read_cost if properties.headers is not None else 0
+        return b"" if value is None else str(value).encode("utf-8", "surrogateescape"), 1 + cost
 
 
-def highest_score(seeds: dict[int, list[tuple[int, int]]], slot: int) -> int:
-    """Return the index of the share with the highest score for a slot. HOT: `make bench-hash`, unseen keys.
+def highest_score(seeds: _Seeds, slot: int) -> Generator[int, None, _Share]:
+    """Find the share with the highest score for a slot, in steps of SCORES. HOT: `make bench-hash`, unseen keys.
 
     A score is the negative time until the first event of a Poisson process with the rate `weight`: among such processes
     each is the first in proportion to its rate. Of equal weights, the highest random number has the highest score.
     """
     spread = mix(slot)
-    winner, best = 0, -inf
-    for weight, members in seeds.items():
-        highest, its_index = -1, 0
-        for seed, index in members:
-            number = spread ^ seed  # then `mix`, inlined
-            number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK
-            number = (number ^ number >> 27) * 0x94D049BB133111EB & MASK
-            number ^= number >> 31
-            if number > highest:
-                highest, its_index = number, index
+    best, winner = -inf, None
+    cost = 0
+    for weight, shares in seeds.items():
+        highest, its_share = -1, None
+        rest = iter(shares.items())
+        for _ in range(0, len(shares), SCORES):
+            if cost >= SCORES >> SCORES_SHIFT:
+                yield cost
+                cost = 0
+            for share, seed in islice(rest, SCORES):
+                number = spread ^ seed  # then `mix`, inlined
+                number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK
+                number = (number ^ number >> 27) * 0x94D049BB133111EB & MASK
+                number ^= number >> 31
+                if number > highest:
+                    highest, its_share = number, share
+            cost += 1 + (min(len(shares), SCORES) >> SCORES_SHIFT)
         score = log((highest + 0.5) * 2.0**-64) / weight
         if score > best:
-            winner, best = its_index, score
+            best, winner = score, its_share
+    yield cost
+    assert winner is not None, "there are shares"
     return winner
 
 

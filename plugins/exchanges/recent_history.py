@@ -30,6 +30,7 @@ HISTORY_BYTES = 64 << 20  # of the contents of more than DEFAULT_LENGTH messages
 MESSAGE_BYTES = 500  # of each message beside its content
 SLICE, SLICE_BYTES = 500, 1 << 20  # messages delivered to a new binding together, and about how many bytes of bodies
 REPLAY_COST = 20  # of a publish while the history is being delivered, so that publishers do not outrun it
+STORE_SHIFT = 9  # to store 512 bytes costs 1
 EXCHANGE = "exchange"
 
 
@@ -52,7 +53,7 @@ class Replay:
 class RecentHistoryExchange(FanoutExchange):
     description = "Recent history exchange: a new binding gets the last messages"
 
-    __slots__ = ("_length", "_kept", "_next", "_bytes", "_replays", "_context")
+    __slots__ = ("_length", "_kept", "_next", "_bytes", "_replays", "_context", "_route_cost")
 
     routes_by_key_only = False  # `route` keeps each message
     fixed_arguments = (LENGTH,)
@@ -65,6 +66,7 @@ class RecentHistoryExchange(FanoutExchange):
         self._bytes = 0  # of those that are kept
         self._replays: dict[Binding, Replay] = {}
         self._context: ExchangeContext | None = None
+        self._route_cost = 0
 
     @property
     def persists_messages(self) -> bool:
@@ -96,13 +98,16 @@ class RecentHistoryExchange(FanoutExchange):
         return ()
 
     def route(self, keys: tuple[str, ...], message: Message) -> list[Destination]:
-        if NO_STORE.encode() not in message.property_bytes or not message.headers.flag(NO_STORE):
+        headers = message.headers
+        excluded = headers.flag(NO_STORE)
+        self._route_cost = headers.read_cost + (REPLAY_COST if self._replays else 0)
+        if not excluded:
             self._keep(message.as_republished())
         return self.bound.all()
 
     @property
     def route_cost(self) -> int:
-        return REPLAY_COST if self._replays else 0
+        return self._route_cost
 
     def release(self) -> Iterator[None]:
         while self._kept:
@@ -150,6 +155,7 @@ class RecentHistoryExchange(FanoutExchange):
         assert self._context is not None, "on_created was called"
         if self._context.number:
             self._context.store([message], True)
+            self._route_cost += message.body_bytes >> STORE_SHIFT
         self._add(message)
         while len(self._kept) > self._length or self._bytes > HISTORY_BYTES and len(self._kept) > DEFAULT_LENGTH:
             self._drop_oldest()

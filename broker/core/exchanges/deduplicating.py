@@ -14,6 +14,8 @@ from .decorator import ExchangeDecorator
 from .exchange_context import ExchangeContext
 from .sink import Sink
 
+RECORD_COST = 5  # of putting a message in the cache, beside reading its headers
+
 
 class DeduplicatingExchange(ExchangeDecorator):
     """An exchange type that drops duplicates and routes all other messages by `inner`.
@@ -47,10 +49,12 @@ class DeduplicatingExchange(ExchangeDecorator):
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         assert self._context is not None, "on_created has been called"
         now_ms = self._context.clock.now_ms()
-        if self.deduplication.is_duplicate(message, now_ms):
+        duplicate = self.deduplication.is_duplicate(message, now_ms)
+        yield self.deduplication.read_cost
+        if duplicate:
             found.update(dict.fromkeys(self._dropped))
-            return iter(())
-        return super().search(keys, message, found)
+        else:
+            yield from super().search(keys, message, found)
 
 
 class Recorder(Sink):
@@ -61,6 +65,11 @@ class Recorder(Sink):
     def __init__(self, context: ExchangeContext, deduplication: Deduplication) -> None:
         super().__init__(context)
         self._deduplication = deduplication
+
+    @property
+    def cost(self) -> int:
+        """The cost of the last message."""
+        return RECORD_COST + self._deduplication.read_cost
 
     def drops(self, message: Message) -> bool:
         """Return whether a duplicate was accepted after this message was routed, as in a transaction.

@@ -273,10 +273,12 @@ class DelayedExchange(ExchangeDecorator):
 
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         assert self._delay is not None, "on_created has been called"
-        if self._delay.delay_ms_of(message):
+        delayed = self._delay.delay_ms_of(message) > 0
+        yield message.headers.read_cost
+        if delayed:
             found[self._delay] = None
-            return iter(())
-        return super().search(keys, message, found)
+        else:
+            yield from super().search(keys, message, found)
 
     def on_deleted(self) -> None:
         if self._delay is not None:
@@ -287,7 +289,9 @@ class DelayedExchange(ExchangeDecorator):
         """Route a due message, as a part of a job."""
         assert self._context is not None, "on_created has been called"
         keys = routing_keys(message, None)
+        headers = message.headers
         message = with_negated_delay(message)
+        yield headers.read_cost
         found: dict[Destination, None] = {}
         yield from self.inner.search(tuple(dict.fromkeys(keys)), message, found)
         yield from self._context.forward(list(found), keys, message)

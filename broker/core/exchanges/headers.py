@@ -110,12 +110,14 @@ class HeadersExchange(ExchangeType):
 
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         found.update(dict.fromkeys(self._unconditional.all()))
-        sent = properties.headers(message.property_bytes)
-        if sent is None or not (self._any or self._all):
-            yield len(found) >> DESTINATIONS_SHIFT
+        cost = len(found) >> DESTINATIONS_SHIFT
+        sent = properties.headers(message.property_bytes) if self._any or self._all else None
+        if sent is None:
+            yield cost
             return
-        cost = len(sent) + (len(found) >> DESTINATIONS_SHIFT)
-        for key, value in dict(reversed(sent.items())).items():  # the first of those with the same name
+        fields = dict(reversed(sent.items()))  # the first of those with the same name
+        cost += sent.read_cost
+        for key, value in fields.items():
             for term in _terms_sent(key, value):
                 bound = self._any.get(term)
                 if bound is not None:

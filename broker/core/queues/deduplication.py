@@ -21,16 +21,18 @@ CACHE_SIZE = 128
 class Deduplication:
     """A cache of the last `size` values of the header `header`, which expire after `ttl_ms` if that is set.
 
-    `duplicates` counts dropped messages. A message without the header is never a duplicate.
+    `duplicates` counts dropped messages. A message without the header is never a duplicate. `read_cost` is that of the
+    last message's headers (`Table.read_cost`).
     """
 
-    __slots__ = ("header", "size", "ttl_ms", "duplicates", "_expires_ms")
+    __slots__ = ("header", "size", "ttl_ms", "duplicates", "read_cost", "_expires_ms")
 
     def __init__(self, arguments: Table) -> None:
         self.header = arguments.text(HEADER) or HEADER
         self.size = arguments.integer("x-cache-size") or CACHE_SIZE
         self.ttl_ms = arguments.integer(TTL)
         self.duplicates = 0
+        self.read_cost = 0
         self._expires_ms: OrderedDict[bytes, int] = OrderedDict()  # by value, the oldest first
 
     def is_duplicate(self, message: Message, now_ms: int) -> bool:
@@ -61,8 +63,9 @@ class Deduplication:
 
     def _key(self, message: Message) -> bytes:
         """Return a hash of the header's value, empty without the header. Integers of any width are equal."""
-        found = headers(message.property_bytes)
-        value = found.get(self.header) if found is not None else None
+        found = headers(message.property_bytes) or Table.EMPTY
+        value = found.get(self.header)
+        self.read_cost = found.read_cost
         if value is None:
             return b""
         if value[0] in INTEGERS:

@@ -394,7 +394,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     assert queues is not None, "a direct route has targets"
     if channel.closing:
         return
-    if len(queues) <= FEW or channel.transaction is not None:
+    if len(queues) + len(recorders) <= FEW or channel.transaction is not None:
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
         yield from enqueue_in_steps(channel, route.exchange, message, queues, route.mandatory, recorders)
@@ -442,7 +442,11 @@ def enqueue_one(
 ) -> bool:
     """Enqueue one message, and pass it to the recorders if all queues took it; return whether they did."""
     result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
-    return finish_one(channel, message, result, recorders)
+    accepted = finish_one(channel, message, result)
+    if accepted:
+        for recorder in recorders:
+            recorder.handle([message])
+    return accepted
 
 
 def enqueue_in_steps(
@@ -453,8 +457,8 @@ def enqueue_in_steps(
     mandatory: bool,
     recorders: tuple[Recorder, ...],
 ) -> Generator[int, None, bool]:
-    """Enqueue one message as `enqueue_one`, but in steps if there are very many queues."""
-    if len(queues) <= FEW:
+    """Enqueue one message as `enqueue_one`, but in steps if there are very many queues or recorders."""
+    if len(queues) + len(recorders) <= FEW:
         return enqueue_one(channel, exchange, message, queues, mandatory, recorders)
     at_once = ENQUEUE_COST // (PAGE_COST if channel.vhost.budget.exceeded else cost_of_each(message, queues))
     first, rest = queues[:at_once], queues[at_once:]
@@ -464,18 +468,19 @@ def enqueue_in_steps(
         some, rest = rest[:at_once], rest[at_once:]
         more = enqueue_more(channel, exchange, message, some)
         result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
-    return finish_one(channel, message, result, recorders)
+    accepted = finish_one(channel, message, result)
+    if accepted:
+        for recorder in recorders:
+            recorder.handle([message])
+            yield recorder.cost
+    return accepted
 
 
-def finish_one(channel: Channel, message: Message, result: EnqueueResult, recorders: tuple[Recorder, ...]) -> bool:
-    """Register an enqueued message to be confirmed, and pass it to the recorders; return whether all queues took it."""
+def finish_one(channel: Channel, message: Message, result: EnqueueResult) -> bool:
+    """Register an enqueued message to be confirmed; return whether all queues took it."""
     if channel.confirms is not None:
         expect_confirms(channel, channel.confirms, 1, result)
-    if result.refused:
-        return False
-    for recorder in recorders:
-        recorder.handle([message])
-    return True
+    return not result.refused
 
 
 def cost_of_each(message: Message, queues: tuple[RouteTarget, ...]) -> int:

@@ -104,7 +104,7 @@ class Transaction:
             cost = 0
             while publishes and cost < SLICE:
                 exchange, message, queues, mandatory, recorders = publishes.pop()
-                cost += PUBLISH_COST + len(queues)
+                cost += PUBLISH_COST + len(queues) + sum([recorder.cost for recorder in recorders])
                 if any(recorder.drops(message) for recorder in recorders):
                     continue
                 returns = mandatory and not channel.closing

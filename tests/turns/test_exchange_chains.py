@@ -1,0 +1,145 @@
+"""A message that passes very many exchanges, which read it, holds no step of the loop and takes little memory."""
+
+import gc
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.vhost.vhost import VHost
+from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
+from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
+from warren.plugins.exchanges.recent_history import NO_STORE, RecentHistoryExchange
+
+from .broker import MeasuredPeer, StepMeter, StoredPeer
+from .test_publishes import NO_LIMIT, frames, send
+
+EXCHANGES = 400
+HEADERS = {f"h{number}": None for number in range(1_000)}
+HASH, HISTORY, DELAYED = "x-consistent-hash", "x-recent-history", "x-delayed-message"
+
+
+@pytest.fixture
+def peer(step_meter: StepMeter) -> Iterator[MeasuredPeer]:
+    made = MeasuredPeer(step_meter)
+    for name, type_ in (
+        (HASH, ConsistentHashExchange),
+        (HISTORY, RecentHistoryExchange),
+        (DELAYED, DelayedMessageExchange),
+    ):
+        made.node.registry.register(name, type_)
+    yield made
+    made.close()
+
+
+def chain(
+    vhost: VHost,
+    type_: str,
+    arguments: dict[str, object],
+    key: str = "1",
+    count: int = EXCHANGES,
+    durable: bool = False,
+) -> None:
+    """Declare exchanges x0, x1 ... and the queue `end`, each bound to the one before."""
+    for number in range(count):
+        vhost.declare_exchange(f"x{number}", type_, durable=durable, arguments=Table.of(arguments))
+        if number:
+            vhost.bind(f"x{number - 1}", vhost.exchanges[f"x{number}"], key, Table.EMPTY)
+    vhost.bind(f"x{count - 1}", vhost.declare_queue("end"), key, Table.EMPTY)
+
+
+@pytest.mark.parametrize(
+    ("type_", "arguments", "headers"),
+    [
+        (HASH, {"hash-header": "h999"}, {}),
+        (HASH, {"hash-header": "nested"}, {"nested": {str(number): None for number in range(20)}}),
+        (HASH, {"hash-property": "message_id"}, {}),
+        (HISTORY, {}, {NO_STORE: True}),
+        (DELAYED, {"x-delayed-type": "direct"}, {"x-delay": 0}),
+        ("direct", {"x-message-deduplication": True}, {"x-deduplication-header": "a"}),
+        ("direct", {"x-message-deduplication": True}, {"x-deduplication-header": [None] * 20}),
+        ("headers", {}, {}),
+    ],
+)
+def test_headers_that_each_exchange_on_the_way_reads(
+    peer: MeasuredPeer, step_meter: StepMeter, type_: str, arguments: dict[str, object], headers: dict[str, object]
+) -> None:
+    vhost = peer.node.vhosts["/"]
+    chain(vhost, type_, arguments)
+    if type_ == "headers":
+        for number in range(EXCHANGES):
+            vhost.bind(f"x{number}", vhost.queues["end"], "", Table.of({"none": None}))
+    attempts = 0
+
+    def attempt() -> None:
+        nonlocal attempts
+        attempts += 1
+        own = {"message_id": str(attempts), "headers": {**HEADERS, **headers, "attempt": attempts}}
+        if "x-message-deduplication" in arguments:
+            own["headers"]["x-deduplication-header"] = [headers["x-deduplication-header"], attempts]
+        send(peer, step_meter, frames("x0", "1", own) * 2)
+
+    step_meter.check_one_of(attempt)
+    assert vhost.queues["end"].ready == attempts * (1 if "x-message-deduplication" in arguments else 2)
+
+
+def test_different_headers_that_one_exchange_decodes(peer: MeasuredPeer, step_meter: StepMeter) -> None:
+    """Each table is decoded anew. Those of arrays have the most values in the fewest bytes."""
+    vhost = peer.node.vhosts["/"]
+    chain(vhost, HASH, {"hash-header": "h1"}, count=1)
+    data = b"".join(
+        [frames("x0", "1", {"headers": {"h1": [None] * 1_000, "number": number}}) for number in range(100)]
+    )
+    step_meter.check_one_of(lambda: send(peer, step_meter, data))
+    assert vhost.queues["end"].ready % 100 == 0
+
+
+def test_very_many_consistent_hash_exchanges_with_one_message_take_little_memory(
+    peer: MeasuredPeer, step_meter: StepMeter
+) -> None:
+    vhost = peer.node.vhosts["/"]
+    chain(vhost, HASH, {})
+    gc.collect()
+    tracemalloc.start()
+    try:
+        step_meter.begin()
+        send(peer, step_meter, frames("x0", "key"))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert vhost.queues["end"].ready == 1
+    assert taken < EXCHANGES * 1_000
+
+
+def test_the_first_message_of_a_consistent_hash_exchange_with_very_many_queues(
+    peer: MeasuredPeer, step_meter: StepMeter
+) -> None:
+    vhost = peer.node.vhosts["/"]
+    count = 40_000
+    vhost.declare_exchange("x", HASH)
+    for number in range(count):
+        queue = vhost.declare_queue(f"q{number}", arguments=Table.of(NO_LIMIT))
+        vhost.bind("x", queue, "1", Table.EMPTY)
+    attempts = 0
+
+    def attempt() -> None:
+        nonlocal attempts
+        attempts += 1
+        vhost.unbind("x", vhost.queues[f"q{attempts}"], "1", Table.EMPTY)  # so that no slot is assigned
+        send(peer, step_meter, b"".join([frames("x", f"{attempts}.{number}") for number in range(3)]))
+
+    step_meter.check_one_of(attempt)
+    assert sum(queue.published for queue in vhost.queues.values()) == 3 * attempts
+
+
+def test_a_long_message_that_very_many_durable_exchanges_store(step_meter: StepMeter, tmp_path: Path) -> None:
+    peer = StoredPeer(step_meter, tmp_path)
+    peer.node.registry.register(HISTORY, RecentHistoryExchange)
+    vhost = peer.node.vhosts["/"]
+    chain(vhost, HISTORY, {}, count=40, durable=True)
+    data = frames("x0", "1", body=bytes(1 << 20))
+    step_meter.check_one_of(lambda: send(peer, step_meter, data))
+    assert vhost.queues["end"].ready
+    peer.close()
