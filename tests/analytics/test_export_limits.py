@@ -16,6 +16,7 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues.message_log import Origin
+from warren.broker.core.queues.queue import Queue
 from warren.plugins.throughput.export.message_identity import hops, identity
 from warren.plugins.throughput.export import name_codes
 from warren.plugins.throughput.export.sampling import TOGETHER, Sampling
@@ -274,6 +275,23 @@ def test_records_that_are_dropped_leave_no_names_in_memory(tmp_path: Path, toget
         ch.sync()
     assert [row["routing_key"] for row in export.events("publish")][-3:] == ["key.0", "key.1", "key.2"]
     assert len(export.events()) + export.buffer.lost == export.buffer.row
+    export.close()
+
+
+def test_a_sampled_log_forgets_a_queue_that_was_deleted_before_its_deliveries_came_back(tmp_path: Path) -> None:
+    export = Exporting(tmp_path, one_in=2)
+    client = export.peer.connect()
+    ch = client.channel()
+    for name in ("one", "two"):
+        ch.declare(name)
+        ch.fill(name, *[b"body"] * MESSAGES)
+        ch.get(name, no_ack=False)
+        ch.consume(name)
+        ch.sync()
+        ch.delete(name)
+    client.vanish()
+    export.snapshot()  # which has deleted queues with deliveries
+    assert not [one for one in gc.get_objects() if isinstance(one, Queue) and one.deleted]
     export.close()
 
 
