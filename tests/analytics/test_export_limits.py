@@ -17,8 +17,8 @@ from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues.message_log import Origin
 from warren.broker.core.queues.queue import Queue
-from warren.plugins.throughput.export.message_identity import hops, identity
 from warren.plugins.throughput.export import name_codes
+from warren.plugins.throughput.export.message_identity import hops, identity
 from warren.plugins.throughput.export.sampling import TOGETHER, Sampling
 from warren.plugins.throughput.file_format import schema
 

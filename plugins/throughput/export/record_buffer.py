@@ -60,7 +60,9 @@ class RecordBuffer:
         self._limit_bytes = limit_bytes
         self._step_bytes = min(SOON_BYTES, limit_bytes // 2)
         self._soon = soon
-        self._assign_anew()
+        self.names = Names(self._hold, self.links)
+        self._new_names = True
+        self._named_row = 0
         self._full = False  # there was no room for a name: none for a record until the next batch
         self._clear()
 

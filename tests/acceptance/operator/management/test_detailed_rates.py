@@ -97,7 +97,7 @@ def test_a_transaction_to_a_deleted_exchange_leaves_no_counters(api: Api, channe
     other.commit()
     assert api.peer.node.vhosts["/"].queues["a"].ready
     assert "x" not in [exchange.name for exchange in breakdown.routed]
-    assert not any("x" == exchange.name for rates in breakdown._channels for exchange in rates.exchanges)
+    assert not any(exchange.name == "x" for rates in breakdown._channels for exchange in rates.exchanges)
 
 
 def test_they_have_rates(api: Api, channel: Channel) -> None:
