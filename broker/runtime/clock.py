@@ -26,6 +26,7 @@ class LoopTimer(Timer):
         if self.handle is not None:
             self.handle.cancel()
         self._clock.forget(self)
+        self.handle = None  # which has a reference to the timer
 
 
 class LoopClock(Clock):
@@ -75,6 +76,7 @@ class LoopClock(Clock):
 
     def _due(self, timer: LoopTimer) -> None:
         self._timers.discard(timer)
+        timer.handle = None
         self._call(timer.fn)
 
     def _call(self, fn: Callable[[], None]) -> None:

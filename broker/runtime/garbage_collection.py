@@ -23,10 +23,13 @@ NEVER = 1 << 30
 THRESHOLDS = (YOUNG_OBJECTS, YOUNG_COLLECTIONS, NEVER)
 
 LOOK_S = 10.0
-SMALL_HEAP = 10_000  # blocks since the start, each an object at most: a full collection is short up to this
-SHORT_S = 0.004
+# Blocks since the start, mostly parts of objects, up to which a full collection takes some 4, or 10 ms.
+SMALL_HEAP, MODERATE_HEAP = 10_000, 100_000
+SHORT_S, REPORTED_S = 0.004, 0.02
 IDLE_SHARE = 0.05  # processor time of the loop's thread, below which a collection delays nobody
 LONG_INTERVAL_S = 600.0  # between two long full collections
+# The same of a moderate heap: aiormq leaves some 100 KiB of cycles with each connection of a link.
+MODERATE_INTERVAL_S = 60.0
 SHORTAGE_INTERVAL_S = 60.0  # the same during a memory alarm
 
 
@@ -54,7 +57,7 @@ class Heap:
 
 
 class FullCollections:
-    """Full collections: at once if the heap is small, else when the loop is idle or memory is short."""
+    """Full collections: often if the heap is small or moderate, else when the loop is idle or memory is short."""
 
     def __init__(self, report: Report, heap: Heap | None = None) -> None:
         self.count = 0
@@ -65,7 +68,8 @@ class FullCollections:
         self._last_long_s = -LONG_INTERVAL_S
 
     async def run(self) -> None:
-        """Look every LOOK_S until cancelled."""
+        """Look every LOOK_S until cancelled. The heap has been frozen."""
+        self._start_blocks = self._heap.blocks()
         while True:
             used_s = time.thread_time()
             await asyncio.sleep(LOOK_S)
@@ -75,8 +79,10 @@ class FullCollections:
         """Collect if there are new objects and it delays nobody."""
         if not self._heap.has_new():
             return
-        idle = used_share < IDLE_SHARE and now_s - self._last_long_s >= LONG_INTERVAL_S
-        if idle or self._is_small():
+        since_long_s = now_s - self._last_long_s
+        limit = MODERATE_HEAP if since_long_s >= MODERATE_INTERVAL_S else 0 if self._long else SMALL_HEAP
+        idle = used_share < IDLE_SHARE and since_long_s >= LONG_INTERVAL_S
+        if idle or limit and self._heap.blocks() - self._start_blocks < limit:
             self._collect(now_s)
 
     def collect_in_shortage(self, now_s: float) -> None:
@@ -84,14 +90,11 @@ class FullCollections:
         if now_s - self._last_long_s >= SHORTAGE_INTERVAL_S:
             self._collect(now_s)
 
-    def _is_small(self) -> bool:
-        # Counting the blocks of a large heap takes milliseconds; it is skipped if the last collection was long.
-        return not self._long and self._heap.blocks() - self._start_blocks < SMALL_HEAP
-
     def _collect(self, now_s: float) -> None:
         objects, took_s = self._heap.collect()
         self.count += 1
         self._long = took_s > SHORT_S
         if self._long:
             self._last_long_s = now_s
+        if took_s > REPORTED_S:
             self._report("full_collection", "info", {"ms": round(took_s * 1000), "objects": objects})

@@ -358,7 +358,7 @@ class Channel:
             for queue in self._paused:
                 queue.resume()
             self._paused.clear()
-        self.confirms = None
+        self.confirms = self.origin.unconfirmed = None  # the message log may keep the origin
         yield OBJECT_COST
 
     def leave(self) -> None:

@@ -1,5 +1,6 @@
 """Omissions from the export: by sampling, by a full buffer, for privacy; and what must not be omitted."""
 
+import gc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues import fifo as line_module
+from warren.broker.core.queues.message_log import Origin
+from warren.broker.core.queues.queue import Queue
+from warren.plugins.throughput.export import name_codes
 from warren.plugins.throughput.export.message_identity import hops, identity
-from warren.plugins.throughput.export.name_codes import LIMIT
 from warren.plugins.throughput.export.sampling import TOGETHER, Sampling
 from warren.plugins.throughput.file_format import schema
 
@@ -212,8 +215,7 @@ def test_a_message_that_was_there_before_the_log_gets_a_number_but_no_age(tmp_pa
 
 
 def test_codes_are_given_anew_when_there_are_very_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warren.plugins.throughput.export.name_codes.LIMIT", 10)
-    assert LIMIT > 10
+    monkeypatch.setattr(name_codes, "MOST_BYTES", 10_000)
     export = Exporting(tmp_path)
     ch = export.peer.connect().channel()
     ch.declare("q")
@@ -226,6 +228,81 @@ def test_codes_are_given_anew_when_there_are_very_many(tmp_path: Path, monkeypat
         export.flush()
     keys = [row["routing_key"] for row in export.events("publish")]
     assert keys == [f"key.{round_}.{number}" for round_ in range(3) for number in range(20)]
+    export.close()
+
+
+def test_names_that_nobody_uses_any_more_are_forgotten_with_a_group_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(name_codes, "KEPT_BYTES", 20_000)
+    monkeypatch.setattr(name_codes, "GROUP_ROWS", 100)
+    export = Exporting(tmp_path)
+    kept = []
+    for number in range(100):
+        client = export.peer.connect()
+        ch = client.channel()
+        ch.confirm()
+        name = ch.declare(exclusive=True).queue
+        ch.fill(name, b"x")
+        ch.get(name)
+        client.vanish()
+        export.peer._sockets.clear()
+        export.flush()
+        if number % 10 == 9:
+            kept.append(sum(isinstance(one, Origin) for one in gc.get_objects()))
+    assert max(kept) < 50
+    assert len({row["queue"] for row in export.events("enqueue")}) == 100
+    export.close()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_records_that_are_dropped_leave_no_names_in_memory(tmp_path: Path, together: bool) -> None:
+    export = Exporting(tmp_path, limit_bytes=10_000)
+    ch = export.peer.connect().channel()
+    ch.declare("q")
+    ch.exchange("topics", "topic")
+    ch.bind("q", "topics", "#")
+    for number in range(1000):
+        ch.publish("topics", f"key.{number}", b"")
+        if not together:
+            ch.sync()
+    ch.sync()
+    export.vhost.queues["q"].purge()
+    assert len(export.buffer.names.news) * name_codes.ENTRY_BYTES <= 10_000 and export.buffer.lost
+    for number in range(3):
+        export.flush()
+        ch.publish("topics", f"key.{number}", b"")
+        ch.sync()
+    assert [row["routing_key"] for row in export.events("publish")][-3:] == ["key.0", "key.1", "key.2"]
+    assert len(export.events()) + export.buffer.lost == export.buffer.row
+    export.close()
+
+
+def test_a_sampled_log_forgets_a_queue_that_was_deleted_before_its_deliveries_came_back(tmp_path: Path) -> None:
+    export = Exporting(tmp_path, one_in=2)
+    client = export.peer.connect()
+    ch = client.channel()
+    for name in ("one", "two"):
+        ch.declare(name)
+        ch.fill(name, *[b"body"] * MESSAGES)
+        ch.get(name, no_ack=False)
+        ch.consume(name)
+        ch.sync()
+        ch.delete(name)
+    client.vanish()
+    export.snapshot()  # which has deleted queues with deliveries
+    assert not [one for one in gc.get_objects() if isinstance(one, Queue) and one.deleted]
+    export.close()
+
+
+def test_an_idle_link_has_metrics_after_its_name_was_forgotten(tmp_path: Path) -> None:
+    export, link = Exporting(tmp_path), Origin("link to up", 1, "/", "guest")
+    link.link = "federation: x -> down"
+    export.buffer.names.origin(link)
+    export.buffer._assign_anew()
+    assert list(export.buffer.links) == [link]
+    del link
+    assert not export.buffer.links
     export.close()
 
 

@@ -5,7 +5,6 @@ from typing import Any
 from warren.broker.core.counters.histogram import LatencyHistogram
 from warren.broker.plugin import Service
 from warren.plugins.throughput.export.broker_metrics import flaps, histogram
-from warren.plugins.throughput.export.name_codes import Names
 from warren.plugins.throughput.file_format import schema
 
 from .exporting import origin
@@ -32,16 +31,14 @@ def test_a_histogram_counts_in_powers_of_two_of_microseconds() -> None:
 
 
 def test_links_are_known_by_the_queue_at_their_upstream() -> None:
-    names, bringing = Names(), origin("link to up")
+    bringing = origin("link to up")
     bringing.link = "federation: x -> down"
-    names.origin(bringing)
-    names.origin(origin("a client"))
     link = {"local_connection": "link to up", "vhost": "/", "upstream": "up", "reconnects": 2}
     silent = link | {"local_connection": "another"}
-    rows = flaps(Federation(link, silent), names.links())
+    rows = flaps(Federation(link, silent), [bringing])
     labels = [("vhost", "/"), ("upstream", "up"), ("link", "federation: x -> down")]
     assert [(row["name"], row["value"], row["labels"]) for row in rows] == [
         (schema.LINK_STARTS, 3.0, labels),
         (schema.LINK_FAILURES, 2.0, labels),
     ]
-    assert flaps(None, names.links()) == [] == flaps(Service(), names.links())
+    assert flaps(None, [bringing]) == [] == flaps(Service(), [bringing])

@@ -61,13 +61,13 @@ class Report:
 class Site:
     """`up` is not killed and has most of the load; `down` has some, federates from it by a proxy, and is killed."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, exports: bool) -> None:
         self.folder, self.export = folder, folder / "export"
         self.up, self.down = (FederatedBroker(folder / name, name) for name in ("up", "down"))
         for broker in (self.up, self.down):
             stack.callback(broker.close)
-            broker.configure("throughput.enabled = true", f"throughput.directory = {self.export}",
-                             "prometheus.tcp.port = 0")  # fmt: skip
+            export = ("throughput.enabled = true", f"throughput.directory = {self.export}")
+            broker.configure("prometheus.tcp.port = 0", *(export if exports else ()))
             broker.start()
             load.declare(broker.connect().channel())
         channel = self.down.connect().channel()
@@ -120,12 +120,17 @@ class Site:
 
 
 def soak(
-    folder: Path, minutes: float, seed: int, every_s: float = SAMPLE_EVERY_S, say: Say = lambda text: None
+    folder: Path,
+    minutes: float,
+    seed: int,
+    exports: bool = True,
+    every_s: float = SAMPLE_EVERY_S,
+    say: Say = lambda text: None,
 ) -> Report:
-    """Run the load with faults for that time; `say` gets a line for each sample."""
+    """Run the load with faults for that time, with a message log if `exports`; `say` gets a line for each sample."""
     report, dice = Report(), random.Random(seed)
     with ExitStack() as stack:
-        site = Site(folder, stack)
+        site = Site(folder, stack, exports)
         workers = site.workers(seed)
         for worker in workers:
             worker.start()
@@ -145,7 +150,8 @@ def soak(
         finish(site, workers)
         site.up.stop()
         site.down.stop()
-        report.lines += [*slopes(report.samples), *losses(site.ledgers), conservation(site)]
+        report.lines += [*slopes(report.samples), *losses(site.ledgers)]
+        report.lines += [conservation(site)] if exports else []
         report.lines += [Line("faults", ", ".join(f"{count} {name}" for name, count in report.faults.items()), True)]
         report.lines += [Line("client", worker.error, False) for worker in workers if worker.error]
     return report
@@ -172,17 +178,22 @@ def finish(site: Site, workers: list[load.Worker]) -> None:
 
 
 def slopes(samples: list[trend.Sample]) -> list[Line]:
-    """The slope of each figure after the first third, in which what is allocated once is."""
-    rest = samples[len(samples) // 3 :]
-    if len(rest) < LEAST_SAMPLES:
-        return [Line("slopes", f"{len(rest)} samples say nothing of an hour; {samples[-1] if samples else ''}", None)]
+    """The slope of each figure in the second half, which is to be as demanded, and in the first one, the warm-up."""
+    half = len(samples) // 2
+    first, rest = samples[:half], samples[half:]
+    if half < LEAST_SAMPLES:
+        return [Line("slopes", f"{half} samples say nothing of an hour; {samples[-1] if samples else ''}", None)]
     lines = []
     for name, most in MOST_PER_HOUR.items():
+        warm_up, found = slope_of(first, name), slope_of(rest, name)
         values = [float(getattr(sample, name)) for sample in rest]
-        found = trend.slope([sample.at_s for sample in rest], values)
-        text = f"{found}, {min(values):.1f} to {max(values):.1f}"
+        text = f"{found}, {min(values):.1f} to {max(values):.1f}; in the first half {warm_up}"
         lines.append(Line(name, text, most is None or found.per_hour - 2 * found.error <= most))
     return lines
+
+
+def slope_of(samples: list[trend.Sample], name: str) -> trend.Slope:
+    return trend.slope([sample.at_s for sample in samples], [float(getattr(sample, name)) for sample in samples])
 
 
 def losses(ledgers: tuple[load.Ledger, load.Ledger, load.Ledger]) -> list[Line]:

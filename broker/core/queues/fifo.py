@@ -86,6 +86,7 @@ class Fifo:
         "_journal",
         "_budget",
     )
+    __deletable__ = ("_ready",)  # `ReadyMessages.break_cycles`
 
     def __init__(self, level: int, ready: ReadyMessages, journal: QueueJournal, budget: MemoryBudget) -> None:
         self.level = level

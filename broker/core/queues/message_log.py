@@ -32,7 +32,7 @@ class Origin:
     unconfirmed                       the message log's record of unconfirmed publishes, or None
     """
 
-    __slots__ = ("connection", "channel", "vhost", "user", "upstream", "link", "unconfirmed")
+    __slots__ = ("connection", "channel", "vhost", "user", "upstream", "link", "unconfirmed", "__weakref__")
 
     def __init__(self, connection: str, channel: int, vhost: str, user: str) -> None:
         self.connection = connection

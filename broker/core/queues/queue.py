@@ -544,7 +544,7 @@ class Queue(RouteTarget):
         if self.unacked or len(self.outbox) or self._acyclic:
             return
         self._acyclic = True
-        del self.ready_messages._queue
+        self.ready_messages.break_cycles()
         del self.held_publishers._queue
         del self.expiry._queue
         del self.outbox._queue

@@ -10,6 +10,7 @@ from ..metadata.queue_types import CLASSIC, QUORUM
 NO_POLICY: dict[str, object] = {}
 NONE = -1  # no limit or time is set
 SETTINGS_CACHE_LIMIT = 1024  # settings cached for a virtual host; beyond it the cache is emptied
+CACHED_BYTES = 4096  # of arguments; settings for longer ones are not cached
 DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 QUORUM_DELIVERY_LIMIT = 20
 QUORUM_LEVELS, QUORUM_LEVEL = 31, 4  # the highest priority, and that of a message without one
@@ -118,6 +119,8 @@ class QueueSettingsCache:
 
     def get(self, arguments: Table, policy: Mapping[str, object]) -> QueueSettings:
         """Return the settings. Neither argument may change from now on."""
+        if len(arguments.raw) > CACHED_BYTES:
+            return QueueSettings(arguments, policy)
         key = (arguments.raw, id(policy))
         known = self._known.get(key)
         if known is None:

@@ -42,7 +42,7 @@ class ReadyMessages:
         "_journal",
         "_budget",
     )
-    __deletable__ = ("_queue",)  # `Queue.break_cycles`
+    __deletable__ = ("_queue",)  # `break_cycles`
 
     def __init__(self, queue: Queue, settings: QueueSettings, journal: QueueJournal, budget: MemoryBudget) -> None:
         self.default = Fifo(0, self, journal, budget)
@@ -55,6 +55,12 @@ class ReadyMessages:
         self._queue = queue
         self._journal = journal
         self._budget = budget
+
+    def break_cycles(self) -> None:
+        """Break the reference cycles with a deleted queue (`Queue.break_cycles`)."""
+        del self._queue
+        for fifo in self.all:
+            del fifo._ready
 
     @property
     def average_bytes(self) -> int:

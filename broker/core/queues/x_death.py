@@ -64,7 +64,8 @@ def dead_letter_properties(message: Message, queue: str, reason: str, timestamp_
         deaths = _deaths(headers)
         entry = _take_entry(deaths, queue, reason)
         if entry is None:
-            entry = _entry(queue, reason, own.exchange, _own_keys(message, headers, deaths), expiration, timestamp_s)
+            keys = _own_keys(message, headers, deaths)[:KEYS_LIMIT]
+            entry = _entry(queue, reason, own.exchange, keys, expiration, timestamp_s)
         fields = _names(LAST, queue, reason, own.exchange)
         if FIRST[0] not in headers:
             fields += _names(FIRST, queue, reason, own.exchange)
@@ -74,7 +75,7 @@ def dead_letter_properties(message: Message, queue: str, reason: str, timestamp_
             fields.append((OMITTED, ("l", omitted)))
         headers = headers.without((DELIVERY_COUNT,)).with_items(fields)
     else:
-        keys = _own_keys(message, headers, [])
+        keys = _own_keys(message, headers, [])[:KEYS_LIMIT]  # a cache keeps them
         first = _first_death(queue, reason, own.exchange, keys, expiration, timestamp_s)
         headers = Table(headers.without(HISTORY).raw + first)
     changed = properties.replace(raw, properties.HEADERS, headers)
@@ -185,7 +186,7 @@ def _first_keys(keys: tuple[str, ...]) -> list[Value]:
     """Return the routing key and as many of CC as may be repeated in each entry."""
     values: list[Value] = []
     size = 0
-    for key in keys[:KEYS_LIMIT]:
+    for key in keys:
         size += len(key)
         if values and size > KEYS_BYTES:
             break

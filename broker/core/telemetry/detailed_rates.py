@@ -5,6 +5,7 @@ They are optional, as each batch of messages costs one or two look-ups more, and
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..counters.statistics import DeliveryCounters, PublishCounters
@@ -14,22 +15,30 @@ from ..vhost.observer import Observer
 
 if TYPE_CHECKING:
     from ..exchanges.exchange import Exchange
+    from ..vhost.vhost import VHost
 
 
 class ChannelRates:
-    """The counters of one channel: messages published to each exchange, and delivered from each queue."""
+    """The counters of one channel: messages published to each exchange, and delivered from each queue.
 
-    __slots__ = ("exchanges", "queues", "_routed")
+    `routed` counts messages of all channels by exchange and queue. Publishes to an exchange that does not exist any
+    more, as a transaction may have, are not counted.
+    """
 
-    def __init__(self, routed: dict[Exchange, dict[Queue, int]]) -> None:
+    __slots__ = ("exchanges", "queues", "_routed", "_exists")
+
+    def __init__(self, routed: dict[Exchange, dict[Queue, int]], exists: Callable[[Exchange], bool]) -> None:
         self.exchanges: dict[Exchange, PublishCounters] = {}
         self.queues: dict[Queue, DeliveryCounters] = {}
         self._routed = routed
+        self._exists = exists
 
     def published(self, exchange: Exchange, queues: tuple[RouteTarget, ...], count: int, mandatory: bool) -> None:
         """Count messages that were each routed to all of these queues."""
         counted = self.exchanges.get(exchange)
         if counted is None:
+            if not self._exists(exchange):
+                return
             counted = self.exchanges[exchange] = PublishCounters()
         counted.publish += count
         if not queues:
@@ -42,7 +51,11 @@ class ChannelRates:
 
     def routed(self, exchange: Exchange, queues: tuple[RouteTarget, ...], count: int) -> None:
         """Count messages that were each routed to all of these queues, without counting their publishes."""
-        routed = self._routed.setdefault(exchange, {})
+        routed = self._routed.get(exchange)
+        if routed is None:
+            if not self._exists(exchange):
+                return
+            routed = self._routed[exchange] = {}
         for queue in queues:
             if isinstance(queue, Queue) and not queue.internal:  # observers are not notified when those are deleted
                 routed[queue] = routed.get(queue, 0) + count
@@ -67,15 +80,20 @@ class DetailedRates(Observer):
     Counters of deleted exchanges and queues are removed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, vhosts: Mapping[str, VHost]) -> None:
         self.routed: dict[Exchange, dict[Queue, int]] = {}
+        self._vhosts = vhosts
         self._channels: set[ChannelRates] = set()
 
     def open(self) -> ChannelRates:
         """Return the counters of a new channel."""
-        rates = ChannelRates(self.routed)
+        rates = ChannelRates(self.routed, self._exists)
         self._channels.add(rates)
         return rates
+
+    def _exists(self, exchange: Exchange) -> bool:
+        vhost = self._vhosts.get(exchange.vhost)
+        return vhost is not None and vhost.exchanges.get(exchange.name) is exchange
 
     def close(self, rates: ChannelRates) -> None:
         self._channels.discard(rates)

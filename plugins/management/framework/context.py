@@ -30,7 +30,7 @@ class State:
         self.readings = Readings(host)
         self._host = host
         if mode == "detailed":
-            host.node.breakdown = breakdown = DetailedRates()
+            host.node.breakdown = breakdown = DetailedRates(host.node.vhosts)
             host.node.observers.add(breakdown)
 
     def more_samples(self) -> Iterator[Sample]:

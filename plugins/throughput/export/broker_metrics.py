@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from warren.broker.core.counters.histogram import LatencyHistogram
+from warren.broker.core.queues.message_log import Origin
 from warren.broker.net.connection_limits import open_descriptors
 from warren.broker.plugin import Host, Service
 
@@ -19,8 +20,8 @@ EMPTY_BUCKETS = [0] * 6  # the first bucket of LatencyHistogram ends at 64 micro
 FEDERATION = "federation"  # the service whose links have metrics
 
 
-def rows(host: Host, links: dict[str, str]) -> list[dict[str, object]]:
-    """Return the present metrics. `links` has the upstream queues of federation links by local connection name."""
+def rows(host: Host, links: Iterable[Origin]) -> list[dict[str, object]]:
+    """Return the present metrics. `links` are the origins of federation links."""
     node, resources, churn = host.node, host.resources, host.node.churn
     counters: dict[str, float] = {
         schema.CPU_S: time.process_time(),
@@ -50,12 +51,13 @@ def rows(host: Host, links: dict[str, str]) -> list[dict[str, object]]:
     return [moment | one for one in metrics]
 
 
-def flaps(federation: Service | None, links: dict[str, str]) -> list[dict[str, object]]:
+def flaps(federation: Service | None, links: Iterable[Origin]) -> list[dict[str, object]]:
     """Return how often each running link was started, and how often it failed."""
+    queues = {origin.connection: origin.link for origin in links}
     links_status = federation.status() if federation is not None else []
     metrics = []
     for link in links_status if isinstance(links_status, list) else []:
-        name = links.get(link["local_connection"])
+        name = queues.get(link["local_connection"])
         if name is not None:
             labels = [
                 ("vhost", escape_text(link["vhost"])),

@@ -210,7 +210,7 @@ class Export(Observer):
             await asyncio.sleep(0)
 
     def _send_metrics(self) -> None:
-        rows = broker_metrics.rows(self._host, self._buffer.names.links())
+        rows = broker_metrics.rows(self._host, self._buffer.links)
         self._outlet.send(METRICS, [msgspec.json.encode(rows)])
 
     # The end

@@ -404,6 +404,8 @@ class MessageRecorder(MessageLog):
         if queue.settings.dead_letter_exchange is not None and reason not in NEVER_DEAD_LETTERED:
             kind = DEAD_LETTER
         self._add(kind, queue, seqs, sizes, reason=reason)
+        if queue.deleted and not queue.unacked:
+            self._unacked.pop(queue, None)  # the last ones came back from a channel that closed
 
     def left_paged(self, queue: Queue, seqs: list[int], average_bytes: int, reason: str) -> None:
         self._changed.add(queue)

@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from weakref import WeakSet
 
 from warren.broker.core.queues.message_log import Origin
 from warren.broker.plugin import Address, Message
 
-from .pipe_format import ADDRESSES, ORIGINS, QUEUES, WORDS
+from .pipe_format import ADDRESSES, GROUP_ROWS, ORIGINS, QUEUES, WORDS
 
-LIMIT = 65_536  # entries of one table, of some 200 bytes each, before all codes are assigned anew
+ENTRY_BYTES = 500  # of memory for an entry and its strings, apart from their characters
+# Memory for entries before all codes are assigned anew: with the next group of the writer's rows, and in any case.
+KEPT_BYTES, MOST_BYTES = 1 << 20, 16 << 20
 
 Entry = tuple[str | int, ...]
+Value = TypeVar("Value")
 
 
 class Names:
-    """The codes in use. `news` are the entries that the writer does not have yet, as (number of the table, entry)."""
+    """The codes in use. `news` are the entries that the writer does not have yet, as (number of the table, entry).
 
-    __slots__ = ("news", "_origins", "_queues", "_addresses", "_words")
+    `hold` reserves room for so many bytes of news, and returns whether there was some. Origins of federation links are
+    added to `links`.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("news", "_hold", "_links", "_held_bytes", "_origins", "_queues", "_addresses", "_words")
+
+    def __init__(self, hold: Callable[[int], bool], links: WeakSet[Origin]) -> None:
         self.news: list[tuple[int, Entry]] = []
+        self._hold = hold
+        self._links = links
+        self._held_bytes = 0
         self._origins: dict[Origin, int] = {}
         self._queues: dict[tuple[str, str], int] = {}
         self._addresses: dict[bytes, int] = {}
         self._words: dict[str, int] = {"": 0}
 
-    @property
-    def full(self) -> bool:
-        """Whether a table is full, so that all codes have to be assigned anew."""
-        tables = (self._origins, self._queues, self._addresses, self._words)
-        return any(len(table) > LIMIT for table in tables)
+    def outgrown(self, rows: int) -> bool:
+        """Whether all codes have to be assigned anew, after `rows` records with the present ones."""
+        return self._held_bytes > (KEPT_BYTES if rows >= GROUP_ROWS else MOST_BYTES)
+
+    def _add(self, codes: dict[Value, int], value: Value, code: int, table: int, entry: Entry) -> int:
+        """Add a value, and return its code; or 0 without room for it, as there is none for a record with it either."""
+        size = ENTRY_BYTES + sum([len(field) for field in entry if isinstance(field, str)])
+        if not self._hold(size):
+            return 0
+        self._held_bytes += size
+        codes[value] = code
+        self.news.append((table, entry))
+        return code
 
     def renew(self) -> None:
         """Make all entries news, for a writer that has none of them."""
@@ -39,32 +59,28 @@ class Names:
         self.news += [(ADDRESSES, decode_address(encoded)) for encoded in self._addresses]
         self.news += [(WORDS, (word,)) for word in self._words if word]
 
-    def links(self) -> dict[str, str]:
-        """Return the upstream queue of each link that forwarded something, by its local connection name."""
-        return {origin.connection: origin.link for origin in self._origins if origin.link}
-
     def origin(self, origin: Origin) -> int:
         """Return the code of a value, adding it if it is new. HOT: the export, for each batch."""
         code = self._origins.get(origin)
         if code is None:
-            code = self._origins[origin] = len(self._origins) + 1
-            self.news.append((ORIGINS, entry_of(origin)))
+            code = self._add(self._origins, origin, len(self._origins) + 1, ORIGINS, entry_of(origin))
+            if origin.link:
+                self._links.add(origin)
         return code
 
     def queue(self, vhost: str, name: str) -> int:
         """Return the code of a value, adding it if it is new. HOT: the export, for each batch."""
         code = self._queues.get((vhost, name))
         if code is None:
-            code = self._queues[vhost, name] = len(self._queues) + 1
-            self.news.append((QUEUES, (vhost, name)))
+            code = self._add(self._queues, (vhost, name), len(self._queues) + 1, QUEUES, (vhost, name))
         return code
 
     def address(self, address: Address) -> int:
         """Return the code of a value, adding it if it is new. HOT: the export, for each batch."""
         code = self._addresses.get(address.encoded)
         if code is None:
-            code = self._addresses[address.encoded] = len(self._addresses) + 1
-            self.news.append((ADDRESSES, (address.exchange, address.routing_key)))
+            entry = (address.exchange, address.routing_key)
+            code = self._add(self._addresses, address.encoded, len(self._addresses) + 1, ADDRESSES, entry)
         return code
 
     def addresses(self, messages: Sequence[Message]) -> Sequence[int]:
@@ -82,8 +98,7 @@ class Names:
         """Return the code of a consumer tag or a reason; 0 for an empty one."""
         code = self._words.get(word)
         if code is None:
-            code = self._words[word] = len(self._words)
-            self.news.append((WORDS, (word,)))
+            code = self._add(self._words, word, len(self._words), WORDS, (word,))
         return code
 
 

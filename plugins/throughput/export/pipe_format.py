@@ -52,6 +52,8 @@ COUNTS = Struct("<9q")
 DETAILS = Struct("<qif")  # prefetch (-1: none), consumers, utilisation (not a number: unknown)
 READING = Struct("<9qqif")  # both
 
+GROUP_ROWS = 1 << 18  # rows that the writer sorts and writes together, which takes some 50 MB of memory
+
 ORIGINS, QUEUES, ADDRESSES, WORDS = range(4)  # tables of names
 ORIGIN = ("conn_id", "chan", "vhost", "user", "upstream", "link")
 QUEUE = ("vhost", "queue")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from struct import pack
+from weakref import WeakSet
 
 import msgspec
+
+from warren.broker.core.queues.message_log import Origin
 
 from .name_codes import Names
 from .pipe_format import ADDRESSED, BATCH_HEAD, DETAIL, ENQUEUED, ROUTED, SEGMENT, SEQS, SIZES
@@ -19,7 +22,8 @@ class RecordBuffer:
 
     `row` is the number of the next record; `dropped` counts records that did not fit, `unwritten` those that a writer
     received and never wrote; `waiting_bytes`, which the owner sets, is the size of batches that were taken and are not
-    written yet. `soon` is called once a batch exceeds SOON_BYTES.
+    written yet. `soon` is called once a batch exceeds SOON_BYTES. `links` are the origins of federation links that
+    forwarded something, while they exist. `_named_row` is the first record with the present names.
     """
 
     __slots__ = (
@@ -29,10 +33,13 @@ class RecordBuffer:
         "_taken",
         "waiting_bytes",
         "names",
+        "links",
         "_limit_bytes",
         "_step_bytes",
         "_soon",
         "_new_names",
+        "_named_row",
+        "_full",
         "_segments",
         "_seqs",
         "_sizes",
@@ -49,11 +56,14 @@ class RecordBuffer:
         self.unwritten = 0
         self._taken = 0  # the number of records that were taken so far
         self.waiting_bytes = 0
-        self.names = Names()
+        self.links: WeakSet[Origin] = WeakSet()
         self._limit_bytes = limit_bytes
         self._step_bytes = min(SOON_BYTES, limit_bytes // 2)
         self._soon = soon
+        self.names = Names(self._hold, self.links)
         self._new_names = True
+        self._named_row = 0
+        self._full = False  # there was no room for a name: none for a record until the next batch
         self._clear()
 
     @property
@@ -79,7 +89,11 @@ class RecordBuffer:
 
     def take(self) -> list[bytes | bytearray]:
         """Take the batch, in pieces to be joined, or an empty list if there are no records."""
+        full, self._full = self._full, False
         if not self._segments:
+            if full:  # of names alone
+                self._assign_anew()
+                self._clear()
             return []
         news = [
             (table, *[escape_text(value) if isinstance(value, str) else value for value in entry])
@@ -91,15 +105,30 @@ class RecordBuffer:
         head = BATCH_HEAD.pack(anchor_ns, self.lost, self._new_names, *map(len, runs))
         self._taken = self.row - self.dropped
         self.names.news.clear()
-        self._new_names = self.names.full
-        if self._new_names:
-            self.names = Names()
+        self._new_names = False
+        if self.names.outgrown(self.row - self._named_row):
+            self._assign_anew()
         self._clear()
         return [head, *runs]
 
+    def _assign_anew(self) -> None:
+        """Forget all names: each gets a new code when it occurs again."""
+        self.names, self._named_row, self._new_names = Names(self._hold, self.links), self.row, True
+
+    def _hold(self, size: int) -> bool:
+        """Reserve room for a name, which is sent with the batch; without room, no record is added until the next one.
+
+        A record that is dropped would otherwise leave its names in memory.
+        """
+        if self._full or self._held_bytes + size + self.waiting_bytes > self._limit_bytes:
+            self._full, self._soon_at = True, 0
+            return False
+        self._held_bytes += size
+        return True
+
     def _room(self) -> bool:
         """Whether there is room for more; calls `soon` if the batch is large."""
-        if self._held_bytes + self.waiting_bytes > self._limit_bytes:
+        if self._full or self._held_bytes + self.waiting_bytes > self._limit_bytes:
             return False
         self._soon_at = self._held_bytes + self._step_bytes
         self._soon()

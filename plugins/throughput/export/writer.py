@@ -26,11 +26,10 @@ from .boot_files import next_sequences, remove_unfinished, unlisted_files
 from .manifest import FinishedFile, Manifest
 from .node_state import NodeState
 from .parquet_file import Part
-from .pipe_format import BATCH, BOOT, HEAD, METRICS, NOT_WRITTEN, READY, SNAPSHOT, STARTED
+from .pipe_format import BATCH, BOOT, GROUP_ROWS, HEAD, METRICS, NOT_WRITTEN, READY, SNAPSHOT, STARTED
 from .retention import Retention
 from .snapshot_columns import Frame, Link, columns
 
-GROUP_ROWS = 1 << 18  # rows that are sorted and written together, which takes some 50 MB of memory
 READ_BYTES = 1 << 20
 NICE = 10  # if processors are busy, the broker and its clients come first; its buffer holds the records meanwhile
 LOOK_S = 1.0  # between two checks of the files' age

@@ -1,12 +1,13 @@
 """The event loop's clock as the Clock port of the core."""
 
 import asyncio
+import gc
 import time
 
 import pytest
 
 from warren.broker.runtime import clock as clock_module
-from warren.broker.runtime.clock import LoopClock
+from warren.broker.runtime.clock import LoopClock, LoopTimer
 
 pytestmark = pytest.mark.asyncio
 
@@ -42,6 +43,20 @@ async def test_a_cancelled_timer_calls_nothing():
     clock.call_at(clock.now_ms(), lambda: pytest.fail("cancelled")).cancel()
     clock.call_at(clock.now_ms() + 1, called.set)
     await asyncio.wait_for(called.wait(), 5)
+
+
+async def test_a_timer_that_was_called_or_cancelled_is_freed_by_its_reference_count():
+    clock, called = LoopClock(asyncio.get_running_loop()), asyncio.Event()
+    gc.collect()
+    gc.disable()
+    try:
+        clock.call_at(clock.now_ms() + 3_600_000, called.set).cancel()
+        clock.call_at(clock.now_ms(), called.set)
+        await asyncio.wait_for(called.wait(), 5)
+        await asyncio.sleep(0)
+        assert not [one for one in gc.get_objects() if isinstance(one, LoopTimer)]
+    finally:
+        gc.enable()
 
 
 async def test_a_stopped_clock_calls_nothing_any_more():

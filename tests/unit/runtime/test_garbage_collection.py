@@ -8,6 +8,7 @@ import pytest
 from warren.broker.runtime.garbage_collection import (
     IDLE_SHARE,
     LONG_INTERVAL_S,
+    MODERATE_HEAP,
     SHORTAGE_INTERVAL_S,
     SMALL_HEAP,
     THRESHOLDS,
@@ -47,7 +48,7 @@ class Place:
         self.heap = FakeHeap()
         self.log: list[tuple[str, str, dict[str, object]]] = []
         self.full = FullCollections(lambda *line: self.log.append(line), self.heap)
-        self.heap.size = SMALL_HEAP
+        self.heap.size = MODERATE_HEAP
 
 
 @pytest.fixture
@@ -86,6 +87,16 @@ def test_a_small_heap_is_collected_while_the_loop_is_busy(place: Place) -> None:
     place.full.collect_if_due(10, BUSY)
     assert place.heap.collections == 2
     assert place.log == []
+
+
+def test_a_moderate_heap_is_collected_once_a_minute_while_the_loop_is_busy(place: Place) -> None:
+    place.heap.size = MODERATE_HEAP - 1
+    for second in range(0, 120, 10):
+        place.full.collect_if_due(second, BUSY)
+    assert place.heap.collections == 2
+    place.heap.size = MODERATE_HEAP
+    place.full.collect_if_due(180, BUSY)
+    assert place.heap.collections == 2
 
 
 def test_a_large_heap_is_collected_only_while_the_loop_is_idle_and_rarely(place: Place) -> None:

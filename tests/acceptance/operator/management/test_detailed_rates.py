@@ -84,6 +84,22 @@ def test_a_queue_shows_its_sources_and_consumers(api: Api, channel: Channel) -> 
     assert (details["name"], details["user"], stats["deliver"], stats["ack"]) == (NAME, "guest", 4, 1)
 
 
+def test_a_transaction_to_a_deleted_exchange_leaves_no_counters(api: Api, channel: Channel) -> None:
+    breakdown, other = api.host.node.breakdown, channel.client.channel()
+    assert breakdown is not None
+    other.transact()
+    channel.exchange("x", "fanout")
+    channel.bind("a", "x")
+    channel.sync()
+    other.publish("x", "", b"x")
+    other.sync()
+    channel.call(Exchange.Delete, exchange="x")
+    other.commit()
+    assert api.peer.node.vhosts["/"].queues["a"].ready
+    assert "x" not in [exchange.name for exchange in breakdown.routed]
+    assert not any(exchange.name == "x" for rates in breakdown._channels for exchange in rates.exchanges)
+
+
 def test_they_have_rates(api: Api, channel: Channel) -> None:
     sampler = Sampler(api.host.node, api.state.samples, api.host.connections, more=api.state.more_samples)
     for _ in range(2):

@@ -1,5 +1,7 @@
 """The copy of a message for the dead letter exchange."""
 
+import tracemalloc
+
 from warren.broker.amqp.field_table import Table, Value, check
 from warren.broker.amqp.properties import EXPIRATION, Properties
 from warren.broker.core.messages.message import Address, Message, framed
@@ -196,3 +198,16 @@ def test_names_that_are_not_text_are_kept_as_they_are() -> None:
     assert deaths(message)[0]["queue"] == ("S", b"\xff\xfe")
     assert deaths(message)[0]["routing-keys"] == ("A", [("S", b"\xff\xfe")])
     assert cycles(message, odd)
+
+
+def test_keys_of_the_cc_header_are_not_remembered_beyond_those_of_an_entry() -> None:
+    messages = []
+    for number in range(20):
+        keys = strings(*[f"{number}.{key}" * 8 for key in range(2000)])
+        messages.append(new(headers=Table(Table.encode_items([("CC", ("A", keys))]))))
+    tracemalloc.start()
+    for number, message in enumerate(messages):
+        die(message, f"q{number}")
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept < len(messages) * 20_000
