@@ -149,7 +149,7 @@ class Channel:
     def publish_mixed(self, publishes: MixedPublishes) -> None:
         """Serve a run of basic.publish with different methods. HOT: bench K."""
         try:
-            publish.publish_mixed(self, publishes.methods, publishes.contents)
+            publish.publish_mixed(self, publishes.methods, publishes.contents, publishes.resolved)
         except AMQPError as error:
             raise with_method_ids(error, PUBLISH) from None
 
