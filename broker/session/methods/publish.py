@@ -43,6 +43,7 @@ IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
+TRACED_COST: Final = 20  # of a message that is routed by itself for a tracer, beside its copy
 IDS: Final = 6  # bytes of class id, method id and ticket before the exchange name
 
 _sizes: Final[Callable[[bytes, int], tuple[int, int]]] = Struct(">I4xQ").unpack_from
@@ -474,6 +475,7 @@ def admits(channel: Channel, message: Message, keys: tuple[str, ...], queues: tu
         return False
     if channel.vhost.tracer is not None:
         channel.vhost.tracer.published(channel.origin, message, keys, queues)
+        channel.connection.spent += TRACED_COST
     return True
 
 
