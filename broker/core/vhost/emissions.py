@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .vhost import VHost
 
 MAKE_COST = 5  # of a message that the type has just made
-CALL_COST = 50  # of what follows emissions, as the next requests of a connection
 STORED_COST = 2  # of a durable queue
 STORE_SHIFT = 9  # to write 512 bytes to the journal costs 1
 LIMIT_BYTES = 16 << 20  # of the emissions of one exchange that wait; binding waits until there are fewer
@@ -86,7 +85,6 @@ class EmissionQueue:
                 yield MAKE_COST * len(emission.messages)  # about that of the next emission
             self._bytes -= size
             self._call()
-            yield CALL_COST
         del self._vhost.emitting[self._exchange]
 
     def _failed(self) -> None:
