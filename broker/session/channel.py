@@ -132,6 +132,7 @@ class Channel:
     def publish(self, publishes: Publishes) -> None:
         """Serve a run of basic.publish. HOT: bench A-M."""
         try:
+            self.await_tracing()
             contents = publishes.contents
             if not contents:
                 raise publish.too_long(self, publishes)
@@ -149,7 +150,8 @@ class Channel:
     def publish_mixed(self, publishes: MixedPublishes) -> None:
         """Serve a run of basic.publish with different methods. HOT: bench K."""
         try:
-            publish.publish_mixed(self, publishes.methods, publishes.contents)
+            self.await_tracing()
+            publish.publish_mixed(self, publishes.methods, publishes.contents, publishes.resolved)
         except AMQPError as error:
             raise with_method_ids(error, PUBLISH) from None
 
@@ -291,6 +293,12 @@ class Channel:
             self.connection.resume()
 
         return finished
+
+    def await_tracing(self) -> None:
+        """Raise Postponed, until the next turn, while the firehose has very many messages to copy."""
+        if self.vhost.held:
+            clock = self.connection.node.clock
+            raise basic.Postponed(partial(clock.call_at, clock.now_ms()))
 
     def admit_emissions(self, source: str) -> None:
         """Raise Postponed while very much that the type of this exchange has emitted waits to be enqueued."""

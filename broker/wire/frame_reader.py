@@ -87,14 +87,16 @@ class MixedPublishes:
 
     methods   payload of each method, with its end byte
     contents  whole header frame and body frame of each
+    resolved  the routes of the methods have been searched, as far as the cache has room for them
     """
 
-    __slots__ = ("channel", "methods", "contents")
+    __slots__ = ("channel", "methods", "contents", "resolved")
 
-    def __init__(self, channel: int, methods: list[bytes], contents: list[bytes]) -> None:
+    def __init__(self, channel: int, methods: list[bytes], contents: list[bytes], resolved: bool = False) -> None:
         self.channel = channel
         self.methods = methods
         self.contents = contents
+        self.resolved = resolved
 
 
 @mypyc_attr(acyclic=True)

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pamqp.commands import Basic
@@ -10,7 +11,9 @@ from pamqp.commands import Basic
 from tests.support import codec
 from tests.support.in_process import socket_of
 from warren.broker.amqp.field_table import Table
+from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import fifo
+from warren.broker.core.queues.route_target import RouteTarget
 from warren.broker.session.confirms import send_confirms
 from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
 
@@ -18,6 +21,8 @@ from .broker import MeasuredPeer, StepMeter, StoredPeer
 
 QUEUES = 2_000
 PUBLISHES = 200
+Messages = list[Message]
+Targets = tuple[RouteTarget, ...]
 NO_LIMIT = {"x-max-length": 0}  # such queues keep nothing, so that the test needs little memory
 
 
@@ -84,6 +89,50 @@ def test_publishes_to_very_many_queues(
     step_meter.check_one_of(lambda: send(peer, step_meter, data, transactional))
     expected = PUBLISHES * (QUEUES if type_ == "fanout" else 1)
     assert sum(queue.published for queue in peer.node.vhosts["/"].queues.values()) % expected == 0
+
+
+@pytest.mark.pure("it replaces a method of a compiled class")
+@pytest.mark.parametrize("shape", ["one key", "many keys", "headers"])
+@pytest.mark.parametrize("queues", [400, QUEUES])
+def test_publishes_to_very_many_queues_are_enqueued_together(peer: MeasuredPeer, queues: int, shape: str) -> None:
+    """Each queue gets them in few parts, so that it is pumped few times, though the routes are searched one by one."""
+    bound(peer, "x", "fanout", count=queues)
+    vhost = peer.node.vhosts["/"]
+    enqueue, pushes = vhost.enqueue, 0
+
+    def count(messages: Messages, body_bytes: int, persistent: bool, targets: Targets, *rest: Any, **more: Any) -> Any:
+        nonlocal pushes
+        pushes += len(targets)
+        return enqueue(messages, body_bytes, persistent, targets, *rest, **more)
+
+    vhost.enqueue = count  # type: ignore[method-assign]
+    send(peer, StepMeter(), publishes("x", shape))
+    assert sum(queue.published for queue in vhost.queues.values()) == PUBLISHES * queues
+    assert pushes <= 4 * queues
+
+
+def test_mixed_publishes_to_very_many_queues_stay_in_order_and_a_refused_one_ends_them(peer: MeasuredPeer) -> None:
+    """Runs to very many queues, to one queue and to none follow each other; the topology changes meanwhile."""
+    bound(peer, "x", "fanout", count=500)
+    vhost = peer.node.vhosts["/"]
+    for queue in ("kept", "other"):
+        vhost.bind("x", vhost.declare_queue(queue), "", Table.EMPTY)
+    client = peer.connect()
+    channel = client.channel()
+    kinds = ["x", "x", "", "x", "amq.fanout"]
+    bodies = [b"%03d" % number for number in range(300)]
+    publishing = [
+        frames(kinds[number % 5], "kept" if not kinds[number % 5] else f"k{number % 70}", body=body)
+        for number, body in enumerate(bodies)
+    ]
+    socket_of(client).incoming += b"".join(publishing) + frames("missing", "k")
+    peer.settle()
+    vhost.delete_queue(vhost.queues["other"])
+    peer.wait(0)
+    kept = [message.body for message in vhost.queues["kept"].ready_messages.default.fresh]
+    assert kept == [body for number, body in enumerate(bodies) if number % 5 != 4]
+    assert vhost.queues["q0"].published == 3 * len(bodies) // 5
+    channel.expect_close(404)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

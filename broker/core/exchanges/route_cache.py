@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from ..queues.route_target import RouteTarget
 from .router import Route, RouteKey
 
 LIMIT_BYTES: Final = 16 << 20  # of all routes, estimated; beyond it the oldest are dropped
@@ -15,15 +16,17 @@ TARGET_BYTES: Final = 8  # of each queue of a route
 class RouteCache(dict[RouteKey, Route]):
     """Routes by their keys, until the topology or a permission changes; `remember` adds one.
 
-    `largest_cost` is not exceeded by the cost of any of them.
+    `largest_cost` is not exceeded by the cost of any of them. Consecutive routes to the same very many queues have one
+    tuple of targets, so that their messages are found to be one run.
     """
 
-    __slots__ = ("size_bytes", "largest_cost")
+    __slots__ = ("size_bytes", "largest_cost", "_many")
 
     def __init__(self) -> None:
         super().__init__()
         self.size_bytes = 0
         self.largest_cost = 1
+        self._many: tuple[RouteTarget, ...] = ()
 
     def remember(self, key: RouteKey, route: Route) -> None:
         """Add a route. If there are too many, an eighth of them is dropped at a time, the oldest first."""
@@ -32,6 +35,10 @@ class RouteCache(dict[RouteKey, Route]):
         self.largest_cost = max(self.largest_cost, route.cost)
         if route.search is not None:
             route.key = key
+        if route.queues is None and route.targets is not None:
+            if route.targets != self._many:
+                self._many = route.targets
+            route.targets = self._many
         self.size_bytes += size_of(route)
         while self.size_bytes > LIMIT_BYTES and self:
             for oldest in list(islice(self, len(self) // 8 + 1)):
@@ -58,6 +65,7 @@ class RouteCache(dict[RouteKey, Route]):
         super().clear()
         self.size_bytes = 0
         self.largest_cost = 1
+        self._many = ()
 
 
 def size_of(route: Route) -> int:

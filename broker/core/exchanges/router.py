@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from ..messages.binding import Destination
 from ..messages.message import Address, Message
 from ..queues.queue import Queue
-from ..queues.route_target import PER_MESSAGE_COST, RouteTarget
+from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget
 from .exchange import Exchange
 from .exchange_type import DESTINATIONS_SHIFT
 
@@ -17,7 +17,9 @@ DESTINATIONS = 512  # that are followed in one step
 SEARCH_COST = 500  # of one step of a search, about
 
 ENQUEUE_COST = 3_000  # of the messages that are enqueued in one step
+FEW = ENQUEUE_COST // PAGE_COST  # queues in which any message may be enqueued in one step
 SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
+RUN = 128  # messages that are enqueued together in very many queues, in steps
 UNLIMITED = 1 << 30
 
 RouteKey = bytes | tuple[str, str]
@@ -133,9 +135,9 @@ class Route:
     """The cached route of all publishes with one address, valid until the topology changes.
 
     targets  the queues; None if each message must be routed by itself, or while the `search` for them is unfinished
-    queues   the same, if a message may be enqueued at all of them in one step; else None
-    cost     of enqueueing one message (`jobs.scheduler`)
-    at_once  the number of messages that may be enqueued in one step
+    queues   the same, if messages may be enqueued at all of them in one step; else None
+    cost     of enqueueing one message in one step (`jobs.scheduler`); 1 if it is enqueued in steps
+    at_once  the number of messages that may be enqueued in one step, or together in steps
 
     A message whose properties contain any of the `markers` must be routed by itself, too. `direct` messages came from
     a queue of the same name elsewhere: they go to the `targets` whatever their CC.
@@ -170,13 +172,14 @@ class Route:
         self.cost = 1
         self.at_once = UNLIMITED
         if targets is not None and len(targets) > 1:
-            self.cost = count = len(targets)
-            self.at_once = max(SHARED * (ENQUEUE_COST // count - 1), 1)
-            if any(target.per_message for target in targets):
-                self.cost = PER_MESSAGE_COST * count
-                self.at_once = max(ENQUEUE_COST // self.cost, 1)
-            if self.cost > ENQUEUE_COST:
+            per_message = any(target.per_message for target in targets)
+            cost = len(targets) * (PER_MESSAGE_COST if per_message else 1)
+            if cost > FEW:
                 self.queues = None
+                self.at_once = RUN
+            else:
+                self.cost = cost
+                self.at_once = ENQUEUE_COST // cost if per_message else SHARED * (ENQUEUE_COST // cost - 1)
 
     def complete(self) -> None:
         """Take over the result of the search, which has ended."""
@@ -185,17 +188,9 @@ class Route:
             self.markers = frozenset(search.markers)
             self._set_targets(search.targets if search.stable else None)
 
-    def apart(self) -> Route:
-        """Return this route for messages that are published one by one, as each of them takes several steps."""
-        route = Route(self.address, self.exchange, self.targets, self.mandatory, self.markers, self.direct)
-        route.queues = None
-        return route
-
     def needs_message(self, raw: bytes) -> bool:
         """Return whether the properties contain a marker, so that the message must be routed by itself."""
         return any(marker in raw for marker in self.markers)
-
-
 
 
 def exists(destination: Destination, exchanges: Mapping[str, Exchange]) -> bool:

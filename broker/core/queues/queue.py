@@ -331,6 +331,9 @@ class Queue(RouteTarget):
             self.host.feed(self)
 
     def _deliver(self) -> None:
+        if self.host.held:
+            self._message_expiry.pump_again()
+            return
         consumers, ready = self.consumers, self.ready_messages
         rest, rest_bytes = ready.count - DELIVERED, ready.body_bytes - DELIVERED_BYTES
         while (fifo := ready.first_nonempty()) is not None:

@@ -29,6 +29,7 @@ class QueueHost:
     settings_cache  the settings that queues with the same arguments and policies share
     rereading       queues with messages that could not be read from the disk
     message_log     records all messages that enter or leave queues, or None
+    held            publishes and deliveries wait, as the firehose has very many messages to copy
     """
 
     def __init__(self, name: str, clock: Clock, journal: Journal, budget: MemoryBudget, scheduler: Scheduler) -> None:
@@ -42,6 +43,7 @@ class QueueHost:
         self.statistics = Statistics()
         self.rereading = Reread(clock, scheduler)
         self.message_log: MessageLog | None = None
+        self.held = False
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Log messages that left the queue, if there is a message log."""

@@ -3,53 +3,83 @@ RabbitMQ.
 
 Copies are published to the topic exchange `amq.rabbitmq.trace` of the virtual host with the routing key
 `publish.<exchange>` or `deliver.<queue>`. The body is that of the message; its properties, exchange and keys are
-headers. Copies are not traced.
+headers, but of very many queues the first names only. Copies are not traced.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...amqp.errors import SyntaxFault
 from ...amqp.field_table import Table, check, value_of
 from ...amqp.properties import Properties
+from ..exchanges.exchange import Exchange
+from ..exchanges.exchange_type import Emission
+from ..jobs.scheduler import COPY_SHIFT, Job
 from ..messages.message import Address, Message, framed
 from ..queues.message_log import Origin
 from ..queues.route_target import RouteTarget
 from ..queues.x_death import routing_keys
+from ..vhost.emissions import deliver_in_slices
 from ..vhost.tracer import Tracer
-from .event_fields import HEADERS_LIMIT_BYTES, cut_short, fit_to_limit
+from .event_fields import HEADERS_LIMIT_BYTES, cut_short, encode_text, fit_to_limit
 
 if TYPE_CHECKING:
     from ..vhost.vhost import VHost
 
+Copy = Callable[[], Message]
+
 TRACE = "amq.rabbitmq.trace"
+POINTER_BYTES = 8
+VALUE_BYTES = 5  # of a long string beside its text
+
+
+LIMIT_BYTES = 16 << 20  # of messages that wait to be copied
+ENTRY_BYTES = 1_000  # of one of them beside its body and its queues
+COPY_COST = 60  # of a copy (`jobs.scheduler`)
+QUEUES_BYTES = 16 << 10  # of the names in `routed_queues`
 
 
 class Firehose(Tracer):
-    """The firehose of one virtual host, which exists while tracing is switched on."""
+    """The firehose of one virtual host, which exists while tracing is switched on.
 
-    __slots__ = ("_vhost", "_node")
+    Messages wait to be copied by a job. While too many wait, publishes and deliveries are held (`QueueHost.held`).
+    """
+
+    __slots__ = ("_vhost", "_node", "_waiting", "_waiting_bytes", "_copying")
 
     def __init__(self, vhost: VHost, node: str) -> None:
         self._vhost = vhost
         self._node = node
+        self._waiting: deque[tuple[Copy, int]] = deque()
+        self._waiting_bytes = 0
+        self._copying = False
 
     def published(
         self, origin: Origin, message: Message, keys: tuple[str, ...], queues: tuple[RouteTarget, ...]
     ) -> None:
-        """Publish a copy of a message that was routed by these keys to these queues."""
-        fields = self._fields(origin, message, keys)
-        fields["routed_queues"] = [queue.name for queue in queues]
-        self._emit(f"publish.{message.address.exchange}", fields, message)
+        """Copy a message that was routed by these keys to these queues."""
+
+        def copy() -> Message:
+            fields = self._fields(origin, message, keys)
+            fields["routed_queues"] = first_names(queues)
+            return trace_message(f"publish.{message.address.exchange}", fields, message)
+
+        self._add(copy, message.body_bytes + POINTER_BYTES * len(queues))
 
     def delivered(self, origin: Origin, message: Message, queue: str, redelivered: bool) -> None:
-        """Publish a copy of a message that was delivered to a consumer, or by basic.get."""
+        """Copy a message that was delivered to a consumer, or by basic.get."""
         if message.address.exchange == TRACE:
             return
-        fields = self._fields(origin, message, routing_keys(message, None))
-        fields["redelivered"] = int(redelivered)
-        self._emit(f"deliver.{queue}", fields, message)
+
+        def copy() -> Message:
+            fields = self._fields(origin, message, routing_keys(message, None))
+            fields["redelivered"] = int(redelivered)
+            return trace_message(f"deliver.{queue}", fields, message)
+
+        self._add(copy, message.body_bytes)
 
     def _fields(self, origin: Origin, message: Message, keys: tuple[str, ...]) -> dict[str, object]:
         return {
@@ -63,14 +93,49 @@ class Firehose(Tracer):
             "user": origin.user,
         }
 
-    def _emit(self, key: str, fields: dict[str, object], message: Message) -> None:
+    def _add(self, copy: Copy, size_bytes: int) -> None:
         exchange = self._vhost.exchanges.get(TRACE)
         if exchange is None or not exchange.outgoing:
             return
-        key = cut_short(key)
-        headers = fit_to_limit({name: value_of(value) for name, value in fields.items()})
-        copy = framed(Address(TRACE, key), Properties(headers=headers), message.body)
-        self._vhost.publish(exchange, copy)
+        size_bytes += ENTRY_BYTES
+        self._waiting.append((copy, size_bytes))
+        self._waiting_bytes += size_bytes
+        self._vhost.held = self._waiting_bytes >= LIMIT_BYTES
+        if not self._copying:
+            self._copying = True
+            self._vhost.scheduler.start(f"firehose of {self._vhost}", self._publish(exchange), self._stop)
+
+    def _publish(self, exchange: Exchange) -> Job:
+        """Copy and publish the waiting messages, in order."""
+        while self._waiting:
+            copy, size_bytes = self._waiting.popleft()
+            self._waiting_bytes -= size_bytes
+            self._vhost.held = self._waiting_bytes >= LIMIT_BYTES
+            message = copy()
+            yield COPY_COST + (len(message.property_bytes) + message.body_bytes >> COPY_SHIFT)
+            yield from deliver_in_slices(self._vhost, Emission([exchange], [message]))
+        self._stop()
+
+    def _stop(self) -> None:
+        self._copying = False
+
+
+def trace_message(key: str, fields: dict[str, object], message: Message) -> Message:
+    """Return the copy of a message that is published with this routing key and these headers."""
+    headers = fit_to_limit({name: value_of(value) for name, value in fields.items()})
+    return framed(Address(TRACE, cut_short(key)), Properties(headers=headers), message.body)
+
+
+def first_names(queues: tuple[RouteTarget, ...]) -> list[str]:
+    """Return the names of the queues, of the first ones if all together exceed QUEUES_BYTES."""
+    names: list[str] = []
+    left_bytes = QUEUES_BYTES
+    for queue in queues:
+        left_bytes -= len(encode_text(queue.name)) + VALUE_BYTES
+        if left_bytes < 0:
+            break
+        names.append(queue.name)
+    return names
 
 
 def property_table(properties: Properties) -> Table:

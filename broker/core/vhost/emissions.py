@@ -7,13 +7,14 @@ emissions, which a job enqueues in order. A step of the job may end between two 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from inspect import GEN_RUNNING, getgeneratorstate
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_type import Emission, EnqueueSteps
-from ..jobs.scheduler import COPY_SHIFT, SLICE, Job
+from ..jobs.scheduler import COPY_SHIFT, SLICE
 from ..messages.binding import Destination
 from ..messages.message import Message, total_bytes
 from ..queues.enqueue import ACCEPTED, EnqueueResult
@@ -44,7 +45,12 @@ class EmissionQueue:
         self._waiting: deque[tuple[Iterable[Emission], int, Callable[[], None]]] = deque()
         self._bytes = 0
         self._call: Callable[[], None] = nothing  # follows the emissions that are being enqueued
-        self._job: Job = iter(())
+        self._job = self._run()
+
+    @property
+    def running(self) -> bool:
+        """True within a step of the job."""
+        return getgeneratorstate(self._job) == GEN_RUNNING
 
     @property
     def full(self) -> bool:
@@ -71,7 +77,7 @@ class EmissionQueue:
         """Run a step of the job for a caller that waits for it, and return its cost."""
         return next(self._job, 0)
 
-    def _run(self) -> Job:
+    def _run(self) -> Generator[int, None, None]:
         while self._waiting:
             emissions, size, self._call = self._waiting.popleft()
             for emission in emissions:

@@ -569,7 +569,7 @@ class VHost(QueueHost):
                 self.enqueue([message], message.body_bytes, message.persistent, search.targets)
                 return
         else:
-            while emissions.full:
+            while emissions.full and not emissions.running:
                 emissions.advance()
         self.emit(exchange, [Emission([exchange], [message])], message.body_bytes)
 

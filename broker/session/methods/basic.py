@@ -88,6 +88,7 @@ def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
     queue = readable_queue(channel, method.queue)
     if queue.paused:
         raise Postponed(queue.when_resumed)
+    channel.await_tracing()
     try:
         delivery = get_message(channel, queue, bool(method.no_ack))
     except Unreadable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, repeat
 from struct import Struct
@@ -17,15 +17,16 @@ from ...amqp.limits import LONGEST_MS
 from ...core.access.users import User
 from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
-from ...core.exchanges.route_cache import RouteCache
-from ...core.exchanges.router import ENQUEUE_COST, SEARCH_COST, SHARED, Route, RouteKey
+from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
+from ...core.exchanges.router import ENQUEUE_COST, FEW, SEARCH_COST, SHARED, Route, RouteKey
 from ...core.jobs.scheduler import Job
-from ...core.messages.message import Address, Message
+from ...core.messages.message import Address, Message, total_bytes
 from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing
+from ...core.vhost.emissions import STORE_SHIFT
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
@@ -42,7 +43,7 @@ IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
-FEW: Final = ENQUEUE_COST // PAGE_COST  # queues in which any message may be enqueued in one step
+TRACED_COST: Final = 20  # of a message that is routed by itself for a tracer, beside its copy
 IDS: Final = 6  # bytes of class id, method id and ticket before the exchange name
 
 _sizes: Final[Callable[[bytes, int], tuple[int, int]]] = Struct(">I4xQ").unpack_from
@@ -70,10 +71,8 @@ def publish(
     """
     if in_slices:
         at_once = route.at_once
-        if channel.vhost.budget.exceeded:  # each queue stores a copy
+        if channel.vhost.budget.exceeded and route.queues is not None:  # each queue stores a copy
             at_once = min(at_once, ENQUEUE_COST // (PAGE_COST * route.cost) + 1)
-            if PAGE_COST * route.cost > ENQUEUE_COST:
-                route = route.apart()
         if len(contents) > at_once:
             contents = contents[:at_once]
     if not alike:
@@ -101,7 +100,10 @@ def publish(
     sizes.total_bytes += whole_bytes
     queues = route.queues
     alone = checked.special or channel.transaction is not None or (route.markers and route.needs_message(raw))
-    if queues is None or alone:
+    if queues is None and not alone and route.targets is not None and not channel.all_or_none:
+        steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
+        do_in_steps(channel, steps, in_slices)
+    elif queues is None or alone:
         published = 0
         for message in messages:
             published += 1
@@ -131,10 +133,12 @@ def body_too_long(channel: Channel, body_bytes: int) -> PreconditionFailed:
     return PreconditionFailed(f"message size {body_bytes} is larger than configured max size {limit}")
 
 
-def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes]) -> None:
+def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes], resolved: bool = False) -> None:
     """Publish contents by the route of each method; raises as `publish`. HOT: bench K.
 
-    The publishes before a refused one are published. The rest is left where they cost more than ENQUEUE_COST.
+    The publishes before a refused one are published. The rest is left where they cost more than ENQUEUE_COST. Unless
+    the routes are `resolved`, a job first searches those that lead to very many queues, so that their messages are
+    enqueued together.
     """
     cached = channel.routes
     connection = channel.connection
@@ -146,6 +150,10 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes])
             routes = list(map(cached.__getitem__, methods))
     if not routes:
         routes, refused = resolve_within(channel, methods, limit)
+        if not resolved and refused is None and len(routes) < len(methods) and routes[-1].queues is None:
+            connection.deferred = MixedPublishes(channel.number, methods, contents, resolved=True)
+            channel.start_job("routes", resolve_ahead(channel, methods))
+            return
     published = publish_varied(channel, routes, contents, in_slices=True)
     if refused is not None and published == len(routes):
         raise refused
@@ -156,10 +164,11 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes])
 class Run:
     """Messages with equal routes, in order. `places` counts them in the order in which the runs were published."""
 
-    __slots__ = ("route", "exchange", "mandatory", "messages", "body_bytes", "persistent", "places")
+    __slots__ = ("route", "queues", "exchange", "mandatory", "messages", "body_bytes", "persistent", "places")
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: Route, queues: tuple[RouteTarget, ...]) -> None:
         self.route = route
+        self.queues = queues
         self.exchange = route.exchange
         self.mandatory = route.mandatory
         self.messages: list[Message] = []
@@ -181,6 +190,7 @@ def publish_varied(
     published = place = 0
     number = channel.number
     in_transaction = channel.transaction is not None
+    all_or_none = channel.all_or_none
     logged = channel.vhost.message_log is not None  # in the order of the messages, which their confirms have too
     gather = not logged and not connection.node.journal.behind()
     checked = channel.checked
@@ -208,6 +218,8 @@ def publish_varied(
             sizes.total_bytes += body_bytes
             message = Message(route.address, content, number, body_bytes, largest, persistent)
             queues = route.queues
+            if queues is None and not all_or_none:
+                queues = route.targets
             if (
                 alone
                 or not queues
@@ -216,23 +228,26 @@ def publish_varied(
             ):
                 if runs:
                     runs, gathered, run, place = {}, runs, None, 0  # so that `finally` does not repeat them
-                    enqueue_runs(channel, gathered)
-                    if in_slices and connection.suspended:
+                    enqueue_runs(channel, gathered, in_slices)
+                    if in_slices and (connection.suspended or connection.spent > ENQUEUE_COST):
                         return published
                 published += 1
                 publish_one(channel, route, message, in_slices)
                 if in_slices and (connection.suspended or connection.spent > ENQUEUE_COST):
                     return published
                 continue
-            if run is None or route is not run.route:
+            if run is None or (
+                route is not run.route
+                and (queues is not run.queues or run.exchange is not route.exchange or run.mandatory != route.mandatory)
+            ):
                 run = runs.get(queues)
                 if run is None or run.exchange is not route.exchange or run.mandatory is not route.mandatory:
                     if runs and not (run is None and gather and len(queues) < 2 and len(next(iter(runs))) < 2):
                         runs, gathered, place = {}, runs, 0
-                        enqueue_runs(channel, gathered)
-                        if in_slices and connection.suspended:
+                        enqueue_runs(channel, gathered, in_slices)
+                        if in_slices and (connection.suspended or connection.spent > ENQUEUE_COST):
                             return published
-                    runs[queues] = run = Run(route)
+                    runs[queues] = run = Run(route, queues)
             published += 1
             run.messages.append(message)
             run.body_bytes += body_bytes
@@ -241,12 +256,21 @@ def publish_varied(
             place += 1
     finally:  # the messages before a refused one too
         if runs:
-            enqueue_runs(channel, runs)
+            enqueue_runs(channel, runs, in_slices)
     return published
 
 
-def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run]) -> None:
-    """Enqueue runs by the targets of their routes, and register all their messages for confirms. HOT: bench K, L."""
+def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_slices: bool) -> None:
+    """Enqueue runs by the targets of their routes, and register all their messages for confirms. HOT: bench K, L.
+
+    A run to more than FEW queues is the only one, and is enqueued in steps.
+    """
+    if len(runs) == 1:
+        [run] = runs.values()
+        if len(run.queues) > FEW:
+            steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
+            do_in_steps(channel, steps, in_slices)
+            return
     count = 0
     stored = False
     refused: set[int] = set()
@@ -277,10 +301,32 @@ def resolve_within(channel: Channel, methods: list[bytes], limit: int) -> tuple[
         routes.append(route)
         cost += route.cost
         if cost > limit:
-            if route.cost > limit:
-                routes[-1] = route.apart()
             break
     return routes, None
+
+
+def resolve_ahead(channel: Channel, methods: list[bytes]) -> Job:
+    """Find and cache the first routes, as many as fill half of the cache. An error is left to its publish."""
+    connection = channel.connection
+    added_bytes = 0
+    with suppress(AMQPError):
+        for method in methods:
+            route = channel.routes.get(method) or resolve(channel, method)
+            yield connection.spent
+            connection.spent = 0  # the scheduler has charged it
+            yield from complete_search(channel, route)
+            added_bytes += size_of(route)
+            if added_bytes > LIMIT_BYTES // 2:
+                return
+
+
+def complete_search(channel: Channel, route: Route) -> Job:
+    """Search the rest of the targets of a cached route. Another publish may complete it meanwhile."""
+    while route.search is not None:
+        if not route.search.run(SEARCH_COST):
+            yield SEARCH_COST
+        else:
+            channel.routes.complete(route)
 
 
 def resolve(channel: Channel, method: bytes) -> Route:
@@ -346,8 +392,12 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
     if queues is not None and len(queues) <= FEW and len(keys) == 1 and not route.markers:
         publish_to(channel, route, message, keys, queues, ())
         return
+    do_in_steps(channel, publish_in_steps(channel, route, message, keys), in_slices)
+
+
+def do_in_steps(channel: Channel, steps: Iterator[int], in_slices: bool) -> None:
+    """Do the steps of a publish. With `in_slices` a job does what costs more than ENQUEUE_COST."""
     connection = channel.connection
-    steps = publish_in_steps(channel, route, message, keys)
     for cost in steps:
         connection.spent += cost
         if in_slices and connection.spent > ENQUEUE_COST:
@@ -373,13 +423,9 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     A message whose channel ends before it is in any queue is dropped.
     """
     queues = route.targets
-    while route.search is not None:
-        if not route.search.run(SEARCH_COST):
-            yield SEARCH_COST
-            queues = route.targets and existing(route.targets)  # another publish may have completed the route
-        else:
-            channel.routes.complete(route)
-            queues = route.targets
+    if route.search is not None:
+        yield from complete_search(channel, route)
+        queues = route.targets and existing(route.targets)
     by_message = route.markers and route.needs_message(message.property_bytes)
     recorders: tuple[Recorder, ...] = ()
     if route.direct:
@@ -397,7 +443,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     if len(queues) + len(recorders) <= FEW or channel.transaction is not None:
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
-        yield from enqueue_in_steps(channel, route.exchange, message, queues, route.mandatory, recorders)
+        yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
 
 
 def publish_to(
@@ -429,6 +475,7 @@ def admits(channel: Channel, message: Message, keys: tuple[str, ...], queues: tu
         return False
     if channel.vhost.tracer is not None:
         channel.vhost.tracer.published(channel.origin, message, keys, queues)
+        channel.connection.spent += TRACED_COST
     return True
 
 
@@ -442,7 +489,7 @@ def enqueue_one(
 ) -> bool:
     """Enqueue one message, and pass it to the recorders if all queues took it; return whether they did."""
     result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, queues, mandatory)
-    accepted = finish_one(channel, message, result)
+    accepted = finish(channel, 1, result)
     if accepted:
         for recorder in recorders:
             recorder.handle([message])
@@ -452,52 +499,73 @@ def enqueue_one(
 def enqueue_in_steps(
     channel: Channel,
     exchange: Exchange,
-    message: Message,
+    messages: list[Message],
     queues: tuple[RouteTarget, ...],
     mandatory: bool,
     recorders: tuple[Recorder, ...],
 ) -> Generator[int, None, bool]:
-    """Enqueue one message as `enqueue_one`, but in steps if there are very many queues or recorders."""
-    if len(queues) + len(recorders) <= FEW:
-        return enqueue_one(channel, exchange, message, queues, mandatory, recorders)
-    at_once = ENQUEUE_COST // (PAGE_COST if channel.vhost.budget.exceeded else cost_of_each(message, queues))
-    first, rest = queues[:at_once], queues[at_once:]
-    result = enqueue(channel, exchange, [message], message.body_bytes, message.persistent, first, mandatory)
-    while rest:
-        yield ENQUEUE_COST
-        some, rest = rest[:at_once], rest[at_once:]
-        more = enqueue_more(channel, exchange, message, some)
-        result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
-    accepted = finish_one(channel, message, result)
-    if accepted:
-        for recorder in recorders:
-            recorder.handle([message])
-            yield recorder.cost
-    return accepted
+    """Enqueue messages as `enqueue_one`, but in steps if there are very many queues or recorders.
+
+    All of them are enqueued at some queues, then at the next. Each step stores another copy of persistent messages, so
+    that only few of these are enqueued together.
+    """
+    if len(messages) == 1 and len(queues) + len(recorders) <= FEW:
+        return enqueue_one(channel, exchange, messages[0], queues, mandatory, recorders)
+    together = SHARED if any(message.persistent for message in messages) else len(messages)
+    taken = True
+    for first in range(0, len(messages), together):
+        if first:
+            yield ENQUEUE_COST
+        some = messages[first : first + together]
+        body_bytes, persistent = total_bytes(some), any(message.persistent for message in some)
+        each = cost_of_each(some, queues)
+        if channel.vhost.budget.exceeded:
+            each = PAGE_COST * len(some) + (body_bytes >> STORE_SHIFT)
+        at_once = max(ENQUEUE_COST // each, 1)
+        result = enqueue(channel, exchange, some, body_bytes, persistent, queues[:at_once], mandatory)
+        for start in range(at_once, len(queues), at_once):
+            yield ENQUEUE_COST
+            more = enqueue_more(channel, exchange, some, body_bytes, persistent, queues[start : start + at_once])
+            result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
+        accepted = finish(channel, len(some), result)
+        if accepted:
+            for recorder in recorders:
+                recorder.handle(some)
+                yield recorder.cost
+        taken = taken and accepted
+    return taken
 
 
-def finish_one(channel: Channel, message: Message, result: EnqueueResult) -> bool:
-    """Register an enqueued message to be confirmed; return whether all queues took it."""
+def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:
+    """Register enqueued messages to be confirmed; return whether all queues took them all."""
     if channel.confirms is not None:
-        expect_confirms(channel, channel.confirms, 1, result)
+        expect_confirms(channel, channel.confirms, count, result)
     return not result.refused
 
 
-def cost_of_each(message: Message, queues: tuple[RouteTarget, ...]) -> int:
-    """Return the cost of enqueueing the message in one of these queues."""
-    return PER_MESSAGE_COST if message.state is not None or any(queue.per_message for queue in queues) else 1
+def cost_of_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> int:
+    """Return the cost of enqueueing the messages in one of these queues, unless the queue pages them out."""
+    if messages[0].state is not None or any(queue.per_message for queue in queues):
+        return PER_MESSAGE_COST * len(messages)
+    return 1 + len(messages) // SHARED
 
 
 def enqueue_more(
-    channel: Channel, exchange: Exchange, message: Message, queues: tuple[RouteTarget, ...]
+    channel: Channel,
+    exchange: Exchange,
+    messages: list[Message],
+    body_bytes: int,
+    persistent: bool,
+    queues: tuple[RouteTarget, ...],
 ) -> EnqueueResult:
-    """Enqueue a message, which is counted and logged already, in more queues of its route."""
+    """Enqueue messages, which are counted and logged already, in more queues of their route."""
     queues = existing(queues)
-    exchange.publish_out += len(queues)
-    channel.statistics.routed += len(queues)
+    routed = len(messages) * len(queues)
+    exchange.publish_out += routed
+    channel.statistics.routed += routed
     if channel.rates is not None:
-        channel.rates.routed(exchange, queues, 1)
-    result = channel.vhost.enqueue([message], message.body_bytes, message.persistent, queues, "", shared=True)
+        channel.rates.routed(exchange, queues, len(messages))
+    result = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "", shared=True)
     for queue in queues:
         if not channel.closing and queue.congested() and isinstance(queue, Queue):
             channel.connection.throttle(queue)

@@ -64,7 +64,7 @@ class Transaction:
             if self._published_bytes > largest_bytes:
                 what = f"transaction with {len(self.publishes)} publishes is"
             raise PreconditionFailed(f"{what} larger than configured max size {largest_bytes}")
-        self._cost += PUBLISH_COST + publishing.cost_of_each(message, queues) * len(queues)
+        self._cost += PUBLISH_COST + publishing.cost_of_each([message], queues) * len(queues)
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
@@ -110,7 +110,7 @@ class Transaction:
                 returns = mandatory and not channel.closing
                 queues = existing(queues)
                 taken = yield from publishing.enqueue_in_steps(
-                    channel, exchange, message, queues, returns, recorders
+                    channel, exchange, [message], queues, returns, recorders
                 )
                 complete = complete and taken
             yield cost

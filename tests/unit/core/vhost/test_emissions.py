@@ -342,3 +342,22 @@ def test_a_delayed_message_reaches_all_queues_or_none_when_its_exchange_ends(
     received = {tuple(bodies(queue)) for queue in queues}
     count = -(-cut[0] // LISTENERS) if ending == "deleted" else 8
     assert received == {tuple(range(count))}
+
+
+def test_the_broker_publishes_to_an_exchange_within_a_step_of_its_full_emissions(
+    vhost: VHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emissions, "LIMIT_BYTES", 1)
+    exchange = vhost.exchanges["amq.fanout"]
+    queue = vhost.declare_queue("q")
+    vhost.bind("amq.fanout", queue, "", Table.EMPTY)
+
+    def emitted() -> Iterator[Emission]:
+        for number in range(2):
+            if number:
+                vhost.publish(exchange, framed(Address("amq.fanout", ""), Properties(), b"2"))
+            yield Emission([queue], [framed(Address("amq.fanout", ""), Properties(), b"%d" % number)])
+
+    vhost.emit(exchange, emitted())
+    vhost.scheduler.finish()
+    assert bodies(queue) == [0, 1, 2] and not vhost.emitting
