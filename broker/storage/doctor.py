@@ -81,7 +81,8 @@ class SegmentCheck:
 def examine(folder: Path) -> int:
     """Print what the folder has, and return the exit status."""
     if not folder.is_dir():
-        print(f"warren: {folder}: there is no such folder: name that of a broker (--data)", file=sys.stderr)
+        fault = "this is a file" if folder.exists() else "there is no such folder"
+        print(f"warren: {folder}: {fault}: name the folder of a broker (--data)", file=sys.stderr)
         return NOTHING_STATUS
     try:
         descriptor = lock(folder)

@@ -185,7 +185,9 @@ class Journal(ports.Journal):
         self._current = last if last is not None else Segment(1, self.next_id, self._salt)
         self.segments[self._current.number] = self._current
         self._start = self._current.length
-        if self._start >= self._segment_bytes:
+        # Ids of a segment have no gaps, so a log that has lost its end, or part of it, goes on in the next one.
+        gap = last is not None and self.next_id != last.first_id + last.total
+        if self._start >= self._segment_bytes or gap:
             self._roll()
         elif last is not None:
             last.open(self.disk)  # here, before the worker begins

@@ -20,7 +20,8 @@
 The salt is random and the same in all segments of a log. Without it a publisher could write records of its own into a
 body, and recovery would find them when it skips a damaged record.
 
-Only messages have ids of their own, ascending through the whole log; other records have the id of the next message.
+Only messages have ids of their own, ascending through the whole log and without gaps in a segment; other records have
+the id of the next message.
 A message is stored once, with the queues that it went to; one without a queue is a page of a transient backlog, which a
 restart forgets. `order` is the first id of the message: compaction copies live messages to the end of the log, and a
 queue is in the order of these first ids. `address` is exchange and routing key as two short strings; frames are as in
@@ -38,6 +39,7 @@ from __future__ import annotations
 from binascii import crc32
 from collections.abc import Callable
 from struct import Struct
+from struct import error as StructError
 from typing import Final
 
 from ..core.messages.message import Address, Message
@@ -271,20 +273,23 @@ def parse_message(salt: int, data: bytes, at: int) -> Message | None:
     end = record_end(salt, data, at)
     if not end:
         return None
-    start = at + RECORD_BYTES
-    _, id_, _, largest, body_bytes, channel, flags, queues = MESSAGE_HEAD.unpack_from(data, start)
-    state: MessageState | None = None
-    queues_at = start + MESSAGE_HEAD.size
-    if flags & HAS_STATE:
-        state = decode_state(data, queues_at)
-        queues_at = state_end(data, queues_at)
-    exchange_at = queues_at + queues * QUEUE.size
-    key_at = exchange_at + 1 + data[exchange_at]
-    frames_at = key_at + 1 + data[key_at]
-    address = Address(
-        data[exchange_at + 1 : key_at].decode("utf-8", "surrogateescape"),
-        data[key_at + 1 : frames_at].decode("utf-8", "surrogateescape"),
-    )
+    try:
+        start = at + RECORD_BYTES
+        _, id_, _, largest, body_bytes, channel, flags, queues = MESSAGE_HEAD.unpack_from(data, start)
+        state: MessageState | None = None
+        queues_at = start + MESSAGE_HEAD.size
+        if flags & HAS_STATE:
+            state = decode_state(data, queues_at)
+            queues_at = state_end(data, queues_at)
+        exchange_at = queues_at + queues * QUEUE.size
+        key_at = exchange_at + 1 + data[exchange_at]
+        frames_at = key_at + 1 + data[key_at]
+        address = Address(
+            data[exchange_at + 1 : key_at].decode("utf-8", "surrogateescape"),
+            data[key_at + 1 : frames_at].decode("utf-8", "surrogateescape"),
+        )
+    except (StructError, IndexError):  # lengths that no broker writes, with a valid checksum
+        return None
     persistent = flags & PERSISTENT != 0
     message = Message(address, data[frames_at:end], channel, body_bytes, largest, persistent)
     message.id = id_

@@ -4,6 +4,9 @@ All segments are read once, in order. The end of the last one may be torn, as it
 stopped: it is cut off. A bad record anywhere else is damage: it is reported with its offset and skipped, and reading
 continues at the next sound record. Settled ids without a message are ignored.
 
+Each record of a segment has the next id, the first one that of the head. A sound record with any other id has moved,
+or another one has overwritten its neighbour: this is damage, too. A message that is found twice counts once.
+
 A message that compaction has copied is in the log twice until the old segment is deleted: of copies with the same
 `order` the one with the highest id counts, with the highest delivery count of them all.
 
@@ -15,7 +18,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from heapq import merge
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -35,6 +38,9 @@ _Entry = tuple[int, int, int, int, int]  # order, id, place, bytes of the body, 
 IMPOSSIBLE = (StructError, IndexError, ValueError, OverflowError, MemoryError)
 
 CHUNK_BYTES = 4 << 20  # of a segment in memory at once, unless a record is longer
+# The ids of a segment are at most one for each MESSAGE_BYTES of its file, or of SPAN_BYTES: memory is in proportion.
+MESSAGE_BYTES = log_records.RECORD_BYTES + log_records.MESSAGE_HEAD_BYTES
+SPAN_BYTES = 64 << 20
 
 _LEVEL, _DEADLINE = 0xFF, 8  # a mark: bits of the priority, and the shift of the deadline
 
@@ -44,10 +50,9 @@ class Recovered:
 
     salt          seed of the checksums
     checkpointed  whether there was a usable checkpoint
-    complete      whether the segments have at least the bytes that the checkpoint knows to be durable
+    complete      False if records are missing: by the bytes that the checkpoint knows to be durable, or by ids
     segments      in ascending order
     queues        by number, the messages that are not settled
-    counted       delivery counts by queue and id
     next_id       greater than the id of any message
     next_queue    greater than the number of any queue
     """
@@ -58,7 +63,6 @@ class Recovered:
         "complete",
         "segments",
         "queues",
-        "counted",
         "next_id",
         "next_queue",
     )
@@ -69,7 +73,6 @@ class Recovered:
         self.complete = True
         self.segments: list[Segment] = []
         self.queues: dict[int, RecoveredQueue] = {}
-        self.counted: dict[tuple[int, int], int] = {}
         self.next_id = 1
         self.next_queue = 1
 
@@ -90,16 +93,22 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
     disk.sync_folder()
     saved = checkpoint.load(disk, report)
     numbers = sorted(number for number in map(number_of, disk.names()) if number is not None)
-    salt = _salt(disk, numbers, saved)
+    heads = _heads(disk, numbers)
+    salt = _salt(disk, heads, saved)
     recovered = Recovered(salt, saved is not None)
     saved = saved or Checkpoint(salt, 1)
     scan = _Scan(recovered, saved)
+    ends, end_id = {}, 1 << 64
+    for number in reversed(numbers):
+        ends[number] = end_id
+        head = heads[number]
+        end_id = head.first_id if head is not None else end_id
     for number in numbers:
         segment = Segment(number, 0, salt)
         file = segment.open(disk)
         last = number == numbers[-1]
         state = saved.segments.get(number)
-        head = log_records.parse_head(file.read(0, log_records.SEGMENT_HEAD_BYTES))
+        head = heads[number]
         if head is None:
             data = file.read(0, file.size)
             if (
@@ -108,7 +117,8 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
                 or last
                 and not log_records.next_record(salt, data, 0)
             ):
-                report.append(f"{segment.name}: {len(data)} bytes of a torn end cut off")
+                if data:
+                    report.append(f"{segment.name}: {len(data)} bytes of a torn end cut off")
                 segment.close()
                 disk.remove(segment.name)
                 disk.sync_folder()
@@ -123,13 +133,15 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
         # The head counts even if all segments before are damaged or deleted.
         recovered.next_id = max(recovered.next_id, segment.first_id)
         recovered.segments.append(segment)
-        end = scan.read(segment, file, report, last)
+        end = scan.read(segment, file, report, last, ends[number])
         if end < file.size:
             file.truncate(end)
         file.sync()  # bytes of a killed process can be read here, but may not survive a power cut yet
         segment.length = end
         segment.close()
     scan.finish(known)
+    if max(recovered.next_id >> 32, recovered.next_queue) >> 31:
+        raise ValueError(f"next id {recovered.next_id}, next queue {recovered.next_queue}")
     _find_losses(recovered, saved, report)
     return recovered
 
@@ -174,30 +186,48 @@ def _find_losses(recovered: Recovered, saved: Checkpoint, report: list[str]) -> 
             recovered.complete = False
 
 
-def _salt(disk: Disk, numbers: list[int], saved: Checkpoint | None) -> int:
-    """Return the salt of the log, for segments without a sound head and for new ones. Raises StorageFault, OSError.
+def _heads(disk: Disk, numbers: list[int]) -> dict[int, log_records.Head | None]:
+    """Return the heads of all segments, None for a damaged one. Raises StorageFault, OSError.
 
-    This reads all heads before anything is changed: one may be of another version.
+    This reads all heads before anything is changed: one may be of another version, or of a file of another place.
     """
-    salt = saved.salt if saved is not None else None
-    unread = ""
+    heads: dict[int, log_records.Head | None] = {}
+    before, first_id = "", 0
     for number in numbers:
         segment = Segment(number, 0, 0)
-        file = segment.open(disk)
-        data = file.read(0, log_records.SEGMENT_HEAD_BYTES)
-        head = log_records.parse_head(data)
+        data = segment.open(disk).read(0, log_records.SEGMENT_HEAD_BYTES)
+        segment.close()
         if other := log_records.unknown_version(data):
             raise StorageFault(
                 f"{segment.name}: of version {other} of the log, this broker reads version {log_records.VERSION}"
             )
-        if head is None and file.size > log_records.SEGMENT_HEAD_BYTES:
-            unread = segment.name
-        elif head is not None and salt is None:
-            salt = head.salt
+        head = heads[number] = log_records.parse_head(data)
+        if head is not None:
+            if head.first_id < first_id:
+                raise StorageFault(
+                    f"{segment.name}: its messages are older than those of {before}: files of the log were renamed or"
+                    " copied over others; restore them from a backup"
+                )
+            before, first_id = segment.name, head.first_id
+    return heads
+
+
+def _salt(disk: Disk, heads: dict[int, log_records.Head | None], saved: Checkpoint | None) -> int:
+    """Return the salt of the log, for segments without a sound head and for new ones. Raises StorageFault."""
+    if saved is not None:
+        return saved.salt
+    for head in heads.values():
+        if head is not None:
+            return head.salt
+    for number in heads:
+        segment = Segment(number, 0, 0)
+        size = segment.open(disk).size
         segment.close()
-    if salt is None and unread:
-        raise StorageFault(f"{unread}: its head is damaged, and {checkpoint.NAME}, which also has the salt, is too")
-    return salt if salt is not None else disk.salt()
+        if size > log_records.SEGMENT_HEAD_BYTES:
+            raise StorageFault(
+                f"{segment.name}: its head is damaged, and {checkpoint.NAME}, which also has the salt, is too"
+            )
+    return disk.salt()
 
 
 class _SortedRun:
@@ -276,11 +306,30 @@ class _Scan:
         self._segments: dict[int, Segment] = {}
         self._deleted_queues: set[int] = set()
         self._contiguous_first = self._contiguous_end = 0  # ids of the last messages without a gap: first, end
+        self._ends: dict[int, int] = {}  # by segment, an id above those that it may have
+        self._end_id = 0  # the same of the segment that is read
+        self._resumed_at = 0  # offset of the first sound record after a damaged one
+        self._misplaced = self._misplaced_at = 0  # records of this segment without the next id; offset of the first
         recovered.next_id = max(recovered.next_id, saved.next_id)
 
-    def read(self, segment: Segment, file: File, report: list[str], last: bool) -> int:
-        """Read all records of a segment, and return its length without a torn end."""
+    def read(self, segment: Segment, file: File, report: list[str], last: bool, end_id: int) -> int:
+        """Read all records of a segment, whose ids are below `end_id`, and return its length without a torn end."""
         self._segments[segment.number] = segment
+        count = max(file.size, SPAN_BYTES) // MESSAGE_BYTES
+        self._end_id = self._ends[segment.number] = min(end_id, segment.first_id + count)
+        if segment.first_id != self._contiguous_end:
+            self._contiguous_first = self._contiguous_end = segment.first_id
+        self._resumed_at = self._misplaced = 0
+        length = self._read(segment, file, report, last)
+        if self._misplaced:
+            records = f"{self._misplaced} records are" if self._misplaced > 1 else "a record is"
+            report.append(
+                f"{segment.name}: {records} out of order from offset {self._misplaced_at} on; others may be missing"
+            )
+            self._recovered.complete = False
+        return length
+
+    def _read(self, segment: Segment, file: File, report: list[str], last: bool) -> int:
         base, at, data = log_records.SEGMENT_HEAD_BYTES, 0, b""
         while base + at < file.size:
             end = log_records.record_end(segment.salt, data, at)
@@ -292,15 +341,18 @@ class _Scan:
                 length = 0
                 if at + log_records.RECORD_BYTES <= len(data):
                     length = log_records.RECORD_HEAD.unpack_from(data, at)[2] + log_records.RECORD_BYTES
-                base, at, data = base + at, 0, file.read(base + at, max(length, CHUNK_BYTES))
+                count = min(max(length, CHUNK_BYTES), file.size - base - at)
+                base, at, data = base + at, 0, file.read(base + at, count)
                 continue
-            base, at, data = base + at, 0, file.read(base + at, file.size)
-            sound = log_records.next_record(segment.salt, data, 1)
+            if base + len(data) < file.size:
+                base, at, data = base + at, 0, file.read(base + at, file.size - base - at)
+            sound = log_records.next_record(segment.salt, data, at + 1)
             if not sound and last:
-                report.append(f"{segment.name}: {len(data)} bytes of a torn end cut off at offset {base}")
-                return base
-            report.append(f"{segment.name}: a damaged record at offset {base} is skipped")
+                report.append(f"{segment.name}: {len(data) - at} bytes of a torn end cut off at offset {base + at}")
+                return base + at
+            report.append(f"{segment.name}: a damaged record at offset {base + at} is skipped")
             at = sound or len(data)
+            self._resumed_at = base + at
         return file.size
 
     def _take(self, segment: Segment, base: int, data: bytes, at: int, end: int) -> None:
@@ -308,11 +360,12 @@ class _Scan:
         start = at + log_records.RECORD_BYTES
         if data[start] == log_records.MESSAGE:
             _, id_, order, _, body_bytes, _, flags, count = log_records.MESSAGE_HEAD.unpack_from(data, start)
+            follows = id_ == self._contiguous_end and id_ < self._end_id
+            if not follows and not self._is_possible(segment, base + at, id_, id_ + 1):
+                return
+            self._contiguous_end = id_ + 1
             if id_ >= recovered.next_id:
                 recovered.next_id = id_ + 1
-            if id_ != self._contiguous_end:
-                self._contiguous_first = id_
-            self._contiguous_end = id_ + 1
             segment.total += 1
             if not count:
                 segment.mark_dead(id_)
@@ -336,21 +389,36 @@ class _Scan:
                         entries.add(order, id_, location, body_bytes, mark)
             return
         kind, id_ = log_records.KIND_ID.unpack_from(data, start)
+        if id_ != self._contiguous_end and not self._is_possible(segment, base + at, id_, id_):
+            return
         recovered.next_id = max(recovered.next_id, id_)
         queue = log_records.QUEUE.unpack_from(data, start + log_records.KIND_ID.size)[0]
         if kind == log_records.QUEUE_DELETED:
             self._deleted_queues.add(queue)
         elif kind == log_records.SETTLED:
             at = start + log_records.SETTLED_HEAD.size
-            self._settle(queue, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
+            self._settle(queue, id_, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
         elif kind == log_records.MOVED:
             first = log_records.MOVED_HEAD.unpack_from(data, start)[3]
             at = start + log_records.MOVED_HEAD.size
             if first == id_ or self._contiguous_first <= first and self._contiguous_end == id_:  # all copies are there
-                self._settle(queue, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
+                self._settle(queue, id_, Struct(f"<{(end - at) // 8}Q").unpack_from(data, at))
         elif kind == log_records.DELIVERY_COUNT:
             _, _, _, counted, attempts = log_records.DELIVERY_COUNT_BODY.unpack_from(data, start)
             self._counted[queue, counted] = max(attempts, self._counted.get((queue, counted), 0))
+
+    def _is_possible(self, segment: Segment, offset: int, id_: int, end_id: int) -> bool:
+        """Note that a record does not have the next id, and return whether it may be of this segment.
+
+        `end_id` is the id of the record after it.
+        """
+        possible = segment.first_id <= id_ and end_id <= self._end_id
+        if not possible or id_ < self._contiguous_end or offset != self._resumed_at:  # no damaged record explains it
+            self._misplaced_at = self._misplaced_at if self._misplaced else offset
+            self._misplaced += 1
+        if possible:
+            self._contiguous_first = self._contiguous_end = id_
+        return possible
 
     def _new_entries(self, queue: int) -> _Entries:
         entries = self._entries[queue] = _Entries()
@@ -364,7 +432,9 @@ class _Scan:
             if wanting is not None and queue not in wanting:
                 self._unwanted(segment, queue, id_)
 
-    def _settle(self, queue: int, ids: Iterable[int]) -> None:
+    def _settle(self, queue: int, next_id: int, ids: Sequence[int]) -> None:
+        if max(ids, default=0) >= next_id:
+            raise ValueError(f"message {max(ids)} is settled before message {next_id}")
         segment, first, end = None, 0, 0  # neighbours are mostly of one segment
         for id_ in ids:
             if not first <= id_ < end:
@@ -373,11 +443,14 @@ class _Scan:
                 self._unwanted(segment, queue, id_)
 
     def _segment_of(self, id_: int) -> tuple[Segment | None, int, int]:
-        """Return the segment that has this id, its first id, and the first id of the next segment."""
+        """Return the segment that may have this id, its first id, and an id above its last one."""
         segments = self._recovered.segments
         index = bisect_right(segments, id_, key=lambda segment: segment.first_id)
+        segment = segments[index - 1] if index else None
+        if segment is None or not segment.first_id <= id_ < self._ends[segment.number]:
+            return None, 0, 0
         end = segments[index].first_id if index < len(segments) else 1 << 64
-        return (segments[index - 1], segments[index - 1].first_id, end) if index else (None, 0, 0)
+        return segment, segment.first_id, min(end, self._ends[segment.number])
 
     def finish(self, known: set[int] | None) -> None:
         """Collect the live messages of each queue that exists: one copy of each."""
@@ -388,11 +461,6 @@ class _Scan:
             queue, entries = self._entries.popitem()
             exists = queue not in self._deleted_queues and (known is None or queue in known)
             self._finish_queue(queue, entries, exists, counted)
-        for (queue, id_), attempts in recovered.counted.items():
-            segment = self._segment_of(id_)[0]
-            assert segment is not None, "it was found"
-            segment.count(queue, id_, attempts)
-        recovered.counted.clear()
 
     def _finish_queue(self, queue: int, entries: _Entries, exists: bool, counted: dict[int, bytearray]) -> None:
         recovered = self._recovered
@@ -421,12 +489,14 @@ class _Scan:
                 if segment.sharing is None or _mark(counted.setdefault(segment.number, bytearray()), id_, segment):
                     segment.live += 1
                 if self._counted:
-                    self._carry(queue, id_, id_)
+                    self._carry(segment, queue, id_, id_)
             elif not exists:
                 self._unwanted(segment, queue, id_)
             for _, old, old_location, _, _ in older:
+                if old == id_:  # the same message, found twice
+                    continue
                 if keep and self._counted:
-                    self._carry(queue, old, id_)
+                    self._carry(segment, queue, old, id_)
                 self._unwanted(self._segments[old_location >> OFFSET_BITS], queue, old)
         wanted.body_bytes = total
         if marks & _LEVEL:
@@ -464,11 +534,11 @@ class _Scan:
             self._recovered.queues[queue] = wanted
         return True
 
-    def _carry(self, queue: int, id_: int, newest: int) -> None:
-        """Give the newest copy of a message the delivery count of another copy, if that is higher."""
+    def _carry(self, segment: Segment, queue: int, id_: int, newest: int) -> None:
+        """Give the newest copy of a message, in `segment`, the delivery count of another copy, if that is higher."""
         attempts = self._counted.get((queue, id_), 0)
-        if attempts > self._recovered.counted.get((queue, newest), 0):
-            self._recovered.counted[queue, newest] = attempts
+        if attempts > segment.attempts.get((queue, newest), 0):
+            segment.count(queue, newest, attempts)
 
     def _unwanted(self, segment: Segment, queue: int, id_: int) -> None:
         if segment.sharing is None or segment.sharing.settle(id_ - segment.first_id, queue):

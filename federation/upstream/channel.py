@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from struct import Struct
+from struct import error as StructError
 from typing import TYPE_CHECKING
 
 from warren.broker.plugin import Table
@@ -63,7 +64,10 @@ class UpstreamChannel:
             QUEUE_DECLARE,
             TICKET + encode_short(name) + encode_flags(passive, durable, False, auto_delete, False) + arguments.framed,
         )
-        messages, consumers = _decode_counts(answer, 1 + answer[0])
+        try:
+            messages, consumers = _decode_counts(answer, 1 + answer[0])
+        except (IndexError, StructError):
+            raise LinkError("the upstream sent a malformed queue.declare-ok") from None
         return messages, consumers
 
     async def delete_queue(self, name: str) -> None:
@@ -144,6 +148,8 @@ class UpstreamChannel:
             self._send(CONSUME, method)
             return tag
         answer = await self._call(CONSUME, method)
+        if not answer:
+            raise LinkError("the upstream sent a malformed basic.consume-ok")
         return answer[1 : 1 + answer[0]].decode("utf-8", "surrogateescape")
 
     async def cancel(self, tag: str, nowait: bool = False) -> None:

@@ -105,7 +105,8 @@ class AiormqConnection(aiormq.Connection):
 
     def _credentials_class(self, start_frame: commands.Connection.Start) -> Any:
         """Return the first of our mechanisms that the upstream offers. Raises LinkError."""
-        offered = str(start_frame.mechanisms).upper().split()
+        names: str | bytes = start_frame.mechanisms  # bytes if they are not UTF-8
+        offered = (names.decode("ascii", "replace") if isinstance(names, bytes) else names).upper().split()
         wanted = [name.upper() for name in self._endpoint.mechanisms or DEFAULT_MECHANISMS]
         for name in wanted:
             if name in offered:

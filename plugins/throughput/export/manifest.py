@@ -92,7 +92,7 @@ class Manifest:
         lines = content[: content.rfind(b"\n") + 1].splitlines()
         try:
             return [msgspec.json.decode(line, type=FinishedFile) for line in lines if b'"sha256"' in line]
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise OSError(errno.EILSEQ, f"{self._path} is damaged: {error}") from None
 
 

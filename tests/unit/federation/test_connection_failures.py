@@ -6,11 +6,15 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
+from pamqp import commands
 
-from tests.support import upstream_broker
+from tests.support import codec, upstream_broker
 from tests.support.polling import until_async
 from tests.support.upstream_broker import LOOPS, PATIENCE_S, UpstreamBroker
+from warren.broker.plugin import Table
+from warren.federation.upstream.channel import UpstreamChannel
 from warren.federation.upstream.endpoint import parse_endpoint
+from warren.federation.upstream.errors import LinkError
 
 pytestmark = pytest.mark.sockets
 
@@ -108,3 +112,51 @@ def test_a_dial_from_within_that_is_given_up_leaves_nothing(run: Run) -> None:
         await until_async(lambda: not site.server.connections)
 
     run(test)
+
+
+def start(properties: bytes, mechanisms: bytes) -> bytes:
+    """Return a connection.start with any bytes in its names."""
+    texts = b"".join([len(text).to_bytes(4, "big") + text for text in (properties, mechanisms, b"\xff_US")])
+    return codec.frame(codec.METHOD, 0, commands.Connection.Start.index.to_bytes(4, "big") + b"\0\x09" + texts)
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        (start(b"\1\xfft\1", b"PLAIN"), "the upstream does not speak AMQP 0-9-1 as it should"),
+        (start(b"\1aF\0\0\0\4\1\xfft\1", b"PLAIN"), "the upstream does not speak AMQP 0-9-1 as it should"),
+        (start(b"", b"\xffOTHER"), "the upstream offers no login by PLAIN or AMQPLAIN, only by \ufffdOTHER"),
+        (start(b"\x0ccluster_nameS\0\0\0\1\xff", b"\xff PLAIN"), "timeout"),  # PLAIN is chosen: nothing answers
+    ],
+)
+def test_names_that_are_not_utf_8_are_an_error_of_the_attempt_or_passed_over(
+    run: Run, first: bytes, reason: str
+) -> None:
+    async def test(site: UpstreamBroker) -> None:
+        async with listening(first) as (port, _):
+            limit = "?connection_timeout=100" if reason == "timeout" else ""
+            assert (await site.fault(parse_endpoint(f"amqp://127.0.0.1:{port}{limit}"))).text == reason
+        assert not [event for event, _, _ in site.log if event == "internal_error"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("answer", [b"", b"\1q\0\0", b"\xff" * 8])
+def test_a_reply_that_is_too_short_is_an_error_of_the_link(answer: bytes) -> None:
+    class Answering:
+        def call(self, channel: int, index: int, arguments: bytes) -> asyncio.Future[bytes]:
+            future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+            future.set_result(answer)
+            return future
+
+    async def close(channel: UpstreamChannel) -> None: ...
+
+    async def test() -> None:
+        channel = UpstreamChannel(1, Answering(), close)  # type: ignore[arg-type]
+        with pytest.raises(LinkError, match=r"malformed queue\.declare-ok"):
+            await channel.declare_queue("q")
+        if not answer:
+            with pytest.raises(LinkError, match=r"malformed basic\.consume-ok"):
+                await channel.consume("q", "", True, Table.EMPTY)
+
+    asyncio.run(test())

@@ -129,8 +129,14 @@ def test_an_empty_folder_is_sound_and_a_missing_one_is_reported(
 ) -> None:
     assert examine(tmp_path) == 0
     assert examine(tmp_path / "none") == 66
-    says = "there is no such folder: name that of a broker (--data)"
+    says = "there is no such folder: name the folder of a broker (--data)"
     assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: {says}\n"
+
+
+def test_a_file_in_place_of_the_folder_is_named_as_one(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    file = log / "00000001.log"
+    assert examine(file) == 66
+    assert capsys.readouterr().err == f"warren: {file}: this is a file: name the folder of a broker (--data)\n"
 
 
 @pytest.mark.parametrize("lost", ["meta.sqlite", "what meta.sqlite-wal had"])

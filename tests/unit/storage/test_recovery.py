@@ -5,6 +5,7 @@ The log is written by the journal itself: segments of a few records, each record
 
 from __future__ import annotations
 
+import tracemalloc
 from binascii import crc32
 from random import Random
 from typing import TYPE_CHECKING, cast
@@ -438,3 +439,111 @@ def test_a_checkpoint_with_a_sound_checksum_and_impossible_counts_is_a_fault() -
     disk.put("checkpoint", data + crc32(data).to_bytes(4, "little"))
     with pytest.raises(StorageFault, match="with a valid checksum"):
         open_journal(disk)
+
+
+def copied(data: bytes, number: int, over: int) -> bytes:
+    """Return a segment in which a record, counted from 0, is written over the beginning of another one."""
+    starts = records_of(data)
+    record = data[starts[number] : starts[number + 1]]
+    at = starts[over]
+    return data[:at] + record + data[at + len(record) :]
+
+
+@pytest.mark.parametrize("over", range(4))
+@pytest.mark.parametrize("number", range(4))
+def test_a_record_copied_over_another_one_is_recovered_once_and_the_damage_is_reported(number: int, over: int) -> None:
+    """Messages of one length, so that every checksum is right; what was copied is not lost at the second start."""
+    bodies = [b"a", b"b", b"c", b"d"]
+    disk = write_log(*bodies)
+    data = disk.content(FIRST)
+    disk.put(FIRST, copied(data, number, over))
+    left = [body for at, body in enumerate(bodies) if at != over or number == over]
+    reports = []
+    for _ in range(3):
+        journal, found = open_journal(disk)
+        assert found == {1: left}
+        reports.append(journal.report)
+        journal.close()
+        disk = disk.crash()
+    assert reports[0] == reports[1] == reports[2]
+    if number != over:
+        assert len(reports[0]) == 1 and "out of order" in reports[0][0] and FIRST in reports[0][0]
+    survives_two_restarts(disk, left)
+
+
+@pytest.mark.parametrize("to", [FIRST, SECOND])
+def test_a_record_copied_into_another_segment_is_not_taken_for_one_of_its_own(to: str) -> None:
+    disk = write_log(b"a", b"b", segment_bytes=100)
+    other = FIRST if to == SECOND else SECOND
+    record = disk.content(other)[log_records.SEGMENT_HEAD_BYTES :]
+    disk.put(to, disk.content(to) + record)
+    for _ in range(2):
+        journal, found = open_journal(disk)
+        assert found == {1: [b"a", b"b"]}
+        assert len(journal.report) == 1 and to in journal.report[0]
+        journal.close()
+
+
+def test_a_record_that_overwrites_an_acknowledgement_is_reported() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = open_journal(disk)
+    one, two = append(journal, [1], b"one", b"two")
+    for each in (one, two):
+        journal.settle(1, each.id, each.location)
+        commit(journal)
+    append(journal, [1], b"three")
+    data = disk.content(FIRST)
+    starts = records_of(data)
+    deleted = log_records.encode_queue_deleted(salt_of(data), 1, 7)
+    padded = deleted + data[starts[2] + len(deleted) : starts[3]]
+    disk.put(FIRST, data[: starts[2]] + padded + data[starts[3] :])
+    journal, found = open_journal(disk.crash())
+    assert found == {1: [b"one", b"three"]}
+    assert any("out of order" in line for line in journal.report)
+
+
+def test_segments_in_another_order_are_refused_and_left_alone() -> None:
+    """One file was restored under the name of another."""
+    disk = write_log(*BODIES, segment_bytes=100)
+    disk.put("00000003.log", disk.content(FIRST))
+    before = {each: disk.content(each) for each in disk.names()}
+    with pytest.raises(StorageFault, match=f"00000003.log: its messages are older than those of {SECOND}"):
+        open_journal(disk)
+    assert {each: disk.content(each) for each in disk.names()} == before
+
+
+@pytest.mark.parametrize("queues", [[1], [1, 2], []])
+def test_an_id_of_another_segment_takes_no_memory(queues: list[int]) -> None:
+    """A bit for each id before it would need 128 MB, the words for several queues 8 GB."""
+    disk = write_log(*BODIES)
+    data = disk.content(FIRST)
+    addressed = b"".join(map(log_records.QUEUE.pack, queues)) + b"\0\0"
+    frames = content_frames(1, b"\x00\x00", b"forged")
+    id_ = 1 << 30
+    record = log_records.encode_message(salt_of(data), id_, id_, 0, 6, 1, 1, len(queues), addressed, frames)
+    disk.put(FIRST, data + record + log_records.encode_settled(salt_of(data), id_, 1, [id_ - 1]))
+    tracemalloc.start()
+    try:
+        journal, found = open_journal(disk)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == {1: BODIES}
+    assert "2 records are out of order" in journal.report[0]
+    assert peak_bytes < 32 << 20
+
+
+def test_a_message_with_impossible_lengths_and_a_sound_checksum_is_a_damaged_one() -> None:
+    data = log_records.Head(1, 7).encode()
+    record = log_records.encode_message(7, 1, 1, 0, 1, 1, 1, 1, log_records.QUEUE.pack(1), b"\xff")
+    assert log_records.parse_message(7, data + record, len(data)) is None
+    record = log_records.encode_message(7, 1, 1, 0, 1, 1, log_records.HAS_STATE, 1, b"\0", b"")
+    assert log_records.parse_message(7, data + record, len(data)) is None
+
+
+def test_an_empty_file_at_the_end_of_the_log_is_no_torn_end() -> None:
+    """The broker was killed after it had created the segment."""
+    disk = write_log(*BODIES)
+    disk.put(SECOND, b"")
+    journal, found = open_journal(disk)
+    assert found == {1: BODIES} and not journal.report
