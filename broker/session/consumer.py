@@ -27,8 +27,8 @@ UNLIMITED: Final = 1 << 30
 class ChannelConsumer(Consumer):
     """A consumer of a queue on an AMQP channel.
 
-    prefetch       its own limit of unsettled deliveries, 0 for none; the channel may have another for all its consumers
-    stalled        waits for room in the output
+    prefetch      its own limit of unsettled deliveries, 0 for none; the channel may have another for all its consumers
+    stalled       waits for room in the output
     awaits_limit  `shared_prefetch` will wake it; the latter also sets `served`, the number of its last delivery there
     """
 

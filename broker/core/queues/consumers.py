@@ -107,19 +107,20 @@ class Turn:
 
     def best(self) -> OrderedDict[Consumer, None]:
         """Return the consumers of the highest priority that has some, or an empty dict."""
-        while self._priorities:
-            consumers = self._consumers[self._priorities[-1]]
-            if consumers or not self._forget(self._priorities[-1]):
-                return consumers
-        return OrderedDict()
+        priorities = self._priorities
+        if not priorities:
+            return OrderedDict()
+        consumers = self._consumers[priorities[-1]]
+        while not consumers and len(priorities) > 1:
+            self._forget(priorities[-1])
+            consumers = self._consumers[priorities[-1]]
+        return consumers
 
-    def _forget(self, priority: int) -> bool:
+    def _forget(self, priority: int) -> None:
         """Remove a priority without consumers, unless it is the last one, to which a consumer often returns."""
-        if len(self._priorities) == 1:
-            return False
-        del self._consumers[priority]
-        del self._priorities[bisect_left(self._priorities, priority)]
-        return True
+        if len(self._priorities) > 1:
+            del self._consumers[priority]
+            del self._priorities[bisect_left(self._priorities, priority)]
 
 
 class Consumers:
@@ -211,12 +212,20 @@ class Consumers:
 
         The list is empty if none of those that it asks has room: LOOKS at most, so that some may be ready still. Of `n`
         consumers, consumer i mod n gets message i. A consumer that shares its room is returned alone, since a delivery
-        to one leaves less room for the others.
+        to one leaves less room for the others. HOT: bench A-M.
         """
+        turn = self._turn.best()
+        if len(turn) == 1:  # as in most queues
+            [consumer] = turn
+            room = consumer.room(body_bytes)
+            if room > 0:
+                return [consumer], room
+            consumer.waiting = True
+            del turn[consumer]
         looks = LOOKS
         takers: list[Consumer] = []
         least = 0
-        while not takers and looks and (turn := self._turn.best()):
+        while not takers and looks and (turn := turn or self._turn.best()):
             for _ in range(min(len(turn), looks)):
                 if len(takers) == wanted:
                     break
