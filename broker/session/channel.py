@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pamqp import base, commands
@@ -12,7 +13,7 @@ from ..amqp.errors import AccessRefused, AMQPError, CommandInvalid, NotFound
 from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
-from ..core.jobs.scheduler import OBJECT_COST, Job
+from ..core.jobs.scheduler import CONSUMER_COST, OBJECT_COST, Job
 from ..core.metadata.patterns import SearchTime
 from ..core.queues.message_log import Origin
 from ..core.queues.queue import Queue
@@ -26,6 +27,7 @@ from .checked_properties import CheckedProperties
 from .connection_state import RUNNING
 from .consumer import ChannelConsumer
 from .methods import acknowledge, basic, exchange, publish, queue, tx
+from .operations import Postponed
 from .prefetch import SharedPrefetch
 from .unacked import Settlement, UnackedDeliveries
 
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 Handler = Callable[["Channel", Any, Table], None]
-
-CONSUMER_COST = 10  # of the removal of one consumer, in the scheduler's units
 
 HANDLERS: dict[int, Handler] = {
     commands.Channel.Flow.index: basic.flow,
@@ -231,8 +231,9 @@ class Channel:
         Unsettled deliveries count, and those that an open transaction has settled.
         """
         settled = self.transaction.settlements if self.transaction is not None else []
-        deliveries = [*self.unacked.values(), *[delivery for _, delivery, _ in settled]]
-        self.shared_prefetch.set_limit(count, [consumer for _, consumer, _, _ in deliveries if consumer is not None])
+        deliveries = chain(self.unacked.values(), [delivery for _, delivery, _ in settled])
+        self.shared_prefetch.set_limit(count, (consumer for _, consumer, _, _ in deliveries if consumer is not None))
+        self.connection.spent += (len(self.unacked) + len(settled) + len(self.consumers)) >> 3
 
     def send_when_durable(self, frames: bytes) -> None:
         """Send a reply once all that was done so far is durable; the connection is suspended until then."""
@@ -304,7 +305,7 @@ class Channel:
         """Raise Postponed while very much that the type of this exchange has emitted waits to be enqueued."""
         emissions = self.vhost.emissions_of(source)
         if emissions is not None and emissions.full:
-            raise basic.Postponed(emissions.when_enqueued)
+            raise Postponed(emissions.when_enqueued)
 
     def await_emissions(self, source: str) -> None:
         """Suspend the connection until all that the type of this exchange has emitted is enqueued; replies wait too."""
@@ -315,7 +316,7 @@ class Channel:
     def await_unbinding(self, kind: str, name: str) -> None:
         """Raise Postponed while bindings of a deleted object of this name are being deleted."""
         if (kind, name) in self.vhost.unbindings:
-            raise basic.Postponed(partial(self.vhost.when_unbound, kind, name))
+            raise Postponed(partial(self.vhost.when_unbound, kind, name))
 
     def start_job(self, name: str, job: Job) -> None:
         """Do a job in turns of the loop; the connection is suspended until it is done."""

@@ -28,7 +28,7 @@ from .connection_state import CLOSED, CLOSING, HANDSHAKE, RUNNING, state_text
 from .consumer import ChannelConsumer
 from .flow_control import PublisherThrottle
 from .handshake import Handshake
-from .methods.basic import Postponed
+from .operations import Postponed
 from .output_buffer import OutputBuffer
 from .settings import Settings
 from .transport import Peer, TransportPort
@@ -50,6 +50,7 @@ CHANGES: Final = frozenset(
     )
 )
 AT_ONCE_COST: Final = 1_000  # of input that is handled as soon as it arrives
+WOKEN: Final = 500  # consumers that waited for room in the output, woken at once
 STEP_COST: Final = 500  # of a step of the job that handles the rest
 # Methods that are served while replies to earlier ones wait for the journal; their own replies wait in order with them.
 OVERLAPPING: Final = frozenset(
@@ -450,12 +451,14 @@ class Connection(Publisher):
     def flushed(self) -> None:
         """Serve consumers and requests that waited for room in the output, which the socket has taken."""
         if self.stalled:
-            stalled = self.stalled
-            self.stalled = []
-            for consumer in stalled:
+            some = self.stalled[:WOKEN]
+            del self.stalled[:WOKEN]
+            for consumer in some:
                 consumer.stalled = False
                 consumer.queue.wake(consumer)
             self.node.pump()
+            if self.stalled:
+                self.request_flush()
         if self.interrupted and not self._queued:
             self._work()
 

@@ -27,11 +27,15 @@ UNLIMITED: Final = 1 << 30
 class ChannelConsumer(Consumer):
     """A consumer of a queue on an AMQP channel.
 
-    prefetch  its own limit of unsettled deliveries, 0 for none; the channel may have another for all its consumers
-    stalled   waits for room in the output
+    prefetch      its own limit of unsettled deliveries, 0 for none; the channel may have another for all its consumers
+    stalled       waits for room in the output
+    awaits_limit  `shared_prefetch` will wake it; the latter also sets `served`, the number of its last delivery there
     """
 
-    __slots__ = ("channel", "prefetch", "arguments", "stalled", "_encoders", "_encoded_tag")
+    __slots__ = (
+        *("channel", "prefetch", "arguments", "stalled", "awaits_limit", "served"),
+        *("_encoders", "_encoded_tag"),
+    )
 
     def __init__(
         self,
@@ -48,7 +52,8 @@ class ChannelConsumer(Consumer):
         self.channel = channel
         self.prefetch = prefetch
         self.arguments = arguments
-        self.stalled = False
+        self.stalled = self.awaits_limit = False
+        self.served = channel.shared_prefetch.next_delivery()
         self._encoded_tag = method_encoder.short_string(tag)
         self._encoders: dict[int, tuple[bytes, DeliverEncoder]] = {}  # by length of the address: at most 512
 
@@ -75,9 +80,9 @@ class ChannelConsumer(Consumer):
         room = free // (body_bytes + DELIVERY_OVERHEAD) + 1
         if self.prefetch and not self.no_ack:
             room = min(room, self.prefetch - self.unacked)
-        if self.shares:
+        if self.shares and room > 0:
             # One at a time, so that the consumers of the channel cannot exceed their shared limit together.
-            room = min(room, 1, channel.shared_prefetch.limit - channel.shared_prefetch.unacked)
+            room = min(1, channel.shared_prefetch.room(self))
         return room
 
     def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
@@ -152,13 +157,15 @@ class ChannelConsumer(Consumer):
     def settled(self) -> None:
         """Count a delivery that was settled. HOT: bench I, L."""
         self.unacked -= 1
-        if self.waiting and not self.shares:
+        if self.waiting and not self.awaits_limit:
             self.queue.wake(self)
 
     def cancelled(self) -> None:
         """Remove the consumer from its channel, with basic.cancel to clients that support it."""
         channel = self.channel
-        channel.consumers.pop(self.tag, None)
+        if channel.consumers.get(self.tag) is not self:
+            return  # removed by its channel meanwhile
+        del channel.consumers[self.tag]
         events.consumer_deleted(self)
         if not self.ended and "consumer_cancel_notify" in channel.connection.capabilities:
             frame = method_encoder.method(

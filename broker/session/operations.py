@@ -8,6 +8,7 @@ provides the caller's user and virtual host, and the connection that owns exclus
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
 
 NAME_PREFIX = "x-name-prefix"
 PREFIX_LIMIT = 64  # bytes
+
+
+class Postponed(Exception):
+    """A method has to be served again, when the function is called that is passed to `wait`."""
+
+    def __init__(self, wait: Callable[[Callable[[], None]], object]) -> None:
+        super().__init__()
+        self.wait = wait
 
 
 # Queues
@@ -256,7 +265,8 @@ def add_consumer(
     """Add a consumer to a queue; an empty tag is replaced by a generated one.
 
     A queue that has messages delivers them to it after `start_deliveries`, which the caller calls after its reply.
-    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotAllowed (530).
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotAllowed (530), and
+    Postponed.
     """
     check_size(arguments)
     name = channel.queue_name(queue_name)
@@ -289,15 +299,20 @@ def add_consumer(
 
 
 def consumable_queue(channel: Channel, name: str, exclusive: bool) -> Queue:
-    """Return the queue to consume from; first remove consumers of ended channels that could exclude this one.
+    """Return the queue to consume from, without consumers of ended channels that would exclude this one.
 
-    Raises the errors of `readable_queue`.
+    If the single active consumer has ended, its successor becomes active. Raises the errors of `readable_queue`, and
+    Postponed while several ended consumers would exclude this one.
     """
     queue = readable_queue(channel, name)
-    if exclusive or queue.consumers.exclusive or queue.settings.single_active_consumer:
-        queue.finish_ended()
-        return readable_queue(channel, name)  # it may have been deleted with its last consumer
-    return queue
+    consumers = queue.consumers
+    excluded = exclusive or consumers.exclusive
+    if not (consumers.all_ended if excluded else consumers.active_ended):
+        return queue
+    consumers.first().finish()
+    if excluded and len(consumers):
+        raise Postponed(queue.when_resumed)  # at the end of its channel
+    return readable_queue(channel, name)  # it may have been deleted with its last consumer
 
 
 def start_deliveries(consumer: ChannelConsumer) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
 
 from ..core.metadata.queue_types import QUORUM
 
 if TYPE_CHECKING:
     from .consumer import ChannelConsumer
+
+WOKEN: Final = 100  # consumers woken at once
 
 
 class SharedPrefetch:
@@ -18,34 +21,75 @@ class SharedPrefetch:
     unacked  unsettled deliveries that count towards it
     """
 
-    __slots__ = ("limit", "unacked", "_consumers")
+    __slots__ = ("limit", "unacked", "_consumers", "_waiting", "_deliveries", "_expected")
 
     def __init__(self, consumers: dict[str, ChannelConsumer]) -> None:
         self.limit = 0
         self.unacked = 0
         self._consumers = consumers
+        self._waiting: list[tuple[int, ChannelConsumer]] = []  # a heap: those served longest ago first
+        self._deliveries = 0
+        self._expected = False  # `_wake_more` is due in the next turn
 
     def set_limit(self, limit: int, outstanding: Iterable[ChannelConsumer]) -> None:
         """Change the limit; `outstanding` has the consumer of each unsettled delivery, one entry for each.
 
-        Deliveries made before the change count too, also those of cancelled consumers.
+        Deliveries made before the change count too, also those of cancelled consumers. `outstanding` is not used if
+        there was a limit and will be.
         """
+        if not limit or not self.limit:
+            consumers = [consumer for consumer in outstanding if consumer.queue.settings.type != QUORUM]
+            for consumer in {*self._consumers.values(), *consumers}:
+                consumer.shares = limit > 0 and consumer.queue.settings.type != QUORUM
+            self.unacked = len(consumers)
         self.limit = limit
-        consumers = [consumer for consumer in outstanding if consumer.queue.settings.type != QUORUM]
-        for consumer in [*self._consumers.values(), *consumers]:
-            consumer.shares = limit > 0 and consumer.queue.settings.type != QUORUM
-        self.unacked = len(consumers)
-        self.on_settled(0)
+        self._wake()
+
+    def room(self, consumer: ChannelConsumer) -> int:
+        """Return how many deliveries the limit allows; if none, the consumer is woken when it allows some."""
+        room = self.limit - self.unacked
+        if room <= 0 and not consumer.awaits_limit:
+            consumer.awaits_limit = True
+            heappush(self._waiting, (consumer.served, consumer))
+        return room
 
     def on_delivered(self, consumer: ChannelConsumer, count: int) -> None:
         """Count deliveries to a consumer under the limit, and make it the last to be woken when there is room."""
         if not consumer.no_ack:
             self.unacked += count
-        self._consumers[consumer.tag] = self._consumers.pop(consumer.tag)
+        consumer.served = self.next_delivery()
 
     def on_settled(self, count: int) -> None:
         """Count settled deliveries, and wake the consumers that waited for room."""
         self.unacked -= count
-        for consumer in list(self._consumers.values()):
+        if self._waiting:
+            self._wake()
+
+    def next_delivery(self) -> int:
+        """Return the number of a new consumer or a delivery, by which consumers are woken in order."""
+        self._deliveries += 1
+        return self._deliveries
+
+    def _wake(self) -> None:
+        """Wake as many consumers as can have a delivery, and more in the next turn if those do not take it."""
+        waiting = self._waiting
+        room = self.limit - self.unacked if self.limit else WOKEN
+        for _ in range(WOKEN):
+            if not waiting or room <= 0:
+                break
+            consumer = heappop(waiting)[1]
+            consumer.awaits_limit = False
             if consumer.waiting:
                 consumer.queue.wake(consumer)
+                room -= consumer.queue.ready > 0
+        if waiting and not self._expected:
+            self._expected = True
+            clock = waiting[0][1].queue.host.clock
+            clock.call_at(clock.now_ms(), self._wake_more)
+
+    def _wake_more(self) -> None:
+        self._expected = False
+        if self._waiting and (not self.limit or self.unacked < self.limit):
+            host = self._waiting[0][1].queue.host
+            self._wake()
+            host.pump()

@@ -21,6 +21,7 @@ SLICE: Final = 500  # messages in one step of a job
 TURN_COST: Final = 5_000  # of all jobs in one turn of the loop: 5 to 10 ms
 PUMP_LIMIT: Final = 8_000  # of all queues in one turn of the loop: 3 to 10 ms
 OBJECT_COST: Final = 50  # of deleting one queue or exchange, or closing one channel or connection
+CONSUMER_COST: Final = 10  # of removing one consumer
 PUMP_COST: Final = 5  # of a queue with nothing to deliver
 COPY_SHIFT: Final = 11  # a copy of 2 KiB costs 1
 RETRY_MS = 1_000  # the wait after a failed pump

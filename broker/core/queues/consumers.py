@@ -6,7 +6,9 @@ the turn and rejoins it at the tail, so that a delivery looks at no consumer tha
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
@@ -16,6 +18,7 @@ from ..messages.message import Message
 if TYPE_CHECKING:
     from .queue import Queue
 
+LOOKS = 1_000  # consumers asked for their room at once: a millisecond
 WAITING = "waiting"  # activity status of a consumer that waits for the active one
 
 
@@ -77,16 +80,58 @@ def is_active(consumer: Consumer) -> bool:
     return consumer.queue.consumers.activity_status(consumer) != WAITING
 
 
+class Turn:
+    """Consumers by priority, in order within each. A change costs a search among the priorities."""
+
+    __slots__ = ("_consumers", "_priorities")
+
+    def __init__(self) -> None:
+        self._consumers: dict[int, OrderedDict[Consumer, None]] = {}  # of one priority at most there are none
+        self._priorities: list[int] = []  # its keys, ascending
+
+    def of(self, priority: int) -> OrderedDict[Consumer, None]:
+        """Return the consumers of this priority, to which the caller adds or among which there are some."""
+        consumers = self._consumers.get(priority)
+        if consumers is None:
+            consumers = self._consumers[priority] = OrderedDict()
+            insort(self._priorities, priority)
+        return consumers
+
+    def remove(self, consumer: Consumer) -> None:
+        """Remove a consumer, if it is there."""
+        consumers = self._consumers.get(consumer.priority)
+        if consumers is not None:
+            consumers.pop(consumer, None)
+            if not consumers:
+                self._forget(consumer.priority)
+
+    def best(self) -> OrderedDict[Consumer, None]:
+        """Return the consumers of the highest priority that has some, or an empty dict."""
+        priorities = self._priorities
+        if not priorities:
+            return OrderedDict()
+        consumers = self._consumers[priorities[-1]]
+        while not consumers and len(priorities) > 1:
+            self._forget(priorities[-1])
+            consumers = self._consumers[priorities[-1]]
+        return consumers
+
+    def _forget(self, priority: int) -> None:
+        """Remove a priority without consumers, unless it is the last one, to which a consumer often returns."""
+        if len(self._priorities) > 1:
+            del self._consumers[priority]
+            del self._priorities[bisect_left(self._priorities, priority)]
+
+
 class Consumers:
     """The consumers of one queue, in turn within each priority."""
 
-    __slots__ = ("_all", "_counts", "_turns", "_order", "exclusive")
+    __slots__ = ("_all", "_live", "_turn", "exclusive")
 
     def __init__(self) -> None:
         self._all: dict[Consumer, None] = {}
-        self._counts: dict[int, int] = {}  # by priority
-        self._turns: dict[int, deque[Consumer]] = {}
-        self._order: list[int] = []  # the priorities, highest first
+        self._live: dict[Consumer, None] = {}  # those not known to have ended
+        self._turn = Turn()  # those that may have room
         self.exclusive = False  # the only consumer is exclusive
 
     def __len__(self) -> int:
@@ -96,14 +141,22 @@ class Consumers:
         """Return all consumers, in the order in which they were added."""
         return list(self._all)
 
-    def ended(self) -> list[Consumer]:
-        """Return the consumers whose channel is closed."""
-        return [consumer for consumer in self._all if consumer.ended]
+    def first(self) -> Consumer:
+        """Return the consumer that was added first; there must be one."""
+        return next(iter(self._all))
+
+    @property
+    def active_ended(self) -> bool:
+        """Return whether there is a single active consumer, and its channel is closed."""
+        return False
 
     @property
     def all_ended(self) -> bool:
         """Return whether there are consumers, and the channels of all are closed."""
-        return len(self._all) > 0 and all(consumer.ended for consumer in self._all)
+        ended = list(takewhile(lambda consumer: consumer.ended, self._live))
+        for consumer in ended:  # each is looked at once, however often this is asked
+            del self._live[consumer]
+        return len(self._all) > 0 and not self._live
 
     def activity_status(self, consumer: Consumer) -> str:
         """Return RabbitMQ's activity status of the consumer: up, single_active or waiting."""
@@ -111,95 +164,96 @@ class Consumers:
 
     def add(self, consumer: Consumer) -> None:
         """Add a consumer. If it is `waiting`, it joins the turn when it is woken."""
-        self._all[consumer] = None
-        self._counts[consumer.priority] = self._counts.get(consumer.priority, 0) + 1
+        self._all[consumer] = self._live[consumer] = None
         self.exclusive = consumer.exclusive
-        turn = self._turn(consumer.priority)
         if not consumer.waiting:
-            turn.append(consumer)
+            self._turn.of(consumer.priority)[consumer] = None
 
     def remove(self, consumer: Consumer) -> bool:
         """Remove a consumer; return False if it was not there, as when its queue was deleted at the same time."""
         if consumer not in self._all:
             return False
         del self._all[consumer]
+        self._live.pop(consumer, None)
         if consumer.exclusive:
             self.exclusive = False
-        turn = self._turns[consumer.priority]
-        if not consumer.waiting:
-            turn.remove(consumer)
+        self._turn.remove(consumer)
         consumer.waiting = False
-        self._counts[consumer.priority] -= 1
-        if not self._counts[consumer.priority]:
-            del self._counts[consumer.priority]
-            del self._turns[consumer.priority]
-            self._order.remove(consumer.priority)
         return True
+
+    def remove_all(self) -> list[Consumer]:
+        """Remove all consumers, and return them in the order in which they were added."""
+        removed = list(self._all)
+        for consumer in removed:
+            consumer.waiting = False
+        self._all, self._live, self._turn = {}, {}, Turn()
+        self.exclusive = False
+        return removed
 
     def wake(self, consumer: Consumer) -> None:
         """Return a consumer that has room again to the turn."""
         if consumer.waiting:
             consumer.waiting = False
-            self._turn(consumer.priority).append(consumer)
+            self._turn.of(consumer.priority)[consumer] = None
 
     def put_off(self) -> None:
         """Take consumers without room out of the turn without a delivery; each calls `wake` when it has room."""
-        for turn in self._turns.values():
-            for consumer in [one for one in turn if one.room(0) <= 0]:
-                turn.remove(consumer)
+        for consumer in self._all:
+            if not consumer.waiting and consumer.room(0) <= 0:
                 consumer.waiting = True
+                self._turn.remove(consumer)
 
     def any_ready(self) -> bool:
         """Return whether a consumer is in the turn; it may have lost its room since."""
-        return any(self._turns.values())
+        return len(self._turn.best()) > 0
 
     def take_turn(self, wanted: int, body_bytes: int) -> tuple[list[Consumer], int]:
         """Return up to `wanted` consumers, in turn, and the number of messages that each of them can take.
 
-        The list is empty if none has room. Of `n` consumers, consumer i mod n gets message i. A consumer that shares
-        its room is returned alone, since a delivery to one leaves less room for the others.
+        The list is empty if none of those that it asks has room: LOOKS at most, so that some may be ready still. Of `n`
+        consumers, consumer i mod n gets message i. A consumer that shares its room is returned alone, since a delivery
+        to one leaves less room for the others. HOT: bench A-M.
         """
-        for priority in self._order:
-            turn = self._turns[priority]
-            takers: list[Consumer] = []
-            least = 0
-            for _ in range(len(turn)):
+        turn = self._turn.best()
+        if len(turn) == 1:  # as in most queues
+            [consumer] = turn
+            room = consumer.room(body_bytes)
+            if room > 0:
+                return [consumer], room
+            consumer.waiting = True
+            del turn[consumer]
+        looks = LOOKS
+        takers: list[Consumer] = []
+        least = 0
+        while not takers and looks and (turn := turn or self._turn.best()):
+            for _ in range(min(len(turn), looks)):
                 if len(takers) == wanted:
                     break
-                consumer = turn.popleft()
+                looks -= 1
+                consumer = next(iter(turn))
                 room = consumer.room(body_bytes)
                 if room <= 0:
                     consumer.waiting = True
+                    del turn[consumer]
                     continue
                 if consumer.shares and takers:
-                    turn.appendleft(consumer)
                     break
+                turn.move_to_end(consumer)
                 least = min(least, room) if takers else room
                 takers.append(consumer)
                 if consumer.shares:
                     break
-            turn.extend(takers)
-            if takers:
-                return takers, least
-        return [], 0
+        return takers, least
 
     def rotate(self, takers: list[Consumer], served: int) -> None:
         """Continue the turn after the last taker that got one of `served` messages, dealt out one by one."""
-        turn = self._turns.get(takers[0].priority)
-        if turn is None:
-            return
+        turn = self._turn.of(takers[0].priority)
         if served < len(takers):
-            turn.rotate(len(takers) - served)  # messages were long: consumers that got none are next
+            for taker in reversed(takers[served:]):
+                turn.move_to_end(taker, last=False)  # messages were long: consumers that got none are next
         elif len(turn) == len(takers):
-            turn.rotate(-(served % len(takers)))
-
-    def _turn(self, priority: int) -> deque[Consumer]:
-        turn = self._turns.get(priority)
-        if turn is None:
-            turn = self._turns[priority] = deque()
-            self._order.append(priority)
-            self._order.sort(reverse=True)
-        return turn
+            for taker in takers[: served % len(takers)]:
+                turn.move_to_end(taker)
 
 
 class SingleActiveConsumers(Consumers):
@@ -219,8 +273,18 @@ class SingleActiveConsumers(Consumers):
     def activity_status(self, consumer: Consumer) -> str:
         return "single_active" if consumer is self.active else WAITING
 
+    def first(self) -> Consumer:
+        """Return the active consumer; there must be one."""
+        assert self.active is not None
+        return self.active
+
+    @property
+    def active_ended(self) -> bool:
+        return self.active is not None and self.active.ended
+
     def add(self, consumer: Consumer) -> None:
         super().add(consumer)
+        self._turn.of(consumer.priority)[consumer] = None  # all consumers are in it, in the order of their succession
         if self.active is None:
             self.active = consumer
 
@@ -232,11 +296,14 @@ class SingleActiveConsumers(Consumers):
             self.wake(self.active)  # it may have been put off for the removed one
         return there
 
+    def remove_all(self) -> list[Consumer]:
+        self.active = None
+        return super().remove_all()
+
     def put_off(self) -> None:
         active = self.active
         if active is not None and not active.waiting and active.room(0) <= 0:
             active.waiting = True
-            self._turn(active.priority).remove(active)
 
     def any_ready(self) -> bool:
         return self.active is not None and not self.active.waiting
@@ -255,10 +322,9 @@ class SingleActiveConsumers(Consumers):
             room = active.room(body_bytes)
         if room <= 0:
             active.waiting = True
-            self._turn(active.priority).remove(active)
             return [], 0
         return [active], room
 
     def _best(self) -> Consumer | None:
         """Return the first consumer of the highest priority."""
-        return max(self._all, key=lambda consumer: consumer.priority, default=None)
+        return next(iter(self._turn.best()), None)

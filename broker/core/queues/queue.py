@@ -357,6 +357,8 @@ class Queue(RouteTarget):
             # Requeued messages go first, one by one: they are rare, and their positions are not contiguous.
             takers, room = consumers.take_turn(1 if fifo.returned else len(fifo.fresh), ready.average_bytes)
             if not takers:
+                if consumers.any_ready():  # very many have no room: other queues have their turn first
+                    self._message_expiry.pump_again()
                 return
             if fifo.returned:
                 position, message, redelivered = fifo.pop()
@@ -568,11 +570,6 @@ class Queue(RouteTarget):
             self.expiry.renew()
         self.schedule_pump()
         return True
-
-    def finish_ended(self) -> None:
-        """Remove consumers of closed channels now, so that their successors need not wait for the release in slices."""
-        for consumer in self.consumers.ended():
-            consumer.finish()
 
     def wake(self, consumer: Consumer) -> None:
         """Note that a consumer has room again."""

@@ -17,7 +17,7 @@ from ..exchanges.exchange_type import Emission
 from ..exchanges.registry import decorate
 from ..exchanges.route_cache import RouteCache
 from ..exchanges.router import Search
-from ..jobs.scheduler import OBJECT_COST, SLICE, Job
+from ..jobs.scheduler import CONSUMER_COST, OBJECT_COST, SLICE, Job
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from ..metadata.records import StoredVHost
@@ -30,6 +30,7 @@ from ..queues.arguments import (
     inequivalent_argument,
     with_queue_type,
 )
+from ..queues.consumers import Consumer
 from ..queues.flow_control import Publisher
 from ..queues.message_log import DELETED
 from ..queues.queue import Queue
@@ -55,6 +56,7 @@ BINDING_COST = 6  # cost of deleting one binding (`jobs.scheduler`)
 EMISSION_COST = 12  # of what an exchange type emits for it, until it is enqueued
 BINDINGS = 100  # bindings deleted in one step
 STEP_COST = BINDING_COST * BINDINGS
+CONSUMERS = 100  # cancelled in one step
 AT_ONCE_COST = 2 * STEP_COST  # of the bindings of a queue or exchange that are deleted with it; the rest is a job
 
 
@@ -143,10 +145,8 @@ class VHost(QueueHost):
         queue = self.queues.get(name)
         if queue is None:
             return None
-        if isinstance(queue.owner, Publisher) and queue.owner.ended:
+        if isinstance(queue.owner, Publisher) and queue.owner.ended or queue.auto_delete and queue.consumers.all_ended:
             self.delete_queue(queue)
-        elif queue.auto_delete and queue.consumers.all_ended:
-            queue.finish_ended()
         return None if queue.deleted else queue
 
     def owned_queue(self, name: str, owner: object) -> Queue:
@@ -404,9 +404,7 @@ class VHost(QueueHost):
         queue.catch_up()
         if if_empty and queue.stored:
             raise PreconditionFailed(f"{queue} not empty")
-        if if_unused and len(queue.consumers):
-            queue.finish_ended()
-        if if_unused and len(queue.consumers):
+        if if_unused and len(queue.consumers) and not queue.consumers.all_ended:
             raise PreconditionFailed(f"{queue} in use")
         if queue.deleted:
             return 0
@@ -425,13 +423,20 @@ class VHost(QueueHost):
         self._unbind_all(queue, doomed)
         while doomed:
             self._drop_exchange(doomed.pop(0))
-        for consumer in queue.consumers.all():
-            queue.consumers.remove(consumer)
-            consumer.cancelled()
+        self._cancel(queue)
         if not queue.internal:
             self._observers.queue_deleted(queue)
         queue.break_cycles()
         return ready
+
+    def _cancel(self, queue: Queue) -> None:
+        """Cancel the consumers of a deleted queue: the first ones at once, the rest in a job."""
+        consumers = queue.consumers.remove_all()
+        consumers.reverse()
+        steps = cancel_in_steps(consumers)
+        next(steps, None)
+        if consumers:
+            self.scheduler.start(f"consumers of {queue}", steps)
 
     def consumers_changed(self, queue: Queue) -> None:
         """Notify observers of an added or removed consumer. An auto-delete queue is deleted with its last one."""
@@ -588,6 +593,14 @@ class VHost(QueueHost):
 
     def delete_expired(self, queue: Queue) -> None:
         self.delete_queue(queue)
+
+
+def cancel_in_steps(consumers: list[Consumer]) -> Job:
+    """Notify consumers of their cancellation, from the end of the list."""
+    while consumers:
+        for _ in range(min(len(consumers), CONSUMERS)):
+            consumers.pop().cancelled()
+        yield CONSUMER_COST * CONSUMERS
 
 
 def incoming_of(destination: Destination) -> dict[bytes, Binding]:

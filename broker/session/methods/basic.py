@@ -5,7 +5,6 @@ Decode the arguments, call the operation, reply.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,21 +14,21 @@ from ...amqp.errors import NotSupported, Unreadable
 from ...amqp.field_table import Table
 from ...amqp.framing import reframe
 from ...wire import method_encoder
-from ..operations import add_consumer, cancel_consumer, get_message, readable_queue, set_prefetch, start_deliveries
+from ..operations import (
+    Postponed,
+    add_consumer,
+    cancel_consumer,
+    get_message,
+    readable_queue,
+    set_prefetch,
+    start_deliveries,
+)
 
 if TYPE_CHECKING:
     from ..channel import Channel
 
 
 UNREADABLE_RETRY_MS, UNREADABLE_MS = 100, 10_000  # between two attempts to get a message; of all of them
-
-
-class Postponed(Exception):
-    """A method has to be served again, when the function is called that is passed to `wait`."""
-
-    def __init__(self, wait: Callable[[Callable[[], None]], object]) -> None:
-        super().__init__()
-        self.wait = wait
 
 
 def flow(channel: Channel, method: commands.Channel.Flow, arguments: Table) -> None:

@@ -135,7 +135,7 @@ def consumer_fields(queue: Queue) -> Item:
     capacity: float = 1.0 if consumers.any_ready() else 0  # true if a message would be delivered at once
     item: Item = {"consumers": len(consumers), "consumer_utilisation": capacity, "consumer_capacity": capacity}
     if consumers.exclusive:
-        item["exclusive_consumer_tag"] = consumers.all()[0].tag
+        item["exclusive_consumer_tag"] = consumers.first().tag
     if isinstance(consumers, SingleActiveConsumers) and consumers.active is not None:
         item["single_active_consumer_tag"] = consumers.active.tag
     return item
@@ -143,7 +143,7 @@ def consumer_fields(queue: Queue) -> Item:
 
 def process_ids(queue: Queue) -> Item:
     """The process ids of the exclusive owner connection and of the exclusive consumer."""
-    exclusive = next((one for one in queue.consumers.all() if one.exclusive), None)
+    exclusive = queue.consumers.first() if queue.consumers.exclusive else None
     return {
         "owner_pid": str(queue.owner) if queue.owner is not None else None,
         "exclusive_consumer_pid": pid(exclusive.channel) if isinstance(exclusive, ChannelConsumer) else None,

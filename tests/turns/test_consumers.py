@@ -1,0 +1,117 @@
+"""Very many consumers of one queue that are added, served, cancelled and closed hold no step of the loop."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pamqp.commands import Basic, Channel, Queue
+
+from tests.support import codec
+
+from .broker import MeasuredPeer, Prompter, StepMeter, fill
+from .meter import MANY
+
+FEW = MANY // 10
+ACKS = 20
+SINGLE = {"x-single-active-consumer": True}
+KINDS: dict[str, tuple[dict[str, Any], Callable[[int], int]]] = {
+    "equal": ({}, lambda number: 0),
+    "priorities": ({}, lambda number: number),
+    "single active": (SINGLE, lambda number: 0),
+    "single active with priorities": (SINGLE, lambda number: -number),
+    "quorum": (SINGLE | {"x-queue-type": "quorum"}, lambda number: number),
+}
+
+
+def consume(prompter: Prompter, priority: Callable[[int], int] = lambda _: 0, queues: int = 1, **fields: Any) -> None:
+    """Add consumers named c0, c1 and so on to the queues q0, q1 and so on, without replies."""
+    for number in range(MANY):
+        arguments = {"x-priority": priority(number)}
+        own = {"queue": f"q{number % queues}", "consumer_tag": f"c{number}", "arguments": arguments, "nowait": True}
+        prompter.socket.incoming += codec.method_frame(1, Basic.Consume, own | fields)
+
+
+def cancel_each(peer: MeasuredPeer, prompter: Prompter) -> None:
+    for number in range(MANY):
+        prompter.socket.incoming += codec.method_frame(1, Basic.Cancel, {"consumer_tag": f"c{number}", "nowait": True})
+
+
+def close_channel(peer: MeasuredPeer, prompter: Prompter) -> None:
+    prompter.socket.incoming += codec.method_frame(1, Channel.Close, {"reply_code": 200})
+
+
+def lose_connection(peer: MeasuredPeer, prompter: Prompter) -> None:
+    prompter.socket.close()
+    successor = peer.connect().channel()
+    successor.declare("q0", passive=True)
+    successor.send(Basic.Consume, queue="q0", consumer_tag="successor")
+
+
+def delete_queue(peer: MeasuredPeer, prompter: Prompter) -> None:
+    prompter.socket.incoming += codec.method_frame(1, Queue.Delete, {"queue": "q0"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", [cancel_each, close_channel, lose_connection, delete_queue])
+def test_consumers_that_end(step_meter: StepMeter, kind: str, end: Callable[[MeasuredPeer, Prompter], None]) -> None:
+    arguments, priority = KINDS[kind]
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        peer.connect().channel().declare("q0", durable=True, arguments=arguments)
+        prompter = Prompter(peer)
+        step_meter.begin()
+        consume(prompter, priority)
+        peer.settle()
+        queue = peer.node.vhosts["/"].queues["q0"]
+        assert len(queue.consumers) == MANY
+        end(peer, prompter)
+        peer.settle()
+        peer.wait(0)
+        assert len(queue.consumers) == (end is lose_connection) and not len(peer.node.scheduler)
+        peer.close()
+
+    step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_messages_for_consumers_of_one_connection_that_reads_nothing(step_meter: StepMeter, kind: str) -> None:
+    """The output has room for few deliveries: all other consumers are put off, and woken when it is read."""
+    arguments, priority = KINDS[kind]
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        peer.connect().channel().declare("q0", durable=True, arguments=arguments)
+        prompter = Prompter(peer)
+        consume(prompter, priority, no_ack=True)
+        peer.settle()
+        step_meter.begin()
+        for _ in range(3):
+            fill(peer, "q0", MANY)
+        peer.wait(0)
+        assert not peer.node.vhosts["/"].queues["q0"].ready
+        peer.close()
+
+    step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize("queues", [1, FEW])
+def test_settlements_under_a_limit_that_consumers_share(step_meter: StepMeter, queues: int) -> None:
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        channel, prompter = peer.connect().channel(), Prompter(peer)
+        for number in range(queues):
+            channel.declare(f"q{number}")
+            for _ in range(1 + ACKS // queues):
+                channel.publish("", f"q{number}", b"x")
+        prompter.send(Basic.Qos, prefetch_count=1, global_=True)
+        consume(prompter, queues=queues)
+        peer.settle()
+        step_meter.begin()
+        for tag in range(ACKS):
+            assert prompter.unacked == 1
+            prompter.send(Basic.Ack, delivery_tag=tag + 1)
+            peer.wait(0)
+        peer.close()
+
+    step_meter.check_one_of(attempt)
