@@ -299,7 +299,7 @@ class Channel:
         """Raise Postponed, until the next turn, while the firehose has very many messages to copy."""
         if self.vhost.held:
             clock = self.connection.node.clock
-            raise basic.Postponed(partial(clock.call_at, clock.now_ms()))
+            raise Postponed(partial(clock.call_at, clock.now_ms()))
 
     def admit_emissions(self, source: str) -> None:
         """Raise Postponed while very much that the type of this exchange has emitted waits to be enqueued."""
