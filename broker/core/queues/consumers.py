@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
@@ -225,24 +225,29 @@ class Consumers:
         looks = LOOKS
         takers: list[Consumer] = []
         least = 0
-        while not takers and looks and (turn := turn or self._turn.best()):
-            for _ in range(min(len(turn), looks)):
-                if len(takers) == wanted:
-                    break
-                looks -= 1
-                consumer = next(iter(turn))
+        while len(takers) < wanted and looks:
+            first = len(takers)  # they are still at the head
+            if first == len(turn) and (takers or not (turn := self._turn.best())):
+                break
+            asked = list(islice(turn, first, first + min(wanted - first, looks)))
+            looks -= len(asked)
+            for consumer in asked:
                 room = consumer.room(body_bytes)
                 if room <= 0:
                     consumer.waiting = True
                     del turn[consumer]
                     continue
-                if consumer.shares and takers:
-                    break
-                turn.move_to_end(consumer)
+                if consumer.shares:
+                    looks = 0
+                    if takers:
+                        break
                 least = min(least, room) if takers else room
                 takers.append(consumer)
                 if consumer.shares:
                     break
+        if len(takers) < len(turn):
+            for taker in takers:
+                turn.move_to_end(taker)
         return takers, least
 
     def rotate(self, takers: list[Consumer], served: int) -> None:
