@@ -5,6 +5,7 @@ Turns are measured in processor time, so that it does not matter what else the m
 
 import json
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.support.prepared import path_of, right_status
 from tests.support.speed import within
 
 from .crowd import Reader, crowded, readable_and_finite
-from .meter import LIMIT_MS, Meter
+from .meter import LIMIT_MS, TURN_MS, Meter
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +44,19 @@ def test_a_page_of_many_queues_is_shown_in_short_turns(crowd: Api, meter: Meter,
     reader = Reader(crowd, keeps=True)
     assert within(meter.longest_ms(lambda: reader.read(f"/queues?columns=name&{query}")), LIMIT_MS)
     assert len(json.loads(reader.body)["items"]) == 100
+
+
+@pytest.mark.parametrize("columns", ["", "?columns=name", "?columns=consumer_details.consumer_tag"])
+def test_an_object_of_many_consumers_with_long_arguments_is_shown_in_short_turns(meter: Meter, columns: str) -> None:
+    api = Api()
+    channel = api.peer.connect().channel()
+    channel.declare("q")
+    arguments = {f"key{number}": number for number in range(1000)}
+    for number in range(100):
+        channel.consume("q", consumer_tag=f"c{number}", arguments=arguments)
+    reader = Reader(api)
+    [name] = [one["name"] for one in api.get("/channels?columns=name").json]
+    for path in ("/queues/%2F/q", f"/channels/{quote(name)}"):
+        assert within(meter.longest_ms(lambda path=path: reader.read(path + columns)), TURN_MS)
+        assert reader.status == 200
+    api.close()

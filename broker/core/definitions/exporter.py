@@ -16,7 +16,7 @@ from ...amqp.errors import unknown_vhost
 from ...amqp.limits import RESERVED
 from ...amqp.table_json import json_of_table
 from ..access.users import User
-from ..exchanges.exchange import Exchange, binding_key
+from ..exchanges.exchange import Exchange
 from ..messages.binding import Binding, Destination
 from ..metadata.policy import Policy
 from ..metadata.queue_types import CLASSIC
@@ -350,5 +350,6 @@ def bindings(vhost: VHost, place: Document) -> Part:
     return Part(outgoing, order_of_binding, items)
 
 
-def order_of_binding(one: Binding) -> tuple[str, bytes]:
-    return one.source, binding_key(one.source, one.destination, one.routing_key, one.arguments)
+def order_of_binding(one: Binding) -> tuple[str, str, str, str, bytes]:
+    end = one.destination
+    return one.source, end.kind, end.name, one.routing_key, one.arguments.raw

@@ -13,6 +13,7 @@ from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..views.channel import channel_view, detailed_channel_view
+from ..views.consumer import with_consumers
 from ..views.detailed_rates import channel_name
 from ..views.stats import StatsView
 from .connections import connection_of, open_connections
@@ -34,13 +35,16 @@ def list_of_connection(request: Request) -> Listing[Channel]:
     return listing(request, [connection_of(request)])
 
 
-def get_channel(request: Request) -> Response:
-    """Return one channel."""
+async def get_channel(request: Request) -> Response:
+    """Return one channel, with its consumers."""
+    stats = StatsView(request)
     for connection in request.host.connections():
         for channel in connection.channels.values():
             if channel_name(channel) == request.path["channel"]:
                 request.check_owner(connection.user)
-                return ok(detailed_channel_view(StatsView(request), channel))
+                item = detailed_channel_view(stats, channel)
+                consumers = list(channel.consumers.values())
+                return ok(await with_consumers(request, item, consumers) if stats.enabled else item)
     raise missing()
 
 

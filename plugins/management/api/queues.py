@@ -15,6 +15,7 @@ from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import queue_key
+from ..views.consumer import consumers_of, with_consumers
 from ..views.queue import detailed_queue_view, parts_with, queue_view, queue_view_with_unset, view_of_parts
 from ..views.stats import StatsView
 from .arguments import Arguments, table_of
@@ -51,9 +52,11 @@ def list_detailed(request: Request) -> Listing[Queue]:
     )
 
 
-def get_queue(request: Request) -> Response:
-    """Return one queue."""
-    return ok(detailed_queue_view(request, StatsView(request), request.queue()))
+async def get_queue(request: Request) -> Response:
+    """Return one queue, with its consumers."""
+    stats, queue = StatsView(request), request.queue()
+    item = detailed_queue_view(request, stats, queue)
+    return ok(await with_consumers(request, item, consumers_of(queue)) if stats.enabled else item)
 
 
 async def put_queue(request: Request) -> Response:

@@ -7,7 +7,6 @@ from warren.broker.session.events import pid
 
 from ..framework.pagination import Item
 from ..stats.counters import channel_counters, channel_key
-from .consumer import consumer_view
 from .detailed_rates import channel_name, of_channel
 from .stats import NO_PROCESS, StatsView
 
@@ -47,9 +46,8 @@ def channel_view(stats: StatsView, channel: Channel) -> Item:
 
 
 def detailed_channel_view(stats: StatsView, channel: Channel) -> Item:
-    """The fields of a single channel, with consumers and detailed rates."""
+    """The fields of a single channel, with detailed rates but without its consumers."""
     item = channel_view(stats, channel)
     if stats.enabled:
-        item["consumer_details"] = [consumer_view(stats.caller, one) for one in list(channel.consumers.values())]
         item |= of_channel(stats, channel)
     return item

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.queues.consumers import Consumer, is_active
 from warren.broker.plugin import Queue
@@ -9,8 +11,13 @@ from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.session.events import pid
 
 from ...http.auth import Caller
-from ..framework.pagination import Item
+from ...http.responses import Pieces, json_of
+from ...http.slices import joined_in_slices
+from ..framework.pagination import Item, columns_of, prune
+from ..framework.request import Request
 from .detailed_rates import channel_details
+
+FIELD = "consumer_details"
 
 
 def consumers_of(queue: Queue) -> list[ChannelConsumer]:
@@ -51,3 +58,23 @@ def consumer_view(caller: Caller, consumer: ChannelConsumer) -> Item:
         "queue": {"name": queue.name, "vhost": queue.vhost},
         "channel_details": channel_details(caller, channel),
     }
+
+
+async def with_consumers(request: Request, item: Item, consumers: Iterable[ChannelConsumer]) -> Item | Pieces:
+    """Return an object and its consumers, unless the columns of the request leave them out.
+
+    They become JSON in slices: they may be many, with long arguments.
+    """
+    columns = columns_of(request.query)
+    if columns is not None and FIELD not in columns:
+        return item
+    below = columns[FIELD] if columns is not None else None
+
+    def texts() -> Iterator[bytes]:
+        head = json_of(prune(item, columns))[:-1]
+        yield head + (b"," if len(head) > 1 else b"") + b'"%b":[' % FIELD.encode()
+        for index, consumer in enumerate(consumers):
+            yield (b"," if index else b"") + json_of(prune(consumer_view(request.caller, consumer), below))
+        yield b"]}"
+
+    return Pieces(await joined_in_slices(texts()))

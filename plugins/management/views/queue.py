@@ -20,7 +20,6 @@ from ..framework.request import Request
 from ..stats.counters import length_counters, lengths, queue_counters, queue_key
 from ..stats.history import LENGTHS
 from ..stats.watermarks import oldest_age_s
-from .consumer import consumer_view, consumers_of
 from .detailed_rates import of_queue
 from .stats import NO_GARBAGE, NO_REDUCTIONS, StatsView
 
@@ -112,10 +111,9 @@ def age_fields(request: Request, stats: StatsView, queue: Queue) -> Item:
 
 
 def detailed_queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
-    """The fields of a single queue, with consumers and detailed rates."""
+    """The fields of a single queue, with detailed rates but without its consumers."""
     item = queue_view_with_unset(request, stats, queue)
     if stats.enabled:
-        item["consumer_details"] = [consumer_view(request.caller, consumer) for consumer in consumers_of(queue)]
         item |= of_queue(request.host, stats, queue)
     return item
 

@@ -200,3 +200,15 @@ def test_a_detailed_list_leaves_consumers_and_breakdowns_to_a_single_queue(api: 
 def test_null_is_refused_at_any_depth_of_arguments(api: Api) -> None:
     for arguments in ({"x": None}, {"x": {"y": [1, None]}}, {"x": [{"y": None}]}):
         assert api.put("/queues/%2F/q", {"arguments": arguments}).error == (400, "bad_request", "null_not_allowed")
+
+
+def test_columns_choose_among_the_fields_of_consumers(api: Api) -> None:
+    api.put("/queues/%2F/q", {})
+    channel = api.peer.connect().channel()
+    for tag in ("one", "two"):
+        channel.consume("q", consumer_tag=tag)
+    assert api.get("/queues/%2F/q?columns=name").json == {"name": "q"}
+    tags = [{"consumer_tag": "one"}, {"consumer_tag": "two"}]
+    assert api.get("/queues/%2F/q?columns=consumer_details.consumer_tag").json == {"consumer_details": tags}
+    chosen = api.get("/queues/%2F/q?columns=name,consumer_details.consumer_tag").json
+    assert chosen == {"name": "q", "consumer_details": tags}
