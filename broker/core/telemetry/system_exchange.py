@@ -1,4 +1,7 @@
-"""The exchanges to which the node publishes messages of its own: events and log lines."""
+"""The exchanges to which the node publishes messages of its own: events and log lines.
+
+Messages are dropped, with a line in the log, while 16 MiB of earlier ones wait for very many queues.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ..vhost.vhost import VHost
 class SystemExchange:
     """A topic exchange of the default virtual host to which the node publishes. It may not exist."""
 
-    __slots__ = ("name", "node_name", "clock", "scheduler", "_vhosts", "_default_vhost")
+    __slots__ = ("name", "node_name", "clock", "scheduler", "_vhosts", "_default_vhost", "_drops")
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class SystemExchange:
         self.scheduler = scheduler
         self._vhosts = vhosts
         self._default_vhost = default_vhost
+        self._drops = False
 
     @property
     def is_bound(self) -> bool:
@@ -44,7 +48,11 @@ class SystemExchange:
         exchange = self._find()
         if exchange is None or not exchange.outgoing:
             return
-        self._vhosts[self._default_vhost].publish(exchange, framed(Address(self.name, routing_key), properties, body))
+        message = framed(Address(self.name, routing_key), properties, body)
+        drops = not self._vhosts[self._default_vhost].publish(exchange, message)
+        if drops and not self._drops:
+            self.scheduler.report("system_messages_dropped", "warning", {"exchange": self.name})
+        self._drops = drops
 
     def _find(self) -> Exchange | None:
         vhost = self._vhosts.get(self._default_vhost)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from inspect import GEN_RUNNING, getgeneratorstate
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
@@ -46,11 +45,6 @@ class EmissionQueue:
         self._bytes = 0
         self._call: Callable[[], None] = nothing  # follows the emissions that are being enqueued
         self._job = self._run()
-
-    @property
-    def running(self) -> bool:
-        """True within a step of the job."""
-        return getgeneratorstate(self._job) == GEN_RUNNING
 
     @property
     def full(self) -> bool:

@@ -565,18 +565,21 @@ class VHost(QueueHost):
             queue.add(first, rest, body_bytes)
             queue.start()
 
-    def publish(self, exchange: Exchange, message: Message) -> None:
-        """Route and enqueue a message of the broker itself: at once, or in slices if there are many queues."""
+    def publish(self, exchange: Exchange, message: Message) -> bool:
+        """Route and enqueue a message of the broker itself: at once, or in slices if there are many queues.
+
+        Return False if it is dropped, as too many of the exchange wait.
+        """
         emissions = self.emitting.get(exchange)
         if emissions is None:
             search = self.search(exchange, (message.address.routing_key,), message)
             if search.run(SLICE) and PAGE_COST * len(search.targets) <= SLICE:
                 self.enqueue([message], message.body_bytes, message.persistent, search.targets)
-                return
-        else:
-            while emissions.full and not emissions.running:
-                emissions.advance()
+                return True
+        elif emissions.full:
+            return False
         self.emit(exchange, [Emission([exchange], [message])], message.body_bytes)
+        return True
 
     def emissions_of(self, exchange: str) -> EmissionQueue | None:
         """Return the emissions of the exchange that wait to be enqueued, or None."""
