@@ -19,14 +19,13 @@ from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, SEARCH_COST, SHARED, Route, RouteKey
-from ...core.jobs.scheduler import Job
+from ...core.jobs.scheduler import STORE_SHIFT, Job
 from ...core.messages.message import Address, Message, total_bytes
 from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing
-from ...core.vhost.emissions import STORE_SHIFT
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
