@@ -97,7 +97,7 @@ def deliver_in_slices(vhost: VHost, emission: Emission) -> EnqueueSteps:
         return ACCEPTED
     if emission.at_once:
         result = deliver(vhost, emission.destinations, messages)
-        yield SLICE
+        yield max(SLICE, cost_of(messages, PER_MESSAGE_COST * len(emission.destinations), 1, STORE_SHIFT))
         return result
     result = yield from enqueue_in_slices(vhost, targets_of(emission.destinations), messages)
     for destination in emission.destinations:
