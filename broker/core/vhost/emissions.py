@@ -120,6 +120,10 @@ def enqueue_in_slices(
     Targets that are deleted meanwhile are skipped. The messages remain the caller's.
     """
     result = ACCEPTED
+    for target in targets:
+        if (steps := target.accept_in_steps(messages)) is not None:
+            result = merge(result, (yield from steps), 0)
+            targets = tuple([one for one in targets if one is not target])
     count = len(targets)
     per_message = any(target.per_message for target in targets)
     stores = any(target.number for target in targets)

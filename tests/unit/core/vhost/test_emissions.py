@@ -374,3 +374,29 @@ def test_messages_that_are_enqueued_at_once_cost_what_their_bodies_do(vhost: VHo
     steps = emissions.deliver_in_slices(vhost, Emission([queue], [message], at_once=True))
     assert sum(steps) >= len(body) >> STORE_SHIFT
     assert queue.ready == 1
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_relayed_messages_keep_their_order_and_are_refused_if_a_listener_refuses_them(
+    peer: InProcessPeer, vhost: VHost, transactional: bool
+) -> None:
+    vhost.declare_exchange("p", "x-presence", arguments=Table.of({"x-presence-relay": True}))
+    limits = {"x-max-length": 2, "x-overflow": "reject-publish"}
+    for number in range(LISTENERS):
+        arguments = Table.of(limits if number == LISTENERS - 1 else {})
+        vhost.bind("p", vhost.declare_queue(f"q{number}", arguments=arguments), "", Table.EMPTY)
+    channel = peer.connect().channel()
+    if transactional:
+        channel.transact()
+    else:
+        channel.confirm()
+    published = 2 if transactional else 3
+    for number in range(published):
+        channel.publish("p", "k", b"%d" % number)
+    if transactional:
+        assert not vhost.queues["q0"].published
+        channel.commit()
+    else:
+        assert channel.confirms((1, 2, 3)) == ({1, 2}, {3})
+    assert bodies(vhost.queues["q0"]) == list(range(published))
+    assert bodies(vhost.queues[f"q{LISTENERS - 1}"]) == [0, 1]
