@@ -22,6 +22,7 @@ from .core.exchanges.exchange import Exchange
 from .core.exchanges.exchange_context import ExchangeContext
 from .core.exchanges.exchange_type import Emission, EnqueueSteps, ExchangeType, UpstreamExchange
 from .core.exchanges.fanout import FanoutExchange
+from .core.exchanges.kept_message import KeptMessage
 from .core.exchanges.recovered import RecoveredMessages
 from .core.exchanges.registry import Registry
 from .core.exchanges.sink import Sink
@@ -64,6 +65,7 @@ __all__ = [
     "Host",
     "InternalPublisher",
     "Invalid",
+    "KeptMessage",
     "Listener",
     "Message",
     "Node",

@@ -16,6 +16,7 @@ from ..core.definitions.recorder import Recorder
 from ..core.definitions.restore import restore
 from ..core.exchanges.recovered import RecoveredMessages
 from ..core.exchanges.registry import Registry
+from ..core.messages.message import Message
 from ..core.messages.ports import Clock, RecoveredQueue
 from ..core.metadata.records import Definitions, first_definitions
 from ..core.node.node import Node
@@ -75,8 +76,9 @@ def build_node(
         log.error("not_restored", what=loss.text)
     for queue in restored.queues:
         queue.restore(store.queues.pop(queue.number, RecoveredQueue()))
+    shared: dict[tuple[int, int], Message] = {}
     for exchange in restored.exchanges:
-        exchange.type.restore(RecoveredMessages(store.queues.pop(exchange.number, RecoveredQueue())))
+        exchange.type.restore(RecoveredMessages(store.queues.pop(exchange.number, RecoveredQueue()), shared))
     node.numbering.next = max(node.numbering.next, store.next_queue)
     notice = QuorumNotice(node.replication)
     notice.log_restored(restored.queues)

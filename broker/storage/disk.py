@@ -25,7 +25,7 @@ class File:
 
     size = 0  # bytes
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray) -> None:
         """Append all of it, or nothing if that fails."""
         raise NotImplementedError
 
@@ -112,7 +112,7 @@ class FolderFile(File):
             os.close(self._descriptor)
             raise
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray) -> None:
         view = memoryview(data)
         done = 0
         try:

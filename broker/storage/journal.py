@@ -41,7 +41,8 @@ DELETED_QUEUES_LIMIT = 10_000
 class Batch(ports.Batch):
     """Records and changes of metadata that are written and synced together.
 
-    `write` and `sync` run on a worker, and may be called again after a full disk. `syncs` is False for a batch of
+    `write` and `sync` run on a worker, and may be called again after a full disk. `data` is the journal's buffer, which
+    is not copied, as it may be long, and does not change any more. `syncs` is False for a batch of
     nothing but changes, which need not survive a power cut yet; `syncs_log` is False if its records need not.
     `finished` is a segment that no batch needs any more.
     """
@@ -67,7 +68,7 @@ class Batch(ports.Batch):
         number: int,
         segment: Segment,
         start: int,
-        data: bytes,
+        data: bytearray,
         syncs: bool,
         syncs_log: bool,
         finished: Segment | None,
@@ -323,7 +324,7 @@ class Journal(ports.Journal):
             self._buffer += log_records.encode_settled(salt, next_id, queue, ids)
         for queue, ids in self._moved.items():
             self._buffer += log_records.encode_moved(salt, next_id, queue, self._batch_first_id, ids)
-        data = bytes(self._buffer)
+        data = self._buffer
         self.written_bytes += len(data)
         segment = self._current
         last = segment.length + len(data) >= self._segment_bytes

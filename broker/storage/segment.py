@@ -208,7 +208,7 @@ class Segment:
         self._dead = bytearray(state.dead)
         self.sharing = state.sharing
 
-    def append(self, disk: Disk, start: int, data: bytes, slot: int) -> None:
+    def append(self, disk: Disk, start: int, data: bytes | bytearray, slot: int) -> None:
         """Write `data` at `start`, the end of the file, to be synced in this slot. Raises OSError.
 
         The first call creates the file.

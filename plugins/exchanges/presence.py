@@ -315,6 +315,10 @@ class Relay(Sink):
     def handle(self, messages: list[Message]) -> EnqueueResult:
         return self._deliver([self._wrap(message) for message in messages])
 
+    def accept_in_steps(self, messages: list[Message]) -> EnqueueSteps:
+        relayed = [self._wrap(message) for message in messages]
+        return self._deliver_in_steps(self.context.deliver_in_steps(self._receivers(), relayed))
+
     def forward(self, message: Message, headers: Table, path: Path) -> EnqueueSteps:
         """Relay a message that another site has relayed, adding the site, in steps."""
         key = headers.text("key") or ""

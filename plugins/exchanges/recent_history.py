@@ -17,6 +17,7 @@ from warren.broker.plugin import (
     Emission,
     ExchangeContext,
     FanoutExchange,
+    KeptMessage,
     Message,
     PreconditionFailed,
     RecoveredMessages,
@@ -30,7 +31,6 @@ HISTORY_BYTES = 64 << 20  # of the contents of more than DEFAULT_LENGTH messages
 MESSAGE_BYTES = 500  # of each message beside its content
 SLICE, SLICE_BYTES = 500, 1 << 20  # messages delivered to a new binding together, and about how many bytes of bodies
 REPLAY_COST = 20  # of a publish while the history is being delivered, so that publishers do not outrun it
-STORE_SHIFT = 9  # to store 512 bytes costs 1
 EXCHANGE = "exchange"
 
 
@@ -61,7 +61,7 @@ class RecentHistoryExchange(FanoutExchange):
     def __init__(self, name: str, arguments: Table) -> None:
         super().__init__(name, arguments)
         self._length = length_of(arguments)
-        self._kept: dict[int, Message] = {}  # by consecutive numbers, the oldest first
+        self._kept: dict[int, KeptMessage] = {}  # by consecutive numbers, the oldest first
         self._next = 0  # the number of the next message
         self._bytes = 0  # of those that are kept
         self._replays: dict[Binding, Replay] = {}
@@ -77,10 +77,8 @@ class RecentHistoryExchange(FanoutExchange):
 
     def restore(self, stored: RecoveredMessages) -> None:
         assert self._context is not None, "on_created was called"
-        pages = [(id_, place) for deadline_ms, id_, place in stored if not deadline_ms]
-        for message in self._context.read(pages):
-            if message is not None:
-                self._add(message)
+        for message in stored.read(self._context):
+            self._add(KeptMessage(self._context.number, message))
 
     def on_bind(self, binding: Binding) -> Iterable[Emission]:
         bound = binding.destination in self.bound
@@ -101,9 +99,14 @@ class RecentHistoryExchange(FanoutExchange):
         headers = message.headers
         excluded = headers.flag(NO_STORE)
         self._route_cost = headers.read_cost + (REPLAY_COST if self._replays else 0)
-        if not excluded:
-            self._keep(message.as_republished())
-        return self.bound.all()
+        if excluded:
+            return self.bound.all()
+        assert self._context is not None, "on_created was called"
+        kept = KeptMessage(self._context.number, message.as_republished())
+        self._add(kept)
+        while len(self._kept) > self._length or self._bytes > HISTORY_BYTES and len(self._kept) > DEFAULT_LENGTH:
+            self._drop_oldest()
+        return [*self.bound.all(), kept] if kept.number else self.bound.all()
 
     @property
     def route_cost(self) -> int:
@@ -138,7 +141,7 @@ class RecentHistoryExchange(FanoutExchange):
         messages: list[Message] = []
         body_bytes = 0
         for number in range(first, min(first + SLICE, end)):
-            messages.append(self._kept[number].as_republished())
+            messages.append(self._kept[number].message.as_republished())
             body_bytes += messages[-1].body_bytes
             if body_bytes >= SLICE_BYTES:
                 break
@@ -151,23 +154,16 @@ class RecentHistoryExchange(FanoutExchange):
                 replay.end = replay.newest
                 self.bound.add(destination)
 
-    def _keep(self, message: Message) -> None:
-        assert self._context is not None, "on_created was called"
-        if self._context.number:
-            self._context.store([message], True)
-            self._route_cost += message.body_bytes >> STORE_SHIFT
-        self._add(message)
-        while len(self._kept) > self._length or self._bytes > HISTORY_BYTES and len(self._kept) > DEFAULT_LENGTH:
-            self._drop_oldest()
-
-    def _add(self, message: Message) -> None:
-        self._kept[self._next] = message
+    def _add(self, kept: KeptMessage) -> None:
+        self._kept[self._next] = kept
         self._next += 1
-        self._bytes += MESSAGE_BYTES + len(message.frames)
+        self._bytes += MESSAGE_BYTES + len(kept.message.frames)
 
     def _drop_oldest(self) -> None:
         """Drop the oldest message."""
-        message = self._kept.pop(self._oldest)
+        kept = self._kept.pop(self._oldest)
+        kept.dropped = True
+        message = kept.message
         self._bytes -= MESSAGE_BYTES + len(message.frames)
         if message.location and self._context is not None:
             self._context.drop(message.id, message.location, True)

@@ -21,6 +21,7 @@ from tools.bench.loads import Load
 from tools.bench.publishing import BATCH, batch_of
 from warren.broker.app.main import Store, build_node
 from warren.broker.config import Config
+from warren.broker.core.exchanges.registry import Registry
 from warren.broker.core.messages.ports import Batch
 from warren.broker.storage.journal import SEGMENT_BYTES, Journal
 
@@ -97,6 +98,7 @@ class StoredPeer(MeasuredPeer):
         folder: Path,
         message_memory_bytes: int = 1 << 30,
         segment_bytes: int = SEGMENT_BYTES,
+        registry: Registry | None = None,
     ) -> None:
         super().__init__(meter)
         self.config = Config(data_dir=str(folder), sync="os", message_memory_bytes=message_memory_bytes)
@@ -104,7 +106,7 @@ class StoredPeer(MeasuredPeer):
         assert isinstance(self.store.journal, Journal)
         self.journal = self.store.journal
         self.journal._segment_bytes = segment_bytes
-        self.node = build_node(self.config, self.clock, self.store)
+        self.node = build_node(self.config, self.clock, self.store, registry=registry)
         self.server = self._new_server()
         self.server.commit_soon = self._commit_soon
 

@@ -220,6 +220,25 @@ def test_messages_that_are_relayed_to_very_many_listeners(peer: MeasuredPeer, st
     assert vhost.queues["q0"].published == PRESENCES
 
 
+@best_of_some
+def test_a_message_that_is_relayed_to_very_many_listeners_of_two_exchanges(
+    peer: MeasuredPeer, step_meter: StepMeter
+) -> None:
+    vhost, listeners = virtual_host(peer), 12_000
+    for name in ("p", "r"):
+        vhost.declare_exchange(name, "x-presence", arguments=Table.of({"x-presence-relay": True}))
+    listen(vhost, "p", listeners)
+    listen(vhost, "r", listeners)
+    for source, destination in (("p", "r"), ("r", "p")):
+        vhost.bind(source, vhost.exchanges[destination], "", Table.EMPTY)
+    peer.settle()
+    client = peer.connect()
+    channel = client.channel()
+    channel.confirm()
+    check(step_meter, lambda: (client.raw(frames("p", "k") * 2), peer.settle(), peer.wait(0)))
+    assert {vhost.queues[name].published for name in ("q0", f"q{listeners - 1}")} == {2 * 2}
+
+
 @pytest.mark.parametrize("body", [b"", bytes(1 << 20)], ids=["empty", "1 MiB"])
 @pytest.mark.parametrize("durable", [False, True])
 @best_of_some

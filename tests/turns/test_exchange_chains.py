@@ -1,6 +1,7 @@
 """A message that passes very many exchanges, which read it, holds no step of the loop and takes little memory."""
 
 import gc
+import shutil
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from warren.broker.amqp.field_table import Table
+from warren.broker.core.exchanges.registry import Registry
 from warren.broker.core.vhost.vhost import VHost
 from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
@@ -143,3 +145,31 @@ def test_a_long_message_that_very_many_durable_exchanges_store(step_meter: StepM
     step_meter.check_one_of(lambda: send(peer, step_meter, data))
     assert vhost.queues["end"].ready
     peer.close()
+
+
+def test_a_long_message_that_very_many_durable_exchanges_keep_is_stored_once(
+    step_meter: StepMeter, tmp_path: Path
+) -> None:
+    body_bytes, exchanges = 1 << 20, 100
+    registry = Registry()
+    registry.register(HISTORY, RecentHistoryExchange)
+    killed, restarted = tmp_path / "killed", tmp_path / "restarted"
+    for folder in (killed, restarted):
+        tracemalloc.start()
+        try:
+            peer = StoredPeer(step_meter, folder, registry=registry)
+            vhost = peer.node.vhosts["/"]
+            if folder is killed:
+                chain(vhost, HISTORY, {}, count=exchanges, durable=True)
+                send(peer, step_meter, frames("x0", "1", body=bytes(body_bytes)))
+                shutil.copytree(killed, restarted)
+            _, most_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peer.journal.written_bytes < 2 * body_bytes
+        assert most_bytes < 16 * body_bytes
+        for number in range(exchanges):
+            vhost.bind(f"x{number}", vhost.declare_queue(f"late{number}"), "", Table.EMPTY)
+        peer.settle()
+        assert [vhost.queues[f"late{number}"].ready for number in range(exchanges)] == [1] * exchanges
+        peer.close()

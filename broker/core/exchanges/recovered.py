@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from ..messages.message import Message
+from ..messages.message_state import NEVER
 from ..messages.ports import RecoveredQueue
+
+if TYPE_CHECKING:
+    from .exchange_context import ExchangeContext
 
 
 class RecoveredMessages:
@@ -14,15 +20,26 @@ class RecoveredMessages:
     pages         id and location of each
     deadlines_ms  the deadline in the `MessageState` of each, NEVER for none. Messages with and without a deadline are
                   stored by different exchange types.
+
+    `shared` has the messages that were read for other exchanges, by page.
     """
 
-    __slots__ = ("pages", "deadlines_ms")
+    __slots__ = ("pages", "deadlines_ms", "_shared")
 
-    def __init__(self, recovered: RecoveredQueue) -> None:
+    def __init__(self, recovered: RecoveredQueue, shared: dict[tuple[int, int], Message]) -> None:
         deadlines_ms = recovered.deadlines_ms
         self.pages = recovered
         self.deadlines_ms = deadlines_ms if deadlines_ms is not None else array("Q", bytes(8 * len(recovered)))
+        self._shared = shared
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         """Yield (deadline, id, location) of each message."""
         return ((due_ms, *page) for due_ms, page in zip(self.deadlines_ms, self.pages, strict=True))
+
+    def read(self, context: ExchangeContext) -> list[Message]:
+        """Return the messages without a deadline that can be read. Exchanges that keep the same one share it."""
+        pages = [(id_, location) for due_ms, id_, location in self if due_ms == NEVER]
+        unread = [page for page in pages if page not in self._shared]
+        read = zip(unread, context.read(unread), strict=True)
+        self._shared.update({page: message for page, message in read if message is not None})
+        return [self._shared[page] for page in pages if page in self._shared]

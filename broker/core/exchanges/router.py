@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from ..messages.binding import Destination
 from ..messages.message import Address, Message
+from ..messages.ports import Journal
 from ..queues.queue import Queue
 from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget
 from .exchange import Exchange
 from .exchange_type import DESTINATIONS_SHIFT
+from .kept_message import KeptMessage, store_kept, take_kept
 
 EXCHANGE_COST = 3  # of an exchange on the way (`jobs.scheduler`)
 DESTINATIONS = 512  # that are followed in one step
@@ -39,12 +41,12 @@ class Search:
 
     Without a message there are no targets unless they are stable. The default exchange ("") routes to the queue named
     by each key. An alternate exchange gets the messages that its exchange cannot route. With `some_deleted`, and in
-    later steps, deleted destinations are skipped.
+    later steps, deleted destinations are skipped. What exchanges on the way keep is stored in the journal at the end.
     """
 
     __slots__ = (
         *("targets", "stable", "markers", "cost"),
-        *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_some_deleted", "_steps"),
+        *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_steps"),
     )
 
     def __init__(
@@ -54,6 +56,7 @@ class Search:
         queues: Mapping[str, Queue],
         keys: tuple[str, ...],
         message: Message | None,
+        journal: Journal,
         some_deleted: bool = False,
     ) -> None:
         self.targets: tuple[RouteTarget, ...] = ()
@@ -65,6 +68,7 @@ class Search:
         self._queues = queues
         self._keys = keys if len(keys) == 1 else tuple(dict.fromkeys(keys))
         self._message = message
+        self._journal = journal
         self._some_deleted = some_deleted
         self._steps = self._search()
 
@@ -90,10 +94,13 @@ class Search:
         exchanges, queues, keys, message = self._exchanges, self._queues, self._keys, self._message
         found: dict[RouteTarget, None] = {}
         recorders: list[RouteTarget] = []
+        kept: list[KeptMessage] = []
         seen = {self._exchange.name}
         work = deque((self._exchange,))
         while work:
             current = work.popleft()
+            if self._some_deleted and not exists(current, exchanges):
+                continue
             if current.name == "":
                 found.update([(queues[key], None) for key in keys if key in queues])
                 yield len(keys)
@@ -109,6 +116,8 @@ class Search:
             yield from type_.search(keys, message or NOTHING, destinations)
             if type_.records and (recorder := type_.recorder) is not None:
                 recorders.append(recorder)
+            if type_.persists_messages:
+                kept += take_kept(destinations)
             if self._some_deleted:
                 destinations = {one: None for one in destinations if exists(one, exchanges)}
             if not destinations:
@@ -125,6 +134,8 @@ class Search:
                 if not count % DESTINATIONS:
                     yield DESTINATIONS >> DESTINATIONS_SHIFT
             yield EXCHANGE_COST
+        if kept:
+            yield store_kept(self._journal, kept)
         if self._some_deleted:
             found = {one: None for one in found if not one.deleted}
         if found:

@@ -10,6 +10,20 @@ from ..queues.route_target import RouteTarget
 from .exchange_context import ExchangeContext
 
 
+class Accepted(RouteTarget):
+    """A sink that has taken a message in steps, with the result."""
+
+    __slots__ = ("_result",)
+    internal: ClassVar[bool] = True
+
+    def __init__(self, result: EnqueueResult) -> None:
+        super().__init__("", 0, True)
+        self._result = result
+
+    def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
+        return self._result
+
+
 class Sink(RouteTarget):
     """A route target of one exchange type, which gets messages in place of a queue. Subclasses define `handle`.
 

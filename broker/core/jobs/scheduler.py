@@ -24,6 +24,7 @@ OBJECT_COST: Final = 50  # of deleting one queue or exchange, or closing one cha
 CONSUMER_COST: Final = 10  # of removing one consumer
 PUMP_COST: Final = 5  # of a queue with nothing to deliver
 COPY_SHIFT: Final = 11  # a copy of 2 KiB costs 1
+STORE_SHIFT: Final = 9  # to write 512 bytes to the journal costs 1
 RETRY_MS = 1_000  # the wait after a failed pump
 
 

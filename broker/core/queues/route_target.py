@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from mypy_extensions import mypyc_attr
@@ -50,6 +51,10 @@ class RouteTarget(Destination):
         `source` is that of the message log, empty for a client. `shared` messages are also added to other targets.
         """
         raise NotImplementedError
+
+    def accept_in_steps(self, messages: list[Message]) -> Generator[int, None, EnqueueResult] | None:
+        """Return a generator that does `accept` in steps and yields their costs, or None if one step is enough."""
+        return None
 
     def count_stored(self, count: int, body_bytes: int) -> None:
         """Count persistent messages that were stored for this target, if it is a durable queue."""

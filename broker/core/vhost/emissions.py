@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_type import Emission, EnqueueSteps
-from ..jobs.scheduler import COPY_SHIFT, SLICE
+from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT
 from ..messages.binding import Destination
 from ..messages.message import Message, total_bytes
 from ..queues.enqueue import ACCEPTED, EnqueueResult
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MAKE_COST = 5  # of a message that the type has just made
 STORED_COST = 2  # of a durable queue
-STORE_SHIFT = 9  # to write 512 bytes to the journal costs 1
 LIMIT_BYTES = 16 << 20  # of the emissions of one exchange that wait; binding waits until there are fewer
 ENTRY_BYTES, REFERENCE_BYTES = 1_000, 8  # of waiting emissions, and of each destination and message in them
 
@@ -98,7 +97,7 @@ def deliver_in_slices(vhost: VHost, emission: Emission) -> EnqueueSteps:
         return ACCEPTED
     if emission.at_once:
         result = deliver(vhost, emission.destinations, messages)
-        yield SLICE
+        yield max(SLICE, cost_of(messages, PER_MESSAGE_COST * len(emission.destinations), 1, STORE_SHIFT))
         return result
     result = yield from enqueue_in_slices(vhost, targets_of(emission.destinations), messages)
     for destination in emission.destinations:
@@ -121,6 +120,10 @@ def enqueue_in_slices(
     Targets that are deleted meanwhile are skipped. The messages remain the caller's.
     """
     result = ACCEPTED
+    for target in targets:
+        if (steps := target.accept_in_steps(messages)) is not None:
+            result = merge(result, (yield from steps), 0)
+            targets = tuple([one for one in targets if one is not target])
     count = len(targets)
     per_message = any(target.per_message for target in targets)
     stores = any(target.number for target in targets)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_context import ExchangeContext
 from ..exchanges.exchange_type import Emission, EnqueueSteps
+from ..exchanges.kept_message import store_kept, take_kept
 from ..jobs.scheduler import Job
 from ..messages.binding import Destination
 from ..messages.message import Message
@@ -61,10 +62,12 @@ class ExchangeHost(ExchangeContext):
     def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
         vhost = self._vhost
         alternate = self._exchange.alternate
-        if not destinations and alternate in vhost.exchanges:
-            destinations = [vhost.exchanges[alternate]]
+        found = dict.fromkeys(destinations)
+        yield store_kept(vhost.journal, take_kept(found))
+        if not found and alternate in vhost.exchanges:
+            found[vhost.exchanges[alternate]] = None
         targets: dict[RouteTarget, None] = {}
-        for destination in destinations:
+        for destination in found:
             if isinstance(destination, Exchange):
                 search = vhost.search(destination, keys, message)
                 yield from search.in_steps()

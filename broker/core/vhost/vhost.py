@@ -172,7 +172,7 @@ class VHost(QueueHost):
         queues: Mapping[str, Queue] = self.queues
         if self.volatile and exchange.name == "":
             queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.volatile))
-        return Search(exchange, self.exchanges, queues, keys, message, bool(self.unbindings))
+        return Search(exchange, self.exchanges, queues, keys, message, self.journal, bool(self.unbindings))
 
     def route(
         self, exchange: Exchange, keys: tuple[str, ...], message: Message | None

@@ -19,14 +19,14 @@ from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, SEARCH_COST, SHARED, Route, RouteKey
-from ...core.jobs.scheduler import Job
+from ...core.exchanges.sink import Accepted
+from ...core.jobs.scheduler import STORE_SHIFT, Job
 from ...core.messages.message import Address, Message, total_bytes
 from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing
-from ...core.vhost.emissions import STORE_SHIFT
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
@@ -440,10 +440,23 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     assert queues is not None, "a direct route has targets"
     if channel.closing:
         return
-    if len(queues) + len(recorders) <= FEW or channel.transaction is not None:
+    steps = [queue.accept_in_steps([message]) for queue in queues] if channel.transaction is None else []
+    if channel.transaction is not None or len(queues) + len(recorders) <= FEW and not any(steps):
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
+        queues = yield from accepted_in_steps(queues, steps)
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
+
+
+def accepted_in_steps(
+    queues: tuple[RouteTarget, ...], steps: list[Generator[int, None, EnqueueResult] | None]
+) -> Generator[int, None, tuple[RouteTarget, ...]]:
+    """Do the steps of those targets that have some; return the targets, with the results in place of these."""
+    targets = list(queues)
+    for index, each in enumerate(steps):
+        if each is not None:
+            targets[index] = Accepted((yield from each))
+    return tuple(targets)
 
 
 def publish_to(

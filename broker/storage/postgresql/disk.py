@@ -30,9 +30,9 @@ class TableFile(File):
         self._number = number
         self.size = disk.sizes.get(number, 0)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray) -> None:
         if data:
-            self._disk.transactions.gather(Append(self._number, self.size, data))
+            self._disk.transactions.gather(Append(self._number, self.size, bytes(data)))
             self.size += len(data)
             self._disk.sizes[self._number] = self.size
 

@@ -143,7 +143,7 @@ class SimulatedFile(File):
         assert not self._closed or self._disk.stopped, f"{what} of {self._name}, which is closed"
         self._disk.call(what, self._name)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray) -> None:
         inode, disk = self._inode, self._disk
         start = self.size
         try:

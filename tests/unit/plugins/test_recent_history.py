@@ -13,6 +13,7 @@ from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
@@ -185,6 +186,53 @@ def test_an_exchange_that_is_not_durable_stores_nothing(vhost: VHost, journal: S
     publish(vhost, b"1", delivery_mode=2)
     assert not journal.live and not journal.stored
     vhost.delete_exchange("x")
+
+
+def declare_chain(vhost: VHost) -> tuple[Exchange, Exchange]:
+    """Declare the durable exchange x, which keeps one message, and y, which is bound to it and keeps 20."""
+    declare(vhost, durable=True, **{LENGTH: 1})
+    x, y = vhost.exchanges["x"], vhost.declare_exchange("y", TYPE, durable=True)
+    vhost.bind("x", y, "", Table.EMPTY)
+    return x, y
+
+
+def test_a_message_that_several_durable_exchanges_keep_is_stored_once_and_dropped_by_each(
+    vhost: VHost, journal: SlowJournal
+) -> None:
+    x, y = declare_chain(vhost)
+    publish(vhost, b"1")
+    assert journal.stored == 1 and set(journal.live) == {(x.number, 1), (y.number, 1)}
+    publish(vhost, b"2")
+    assert journal.stored == 2 and set(journal.live) == {(y.number, 1), (x.number, 2), (y.number, 2)}
+    vhost.delete_exchange("y")
+    assert set(journal.live) == {(x.number, 2)}
+    vhost.delete_exchange("x")
+    assert not journal.live and not journal.left and not journal.loose
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_message_that_an_exchange_drops_before_its_route_is_complete_is_not_stored_for_it(
+    vhost: VHost, journal: SlowJournal, deleted: bool
+) -> None:
+    x, y = declare_chain(vhost)
+    search = vhost.search(x, ("k",), framed(Address("x", "k"), Properties(), b"1"))
+    assert not search.run(1), "x keeps the message"
+    if deleted:
+        vhost.delete_exchange("x")
+    else:
+        publish(vhost, b"2")
+    assert search.run()
+    assert [key for key, message in journal.live.items() if message.body == b"1"] == [(y.number, journal.stored)]
+
+
+def test_an_exchange_that_is_deleted_before_a_message_reaches_it_keeps_nothing(
+    vhost: VHost, journal: SlowJournal
+) -> None:
+    x, _ = declare_chain(vhost)
+    search = vhost.search(x, ("k",), framed(Address("x", "k"), Properties(), b"1"))
+    while not search.run(1):
+        vhost.delete_exchange("y")
+    assert set(journal.live) == {(x.number, 1)} and not journal.left
 
 
 # Over a socket

@@ -1,4 +1,4 @@
-"""Memory of a start: little more than the recovered messages take, so that a broker that ran can start again."""
+"""Memory of a start, little more than the recovered messages take, and of a batch, which is not copied on the loop."""
 
 from __future__ import annotations
 
@@ -55,3 +55,16 @@ def test_recovery_takes_few_bytes_a_message(monkeypatch: pytest.MonkeyPatch, que
     count = sum(len(pages) for pages in found.values())
     assert count >= MESSAGES
     assert peak <= PEAK_BYTES * count, f"{peak / count:.0f} bytes a message"
+
+
+def test_a_batch_is_sealed_without_a_copy_of_its_records() -> None:
+    journal = new_journal(SimulatedDisk(Random(1)))
+    journal.recover()
+    body = bytes(8 << 20)
+    journal.append([1], [Message(Address("", "q"), content_frames(1, b"\x00\x00", body), 1, len(body), 0, True)])
+    tracemalloc.start()
+    batch = journal.seal()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert batch is not None and len(batch.data) > len(body)
+    assert peak < 1 << 20

@@ -321,7 +321,7 @@ class Restarting:
         exchange = self.vhost.declare_exchange("x", "fanout", durable=True, arguments=Table.of(ON), number=1)
         self.queue = self.vhost.declare_queue("q", durable=True, number=2)
         self.vhost.bind("x", self.queue, "", Table.EMPTY)
-        exchange.type.restore(RecoveredMessages(recovered.get(1) or RecoveredQueue()))
+        exchange.type.restore(RecoveredMessages(recovered.get(1) or RecoveredQueue(), {}))
 
     def crash(self) -> None:
         self.disk = self.disk.crash()

@@ -47,7 +47,7 @@ class Map:
         return sorted(queue.name for queue in self.ask(exchange, *keys, message=message)[0])
 
     def ask(self, exchange: str, *keys: str, message: Message | None = None) -> tuple[tuple[Queue, ...], bool]:
-        search = Search(self.exchanges[exchange], self.exchanges, self.queues, keys or ("",), message)
+        search = Search(self.exchanges[exchange], self.exchanges, self.queues, keys or ("",), message, MemoryJournal())
         assert search.run()
         return search.targets, search.stable
 

@@ -9,6 +9,7 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.exchanges.exchange_type import Emission
+from warren.broker.core.jobs.scheduler import STORE_SHIFT
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.queues.queue import Queue
@@ -365,3 +366,37 @@ def test_messages_of_the_broker_are_dropped_while_too_many_wait(
     vhost.scheduler.finish()
     assert publish(b"3")
     assert bodies(queue) == [0, 1, 3] and not vhost.emitting
+
+
+def test_messages_that_are_enqueued_at_once_cost_what_their_bodies_do(vhost: VHost) -> None:
+    body = bytes(4 << 20)
+    queue, message = vhost.declare_queue("q"), framed(Address("", "q"), Properties(), body)
+    steps = emissions.deliver_in_slices(vhost, Emission([queue], [message], at_once=True))
+    assert sum(steps) >= len(body) >> STORE_SHIFT
+    assert queue.ready == 1
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_relayed_messages_keep_their_order_and_are_refused_if_a_listener_refuses_them(
+    peer: InProcessPeer, vhost: VHost, transactional: bool
+) -> None:
+    vhost.declare_exchange("p", "x-presence", arguments=Table.of({"x-presence-relay": True}))
+    limits = {"x-max-length": 2, "x-overflow": "reject-publish"}
+    for number in range(LISTENERS):
+        arguments = Table.of(limits if number == LISTENERS - 1 else {})
+        vhost.bind("p", vhost.declare_queue(f"q{number}", arguments=arguments), "", Table.EMPTY)
+    channel = peer.connect().channel()
+    if transactional:
+        channel.transact()
+    else:
+        channel.confirm()
+    published = 2 if transactional else 3
+    for number in range(published):
+        channel.publish("p", "k", b"%d" % number)
+    if transactional:
+        assert not vhost.queues["q0"].published
+        channel.commit()
+    else:
+        assert channel.confirms((1, 2, 3)) == ({1, 2}, {3})
+    assert bodies(vhost.queues["q0"]) == list(range(published))
+    assert bodies(vhost.queues[f"q{LISTENERS - 1}"]) == [0, 1]

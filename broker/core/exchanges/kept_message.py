@@ -1,0 +1,46 @@
+"""Messages that exchanges keep as they route them. The journal stores each once, for all exchanges on its way."""
+
+from __future__ import annotations
+
+from ..jobs.scheduler import STORE_SHIFT
+from ..messages.binding import Destination
+from ..messages.message import Message
+from ..messages.ports import Journal
+
+
+class KeptMessage(Destination):
+    """A message that an exchange keeps. A durable exchange adds it to the destinations, to have it stored.
+
+    number   of the exchange in the journal
+    message  a copy of its own
+    dropped  whether the exchange has dropped it, which may be before it is stored
+    """
+
+    __slots__ = ("number", "message", "dropped")
+
+    def __init__(self, number: int, message: Message) -> None:
+        super().__init__("")
+        self.number = number
+        self.message = message
+        self.dropped = False
+
+
+def take_kept(destinations: dict[Destination, None]) -> list[KeptMessage]:
+    """Remove and return the kept messages among the destinations of a message."""
+    kept = [one for one in destinations if isinstance(one, KeptMessage)]
+    for one in kept:
+        del destinations[one]
+    return kept
+
+
+def store_kept(journal: Journal, kept: list[KeptMessage]) -> int:
+    """Store a message once for all exchanges that still keep it; return the cost (`jobs.scheduler`)."""
+    kept = [one for one in kept if not one.dropped]
+    if not kept:
+        return 0
+    stored = kept[0].message
+    stored.persistent = True
+    journal.append([one.number for one in kept], [stored])
+    for one in kept:
+        one.message.id, one.message.location, one.message.persistent = stored.id, stored.location, True
+    return len(kept) + (stored.body_bytes >> STORE_SHIFT)
