@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pamqp import base, commands
@@ -29,7 +28,7 @@ from .consumer import ChannelConsumer
 from .methods import acknowledge, basic, exchange, publish, queue, tx
 from .operations import Postponed
 from .prefetch import SharedPrefetch
-from .unacked import Settlement, UnackedDeliveries
+from .unacked import Settlement, Unacked, UnackedDeliveries
 
 if TYPE_CHECKING:
     from ..core.exchanges.route_cache import RouteCache
@@ -230,10 +229,14 @@ class Channel:
 
         Unsettled deliveries count, and those that an open transaction has settled.
         """
-        settled = self.transaction.settlements if self.transaction is not None else []
-        deliveries = chain(self.unacked.values(), [delivery for _, delivery, _ in settled])
+        deliveries = self._deliveries()
         self.shared_prefetch.set_limit(count, (consumer for _, consumer, _, _ in deliveries if consumer is not None))
-        self.connection.spent += (len(self.unacked) + len(settled) + len(self.consumers)) >> 3
+        self.connection.spent += (len(deliveries) + len(self.consumers)) >> 3
+
+    def _deliveries(self) -> list[Unacked]:
+        """Return all deliveries that are unsettled, or that the open transaction has settled."""
+        settled = self.transaction.settlements if self.transaction is not None else []
+        return [*self.unacked.values(), *[delivery for _, delivery, _ in settled]]
 
     def send_when_durable(self, frames: bytes) -> None:
         """Send a reply once all that was done so far is durable; the connection is suspended until then."""
@@ -318,6 +321,12 @@ class Channel:
         if (kind, name) in self.vhost.unbindings:
             raise Postponed(partial(self.vhost.when_unbound, kind, name))
 
+    def await_requeues(self, name: str) -> None:
+        """Raise Postponed while the queue is paused: it has only a part of the messages that are being requeued."""
+        queue = self.vhost.find_queue(name)
+        if queue is not None and queue.paused:
+            raise Postponed(queue.when_resumed)
+
     def start_job(self, name: str, job: Job) -> None:
         """Do a job in turns of the loop; the connection is suspended until it is done."""
         finished = self.begin_job()
@@ -350,11 +359,11 @@ class Channel:
         Its queues deliver nothing until its deliveries are requeued, so that other consumers get those first.
         """
         self.closing = True
-        self.leave()
-        events.channel_closed(self)
-        if self.rates is not None and self.connection.node.breakdown is not None:
-            self.connection.node.breakdown.close(self.rates)
         try:
+            self.leave()
+            events.channel_closed(self)
+            if self.rates is not None and self.connection.node.breakdown is not None:
+                self.connection.node.breakdown.close(self.rates)
             for consumer in self.consumers.values():
                 self.pause(consumer.queue)
             for consumer in list(self.consumers.values()):
@@ -369,6 +378,17 @@ class Channel:
             self._paused.clear()
         self.confirms = self.origin.unconfirmed = None  # the message log may keep the origin
         yield OBJECT_COST
+
+    def pause_in_steps(self) -> Job:
+        """Pause the queues of its consumers and deliveries until the channel, which is closing, has ended."""
+        for consumer in self.consumers.values():
+            self.pause(consumer.queue)
+        yield CONSUMER_COST + (len(self.consumers) >> 3)
+        deliveries = self._deliveries()
+        for at in range(0, len(deliveries), acknowledge.TOGETHER):
+            for paused in {delivery[0] for delivery in deliveries[at : at + acknowledge.TOGETHER]}:
+                self.pause(paused)
+            yield acknowledge.LOOK_COST
 
     def leave(self) -> None:
         """Count the channel as closed, once."""
