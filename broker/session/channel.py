@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pamqp import base, commands
@@ -29,7 +28,7 @@ from .consumer import ChannelConsumer
 from .methods import acknowledge, basic, exchange, publish, queue, tx
 from .operations import Postponed
 from .prefetch import SharedPrefetch
-from .unacked import Settlement, UnackedDeliveries
+from .unacked import Settlement, Unacked, UnackedDeliveries
 
 if TYPE_CHECKING:
     from ..core.exchanges.route_cache import RouteCache
@@ -230,10 +229,14 @@ class Channel:
 
         Unsettled deliveries count, and those that an open transaction has settled.
         """
-        settled = self.transaction.settlements if self.transaction is not None else []
-        deliveries = chain(self.unacked.values(), [delivery for _, delivery, _ in settled])
+        deliveries = self._deliveries()
         self.shared_prefetch.set_limit(count, (consumer for _, consumer, _, _ in deliveries if consumer is not None))
-        self.connection.spent += (len(self.unacked) + len(settled) + len(self.consumers)) >> 3
+        self.connection.spent += (len(deliveries) + len(self.consumers)) >> 3
+
+    def _deliveries(self) -> list[Unacked]:
+        """Return all deliveries that are unsettled, or that the open transaction has settled."""
+        settled = self.transaction.settlements if self.transaction is not None else []
+        return [*self.unacked.values(), *[delivery for _, delivery, _ in settled]]
 
     def send_when_durable(self, frames: bytes) -> None:
         """Send a reply once all that was done so far is durable; the connection is suspended until then."""
@@ -318,6 +321,17 @@ class Channel:
         if (kind, name) in self.vhost.unbindings:
             raise Postponed(partial(self.vhost.when_unbound, kind, name))
 
+    def await_deletion(self, kind: str, name: str) -> None:
+        """Suspend the connection until all is deleted with the deleted object of this name; replies wait too."""
+        if (kind, name) in self.vhost.unbindings:
+            self.vhost.when_unbound(kind, name, self.begin_job())
+
+    def await_requeues(self, name: str) -> None:
+        """Raise Postponed while the queue is paused: it has only a part of the messages that are being requeued."""
+        queue = self.vhost.find_queue(name)
+        if queue is not None and queue.paused:
+            raise Postponed(queue.when_resumed)
+
     def start_job(self, name: str, job: Job) -> None:
         """Do a job in turns of the loop; the connection is suspended until it is done."""
         finished = self.begin_job()
@@ -350,16 +364,16 @@ class Channel:
         Its queues deliver nothing until its deliveries are requeued, so that other consumers get those first.
         """
         self.closing = True
-        self.leave()
-        events.channel_closed(self)
-        if self.rates is not None and self.connection.node.breakdown is not None:
-            self.connection.node.breakdown.close(self.rates)
         try:
+            self.leave()
+            events.channel_closed(self)
+            if self.rates is not None and self.connection.node.breakdown is not None:
+                self.connection.node.breakdown.close(self.rates)
             for consumer in self.consumers.values():
                 self.pause(consumer.queue)
             for consumer in list(self.consumers.values()):
                 self.remove(consumer)
-                yield CONSUMER_COST
+                yield OBJECT_COST if consumer.queue.deleted else CONSUMER_COST
             if self.transaction is not None:
                 yield from self.transaction.rollback(self)
             yield from acknowledge.requeue_in_steps(self)
@@ -369,6 +383,17 @@ class Channel:
             self._paused.clear()
         self.confirms = self.origin.unconfirmed = None  # the message log may keep the origin
         yield OBJECT_COST
+
+    def pause_in_steps(self) -> Job:
+        """Pause the queues of its consumers and deliveries until the channel, which is closing, has ended."""
+        for consumer in self.consumers.values():
+            self.pause(consumer.queue)
+        yield CONSUMER_COST + (len(self.consumers) >> 3)
+        deliveries = self._deliveries()
+        for at in range(0, len(deliveries), acknowledge.TOGETHER):
+            for paused in {delivery[0] for delivery in deliveries[at : at + acknowledge.TOGETHER]}:
+                self.pause(paused)
+            yield acknowledge.LOOK_COST
 
     def leave(self) -> None:
         """Count the channel as closed, once."""
@@ -398,7 +423,9 @@ class Channel:
     @property
     def end_cost(self) -> int:
         """Cost of ending the channel, in the scheduler's units."""
-        return acknowledge.COST * len(self.unacked) + CONSUMER_COST * len(self.consumers)
+        queues = [consumer.queue for consumer in self.consumers.values() if consumer.queue.auto_delete]
+        deletions = sum([1 + len(queue.incoming) for queue in queues])  # of the queues, and exchanges bound to them
+        return acknowledge.COST * len(self.unacked) + CONSUMER_COST * len(self.consumers) + OBJECT_COST * deletions
 
 
 def with_method_ids(error: AMQPError, index: int) -> AMQPError:

@@ -166,23 +166,37 @@ def release_resources(connection: Connection, cleared: Callable[[], None] = lamb
         statistics.sent_writes += connection.sent_writes
         connection.node.census.disconnected(connection.vhost.name, connection.user.account if connection.user else "")
         vhost, connection.vhost = connection.vhost, None
-        release_rest(connection, vhost, channels, [cleared, partial(events.connection_closed, connection)])
+        last: list[Callable[[], None]] = [cleared, partial(events.connection_closed, connection)]
+        release_rest(connection, vhost, channels.copy(), channels, last)
 
 
-def release_rest(connection: Connection, vhost: VHost, channels: list[Channel], last: list[Callable[[], None]]) -> None:
+def release_rest(
+    connection: Connection,
+    vhost: VHost,
+    unpaused: list[Channel],
+    channels: list[Channel],
+    last: list[Callable[[], None]],
+) -> None:
     """Start the job that releases the rest. If a bug ends it, a new job does what is left."""
-    job = release_in_steps(connection, vhost, channels, last)
-    failed = partial(release_rest, connection, vhost, channels, last)
+    job = release_in_steps(connection, vhost, unpaused, channels, last)
+    failed = partial(release_rest, connection, vhost, unpaused, channels, last)
     connection.node.scheduler.start(f"end of connection {connection.name}", job, failed)
 
 
 def release_in_steps(
-    connection: Connection, vhost: VHost, channels: list[Channel], last: list[Callable[[], None]]
+    connection: Connection,
+    vhost: VHost,
+    unpaused: list[Channel],
+    channels: list[Channel],
+    last: list[Callable[[], None]],
 ) -> Job:
-    """End channels, delete exclusive queues, then call `last` from its end.
+    """Pause the queues of channels, end channels, delete exclusive queues, then call `last` from its end.
 
-    Each is removed from its list first, so that a failed one is not tried again.
+    All queues are paused first, so that no client sees the deliveries of only some channels requeued. Each is removed
+    from its list first, so that a failed one is not tried again.
     """
+    while unpaused:
+        yield from unpaused.pop().pause_in_steps()
     while channels:
         yield from channels.pop(0).end_in_steps()
     while connection.owned:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from ...amqp.field_table import Table
+from ...core.exchanges.exchange import Exchange
 from ...core.queues.queue import Queue
 from ...wire import method_encoder
 from .. import operations
@@ -20,7 +21,7 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     """Serve queue.declare.
 
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), and Postponed while
-    bindings of a deleted queue of this name are being deleted.
+    bindings of a deleted queue of this name are being deleted, and while messages are being requeued in the queue.
     """
     name = strip_line_ends(method.queue)
     if name.startswith(REPLY_TO):
@@ -29,6 +30,8 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
         if not method.nowait:
             channel.send_change_ok(declare_ok(channel, name, 0, 1), stored=False)
         return
+    if not method.nowait:
+        channel.await_requeues(name)
     if method.passive:
         queue = operations.find_queue(channel, name)
     else:
@@ -76,6 +79,7 @@ def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) ->
     channel.admit_emissions(source)
     operations.unbind_queue(channel, source, name, key, arguments)
     channel.await_emissions(source)
+    channel.await_deletion(Exchange.kind, source)
     channel.send_change_ok(method_encoder.method(channel.number, method_encoder.QUEUE_UNBIND_OK))
 
 
@@ -90,8 +94,12 @@ def expand_names(channel: Channel, queue: str | None, key: str | None) -> tuple[
 
 
 def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> None:
-    """Serve queue.purge. Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
+    """Serve queue.purge.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), and Postponed while messages are being requeued.
+    """
     name = channel.queue_name(strip_line_ends(method.queue))
+    channel.await_requeues(name)
     count = operations.purge_queue(channel, name, wait=not method.nowait)
     if not method.nowait:
         channel.send_when_durable(
@@ -102,15 +110,18 @@ def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> N
 def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) -> None:
     """Serve queue.delete. Consumers of this channel are cancelled after delete-ok, in the same write, as in RabbitMQ.
 
-    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotSupported (540).
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotSupported (540), and
+    Postponed while messages are being requeued.
     """
     name = channel.queue_name(strip_line_ends(method.queue))
+    channel.await_requeues(name)
     cancels: list[bytes] = []
     channel.cancels = cancels
     try:
         count = operations.delete_queue(channel, name, if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
     finally:
         channel.cancels = None
+    channel.await_deletion(Queue.kind, name)
     if not method.nowait:
         ok = method_encoder.method(channel.number, method_encoder.QUEUE_DELETE_OK, method_encoder.long(count))
         channel.send_change_ok(b"".join([ok, *cancels]))

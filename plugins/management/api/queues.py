@@ -11,6 +11,7 @@ from warren.broker.plugin import Queue
 
 from ...http.auth import ADMIN, VHOST
 from ...http.responses import Response, bad, done, not_found, ok, put
+from ...http.slices import when
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -72,18 +73,30 @@ async def put_queue(request: Request) -> Response:
     return put(existed)
 
 
-def delete_queue(request: Request) -> Response:
+async def delete_queue(request: Request) -> Response:
     """Delete a queue; with `if-unused` or `if-empty` only if it is unused or empty."""
-    request.channel().delete_queue(
-        request.queue().name, if_unused=request.flag("if-unused"), if_empty=request.flag("if-empty")
-    )
+    queue = await resumed(request)
+    with request.acting():
+        request.channel().delete_queue(
+            queue.name, if_unused=request.flag("if-unused"), if_empty=request.flag("if-empty")
+        )
+    await unbound(request, Queue.kind, queue.name)
     return done()
 
 
-def purge_queue(request: Request) -> Response:
+async def purge_queue(request: Request) -> Response:
     """Drop the ready messages of a queue."""
-    request.channel().purge(request.queue().name)
+    queue = await resumed(request)
+    with request.acting():
+        request.channel().purge(queue.name)
     return done()
+
+
+async def resumed(request: Request) -> Queue:
+    """Return the queue in the path once no messages are being requeued in it. Raises HTTPError (404)."""
+    while (queue := request.queue()).paused:
+        await when(queue.when_resumed)
+    return queue
 
 
 def act(request: Request) -> Response:

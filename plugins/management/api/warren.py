@@ -25,7 +25,9 @@ from ...http.responses import HTTPError, Response, bad, done, missing, not_now, 
 from ..framework.line_stream import NDJSON, LineStream
 from ..framework.request import Request
 from ..framework.router import Route
+from .bindings import unbound
 from .policies import policy_view
+from .queues import resumed
 
 PLUGINS_DIR = str(Path(__file__).parents[2])
 FRACTION_LIMIT = 1_000_000  # as warrenctl has it
@@ -288,20 +290,25 @@ def duration_s(request: Request) -> float | None:
 # Objects.
 
 
-def delete_queue(request: Request) -> Response:
+async def delete_queue(request: Request) -> Response:
     """Delete a queue, exclusive ones included, and return the number of its ready messages."""
-    queue, vhost = request.queue(), request.path_vhost()
+    queue, vhost = await resumed(request), request.path_vhost()
     where = f"Queue '{queue.name}' in vhost '{vhost.name}'"
     if request.flag("if-empty") and queue.ready:
         raise bad(f"{where} is not empty")
     if request.flag("if-unused") and len(queue.consumers):
         raise bad(f"{where} is in use")
-    return ok({"messages_ready": vhost.delete_queue(queue)})
+    with request.acting():
+        messages = vhost.delete_queue(queue)
+    await unbound(request, Queue.kind, queue.name)
+    return ok({"messages_ready": messages})
 
 
-def purge_queue(request: Request) -> Response:
+async def purge_queue(request: Request) -> Response:
     """Drop the ready messages of a queue, exclusive ones included."""
-    request.queue().purge()
+    queue = await resumed(request)
+    with request.acting():
+        queue.purge()
     return done()
 
 

@@ -139,12 +139,36 @@ def test_basic_get_waits_for_what_comes_back_to_the_queue(node: Node) -> None:
 
 def test_basic_get_that_waits_sees_the_queue_go() -> None:
     large = Large()
-    other, third = connected(large.node).channel(1), connected(large.node).channel(1)
+    other = connected(large.node).channel(1)
     large.connection.lost("reset")
     other.send(Basic.Get, queue="queue", no_ack=True)
-    third.delete("queue")
+    large.node.vhosts["/"].delete_queue(large.queue)  # as x-expires does, which does not wait
     later(large.node)
     other.expect_close(404)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("kind", [Queue.Declare, Queue.Purge, Queue.Delete])
+def test_a_count_has_none_or_all_of_what_comes_back_from_all_channels(node: Node, kind: Any, channels: int) -> None:
+    client = connected(node)
+    for number in range(1, channels + 1):
+        ch = client.channel(number)
+        ch.declare("many")
+        client.raw(MANY_PUBLISHES * (LARGE // 100 if number == 1 else 0))
+        ch.qos(LARGE // channels)
+        ch.send(Basic.Consume, queue="many", consumer_tag="c")
+        deliveries(ch)
+    assert node.vhosts["/"].queues["many"].unacked == LARGE
+    session(ch).lost("reset")
+    assert isinstance(node.clock, FakeClock)
+    others = []
+    while node.clock.run_next(node.clock.now_ms()):
+        others.append(connected(node).channel(1))
+        others[-1].send(kind, queue="many", **({"passive": True} if kind is Queue.Declare else {}))
+    replies: list[Any] = [other.next() for other in others]
+    counts = sorted(reply.message_count for reply in replies)
+    assert len(counts) > 3
+    assert counts == ([LARGE] * len(counts) if kind is Queue.Declare else [0] * (len(counts) - 1) + [LARGE])
 
 
 def test_a_single_active_consumer_gives_way_and_order_is_kept(node: Node) -> None:

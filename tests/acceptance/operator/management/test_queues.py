@@ -1,6 +1,10 @@
 """Queues over HTTP."""
 
-from tests.support.http import Api
+import asyncio
+
+import pytest
+
+from tests.support.http import Api, request
 from warren.plugins.management.stats.sampler import Sampler
 
 NOT_FOUND = (404, "Object Not Found", "Not Found")
@@ -49,6 +53,26 @@ def test_a_queue_is_deleted_unless_it_is_needed(api: Api) -> None:
     assert api.delete("/queues/%2F/q?if-empty=true&if-unused=true").status == 204
     for method, path in (("GET", ""), ("DELETE", ""), ("DELETE", "/contents")):
         assert api.request(method, f"/queues/%2F/q{path}").error == NOT_FOUND
+
+
+@pytest.mark.parametrize("path", ["/queues/%2F/q/contents", "/queues/%2F/q"])
+def test_a_purge_and_a_deletion_wait_for_messages_that_are_being_requeued(api: Api, path: str) -> None:
+    channel = api.peer.connect().channel()
+    channel.declare("q")
+    queue = api.peer.node.vhosts["/"].queues["q"]
+    queue.pause()
+
+    async def delete() -> None:
+        response = asyncio.ensure_future(request(api.application, "DELETE", path))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        channel.fill("q", b"x")
+        assert not response.done() and queue.ready == 1 and not queue.deleted
+        queue.resume()
+        assert (await response).status == 204
+
+    asyncio.run(delete())
+    assert not queue.ready
 
 
 def test_each_column_alone_is_the_same_as_among_all(api: Api) -> None:
