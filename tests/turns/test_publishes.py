@@ -242,3 +242,27 @@ def test_publishes_to_many_queues_that_page_them_out(
         shutil.rmtree(tmp_path, ignore_errors=True)
 
     step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize("way", ["time to live", "expiration", "transaction"])
+def test_a_long_message_that_each_of_many_queues_stores(step_meter: StepMeter, tmp_path: Path, way: str) -> None:
+    body = bytes(2 << 20)
+    properties: dict[str, object] = {"delivery_mode": 2}
+    if way == "expiration":
+        properties["expiration"] = "60000"
+    arguments = {"x-message-ttl": 60_000} if way != "expiration" else {}
+
+    def attempt() -> None:
+        peer = StoredPeer(step_meter, tmp_path)
+        vhost = peer.node.vhosts["/"]
+        for number in range(20):
+            queue = vhost.declare_queue(f"q{number}", durable=True, arguments=Table.of(arguments))
+            vhost.bind("amq.fanout", queue, "", Table.EMPTY)
+        peer.settle()
+        step_meter.begin()
+        send(peer, step_meter, frames("amq.fanout", "k", properties, body), way == "transaction")
+        assert {queue.ready for queue in vhost.queues.values()} == {1}
+        peer.close()
+        shutil.rmtree(tmp_path)
+
+    step_meter.check_one_of(attempt)

@@ -43,6 +43,7 @@ IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
+LONG_BYTES: Final = 1 << 20  # of messages for several queues, which may store a copy each: they are enqueued in steps
 TRACED_COST: Final = 20  # of a message that is routed by itself for a tracer, beside its copy
 IDS: Final = 6  # bytes of class id, method id and ticket before the exchange name
 
@@ -99,6 +100,8 @@ def publish(
     sizes.run += count
     sizes.total_bytes += whole_bytes
     queues = route.queues
+    if whole_bytes > LONG_BYTES and queues is not None and len(queues) > 1:
+        queues = None
     alone = checked.special or channel.transaction is not None or (route.markers and route.needs_message(raw))
     if queues is None and not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
@@ -267,7 +270,7 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
     """
     if len(runs) == 1:
         [run] = runs.values()
-        if len(run.queues) > FEW:
+        if len(run.queues) > FEW or run.body_bytes > LONG_BYTES and len(run.queues) > 1:
             steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
             do_in_steps(channel, steps, in_slices)
             return
@@ -389,7 +392,7 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
     if channel.checked.special:
         message, keys = apply_special_properties(channel, message)
     queues = route.targets
-    if queues is not None and len(queues) <= FEW and len(keys) == 1 and not route.markers:
+    if queues is not None and are_few(queues, message) and len(keys) == 1 and not route.markers:
         publish_to(channel, route, message, keys, queues, ())
         return
     do_in_steps(channel, publish_in_steps(channel, route, message, keys), in_slices)
@@ -441,7 +444,8 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     if channel.closing:
         return
     steps = [queue.accept_in_steps([message]) for queue in queues] if channel.transaction is None else []
-    if channel.transaction is not None or len(queues) + len(recorders) <= FEW and not any(steps):
+    few = len(recorders) <= FEW and are_few(queues, message) and not any(steps)
+    if channel.transaction is not None or few:
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
         queues = yield from accepted_in_steps(queues, steps)
@@ -522,7 +526,7 @@ def enqueue_in_steps(
     All of them are enqueued at some queues, then at the next. Each step stores another copy of persistent messages, so
     that only few of these are enqueued together.
     """
-    if len(messages) == 1 and len(queues) + len(recorders) <= FEW:
+    if len(messages) == 1 and len(recorders) <= FEW and are_few(queues, messages[0]):
         return enqueue_one(channel, exchange, messages[0], queues, mandatory, recorders)
     together = SHARED if any(message.persistent for message in messages) else len(messages)
     taken = True
@@ -533,7 +537,7 @@ def enqueue_in_steps(
         body_bytes, persistent = total_bytes(some), any(message.persistent for message in some)
         each = cost_of_each(some, queues)
         if channel.vhost.budget.exceeded:
-            each = PAGE_COST * len(some) + (body_bytes >> STORE_SHIFT)
+            each = max(each, PAGE_COST * len(some) + (body_bytes >> STORE_SHIFT))
         at_once = max(ENQUEUE_COST // each, 1)
         result = enqueue(channel, exchange, some, body_bytes, persistent, queues[:at_once], mandatory)
         for start in range(at_once, len(queues), at_once):
@@ -556,10 +560,15 @@ def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:
     return not result.refused
 
 
+def are_few(queues: tuple[RouteTarget, ...], message: Message) -> bool:
+    """Return whether the message may be enqueued in all these queues in one step."""
+    return len(queues) <= FEW and (message.body_bytes <= LONG_BYTES or len(queues) < 2)
+
+
 def cost_of_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> int:
     """Return the cost of enqueueing the messages in one of these queues, unless the queue pages them out."""
-    if messages[0].state is not None or any(queue.per_message for queue in queues):
-        return PER_MESSAGE_COST * len(messages)
+    if messages[0].state is not None or any(queue.per_message for queue in queues):  # each queue stores a copy
+        return PER_MESSAGE_COST * len(messages) + (total_bytes(messages) >> STORE_SHIFT)
     return 1 + len(messages) // SHARED
 
 

@@ -294,7 +294,7 @@ async def delete_queue(request: Request) -> Response:
     """Delete a queue, exclusive ones included, and return the number of its ready messages."""
     queue, vhost = await resumed(request), request.path_vhost()
     where = f"Queue '{queue.name}' in vhost '{vhost.name}'"
-    if request.flag("if-empty") and queue.ready:
+    if request.flag("if-empty") and queue.stored:
         raise bad(f"{where} is not empty")
     if request.flag("if-unused") and len(queue.consumers):
         raise bad(f"{where} is in use")
