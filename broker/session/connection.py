@@ -237,7 +237,7 @@ class Connection(Publisher):
                         alarm_blocking.block(self)
                     break
                 if isinstance(event, Method):
-                    self._left -= CHANGE_COST if event.index in CHANGES else METHOD_COST
+                    self._left -= METHOD_COST if event.index not in CHANGES else self._change_cost()
                     if self.node.alarms.reason and alarm_blocking.creates_too_much(self, event):
                         alarm_blocking.block(self)
                         self.deferred = event
@@ -269,6 +269,9 @@ class Connection(Publisher):
             self.confirm()
         if self.node.pending:
             self._left -= self.node.pump()
+
+    def _change_cost(self) -> int:
+        return CHANGE_COST + (self.node.policies.cost(self.vhost) if self.vhost is not None else 0)
 
     def _overlaps(self, event: Event) -> bool:
         """Return whether an event is handled while replies wait for the journal."""

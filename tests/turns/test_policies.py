@@ -5,11 +5,14 @@ import json
 import time
 
 import pytest
+from pamqp.commands import Queue
 
+from tests.support import codec
 from tests.support.http import Api, asgi_scope, call_application
 from tests.support.speed import within
 from warren.broker.core.policies.policies import POLICIES_LIMIT
 
+from .broker import MeasuredPeer, Prompter, StepMeter
 from .meter import ATTEMPTS, TURN_MS, Meter
 
 COSTLY = "^(a|aa|aaa)+N$"
@@ -75,3 +78,20 @@ def put(api: Api, meter: Meter, name: str, body: bytes) -> float:
 
     meter.run(request())
     return meter.longest_s * 1000
+
+
+def test_declarations_in_one_write_beside_very_many_policies(step_meter: StepMeter) -> None:
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        for number in range(POLICIES_LIMIT):
+            peer.node.policies.set("/", f"p{number}", f"^none{number}$", {"max-length": 1})
+        prompter = Prompter(peer)
+        declares = [codec.method_frame(1, Queue.Declare, {"queue": f"q{number}"}) for number in range(60)]
+        step_meter.begin()
+        prompter.socket.incoming += b"".join(declares)
+        peer.settle()
+        peer.wait(0)
+        assert len(peer.node.vhosts["/"].queues) == 60
+        peer.close()
+
+    step_meter.check_one_of(attempt)

@@ -266,3 +266,21 @@ def test_a_long_message_that_each_of_many_queues_stores(step_meter: StepMeter, t
         shutil.rmtree(tmp_path)
 
     step_meter.check_one_of(attempt)
+
+
+def test_a_transaction_of_publishes_to_very_many_queues(peer: MeasuredPeer, step_meter: StepMeter) -> None:
+    bound(peer, "x", "fanout", count=10_000)
+    data = frames("x", "k") * 100
+
+    def attempt() -> None:
+        client = peer.connect()
+        channel = client.channel()
+        channel.transact()
+        step_meter.begin()
+        socket_of(client).incoming += data
+        peer.settle()
+        peer.wait(0)
+        channel.rollback()
+        client.close()
+
+    step_meter.check_one_of(attempt)

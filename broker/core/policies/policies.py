@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..vhost.vhost import VHost
 
 OPERATOR_POLICY = "operator_policy"
+PATTERN_COST = 6  # of searching the pattern of a policy (`scheduler`)
 STEP_COST, LOOK_COST, APPLY_COST = 300, 2, 10  # of a step of a job, and of a queue or exchange in it (`scheduler`)
 POLICIES_LIMIT = 1_000  # of one virtual host: each declaration searches all their patterns
 
@@ -132,6 +133,11 @@ class Policies(TopologyPolicies):
         """Return all policies that match the target, the highest priority first."""
         searches = SearchTime(self._clock.processor_s)
         return [policy for policy in self._user.ranked.get(target.vhost, ()) if applies_to(policy, target, searches)]
+
+    def cost(self, vhost: VHost) -> int:
+        """The cost of searching the patterns of all policies for a new queue or exchange (`jobs.scheduler`)."""
+        ranked = [each.ranked.get(vhost.name, ()) for each in (self._user, self._operator)]
+        return PATTERN_COST * sum(map(len, ranked))
 
     # For the core
 

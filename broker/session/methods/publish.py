@@ -17,6 +17,7 @@ from ...amqp.limits import LONGEST_MS
 from ...core.access.users import User
 from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
+from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, SEARCH_COST, SHARED, Route, RouteKey
 from ...core.exchanges.sink import Accepted
@@ -475,6 +476,7 @@ def publish_to(
     if not admits(channel, message, keys, queues):
         return
     if channel.transaction is not None:
+        channel.connection.spent += len(queues) >> DESTINATIONS_SHIFT
         channel.transaction.publish(route.exchange, message, queues, route.mandatory, recorders)
     else:
         enqueue_one(channel, route.exchange, message, queues, route.mandatory, recorders)
