@@ -211,6 +211,8 @@ class Channel:
                 raise AccessRefused(
                     f"{what} access to topic '{routing_key}' in {topic} refused for user '{self.user.name}'"
                 )
+        if searches is not None:
+            self.connection.spent += len(routing_keys) + searches.cost
 
     def _report_exhausted(self, patterns: list[str]) -> None:
         fields: dict[str, object] = {"vhost": self.vhost.name, "user": self.user.name, "patterns": patterns}
