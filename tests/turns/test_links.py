@@ -49,9 +49,9 @@ def test_deliveries_of_a_link(meter: Meter, topology: Topology, headers: Headers
 
     async def make() -> None:
         house = Forwarding("on-confirm")
+        on_the_loop(house, meter)
         house.vhost.delete_exchange("x")
         topology(house.vhost)
-        on_the_loop(house, meter)
         houses.append(house)
 
     async def forward() -> None:
@@ -94,13 +94,13 @@ def test_a_message_that_a_link_relays_to_very_many_listeners(meter: Meter, liste
 
     async def make() -> None:
         house = Forwarding("on-confirm")
+        on_the_loop(house, meter)
         house.node.registry.register("x-presence", PresenceExchange)
         house.vhost.delete_exchange("x")
         house.vhost.declare_exchange("x", "x-presence", arguments=Table.of({"x-presence-relay": True}))
         for number in range(listeners):
             house.vhost.bind("x", house.vhost.declare_queue(f"q{number}"), "", Table.EMPTY)
         house.inflow.brings_from = UPSTREAM
-        on_the_loop(house, meter)
         houses.append(house)
 
     async def forward() -> None:
