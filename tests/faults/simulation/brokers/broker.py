@@ -31,7 +31,7 @@ from warren.federation.service import FederationService
 if TYPE_CHECKING:
     from tests.faults.simulation.brokers.network import Network
 
-CHECK_MS = 700  # between two looks of a link at what it has upstream
+CHECK_MS = 2000  # between two looks of a link at what it has upstream
 FAULTS = ("internal_error", "task_failed", "tasks_not_ended", "cannot_read_log", "log_damaged")
 TYPES = registry()
 

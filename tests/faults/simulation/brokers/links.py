@@ -87,7 +87,7 @@ class Federation:
         for upstream in self.upstreams(name):
             value: dict[str, Any] = {
                 "uri": f"amqp://{upstream}?heartbeat=3&connection_timeout=3000",
-                "reconnect-delay": 0.2,
+                "reconnect-delay": 0.5,
                 "ack-mode": self.ack_mode,
                 "prefetch-count": self.prefetch,
                 "max-hops": self.max_hops,

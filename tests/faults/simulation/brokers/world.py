@@ -89,15 +89,15 @@ class World:
 
     def run(self, seconds: float) -> None:
         """Turn the loops until this time has passed."""
-        time, end_s = self.time, self.time.now_s + seconds
+        time, draw, end_s = self.time, self.random.random, self.time.now_s + seconds
         while time.now_s < end_s:
-            order = self.random.sample(self.loops, len(self.loops))
-            ready = next((loop for loop in order if loop.due_s <= time.now_s), None)
-            if ready is not None:
-                self._turn(ready)
-                time.now_s += TURN_S * self.random.random()
+            due_s = [loop.due_s for loop in self.loops]
+            next_s = min(due_s)
+            if next_s <= time.now_s:
+                ready = [loop for loop, each_s in zip(self.loops, due_s, strict=True) if each_s <= time.now_s]
+                self._turn(ready[int(draw() * len(ready))])
+                time.now_s += TURN_S * draw()
                 continue
-            next_s = min([loop.due_s for loop in self.loops])
             if self._later and self._later[0][0] <= min(next_s, end_s):
                 time.now_s, _, function = heapq.heappop(self._later)
                 function()
