@@ -18,7 +18,7 @@ from pamqp.commands import Connection, Exchange, Queue
 
 from tests.faults.simulation.brokers.accounts import check_accounts
 from tests.faults.simulation.brokers.broker import Broker, Exited, Process
-from tests.faults.simulation.brokers.clients import Consumer, Peer, Publisher
+from tests.faults.simulation.brokers.clients import Consumer, Operator, Publisher
 from tests.faults.simulation.brokers.links import EXCHANGE, POLICIES, QUEUE, Edge, Federation
 from tests.faults.simulation.brokers.loop import TURN_S, SimulatedLoop, VirtualTime
 from tests.faults.simulation.brokers.model import Copy, Model
@@ -209,7 +209,7 @@ class World:
     def admin(self, name: str, send: Callable[[Channel], None]) -> None:
         """Send requests on a connection of their own, without waiting for replies."""
         with suppress(ConnectionRefusedError):
-            peer = self._peer(Peer, name)
+            peer = self._peer(Operator, name)
             send(peer.open_channel())
             peer.client.send(Connection.Close, reply_code=200)
 
