@@ -232,7 +232,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     async def pause(self, seconds: float) -> None:
         paused = self.create_future()
-        timer = self.call_later(seconds, paused.set_result, None)
+        timer = self.call_later(seconds, lambda: paused.done() or paused.set_result(None))
         try:
             await paused
         finally:
