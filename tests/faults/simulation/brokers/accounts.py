@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from warren.broker.core.counters.statistics import DeliveryCounters
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.memory_budget import MemoryBudget
@@ -18,12 +19,17 @@ if TYPE_CHECKING:
 
 
 class Ledger(MessageLog):
-    """A message log that counts the messages in each queue by what happens to them."""
+    """A message log that counts the messages in each queue by what happens to them.
 
-    __slots__ = ("counts",)
+    counts      messages in each queue
+    deliveries  from each queue, in the fields of its own counters
+    """
+
+    __slots__ = ("counts", "deliveries")
 
     def __init__(self, vhost: VHost) -> None:
         self.counts = Counter({queue: queue.ready for queue in vhost.queues.values()})
+        self.deliveries: defaultdict[Queue, DeliveryCounters] = defaultdict(DeliveryCounters)
         vhost.message_log = self
 
     def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
@@ -35,9 +41,14 @@ class Ledger(MessageLog):
         redelivered: bool, no_ack: bool,
     ) -> None:  # fmt: skip
         self.counts[queue] -= len(messages) if no_ack else 0
+        if tag:
+            self.deliveries[queue].delivered(len(messages), no_ack, redelivered)
+        else:
+            self.deliveries[queue].got(no_ack, redelivered)
 
     def acked(self, origin: Origin, tag: str, queue: Queue, messages: list[Message]) -> None:
         self.counts[queue] -= len(messages)
+        self.deliveries[queue].acked(len(messages))
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
         self.counts[queue] -= len(messages)
@@ -62,6 +73,8 @@ def check_accounts(process: Process) -> None:
         unread = queue.ready_messages.unread_count
         logged, kept = process.ledger.counts[queue], queue.ready + queue.unacked + unread
         assert logged == kept, f"{queue} has {kept} messages, and {logged} by the message log"
+        counted, listed = queue.delivering.values(), process.ledger.deliveries[queue].values()
+        assert counted == listed, f"{queue} counts deliveries {counted}, the message log {listed}"
     held_bytes = resident_bytes(node)
     assert node.budget.used_bytes == held_bytes, f"{node.budget.used_bytes} bytes are counted, {held_bytes} are held"
 

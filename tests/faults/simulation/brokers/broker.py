@@ -31,7 +31,7 @@ from warren.federation.service import FederationService
 if TYPE_CHECKING:
     from tests.faults.simulation.brokers.network import Network
 
-CHECK_MS = 700  # between two looks of a link at what it has upstream
+CHECKS_MS = (700, 2000)  # between two looks of a link at what it has upstream
 FAULTS = ("internal_error", "task_failed", "tasks_not_ended", "cannot_read_log", "log_damaged")
 TYPES = registry()
 
@@ -148,7 +148,7 @@ class Broker:
             cluster_name=name,
             loopback_users=(),
             message_memory_bytes=random.choice(BUDGET_BYTES),
-            federation=Federation(internal_exchange_check_interval=CHECK_MS),
+            federation=Federation(internal_exchange_check_interval=random.choice(CHECKS_MS)),
         )
         self._random = random
         self._network = network

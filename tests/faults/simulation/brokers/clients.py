@@ -116,6 +116,14 @@ class Peer:
         """The connection is lost."""
 
 
+class Operator(Peer):
+    """A connection that declares and deletes. Another one may delete a queue between its declaration and binding."""
+
+    def _take(self, channel: Channel, item: Any) -> None:
+        if not (isinstance(item, ChannelMethods.Close) and item.reply_code == NOT_FOUND):
+            super()._take(channel, item)
+
+
 class Publisher(Peer):
     """A connection that publishes with confirms. `unconfirmed` has the copies of each publish, by its number."""
 

@@ -32,6 +32,7 @@ class Federation:
     max_hops: int
     ack_mode: str
     prefetch: int
+    reconnect_s: float
     exchange_type: str
     by_set: bool
     single_channel: bool
@@ -44,6 +45,7 @@ class Federation:
             1 if shape == "complete" else random.choice((1, 2, 3)),
             random.choice(("on-confirm", "on-confirm", "on-confirm", "on-publish", "no-ack")),
             random.choice((1, 3, 20, 1000)),
+            random.choice((0.2, 0.5)),
             random.choice(sorted(TYPES)),
             random.random() < 0.5,
             random.random() < 0.3,
@@ -87,7 +89,7 @@ class Federation:
         for upstream in self.upstreams(name):
             value: dict[str, Any] = {
                 "uri": f"amqp://{upstream}?heartbeat=3&connection_timeout=3000",
-                "reconnect-delay": 0.2,
+                "reconnect-delay": self.reconnect_s,
                 "ack-mode": self.ack_mode,
                 "prefetch-count": self.prefetch,
                 "max-hops": self.max_hops,

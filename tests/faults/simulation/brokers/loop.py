@@ -8,11 +8,13 @@ the order of timers within a millisecond, how long a turn takes, and which proce
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import Context
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -133,8 +135,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._virtual = time
         self._ahead_s = 0.0  # after the end of the process
         self._network = network
-        self._selector = self  # of which the base class calls `select`
-        self._clock_resolution = 1e-9
+        self._context = Context()  # of all sources
         self.set_exception_handler(SimulatedLoop._failed)
 
     def __repr__(self) -> str:
@@ -152,11 +153,33 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """The time of the next turn that has something to do."""
         if self._ready:
             return self.now_s
-        timer_s = self._scheduled[0].when() if self._scheduled else inf
-        return min(timer_s, min([source.due_s for source in self.sources]))
+        scheduled = self._scheduled
+        while scheduled and scheduled[0].cancelled():
+            heapq.heappop(scheduled)
+        due_s = scheduled[0].when() if scheduled else inf
+        for source in self.sources:
+            source_s = source.due_s
+            if source_s < due_s:
+                due_s = source_s
+        return due_s
 
     def turn(self) -> None:
         self.run_now(self._run_once)
+
+    def _run_once(self) -> None:
+        """Run what is ready, some of the sources that are due, and the timers that are, in the order of asyncio."""
+        now_s, ready, scheduled = self.now_s, self._ready, self._scheduled
+        due = [source for source in self.sources if source.due_s <= now_s]
+        if len(due) > 1:
+            due = self.random.sample(due, self.random.randint(1, len(due)))
+        for source in due:
+            ready.append(asyncio.Handle(source.run, (), self, self._context))
+        while scheduled and scheduled[0].when() <= now_s:
+            ready.append(heapq.heappop(scheduled))
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
 
     def run_now(self, function: Callable[[], object]) -> None:
         """Call a function as a callback of this loop."""
@@ -197,17 +220,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # What the base class calls
 
-    def select(self, timeout: float | None) -> list[Source]:
-        now_s = self.now_s
-        due = [source for source in self.sources if source.due_s <= now_s]
-        if not due:
-            return due
-        return self.random.sample(due, self.random.randint(1, len(due)))
-
-    def _process_events(self, events: list[Source]) -> None:
-        for source in events:
-            self.call_soon(source.run)
-
     def _write_to_self(self) -> None: ...
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
@@ -220,7 +232,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     async def pause(self, seconds: float) -> None:
         paused = self.create_future()
-        timer = self.call_later(seconds, paused.set_result, None)
+        timer = self.call_later(seconds, lambda: paused.done() or paused.set_result(None))
         try:
             await paused
         finally:

@@ -69,9 +69,10 @@ class End(asyncio.Transport, Source):
     def due_s(self) -> float:
         if self._protocol is None or self._closing:
             return inf
-        if self._reading and (self.incoming or self.finished):
-            return min(self.resets_s, max(self.arrives_s, self._network.stalled_until_s(self)))
-        return self.resets_s
+        if not (self._reading and (self.incoming or self.finished)):
+            return self.resets_s
+        arrives_s = self._network.arrives_s(self)
+        return arrives_s if arrives_s < self.resets_s else self.resets_s
 
     def run(self) -> None:
         """Receive a piece of what has arrived, or the end of the connection."""
@@ -233,10 +234,11 @@ class Network:
         """Let nothing arrive between two hosts for a while."""
         self._stalls[frozenset((one, other))] = self._time.now_s + seconds
 
-    def stalled_until_s(self, end: End) -> float:
+    def arrives_s(self, end: End) -> float:
+        """Return when the next bytes for this end can be received."""
         if not self._stalls:
-            return 0.0
-        return self._stalls.get(frozenset((end.loop.name, end.peer.loop.name)), 0.0)
+            return end.arrives_s
+        return max(end.arrives_s, self._stalls.get(frozenset((end.loop.name, end.peer.loop.name)), 0.0))
 
     def between(self, one: str, other: str) -> list[End]:
         """Return the ends at the first host of the connections to the other one."""

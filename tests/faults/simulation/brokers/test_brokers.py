@@ -21,7 +21,7 @@ from tests.faults.simulation.seeds import SEEDS, each_seed
 from warren.broker.runtime import password_hashing
 
 STEPS = os.environ.get("WARREN_SIM_STEPS")  # the numbers of the steps that a failure has printed
-GATE_SEEDS, REST_SEEDS = SEEDS // 6, 2 * SEEDS
+GATE_SEEDS, REST_SEEDS = 2 * SEEDS // 5, 5 * SEEDS // 2
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def live(world: World) -> None:
     raise error
 
 
-@each_seed(world_of, GATE_SEEDS, block=2)
+@each_seed(world_of, GATE_SEEDS, block=3)
 def test_brokers_and_links_keep_their_promises(world: World) -> None:
     live(world)
 

@@ -18,7 +18,7 @@ from pamqp.commands import Connection, Exchange, Queue
 
 from tests.faults.simulation.brokers.accounts import check_accounts
 from tests.faults.simulation.brokers.broker import Broker, Exited, Process
-from tests.faults.simulation.brokers.clients import Consumer, Peer, Publisher
+from tests.faults.simulation.brokers.clients import Consumer, Operator, Publisher
 from tests.faults.simulation.brokers.links import EXCHANGE, POLICIES, QUEUE, Edge, Federation
 from tests.faults.simulation.brokers.loop import TURN_S, SimulatedLoop, VirtualTime
 from tests.faults.simulation.brokers.model import Copy, Model
@@ -89,15 +89,15 @@ class World:
 
     def run(self, seconds: float) -> None:
         """Turn the loops until this time has passed."""
-        time, end_s = self.time, self.time.now_s + seconds
+        time, draw, end_s = self.time, self.random.random, self.time.now_s + seconds
         while time.now_s < end_s:
-            order = self.random.sample(self.loops, len(self.loops))
-            ready = next((loop for loop in order if loop.due_s <= time.now_s), None)
-            if ready is not None:
-                self._turn(ready)
-                time.now_s += TURN_S * self.random.random()
+            due_s = [loop.due_s for loop in self.loops]
+            next_s = min(due_s)
+            if next_s <= time.now_s:
+                ready = [loop for loop, each_s in zip(self.loops, due_s, strict=True) if each_s <= time.now_s]
+                self._turn(ready[int(draw() * len(ready))])
+                time.now_s += TURN_S * draw()
                 continue
-            next_s = min([loop.due_s for loop in self.loops])
             if self._later and self._later[0][0] <= min(next_s, end_s):
                 time.now_s, _, function = heapq.heappop(self._later)
                 function()
@@ -209,7 +209,7 @@ class World:
     def admin(self, name: str, send: Callable[[Channel], None]) -> None:
         """Send requests on a connection of their own, without waiting for replies."""
         with suppress(ConnectionRefusedError):
-            peer = self._peer(Peer, name)
+            peer = self._peer(Operator, name)
             send(peer.open_channel())
             peer.client.send(Connection.Close, reply_code=200)
 
