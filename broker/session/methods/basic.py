@@ -75,8 +75,7 @@ def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) ->
     tag = method.consumer_tag or ""
     cancel_consumer(channel, tag)
     if not method.nowait:
-        ok = method_encoder.method(channel.number, method_encoder.CANCEL_OK, method_encoder.short_string(tag))
-        channel.send_after_job(ok)
+        channel.send(method_encoder.method(channel.number, method_encoder.CANCEL_OK, method_encoder.short_string(tag)))
 
 
 def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:

@@ -58,12 +58,9 @@ async def put_exchange(request: Request) -> Response:
     return put(existed)
 
 
-async def delete_exchange(request: Request) -> Response:
+def delete_exchange(request: Request) -> Response:
     """Delete an exchange; with `if-unused` only if it is unused."""
-    name = request.exchange().name
-    with request.acting():
-        request.channel().delete_exchange(name, if_unused=request.flag("if-unused"))
-    await unbound(request, Exchange.kind, name)
+    request.channel().delete_exchange(request.exchange().name, if_unused=request.flag("if-unused"))
     return done()
 
 

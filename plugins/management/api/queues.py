@@ -80,7 +80,6 @@ async def delete_queue(request: Request) -> Response:
         request.channel().delete_queue(
             queue.name, if_unused=request.flag("if-unused"), if_empty=request.flag("if-empty")
         )
-    await unbound(request, Queue.kind, queue.name)
     return done()
 
 

@@ -25,7 +25,6 @@ from ...http.responses import HTTPError, Response, bad, done, missing, not_now, 
 from ..framework.line_stream import NDJSON, LineStream
 from ..framework.request import Request
 from ..framework.router import Route
-from .bindings import unbound
 from .policies import policy_view
 from .queues import resumed
 
@@ -299,9 +298,7 @@ async def delete_queue(request: Request) -> Response:
     if request.flag("if-unused") and len(queue.consumers):
         raise bad(f"{where} is in use")
     with request.acting():
-        messages = vhost.delete_queue(queue)
-    await unbound(request, Queue.kind, queue.name)
-    return ok({"messages_ready": messages})
+        return ok({"messages_ready": vhost.delete_queue(queue)})
 
 
 async def purge_queue(request: Request) -> Response:
