@@ -75,7 +75,7 @@ class _Share:
 
 
 _Seeds = dict[int, dict[_Share, int]]
-"""By weight, the shares and their seeds."""
+"""The shares of each weight, with their seeds."""
 
 
 class ConsistentHashExchange(ExchangeType):

@@ -324,7 +324,7 @@ class VHost(QueueHost):
             binding = exchange.outgoing.pop(key)
             incoming_of(binding.destination).pop(key, None)
             self._observers.binding_removed(self.name, binding)
-            cost += cost_of(binding)
+            cost += unbinding_cost(binding)
             if cost >= STEP_COST:
                 yield cost
                 cost = 0
@@ -534,7 +534,7 @@ class VHost(QueueHost):
                 continue
             if self._unbound(exchange, binding):
                 doomed.append(exchange)
-            cost += cost_of(binding)
+            cost += unbinding_cost(binding)
             emissions = self.emitting.get(exchange)
             if emissions is not None:
                 cost += EMISSION_COST
@@ -620,6 +620,6 @@ def destination_type(destination: Destination) -> str:
     return destination.settings.type if isinstance(destination, Queue) else destination.kind
 
 
-def cost_of(binding: Binding) -> int:
+def unbinding_cost(binding: Binding) -> int:
     """Return the cost of deleting a binding (`jobs.scheduler`)."""
     return BINDING_COST + (len(binding.arguments.raw) >> ARGUMENTS_SHIFT)

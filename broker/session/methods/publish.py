@@ -444,23 +444,22 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     assert queues is not None, "a direct route has targets"
     if channel.closing:
         return
-    steps = [queue.accept_in_steps([message]) for queue in queues] if channel.transaction is None else []
-    few = len(recorders) <= FEW and are_few(queues, message) and not any(steps)
-    if channel.transaction is not None or few:
+    if channel.transaction is not None:
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
-        queues = yield from accepted_in_steps(queues, steps)
+        queues = yield from accepted_in_steps(queues, message)
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
 
 
 def accepted_in_steps(
-    queues: tuple[RouteTarget, ...], steps: list[Generator[int, None, EnqueueResult] | None]
+    queues: tuple[RouteTarget, ...], message: Message
 ) -> Generator[int, None, tuple[RouteTarget, ...]]:
-    """Do the steps of those targets that have some; return the targets, with the results in place of these."""
+    """Have targets accept a message that do so in steps; return all targets, with results in place of these."""
     targets = list(queues)
-    for index, each in enumerate(steps):
-        if each is not None:
-            targets[index] = Accepted((yield from each))
+    for index, target in enumerate(queues):
+        steps = target.accept_in_steps([message])
+        if steps is not None:
+            targets[index] = Accepted((yield from steps))
     return tuple(targets)
 
 
