@@ -102,6 +102,21 @@ async def test_what_gathers_meanwhile_is_the_next_batch_and_a_stop_waits_for_all
 
 
 @pytest.mark.asyncio
+async def test_a_stop_waits_for_what_is_added_after_the_last_batch() -> None:
+    """It is added before the task that stops runs again."""
+    scene = Scene()
+    loop = asyncio.get_running_loop()
+
+    def add() -> None:
+        scene.journal.added += 1
+
+    scene.journal.added = 1
+    scene.journal.on_durable = lambda: len(scene.journal.done) < 5 and loop.call_soon(add)
+    assert await scene.committer.stop()
+    assert scene.journal.done == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.asyncio
 async def test_a_batch_is_written_and_synced_while_the_sync_of_the_one_before_runs() -> None:
     scene = Scene()
     second = threading.Event()

@@ -74,7 +74,7 @@ class Process:
         resources.watch(self.committer.check_disk)
         self.committer.commit_soon()
         self.host = Host(self.node, self.config, settings, self.server, resources, no_tls, [])
-        self._network.listen(loop, lambda: Transport(self.server))
+        self.server.listeners.append(self._network.listen(loop, lambda: Transport(self.server)))
         self.federation = FederationService()
         self.host.services["federation"] = self.federation
         await self.federation.start(self.host)

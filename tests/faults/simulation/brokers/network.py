@@ -181,6 +181,18 @@ class End(asyncio.Transport, Source):
         self._end(None)
 
 
+class Listener(asyncio.AbstractServer):
+    """A listener of a process; `make` makes the protocol of a connection that it accepts."""
+
+    def __init__(self, loop: SimulatedLoop, make: Callable[[], asyncio.Protocol]) -> None:
+        self.loop = loop
+        self.make = make
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class Network:
     """All connections of a world. Hosts are called as their processes are."""
 
@@ -189,7 +201,7 @@ class Network:
         self.slow_s = 0.001  # the longest usual delay
         self.ends: list[End] = []
         self._time = time
-        self._listeners: dict[str, tuple[SimulatedLoop, Callable[[], asyncio.Protocol]]] = {}
+        self._listeners: dict[str, Listener] = {}
         self._stalls: dict[frozenset[str], float] = {}  # until when nothing arrives between two hosts
         self._connected: dict[int, End] = {}  # by the descriptor of a socket
         self._port = 40_000
@@ -197,23 +209,24 @@ class Network:
     def delay_s(self) -> float:
         return self.slow_s * self.random.random() ** 3
 
-    def listen(self, loop: SimulatedLoop, make: Callable[[], asyncio.Protocol]) -> None:
-        """Accept connections to the host with the loop's name."""
-        self._listeners[loop.name] = loop, make
+    def listen(self, loop: SimulatedLoop, make: Callable[[], asyncio.Protocol]) -> Listener:
+        """Accept connections to the host with the loop's name, until the listener is closed."""
+        self._listeners[loop.name] = Listener(loop, make)
+        return self._listeners[loop.name]
 
     def connect(self, loop: SimulatedLoop, host: str) -> End:
         """Connect to a host, and return the client's end. Raises ConnectionRefusedError."""
-        listening, make = self._listeners.get(host, (None, None))
-        if listening is None or make is None or listening.dead:
+        listener = self._listeners.get(host)
+        if listener is None or listener.closed or listener.loop.dead:
             raise ConnectionRefusedError("Connection refused")
         self._port += 1
         client, server = ("127.0.0.1", self._port), ("127.0.0.1", 5672)
         end = End(self, loop, client, server)
-        other = End(self, listening, server, client)
+        other = End(self, listener.loop, server, client)
         end.peer, other.peer = other, end
         self.ends = [each for each in self.ends if not each.lost]
         self.ends += [end, other]
-        listening.call_soon(lambda: other.begin(make()))
+        listener.loop.call_soon(lambda: other.begin(listener.make()))
         return end
 
     async def connect_socket(self, loop: SimulatedLoop, sock: socket.socket, host: str) -> None:
