@@ -323,6 +323,11 @@ class Channel:
         if (kind, name) in self.vhost.unbindings:
             raise Postponed(partial(self.vhost.when_unbound, kind, name))
 
+    def await_deletion(self, kind: str, name: str) -> None:
+        """Suspend the connection until all is deleted with the deleted object of this name; replies wait too."""
+        if (kind, name) in self.vhost.unbindings:
+            self.vhost.when_unbound(kind, name, self.begin_job())
+
     def await_requeues(self, name: str) -> None:
         """Raise Postponed while the queue is paused: it has only a part of the messages that are being requeued."""
         queue = self.vhost.find_queue(name)
@@ -370,7 +375,7 @@ class Channel:
                 self.pause(consumer.queue)
             for consumer in list(self.consumers.values()):
                 self.remove(consumer)
-                yield CONSUMER_COST
+                yield OBJECT_COST if consumer.queue.deleted else CONSUMER_COST
             if self.transaction is not None:
                 yield from self.transaction.rollback(self)
             yield from acknowledge.requeue_in_steps(self)
@@ -420,7 +425,9 @@ class Channel:
     @property
     def end_cost(self) -> int:
         """Cost of ending the channel, in the scheduler's units."""
-        return acknowledge.COST * len(self.unacked) + CONSUMER_COST * len(self.consumers)
+        queues = [consumer.queue for consumer in self.consumers.values() if consumer.queue.auto_delete]
+        deletions = sum([1 + len(queue.incoming) for queue in queues])  # of the queues, and exchanges bound to them
+        return acknowledge.COST * len(self.unacked) + CONSUMER_COST * len(self.consumers) + OBJECT_COST * deletions
 
 
 def with_method_ids(error: AMQPError, index: int) -> AMQPError:

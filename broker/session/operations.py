@@ -343,10 +343,14 @@ def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
 
 
 def cancel_consumer(channel: Channel, tag: str) -> None:
-    """Cancel a consumer, if it exists. Its unsettled deliveries stay with the channel."""
+    """Cancel a consumer, if it exists. Its unsettled deliveries stay with the channel.
+
+    The connection is suspended until all is deleted with an auto-delete queue.
+    """
     consumer = channel.consumers.get(tag)
     if consumer is not None:
         channel.remove(consumer)
+        channel.await_deletion(Queue.kind, consumer.queue.name)
 
 
 def get_message(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Message, bool] | None:

@@ -115,6 +115,12 @@ class Scheduler:
             self._run()
             self._expect()
 
+    def charge(self, cost: int) -> None:
+        """Charge the jobs of this turn for work that was done at once, within a step or outside of jobs."""
+        self._left -= cost
+        if not self._running:
+            self._expect()
+
     def finish(self, job: Job | None = None) -> None:
         """Run this job to its end at once, or all jobs when the node stops."""
         if job is None:

@@ -5,7 +5,7 @@ Permissions are checked by callers, in the session.
 
 from __future__ import annotations
 
-from collections import ChainMap
+from collections import ChainMap, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
@@ -58,7 +58,7 @@ EMISSION_COST = 12  # of what an exchange type emits for it, until it is enqueue
 BINDINGS = 100  # bindings deleted in one step
 STEP_COST = BINDING_COST * BINDINGS
 CONSUMERS = 100  # cancelled in one step
-AT_ONCE_COST = 2 * STEP_COST  # of the bindings of a queue or exchange that are deleted with it; the rest is a job
+AT_ONCE_COST = 2 * STEP_COST  # of what is deleted together with a queue or exchange; the rest is a job
 
 
 class VHost(QueueHost):
@@ -70,7 +70,8 @@ class VHost(QueueHost):
     routes      cached routes by user and RouteKey, cleared by each change of topology or permissions
     firehose    the firehose while tracing is switched on, or None
     tracer      receives all messages: the firehose and live traces, or None
-    unbindings  jobs that delete the many bindings of a deleted queue or exchange, by its kind and name
+    unbindings  jobs that delete the many bindings of a deleted queue or exchange, and auto-delete exchanges that lose
+                their last binding, by its kind and name
     emitting    the emissions that wait to be enqueued, by exchange, which may have been deleted
     dropped     the virtual host has been deleted: nothing more is emitted
     """
@@ -268,38 +269,65 @@ class VHost(QueueHost):
         self._drop_exchange(exchange)
 
     def _drop_exchange(self, exchange: Exchange) -> None:
-        """Delete an exchange and its bindings, and auto-delete exchanges that thereby lose their last binding.
-
-        A loop in place of recursion: clients can build chains of any length.
-        """
-        doomed = [exchange]
-        while doomed:
-            exchange = doomed.pop()
-            if self.exchanges.pop(exchange.name, None) is None:
-                continue
-            self.clear_route_cache()
-            if exchange.number:
-                self.journal.queue_deleted(exchange.number)
-            exchange.type.on_deleted()
-            self._unbind_all(exchange, doomed)
-            self._observers.exchange_deleted(exchange)
-
-    def _unbind_all(self, target: Queue | Exchange, doomed: list[Exchange]) -> None:
-        """Delete the bindings of a deleted queue or exchange: the first ones at once, the rest in a job.
-
-        Auto-delete exchanges that lose their last binding are added to `doomed`, which the caller deletes.
-        """
-        key = target.kind, target.name
-        steps = self._unbind_in_steps(target, doomed)
+        """Delete an exchange that exists and its bindings, and what `_delete_rest` deletes."""
+        doomed: deque[Exchange] = deque()
+        steps = self._remove_exchange(exchange, doomed)
         cost = 0
         for step in steps:
             cost += step
             if cost > AT_ONCE_COST:
-                self.unbindings[key] = job = self._unbind_rest(steps, key, doomed)
-                self.scheduler.start(f"bindings of {target}", job, lambda: self._unbound_all(key))
                 break
+        self._observers.exchange_deleted(exchange)
+        self._delete_rest(exchange, steps, doomed, cost)
 
-    def _unbind_in_steps(self, target: Queue | Exchange, doomed: list[Exchange]) -> Job:
+    def _remove_exchange(self, exchange: Exchange, doomed: deque[Exchange]) -> Job:
+        """Remove an exchange, and return the job that deletes its bindings (`_unbind_in_steps`)."""
+        del self.exchanges[exchange.name]
+        self.clear_route_cache()
+        if exchange.number:
+            self.journal.queue_deleted(exchange.number)
+        exchange.type.on_deleted()
+        return self._unbind_in_steps(exchange, doomed)
+
+    def _delete_rest(self, target: Queue | Exchange, steps: Job, doomed: deque[Exchange], cost: int = 0) -> None:
+        """Delete the bindings of a deleted queue or exchange, and auto-delete exchanges that lose their last binding.
+
+        The first ones are deleted at once, unless `steps` had that `cost` already; the rest in a job.
+        """
+        key = target.kind, target.name
+        job = self.unbindings[key] = self._delete_in_steps(key, steps, doomed)
+        step: int | None = 0
+        while step is not None and cost <= AT_ONCE_COST:
+            step = next(job, None)
+            cost += step or 0
+        self.scheduler.charge(cost)
+        if step is not None:
+            self.scheduler.start(f"bindings of {target}", job)
+
+    def _delete_in_steps(self, key: tuple[str, str], steps: Job, doomed: deque[Exchange]) -> Job:
+        """The job of `_delete_rest`. A loop in place of recursion: clients can build chains of any length."""
+        job, keys = self.unbindings[key], [key]
+        try:
+            yield from steps
+            while doomed:
+                exchange = doomed.popleft()
+                if not self.has(exchange) or exchange.outgoing:
+                    continue  # it has been deleted, or bound again
+                keys.append((exchange.kind, exchange.name))
+                self.unbindings[keys[-1]] = job
+                yield from self._remove_exchange(exchange, doomed)
+                self._observers.exchange_deleted(exchange)
+                self._unbound_all(keys.pop())
+                yield OBJECT_COST
+        finally:  # nobody waits for a job that has failed
+            while keys:
+                self._unbound_all(keys.pop())
+
+    def _unbind_in_steps(self, target: Queue | Exchange, doomed: deque[Exchange]) -> Job:
+        """Delete the bindings of a deleted queue or exchange.
+
+        Auto-delete exchanges that lose their last binding are added to `doomed`.
+        """
         if isinstance(target, Exchange):
             yield from self._drop_outgoing(target)
             while (emissions := self.emitting.get(target)) is not None:
@@ -308,14 +336,6 @@ class VHost(QueueHost):
                 if not count % BINDINGS:
                     yield STEP_COST
         yield from self._drop_incoming(incoming_of(target), doomed)
-
-    def _unbind_rest(self, steps: Job, key: tuple[str, str], doomed: list[Exchange]) -> Job:
-        yield from steps
-        self._unbound_all(key)
-        doomed.reverse()
-        while doomed:
-            self._drop_exchange(doomed.pop())
-            yield OBJECT_COST
 
     def _drop_outgoing(self, exchange: Exchange) -> Job:
         """Delete the bindings whose source is this deleted exchange."""
@@ -423,10 +443,9 @@ class VHost(QueueHost):
             queue.forget_routes()
         else:
             self.clear_route_cache()
-        doomed: list[Exchange] = []
-        self._unbind_all(queue, doomed)
-        while doomed:
-            self._drop_exchange(doomed.pop(0))
+        if queue.incoming:
+            doomed: deque[Exchange] = deque()
+            self._delete_rest(queue, self._unbind_in_steps(queue, doomed), doomed)
         self._cancel(queue)
         if not queue.internal:
             self._observers.queue_deleted(queue)
@@ -472,9 +491,9 @@ class VHost(QueueHost):
         exchanges.reverse()
         while exchanges:
             exchange = exchanges.pop()
-            bindings = min(len(exchange.outgoing), BINDINGS)
-            self._drop_exchange(exchange)
-            yield OBJECT_COST + BINDING_COST * bindings
+            if self.has(exchange):
+                self._drop_exchange(exchange)
+            yield OBJECT_COST
         while self.unbindings:
             yield from next(iter(self.unbindings.values()))
 
@@ -524,7 +543,7 @@ class VHost(QueueHost):
         if self._unbound(exchange, binding):
             self._drop_exchange(exchange)
 
-    def _drop_incoming(self, incoming: dict[bytes, Binding], doomed: list[Exchange]) -> Job:
+    def _drop_incoming(self, incoming: dict[bytes, Binding], doomed: deque[Exchange]) -> Job:
         """Delete these bindings; auto-delete exchanges that lose their last binding are added to `doomed`."""
         cost = 0
         for key in list(incoming):

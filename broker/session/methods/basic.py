@@ -75,7 +75,8 @@ def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) ->
     tag = method.consumer_tag or ""
     cancel_consumer(channel, tag)
     if not method.nowait:
-        channel.send(method_encoder.method(channel.number, method_encoder.CANCEL_OK, method_encoder.short_string(tag)))
+        ok = method_encoder.method(channel.number, method_encoder.CANCEL_OK, method_encoder.short_string(tag))
+        channel.send_after_job(ok)
 
 
 def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:

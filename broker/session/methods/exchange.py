@@ -40,7 +40,9 @@ def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Tabl
 
 def delete(channel: Channel, method: commands.Exchange.Delete, arguments: Table) -> None:
     """Serve exchange.delete. Raises AccessRefused (403), PreconditionFailed (406)."""
-    operations.delete_exchange(channel, strip_line_ends(method.exchange), if_unused=bool(method.if_unused))
+    name = strip_line_ends(method.exchange)
+    operations.delete_exchange(channel, name, if_unused=bool(method.if_unused))
+    channel.await_deletion(Exchange.kind, name)
     if not method.nowait:
         channel.send_change_ok(method_encoder.method(channel.number, method_encoder.EXCHANGE_DELETE_OK))
 
@@ -61,5 +63,6 @@ def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table)
     channel.admit_emissions(source)
     operations.unbind_exchange(channel, source, destination, method.routing_key or "", arguments)
     channel.await_emissions(source)
+    channel.await_deletion(Exchange.kind, source)
     if not method.nowait:
         channel.send_change_ok(method_encoder.method(channel.number, method_encoder.EXCHANGE_UNBIND_OK))

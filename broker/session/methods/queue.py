@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from ...amqp.field_table import Table
+from ...core.exchanges.exchange import Exchange
 from ...core.queues.queue import Queue
 from ...wire import method_encoder
 from .. import operations
@@ -78,6 +79,7 @@ def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) ->
     channel.admit_emissions(source)
     operations.unbind_queue(channel, source, name, key, arguments)
     channel.await_emissions(source)
+    channel.await_deletion(Exchange.kind, source)
     channel.send_change_ok(method_encoder.method(channel.number, method_encoder.QUEUE_UNBIND_OK))
 
 
@@ -119,6 +121,7 @@ def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) ->
         count = operations.delete_queue(channel, name, if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
     finally:
         channel.cancels = None
+    channel.await_deletion(Queue.kind, name)
     if not method.nowait:
         ok = method_encoder.method(channel.number, method_encoder.QUEUE_DELETE_OK, method_encoder.long(count))
         channel.send_change_ok(b"".join([ok, *cancels]))

@@ -153,6 +153,7 @@ async def delete_binding(request: Request) -> Response:
         key, arguments = binding.routing_key, binding.arguments
         request.channel().unbind(binding.source, destination.kind, destination.name, key, arguments)
     await emitted(request, binding.source)
+    await unbound(request, Exchange.kind, binding.source)
     return done()
 
 

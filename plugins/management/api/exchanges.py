@@ -58,9 +58,12 @@ async def put_exchange(request: Request) -> Response:
     return put(existed)
 
 
-def delete_exchange(request: Request) -> Response:
+async def delete_exchange(request: Request) -> Response:
     """Delete an exchange; with `if-unused` only if it is unused."""
-    request.channel().delete_exchange(request.exchange().name, if_unused=request.flag("if-unused"))
+    name = request.exchange().name
+    with request.acting():
+        request.channel().delete_exchange(name, if_unused=request.flag("if-unused"))
+    await unbound(request, Exchange.kind, name)
     return done()
 
 

@@ -80,6 +80,7 @@ async def delete_queue(request: Request) -> Response:
         request.channel().delete_queue(
             queue.name, if_unused=request.flag("if-unused"), if_empty=request.flag("if-empty")
         )
+    await unbound(request, Queue.kind, queue.name)
     return done()
 
 

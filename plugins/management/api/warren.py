@@ -25,6 +25,7 @@ from ...http.responses import HTTPError, Response, bad, done, missing, not_now, 
 from ..framework.line_stream import NDJSON, LineStream
 from ..framework.request import Request
 from ..framework.router import Route
+from .bindings import unbound
 from .policies import policy_view
 from .queues import resumed
 
@@ -298,7 +299,9 @@ async def delete_queue(request: Request) -> Response:
     if request.flag("if-unused") and len(queue.consumers):
         raise bad(f"{where} is in use")
     with request.acting():
-        return ok({"messages_ready": vhost.delete_queue(queue)})
+        messages = vhost.delete_queue(queue)
+    await unbound(request, Queue.kind, queue.name)
+    return ok({"messages_ready": messages})
 
 
 async def purge_queue(request: Request) -> Response:

@@ -7,11 +7,17 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.core.definitions.exporter import export_definitions
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.router import NOTHING
+from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.observer import Observer
-from warren.broker.core.vhost.vhost import BINDINGS
+from warren.broker.core.vhost.vhost import BINDINGS, VHost
 
 MANY = 20 * BINDINGS
 TYPES = ["topic", "direct", "fanout", "headers"]
+
+
+@pytest.fixture
+def vhost() -> VHost:
+    return InProcessPeer().node.vhosts["/"]
 
 
 class Ends(Observer):
@@ -122,3 +128,60 @@ def test_a_virtual_host_that_is_made_again_is_not_touched_by_what_was_in_the_old
     place.peer.settle()
     assert len(place.ends.unbound_keys) == dropped
     place.peer.close()
+
+
+def chain(vhost: VHost) -> Queue:
+    """Return a queue that is bound to the last of MANY auto-delete exchanges, each bound to the one before."""
+    for number in range(MANY):
+        vhost.declare_exchange(f"x{number}", "fanout", auto_delete=True)
+        if number:
+            vhost.bind(f"x{number}", vhost.exchanges[f"x{number - 1}"], "", Table.EMPTY)
+    queue = vhost.declare_queue("q")
+    vhost.bind("x0", queue, "", Table.EMPTY)
+    return queue
+
+
+def test_an_exchange_that_is_bound_again_before_its_deletion_ends_a_chain_of_deletions(vhost: VHost) -> None:
+    vhost.delete_queue(chain(vhost))
+    assert vhost.unbindings and "x0" not in vhost.exchanges
+    other = vhost.declare_queue("other")
+    vhost.bind(f"x{MANY - 2}", other, "", Table.EMPTY)
+    vhost.scheduler.finish()
+    assert not vhost.unbindings
+    assert f"x{MANY - 3}" not in vhost.exchanges and {f"x{MANY - 2}", f"x{MANY - 1}"} <= set(vhost.exchanges)
+
+
+def test_a_queue_is_declared_again_after_the_chain_of_deletions(vhost: VHost) -> None:
+    vhost.delete_queue(chain(vhost))
+    vhost.declare_queue("q")
+    assert not vhost.unbindings and f"x{MANY - 1}" not in vhost.exchanges
+
+
+def test_a_deleted_virtual_host_ends_a_chain_of_deletions() -> None:
+    peer = InProcessPeer()
+    peer.node.add_vhost("v")
+    vhost = peer.node.vhosts["v"]
+    vhost.delete_queue(chain(vhost))
+    peer.node.delete_vhost("v")
+    peer.settle()
+    peer.wait(0)
+    assert not vhost.exchanges and not vhost.unbindings and not len(peer.node.scheduler)
+    peer.close()
+
+
+def test_a_bug_in_a_chain_of_deletions_leaves_no_waiting_client() -> None:
+    class Failing(Observer):
+        def exchange_deleted(self, exchange: Exchange) -> None:
+            assert exchange.name != f"x{MANY // 2}"
+
+    peer = InProcessPeer()
+    vhost = peer.node.vhosts["/"]
+    peer.node.observers.add(Failing())
+    vhost.delete_queue(chain(vhost))
+    calls: list[str] = []
+    vhost.when_unbound(Queue.kind, "q", lambda: calls.append("unbound"))
+    peer.settle()
+    peer.wait(0)
+    assert calls == ["unbound"] and not vhost.unbindings
+    vhost.declare_queue("q")
+    peer.close()
