@@ -80,8 +80,8 @@ class Committer:
     async def stop(self) -> bool:
         """Make all that is buffered durable, and end the workers; return False if that takes too long.
 
-        Nothing is outstanding when this returns: the checkpoint of a closed journal says of each copied message that the
-        original is dead, so the copy has to be in the log.
+        Nothing is outstanding when this returns: the last checkpoint says that the original of each copied message is
+        dead, so the copy has to be in the log.
         """
         try:
             async with asyncio.timeout(STOP_WAIT_S):

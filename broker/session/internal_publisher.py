@@ -258,7 +258,7 @@ class InternalPublisher:
                 count = indexes[at]
                 break
             first, rest = tally.next, whole[at:] if at else whole
-            limited = [target for target in route.targets or () if target.rejects_overflow]
+            limited = [target for target in route.queues or () if target.rejects_overflow]
             if limited:
                 # Refused contents are published again later, so no queue may get one that another would refuse.
                 connection.spent += len(limited)

@@ -18,8 +18,8 @@ Job = Iterator[int]
 Report = Callable[[str, str, dict[str, object]], None]
 
 SLICE: Final = 500  # messages in one step of a job
-TURN_COST: Final = 5_000  # of all jobs in one turn of the loop: 5 to 10 ms
-PUMP_LIMIT: Final = 8_000  # of all queues in one turn of the loop: 3 to 10 ms
+TURN_COST: Final = 4_000  # of all jobs in one turn of the loop: 4 to 8 ms
+PUMP_LIMIT: Final = 6_000  # of all queues in one turn of the loop: 2 to 8 ms
 OBJECT_COST: Final = 50  # of deleting one queue or exchange, or closing one channel or connection
 CONSUMER_COST: Final = 10  # of removing one consumer
 PUMP_COST: Final = 5  # of a queue with nothing to deliver

@@ -447,7 +447,8 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     if channel.transaction is not None:
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
-        queues = yield from accepted_in_steps(queues, message)
+        yield len(queues) >> DESTINATIONS_SHIFT  # that were looked at one by one
+        queues = existing((yield from accepted_in_steps(queues, message)))
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
 
 

@@ -338,9 +338,11 @@ def test_very_many_presences_of_an_ended_link_are_removed_in_slices(vhost):
         bring(vhost, "bind", [A], key=f"k{number}")
     assert len(notices(vhost)) == count
     vhost.exchanges["p"].type.on_upstream_detached(source)
-    assert len(notices(vhost)) == REMOVED_AT_ONCE
+    first = len(notices(vhost))
+    assert 0 < first <= REMOVED_AT_ONCE
     bring(vhost, "bind", [A], key=f"k{count - 1}")
-    vhost.clock.advance(0)
-    assert len(notices(vhost)) == count - REMOVED_AT_ONCE - 1
+    for _ in range(10):
+        vhost.clock.advance(0)
+    assert len(notices(vhost)) == count - first - 1
     vhost.exchanges["p"].type.on_upstream_detached(source)
     assert notices(vhost) == [f"unbind up k{count - 1} a /"]

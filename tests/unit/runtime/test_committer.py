@@ -103,11 +103,10 @@ async def test_what_gathers_meanwhile_is_the_next_batch_and_a_stop_waits_for_all
 
 @pytest.mark.asyncio
 async def test_a_stop_waits_for_what_is_added_after_the_last_batch() -> None:
-    """It is added before the task that stops runs again."""
     scene = Scene()
     loop = asyncio.get_running_loop()
 
-    def add() -> None:
+    def add() -> None:  # before the task that stops runs again
         scene.journal.added += 1
 
     scene.journal.added = 1
