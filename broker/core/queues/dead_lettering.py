@@ -24,6 +24,7 @@ from .x_death import REJECTED, copy_with_properties, cycle, cycles, dead_letter_
 
 if TYPE_CHECKING:
     from .queue import Queue
+    from .queue_settings import QueueSettings
 
 SLICE = 200  # messages dead-lettered at once, in addition to as many as were published: some milliseconds
 SLICE_COST = 2_000  # of the messages dead-lettered at once, in addition to that of those published (`scheduler`)
@@ -32,6 +33,7 @@ AT_ONCE = 200  # targets that get a message in one step
 FEW = 4  # targets of which each is searched in the bytes of the properties
 COST, ALIKE_COST = 10, 4  # of a message that differs from the one before, or differs in the body only
 HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
+LAST_BYTES = 1 << 10  # of properties that an outbox keeps of its last letter
 MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
 MANY_BYTES = 64 << 20  # likewise, of bodies
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
@@ -103,6 +105,67 @@ class DeadLetter:
         self._at = 0
 
 
+class LastLetter:
+    """The properties and route of the last dead letter, for later ones that differ in their bodies only, as most do.
+
+    targets   all that it was offered to
+    topology  `QueueHost.topology` at that time
+    """
+
+    __slots__ = (
+        *("reason", "settings", "timestamp_s", "topology", "targets", "address", "property_bytes", "bcc_keys"),
+        *("_encoded", "_property_bytes", "_dead_lettered", "_bcc_keys", "_persistent"),
+    )
+
+    def __init__(
+        self,
+        letter: DeadLetter,
+        targets: tuple[RouteTarget, ...],
+        settings: QueueSettings,
+        timestamp_s: int,
+        topology: int,
+    ) -> None:
+        message, copy = letter.message, letter.copy
+        self.reason = letter.reason
+        self.settings = settings
+        self.timestamp_s = timestamp_s
+        self.topology = topology
+        self.targets = targets
+        self.address = copy.address
+        self.property_bytes = copy.property_bytes
+        self.bcc_keys = copy.bcc_keys
+        self._encoded = message.address.encoded
+        self._property_bytes = message.property_bytes
+        self._dead_lettered = message.dead_lettered
+        self._bcc_keys = message.bcc_keys
+        self._persistent = message.persistent
+
+    @property
+    def is_short(self) -> bool:
+        """True if the outbox may keep it, which no limit of memory counts."""
+        return len(self._property_bytes) + len(self.property_bytes) < LAST_BYTES
+
+    def serves(self, queue: Queue, reason: str, timestamp_s: int) -> bool:
+        """Return whether messages that the queue drops now, for this reason, may share its properties and its route."""
+        if self.reason != reason or self.timestamp_s != timestamp_s or self.settings is not queue.settings:
+            return False
+        return self.topology == queue.host.topology and existing(self.targets) == self.targets
+
+    def is_like(self, message: Message) -> bool:
+        """Return whether the message differs from that of the letter in its body only."""
+        return (
+            self._encoded == message.address.encoded
+            and self._property_bytes == message.property_bytes
+            and self._dead_lettered == message.dead_lettered
+            and self._bcc_keys == message.bcc_keys
+            and self._persistent == message.persistent
+        )
+
+    def copy(self, message: Message) -> Message:
+        """Return the copy of such a message that is published."""
+        return copy_with_properties(message, self.address, self.property_bytes, self.bcc_keys)
+
+
 class DeadLetterOutbox:
     """The messages that one queue has dropped and that wait to be dead-lettered.
 
@@ -115,7 +178,7 @@ class DeadLetterOutbox:
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("_first", "_retried", "_wait_ms"),
+        *("_first", "_last", "_retried", "_wait_ms"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -125,6 +188,7 @@ class DeadLetterOutbox:
         self.forwarded: deque[DeadLetter] = deque()
         self.unconfirmed: list[DeadLetter] = []
         self._first: DeadLetter | None = None  # of the first waiting message, of which a part of the work is done
+        self._last: LastLetter | None = None
         self.retry_at_ms = 0
         self._retried = 0  # messages of the retry under way
         self._wait_ms = RETRY_MS  # until the next retry
@@ -286,8 +350,7 @@ class DeadLetterOutbox:
     def publish(self, messages: list[Message], reason: str, cost_limit: int) -> tuple[int, int]:
         """Publish messages to the queue's dead letter exchange, or drop them if there is none.
 
-        Stop where they have cost too much; return how many were published or dropped, and the cost. A message that
-        differs from the one before in its body only, as most do, gets a copy of its properties and its route.
+        Stop where they have cost too much; return how many were published or dropped, and the cost.
         """
         queue = self._queue
         host, exchange = queue.host, queue.settings.dead_letter_exchange
@@ -295,21 +358,23 @@ class DeadLetterOutbox:
             return len(messages), len(messages)
         cost = count = 0
         timestamp_s = host.clock.timestamp_s()
-        before: Message | None = None
+        last = self._last
+        if last is not None and (self._first is not None or not last.serves(queue, reason, timestamp_s)):
+            last = None
+        self._last = None
         copies: list[Message] = []
-        targets: tuple[RouteTarget, ...] = ()
+        targets: tuple[RouteTarget, ...] = last.targets if last is not None else ()
         for message in messages:
             if cost >= cost_limit:
                 break
-            if before is not None and alike(before, message):
+            if last is not None and last.is_like(message):
                 count += 1
                 cost += ALIKE_COST + self._cost_of_targets(targets) + (message.body_bytes >> COPY_SHIFT)
-                copies.append(
-                    copy_with_properties(message, copies[0].address, copies[0].property_bytes, copies[0].bcc_keys)
-                )
+                copies.append(last.copy(message))
                 continue
             self._enqueue(copies, targets)
             copies = []
+            last = None
             letter, self._first = self._first, None
             if letter is None or letter.message is not message:
                 letter = DeadLetter(message, reason)
@@ -329,8 +394,11 @@ class DeadLetterOutbox:
                 break
             count += 1
             copies = [letter.copy]
-            before = message if letter.stable and len(letter.targets or ()) <= AT_ONCE else None
+            if letter.stable and len(letter.targets or ()) <= AT_ONCE:
+                last = LastLetter(letter, targets, queue.settings, timestamp_s, host.topology)
         self._enqueue(copies, targets)
+        if last is not None and last.is_short:
+            self._last = last
         return count, cost
 
     def _enqueue(
@@ -361,14 +429,3 @@ def without_cycles(copy: Message, targets: tuple[RouteTarget, ...]) -> tuple[Rou
         return tuple([target for target in targets if not cycles(copy, target.name)])
     passed = cycle(copy)
     return tuple([target for target in targets if target.name not in passed])
-
-
-def alike(one: Message, other: Message) -> bool:
-    """Return whether two messages differ in their bodies only."""
-    return (
-        one.address.encoded == other.address.encoded
-        and one.property_bytes == other.property_bytes
-        and one.dead_lettered == other.dead_lettered
-        and one.bcc_keys == other.bcc_keys
-        and one.persistent == other.persistent
-    )

@@ -29,6 +29,7 @@ class QueueHost:
     settings_cache  the settings that queues with the same arguments and policies share
     rereading       queues with messages that could not be read from the disk
     message_log     records all messages that enter or leave queues, or None
+    topology        a number that is another one after each change that may change a route
     held            publishes and deliveries wait, as the firehose has very many messages to copy
     """
 
@@ -43,6 +44,7 @@ class QueueHost:
         self.statistics = Statistics()
         self.rereading = Reread(clock, scheduler)
         self.message_log: MessageLog | None = None
+        self.topology = 0
         self.held = False
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:

@@ -184,3 +184,56 @@ def test_a_long_chain_of_queues_in_which_messages_expire_at_once_passes_a_messag
     ch.fill("0", *[b"%d" % number for number in range(50)])
     node.clock.advance(0)  # type: ignore[attr-defined]
     assert ch.drain("100") == [b"%d" % number for number in range(50)]
+
+
+def test_each_letter_has_the_properties_and_the_route_of_its_time() -> None:
+    """Messages that are alike share them only while nothing changes."""
+    node = new_node()
+    ch: Channel = connected(node).channel()
+
+    def policy(key: str) -> None:
+        policies = {"dead-letter-exchange": "amq.direct", "dead-letter-routing-key": key}
+        node.policies.set("/", "letters", "^queue$", policies)
+
+    def bound(key: str, *names: str) -> None:
+        for name in names:
+            ch.declare(name)
+            ch.bind(name, "amq.direct", key)
+
+    def letters(**properties: Any) -> dict[str, list[Any]]:
+        """Reject a message twice, and return the first entry of x-death of the letters that each queue got."""
+        for _ in range(2):
+            ch.fill("queue", b"x", **properties)
+            ch.reject_next("queue")
+        found = {name: [ch.get(name) for _ in range(ch.count(name))] for name in "ab" if name in node.vhosts["/"].queues}
+        return {name: [letter.headers["x-death"][0] for letter in each] for name, each in found.items()}
+
+    def counts(**properties: Any) -> dict[str, int]:
+        return {name: len(each) for name, each in letters(**properties).items()}
+
+    ch.declare("queue")
+    policy("k")
+    bound("k", "a")
+    assert counts() == {"a": 2}
+    bound("k", "b")
+    assert counts() == {"a": 2, "b": 2}
+    ch.unbind("a", "amq.direct", "k")
+    assert counts() == {"a": 0, "b": 2}
+    ch.delete("b")
+    ch.declare("b")
+    assert counts() == {"a": 0, "b": 0}
+    bound("other", "a")
+    policy("other")
+    before = letters()["a"]
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(5_000)
+    after = letters()["a"]
+    assert len(before) == len(after) == 2
+    assert {(letter["time"] - before[0]["time"]).total_seconds() for letter in after} == {5}
+    assert [letter["routing-keys"] for letter in after] == [["queue"]] * 2
+    ch.exchange("x", "fanout")
+    ch.bind("queue", "x")
+    ch.publish("x", "mine")
+    ch.reject_next("queue")
+    assert ch.get("a").headers["x-death"][0]["routing-keys"] == ["mine"]
+    assert counts(headers={"one": 1}) == counts(headers={"one": 2}) == {"a": 2, "b": 0}
