@@ -14,6 +14,7 @@ CHECKED_BY_MESSAGE: Final = properties.USER_ID | properties.EXPIRATION
 PATTERN_AFTER: Final = 64  # checks of properties of one length before a pattern is made of them, which costs as much
 LENGTHS_LIMIT: Final = 256  # lengths of properties that are counted
 PATTERNS_LIMIT: Final = 16
+UNKNOWN: Final = -2  # of `ttl_ms`
 VALUES_LIMIT: Final = 24  # a pattern with this many values takes a millisecond or two to make
 
 
@@ -24,17 +25,19 @@ class CheckedProperties:
     persistent   delivery mode 2
     special      they require more than delivery to the queues of the routing key: user-id, expiration, CC, BCC or
                  direct reply-to
+    ttl_ms       the time to live of special messages if it is known, NO_TTL without one, and nothing else is special
 
     Most publishers send properties with the same structure and a few changing values, such as an id. A pattern of all
     bytes except these values matches them in one step; a check reads each field. No pattern matches special properties.
     """
 
-    __slots__ = ("raw", "persistent", "special", "_checks", "_patterns")
+    __slots__ = ("raw", "persistent", "special", "ttl_ms", "_checks", "_patterns")
 
     def __init__(self) -> None:
         self.raw = b""
         self.persistent = False
         self.special = False
+        self.ttl_ms = UNKNOWN
         self._checks: dict[int, int] = {}  # by length of the properties
         self._patterns: dict[int, tuple[re.Pattern[bytes], bool]] = {}  # with `persistent`, by length
 
@@ -47,6 +50,7 @@ class CheckedProperties:
             self.special = False
             return
         self.raw = b""
+        self.ttl_ms = UNKNOWN
         self.persistent = properties.check(raw) == 2
         flags = raw[0] << 8 | raw[1]
         self.special = (

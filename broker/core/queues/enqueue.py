@@ -172,7 +172,7 @@ class PerMessageEnqueue:
         queue.schedule_pump()
 
     def _has_room(self, message: Message) -> bool:
-        if self.queue.has_room(message.body_bytes):
+        if self.queue.takes(message.body_bytes):
             return True
         if self.settings.dead_letters_rejected:
             self.queue.outbox.add([message], MAXLEN, queued=False)

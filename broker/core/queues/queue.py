@@ -211,8 +211,8 @@ class Queue(RouteTarget):
         return not self._is_full(body_bytes)
 
     def _is_full(self, body_bytes: int) -> bool:
-        settings = self.settings
-        count, total = self.ready, self.ready_bytes + body_bytes
+        settings, ready = self.settings, self.ready_messages
+        count, total = ready.count, ready.body_bytes + body_bytes
         if settings.dead_letters_at_least_once:
             count, total = count + len(self.outbox), total + self.outbox.persistent_bytes
         return NONE < settings.max_length <= count or NONE < settings.max_bytes < total

@@ -32,6 +32,7 @@ from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
 from .. import closing
+from ..checked_properties import UNKNOWN
 from ..confirms import expect_confirms, send_confirms
 from ..names import REPLY_TO
 
@@ -391,7 +392,11 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
     """
     keys: tuple[str, ...] = (route.address.routing_key,)
     if channel.checked.special:
-        message, keys = apply_special_properties(channel, message)
+        ttl_ms = channel.checked.ttl_ms
+        if ttl_ms == UNKNOWN:
+            message, keys = apply_special_properties(channel, message)
+        elif ttl_ms != NO_TTL:
+            message.state = MessageState(ttl_ms)
     queues = route.targets
     if queues is not None and are_few(queues, message) and len(keys) == 1 and not route.markers:
         publish_to(channel, route, message, keys, queues, ())
@@ -627,12 +632,15 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
                 bcc_keys = copies
         if "BCC" in headers:
             changed = properties.replace(changed, properties.HEADERS, headers.without(("BCC",)))
-    channel.check_topic("write", message.address.exchange, *keys[1:])
+    if len(keys) > 1:
+        channel.check_topic("write", message.address.exchange, *keys[1:])
     user_id = properties.text(raw, properties.USER_ID)
     if user_id is not None and user_id != channel.user.name and "impersonator" not in channel.user.tags:
         raise PreconditionFailed(
             f"user_id property set to '{user_id}' but authenticated user was '{channel.user.name}'"
         )
+    if changed is raw and len(keys) == 1 and user_id is None:
+        channel.checked.ttl_ms = ttl_ms
     if changed is not raw:
         frames = message.frames_with(changed)
         message = Message(message.address, frames, 0, message.body_bytes, 0, message.persistent)

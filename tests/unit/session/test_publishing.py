@@ -1,5 +1,7 @@
 """Publishes with special properties among others."""
 
+from typing import Any
+
 import pytest
 from pamqp.commands import Basic, Exchange
 
@@ -61,3 +63,30 @@ def test_a_run_whose_enqueueing_fails_is_not_enqueued_again() -> None:
     client.raw(method + content({"message_id": "a"}) + method + content({"message_id": "b"}) + method + special)
     client.expect_close(541)
     assert queues["good"].ready == 2
+
+
+@pytest.mark.parametrize("other", [{}, {"headers": {"CC": ["second"]}}, {"reply_to": "amq.rabbitmq.reply-to.g"}])
+def test_each_of_messages_with_the_same_special_properties_is_treated_as_the_first_one(other: dict[str, Any]) -> None:
+    broker = InProcessPeer()
+    ch = broker.connect().channel()
+    for name in ("first", "second"):
+        ch.declare(name)
+    for expiration in ("1000", "3000"):
+        for _ in range(2):
+            ch.publish("", "first", b"x", {"expiration": expiration, **other})
+    ch.publish("", "first", b"y", other)
+    ch.sync()
+    names = ["first", "second"] if "headers" in other else ["first"]
+    for elapsed_ms, left in ((999, 5), (2, 3), (2000, 1)):
+        broker.node.clock.advance(elapsed_ms)
+        assert [ch.count(name) for name in names] == [left] * len(names)
+
+
+def test_each_message_of_another_user_is_refused() -> None:
+    client = InProcessPeer().connect()
+    for _ in range(2):
+        ch = client.channel()
+        ch.declare("queue")
+        ch.publish("", "queue", b"x", {"user_id": "guest", "expiration": "1000"})
+        ch.publish("", "queue", b"x", {"user_id": "other", "expiration": "1000"})
+        ch.expect_close(406)

@@ -205,7 +205,8 @@ def test_each_letter_has_the_properties_and_the_route_of_its_time() -> None:
         for _ in range(2):
             ch.fill("queue", b"x", **properties)
             ch.reject_next("queue")
-        found = {name: [ch.get(name) for _ in range(ch.count(name))] for name in "ab" if name in node.vhosts["/"].queues}
+        names = sorted(node.vhosts["/"].queues.keys() & {"a", "b"})
+        found = {name: [ch.get(name) for _ in range(ch.count(name))] for name in names}
         return {name: [letter.headers["x-death"][0] for letter in each] for name, each in found.items()}
 
     def counts(**properties: Any) -> dict[str, int]:
