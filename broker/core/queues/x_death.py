@@ -16,7 +16,7 @@ from functools import lru_cache
 from ...amqp import properties
 from ...amqp.field_table import Table, Value
 from ..messages.message import DELIVERY_COUNT, Address, Message
-from ..messages.message_state import MessageState
+from ..messages.message_state import NEVER, NO_TTL, MessageState
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"  # reasons
 
@@ -41,15 +41,15 @@ def dead_letter_copy(
     """Return the copy for `exchange`, with the configured routing key or else the message's own."""
     address = Address(exchange, message.address.routing_key if routing_key is None else routing_key)
     bcc_keys = message.bcc_keys if routing_key is None else ()
-    return copy_with_properties(message, address, dead_letter_properties(message, queue, reason, timestamp_s), bcc_keys)
+    raw = dead_letter_properties(message, queue, reason, timestamp_s)
+    return copy_with_properties(message, address, raw, properties.delivery_mode(raw) == 2, bcc_keys)
 
 
 def copy_with_properties(
-    message: Message, address: Address, property_bytes: bytes, bcc_keys: tuple[str, ...]
+    message: Message, address: Address, property_bytes: bytes, persistent: bool, bcc_keys: tuple[str, ...]
 ) -> Message:
-    persistent = properties.delivery_mode(property_bytes) == 2
     copy = Message(address, message.frames_with(property_bytes), 0, message.body_bytes, 0, persistent)
-    copy.state = MessageState(dead_lettered=True, bcc_keys=bcc_keys)
+    copy.state = MessageState(NO_TTL, NEVER, 0, 0, True, bcc_keys)
     copy.seq = -message.seq
     return copy
 
