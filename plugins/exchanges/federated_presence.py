@@ -98,14 +98,14 @@ class RemotePresences:
 
         return changes()
 
-    def release_all(self) -> Iterator[None]:
+    def release_all(self) -> Iterator[int]:
         """Free everything in short steps, after the exchange was deleted."""
         removed = [entries for _, entries, _ in self._removals]
         mappings: list[dict[Any, Any]] = [*self._announced.values(), *self._unconfirmed.values(), *removed, self._known]
         for mapping in mappings:
             while mapping:
                 mapping.popitem()
-                yield
+                yield 1
 
     def paths(self, presence: Presence) -> dict[Path, int]:
         """Return the paths of a presence, and how many holders each has."""

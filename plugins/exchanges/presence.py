@@ -206,12 +206,12 @@ class PresenceExchange(ExchangeType):
     def on_deleted(self) -> None:
         self._deleted = True
 
-    def release(self) -> Iterator[None]:
+    def release(self) -> Iterator[int]:
         while self._local_notices or self._remote_notices:
             for notices in (self._local_notices, self._remote_notices):
                 if notices:
                     notices.popitem()
-            yield
+            yield 1
         yield from self.remote.release_all()
 
     def _notify_of_removals(self) -> None:

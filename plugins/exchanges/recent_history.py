@@ -112,10 +112,10 @@ class RecentHistoryExchange(FanoutExchange):
     def route_cost(self) -> int:
         return self._route_cost
 
-    def release(self) -> Iterator[None]:
+    def release(self) -> Iterator[int]:
         while self._kept:
             self._drop_oldest()
-            yield
+            yield 1
 
     @property
     def _oldest(self) -> int:

@@ -115,3 +115,23 @@ def test_bindings_with_long_arguments_that_an_event_tells_of(step_meter: StepMet
         peer.close()
 
     step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_a_headers_exchange_whose_bindings_have_very_many_conditions(step_meter: StepMeter, mode: str) -> None:
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        vhost = peer.node.vhosts["/"]
+        vhost.declare_exchange("x0", "headers")
+        queue = vhost.declare_queue("q")
+        for number in range(300):
+            conditions = {f"key{at}": f"{number}.{at}" for at in range(1_000)}
+            vhost.bind("x0", queue, "", Table.of({"x-match": mode, **conditions}))
+        channel = peer.connect().channel()
+        step_meter.begin()
+        channel.delete_exchange("x0")
+        peer.settle()
+        assert not vhost.unbindings
+        peer.close()
+
+    step_meter.check_one_of(attempt)

@@ -70,5 +70,5 @@ class ExchangeDecorator(ExchangeType):
     def on_deleted(self) -> None:
         self.inner.on_deleted()
 
-    def release(self) -> Iterator[None]:
+    def release(self) -> Iterator[int]:
         return self.inner.release()

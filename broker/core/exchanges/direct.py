@@ -32,10 +32,10 @@ class DirectExchange(ExchangeType):
             del self._by_key[binding.routing_key]
         return []
 
-    def release(self) -> Iterator[None]:
+    def release(self) -> Iterator[int]:
         while self._by_key:
             self._by_key.popitem()
-            yield
+            yield 1
 
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         cost = len(keys)

@@ -103,8 +103,11 @@ class ExchangeType:
     def on_deleted(self) -> None:
         """The exchange has been deleted, with its bindings: `on_unbind` is not called for them."""
 
-    def release(self) -> Iterator[None]:
-        """Free the state of very many bindings in short steps, after `on_deleted`. A generator."""
+    def release(self) -> Iterator[int]:
+        """Free the state of very many bindings in short steps, after `on_deleted`. A generator.
+
+        It yields how many values each step has freed, such as the arguments of one binding.
+        """
         return iter(())
 
     # Declaration and bindings

@@ -102,11 +102,17 @@ class HeadersExchange(ExchangeType):
                     del self._all[term]
         return []
 
-    def release(self) -> Iterator[None]:
-        for state in (self._bound, self._any, self._all):
-            while state:
-                state.popitem()
-                yield
+    def release(self) -> Iterator[int]:
+        while self._any:
+            self._any.popitem()
+            yield 1
+        while self._all:
+            same_term = self._all.popitem()[1]
+            while same_term:
+                same_term.popitem()
+                yield 1
+        while self._bound:
+            yield len(self._bound.popitem()[1].headers)
 
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         found.update(dict.fromkeys(self._unconditional.all()))

@@ -90,7 +90,7 @@ class TopicExchange(ExchangeType):
             path.pop().prune(words[len(path)])
         return []
 
-    def release(self) -> Iterator[None]:
+    def release(self) -> Iterator[int]:
         nodes = [self._root]
         self._root = _Node()
         while nodes:
@@ -99,7 +99,7 @@ class TopicExchange(ExchangeType):
             nodes += [next_ for next_ in (node.one, node.any) if next_ is not None]
             node.words.clear()
             node.one = node.any = None
-            yield
+            yield 1
 
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         matched: dict[_Node, None] = {}  # each once, whatever the number of keys that match

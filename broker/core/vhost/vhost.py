@@ -53,6 +53,7 @@ PREDECLARED = (  # name, type, internal
 )
 EVENT = "amq.rabbitmq.event"  # a topic exchange of the default virtual host
 BINDING_COST = 6  # cost of deleting one binding (`jobs.scheduler`)
+FREED_SHIFT = 2  # to free 4 arguments of a binding costs 1
 ARGUMENTS_SHIFT = 3  # an observer of a deleted binding decodes and encodes 8 bytes of its arguments in a microsecond
 EMISSION_COST = 12  # of what an exchange type emits for it, until it is enqueued
 BINDINGS = 100  # bindings deleted in one step
@@ -333,9 +334,12 @@ class VHost(QueueHost):
             yield from self._drop_outgoing(target)
             while (emissions := self.emitting.get(target)) is not None:
                 yield emissions.advance()  # they may be in what the type releases
-            for count, _ in enumerate(target.type.release(), 1):
-                if not count % BINDINGS:
-                    yield STEP_COST
+            cost = 0
+            for values in target.type.release():
+                cost += BINDING_COST + (values >> FREED_SHIFT)
+                if cost >= STEP_COST:
+                    yield cost
+                    cost = 0
         yield from self._drop_incoming(incoming_of(target), doomed)
 
     def _drop_outgoing(self, exchange: Exchange) -> Job:
