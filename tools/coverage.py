@@ -15,9 +15,8 @@ from pathlib import Path
 
 from tests.support.checkout import ROOT
 
-TESTS = tuple(
-    f"tests/{folder}" for folder in ("unit/core", "unit/storage", "unit/session", "unit/federation", "acceptance/amqp")
-)
+UNITS = tuple(f"tests/unit/{folder}" for folder in ("core", "storage", "session", "federation"))
+TESTS = (*UNITS, "tests/acceptance/amqp", "tests/acceptance/operator/management/test_detailed_rates.py")
 
 
 def main() -> int:
