@@ -111,11 +111,12 @@ class DeadLetterOutbox:
     unconfirmed       those that are to be retried at `retry_at_ms`, which is 0 without any
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
+    awaits_journal    nothing is published until the journal, which is behind, has caught up
     """
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("_first", "_retried", "_wait_ms"),
+        *("awaits_journal", "_first", "_retried", "_wait_ms"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -128,6 +129,7 @@ class DeadLetterOutbox:
         self.retry_at_ms = 0
         self._retried = 0  # messages of the retry under way
         self._wait_ms = RETRY_MS  # until the next retry
+        self.awaits_journal = False
         self.persistent_count = self.persistent_bytes = 0
 
     def __len__(self) -> int:
@@ -141,6 +143,8 @@ class DeadLetterOutbox:
     @property
     def publishable(self) -> bool:
         """True if messages can be published before the next retry."""
+        if self.awaits_journal:
+            return False
         waiting = len(self.waiting) > 0 and (len(self.unconfirmed) < UNCONFIRMED or not self._at_least_once)
         return waiting or len(self.forwarded) > 0
 
@@ -161,8 +165,11 @@ class DeadLetterOutbox:
     def publish_slice(self, published: int) -> int:
         """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up.
 
-        Stop where they have cost too much; return the cost.
+        Stop where they have cost too much, and wait while the journal is behind; return the cost.
         """
+        if self.awaits_journal or self._queue.host.journal.behind():
+            self._await_journal()
+            return 0
         if self.unconfirmed and (self._queue.host.clock.now_ms() >= self.retry_at_ms or not self._at_least_once):
             self._retry()
         cost = self._publish_first(min(SLICE + published, len(self.waiting)), SLICE_COST + 2 * ALIKE_COST * published)
@@ -171,14 +178,34 @@ class DeadLetterOutbox:
             self._wait_ms = RETRY_MS
         return cost
 
-    def publish_all(self) -> None:
-        """Publish all messages, as the node stops. Those that targets do not take are in the queue after a restart."""
+    def _await_journal(self) -> None:
+        """Go on when all that the journal has now is durable."""
+        if not self.awaits_journal:
+            self.awaits_journal = True
+            journal = self._queue.host.journal
+            journal.when_durable(journal.ticket(), self._journal_caught_up)
+
+    def _journal_caught_up(self) -> None:
+        self.awaits_journal = False
+        if len(self) and not self._queue.deleted:
+            self._queue.pump_later()
+
+    def publish_all(self) -> bool:
+        """Publish all messages, as the node stops; return False, with the rest undone, where the journal is behind.
+
+        Messages that targets do not take are in the queue after a restart.
+        """
+        self.awaits_journal = False
         while self.waiting or self.forwarded:
+            if self._queue.host.journal.behind():
+                return False
             self.unconfirmed.clear()
             self._publish_first(len(self.waiting), SLICE_COST)
+        return True
 
     def publish_rest(self) -> Job:
         """Publish all messages of a deleted queue, in slices, at most once from now on."""
+        self.awaits_journal = False  # the scheduler sees to it
         self._retry()
         while self.waiting or self.forwarded:
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
@@ -333,9 +360,7 @@ class DeadLetterOutbox:
         self._enqueue(copies, targets)
         return count, cost
 
-    def _enqueue(
-        self, messages: list[Message], queues: tuple[RouteTarget, ...], shared: bool = False
-    ) -> EnqueueResult:
+    def _enqueue(self, messages: list[Message], queues: tuple[RouteTarget, ...], shared: bool = False) -> EnqueueResult:
         """Enqueue messages, of which either all or none are persistent."""
         if not messages or not queues:
             return ACCEPTED

@@ -254,6 +254,10 @@ class Queue(RouteTarget):
             self.dirty = True
             self.host.pending.append(self)
 
+    def pump_later(self) -> None:
+        """Have the node pump this queue after others, perhaps in a later turn of the loop."""
+        self._message_expiry.pump_again()
+
     def pause(self) -> None:
         """Suspend deliveries until `resume` was called as often as this."""
         self.paused += 1
@@ -295,7 +299,7 @@ class Queue(RouteTarget):
             self._demand_changed()
         if outbox.publishable or not self._slice and not outbox.many:
             self._message_expiry.pump_again()
-        elif outbox.unconfirmed:
+        elif outbox.unconfirmed and not outbox.awaits_journal:
             self._message_expiry.pump_at(outbox.retry_at_ms)
         return cost
 
@@ -537,7 +541,7 @@ class Queue(RouteTarget):
         """Mark the queue as deleted. It has been purged; messages in the outbox are still dead-lettered."""
         self.deleted = True
         if len(self.outbox):
-            self.host.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest())
+            self.host.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest(), appends=True)
         self.expiry.cancel()
         self._message_expiry.cancel()
 

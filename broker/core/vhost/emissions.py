@@ -64,7 +64,7 @@ class EmissionQueue:
         """Start the job."""
         self._vhost.emitting[self._exchange] = self
         self._job = self._run()
-        self._vhost.scheduler.start(f"emissions of {self._exchange}", self._job, self._failed)
+        self._vhost.scheduler.start(f"emissions of {self._exchange}", self._job, self._failed, appends=True)
 
     def advance(self) -> int:
         """Run a step of the job for a caller that waits for it, and return its cost."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import cast
 
 from ...amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
@@ -296,7 +297,8 @@ class VHost(QueueHost):
             cost += step
             if cost > AT_ONCE_COST:
                 self.unbindings[key] = job = self._unbind_rest(steps, key, doomed)
-                self.scheduler.start(f"bindings of {target}", job, lambda: self._unbound_all(key))
+                failed = partial(self._unbound_all, key)
+                self.scheduler.start(f"bindings of {target}", job, failed, appends=True)  # it advances emissions
                 break
 
     def _unbind_in_steps(self, target: Queue | Exchange, doomed: list[Exchange]) -> Job:

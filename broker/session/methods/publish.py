@@ -181,9 +181,7 @@ class Run:
         self.places: list[int] = []
 
 
-def publish_varied(
-    channel: Channel, routes: Iterable[Route], contents: list[bytes], in_slices: bool = False
-) -> int:
+def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[bytes], in_slices: bool = False) -> int:
     """Publish contents whose routes or headers differ, each with one body frame at most; return how many.
 
     Messages are enqueued in runs. Runs to one queue each are gathered, whatever the order of their messages: only the
@@ -405,7 +403,7 @@ def do_in_steps(channel: Channel, steps: Iterator[int], in_slices: bool) -> None
     for cost in steps:
         connection.spent += cost
         if in_slices and connection.spent > ENQUEUE_COST:
-            channel.start_job("publish", finish_publish(channel, steps))
+            channel.start_job("publish", finish_publish(channel, steps), appends=True)
             return
 
 

@@ -109,9 +109,7 @@ class Transaction:
                     continue
                 returns = mandatory and not channel.closing
                 queues = existing(queues)
-                taken = yield from publishing.enqueue_in_steps(
-                    channel, exchange, [message], queues, returns, recorders
-                )
+                taken = yield from publishing.enqueue_in_steps(channel, exchange, [message], queues, returns, recorders)
                 complete = complete and taken
             yield cost
         runs: list[acknowledge.Run] = []
@@ -174,8 +172,9 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     if transaction.is_long(channel.vhost.budget):
         connection = channel.connection
         name = f"commit of channel {channel.number} of connection {connection.name}"
+        appends = len(transaction.publishes) > 0
         job = commit_all(channel, transaction, channel.begin_job())
-        connection.node.scheduler.start(name, job, connection.job_failed)
+        connection.node.scheduler.start(name, job, connection.job_failed, appends)
     else:
         for _ in transaction.commit(channel):
             pass
