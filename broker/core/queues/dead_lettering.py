@@ -12,14 +12,23 @@ where there is no target, or one rejects it. The journal settles it together wit
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
-from ..jobs.scheduler import COPY_SHIFT, Job
+from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, Job
 from ..messages.message import Message, total_bytes
 from .enqueue import ACCEPTED, EnqueueResult
 from .message_log import DEAD_LETTERED
-from .route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, TargetSearch, existing
+from .route_target import (
+    PAGE_COST,
+    PER_MESSAGE_COST,
+    RouteTarget,
+    TargetSearch,
+    cost_of_records,
+    existing,
+    in_parts,
+)
 from .x_death import REJECTED, copy_with_properties, cycle, cycles, dead_letter_copy, routing_keys
 
 if TYPE_CHECKING:
@@ -28,7 +37,7 @@ if TYPE_CHECKING:
 SLICE = 200  # messages dead-lettered at once, in addition to as many as were published: some milliseconds
 SLICE_COST = 2_000  # of the messages dead-lettered at once, in addition to that of those published (`scheduler`)
 REST_COST = 500  # of a step of the job that dead-letters the messages of a deleted queue
-AT_ONCE = 200  # targets that get a message in one step
+PART_COST = 600  # of the targets that get a message in one step: 200, fewer if they store a long one more than once
 FEW = 4  # targets of which each is searched in the bytes of the properties
 COST, ALIKE_COST = 10, 4  # of a message that differs from the one before, or differs in the body only
 HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
@@ -45,12 +54,16 @@ class DeadLetter:
     copy       the copy that is published
     stable     whether its targets depend on its routing keys alone
     targets    None until the search is complete
+    divided    whether the targets are offered the copy in several parts
     confirmed  at least once: the targets that have taken the message
     ticket     at least once: the batch of the journal with the last copy; the message may be settled once that is
                durable
     """
 
-    __slots__ = ("message", "reason", "copy", "targets", "stable", "confirmed", "ticket", "_at", "_search")
+    __slots__ = (
+        *("message", "reason", "copy", "targets", "divided", "stable", "confirmed", "ticket"),
+        *("_at", "_parts", "_search"),
+    )
 
     def __init__(self, message: Message, reason: str) -> None:
         self.message = message
@@ -59,8 +72,9 @@ class DeadLetter:
         self.ticket = 0
         self.copy = message
         self.targets: tuple[RouteTarget, ...] | None = None
-        self.stable = False
+        self.divided = self.stable = False
         self._at = 0  # the number of targets that were offered the copy
+        self._parts: Iterator[tuple[RouteTarget, ...]] = iter(())
         self._search: TargetSearch | None = None
 
     def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
@@ -78,6 +92,10 @@ class DeadLetter:
             self.targets, self.stable = search.targets, search.stable
             if self.reason != REJECTED:
                 self.targets = without_cycles(self.copy, self.targets)
+            each = PER_MESSAGE_COST
+            if queue.host.budget.exceeded:
+                each = PAGE_COST + (self.copy.body_bytes >> STORE_SHIFT)
+            self._parts = in_parts(self.targets, each, self.copy.body_bytes, PART_COST)
         return cost + search.cost
 
     @property
@@ -86,10 +104,11 @@ class DeadLetter:
         return self.targets is not None and self._at >= len(self.targets)
 
     def next_targets(self) -> tuple[RouteTarget, ...]:
-        """Return the next targets that still exist, at most AT_ONCE."""
-        assert self.targets is not None, "the search is complete"
-        start, self._at = self._at, self._at + AT_ONCE
-        return existing(self.targets[start : self._at])
+        """Return the next targets that still exist."""
+        part = next(self._parts, ())
+        self._at += len(part)
+        self.divided = self.divided or not self.complete
+        return existing(part)
 
     @property
     def is_confirmed(self) -> bool:
@@ -278,7 +297,7 @@ class DeadLetterOutbox:
             safe = letter.ticket <= host.journal.durable
             while letter.targets is not None and not letter.complete and cost < cost_limit:
                 targets, copy = letter.next_targets(), letter.copy
-                cost += self._cost_of_targets(targets)
+                cost += self._cost_of_targets(copy, targets)
                 missing = [target for target in targets if target not in letter.confirmed]
                 takers = tuple([target for target in missing if target.has_room(copy.body_bytes)])
                 if takers and not self._enqueue([copy], takers, len(letter.targets) > 1).refused:
@@ -328,9 +347,10 @@ class DeadLetterOutbox:
         for message in messages:
             if cost >= cost_limit:
                 break
-            if before is not None and alike(before, message):
+            its_cost = self._cost_of_targets(message, targets)
+            if before is not None and alike(before, message) and (its_cost <= PART_COST or len(targets) < 2):
                 count += 1
-                cost += ALIKE_COST + self._cost_of_targets(targets) + (message.body_bytes >> COPY_SHIFT)
+                cost += ALIKE_COST + its_cost + (message.body_bytes >> COPY_SHIFT)
                 copies.append(
                     copy_with_properties(message, copies[0].address, copies[0].property_bytes, copies[0].bcc_keys)
                 )
@@ -343,20 +363,20 @@ class DeadLetterOutbox:
             cost += letter.find_targets(queue, exchange, timestamp_s, cost_limit - cost)
             if letter.targets is not None:
                 targets = letter.next_targets()
-                cost += self._cost_of_targets(targets)
+                cost += self._cost_of_targets(letter.copy, targets)
             while letter.targets is not None and not letter.complete:
                 self._enqueue([letter.copy], targets, shared=True)
                 targets = ()
                 if cost >= cost_limit:
                     break
                 targets = letter.next_targets()
-                cost += self._cost_of_targets(targets)
+                cost += self._cost_of_targets(letter.copy, targets)
             if not letter.complete:
                 self._first = letter
                 break
             count += 1
             copies = [letter.copy]
-            before = message if letter.stable and len(letter.targets or ()) <= AT_ONCE else None
+            before = message if letter.stable and not letter.divided else None
         self._enqueue(copies, targets)
         return count, cost
 
@@ -367,12 +387,12 @@ class DeadLetterOutbox:
         body_bytes, persistent = total_bytes(messages), messages[0].persistent
         return self._queue.host.enqueue(messages, body_bytes, persistent, queues, DEAD_LETTERED, shared)
 
-    def _cost_of_targets(self, targets: tuple[RouteTarget, ...]) -> int:
+    def _cost_of_targets(self, message: Message, targets: tuple[RouteTarget, ...]) -> int:
         """Return the cost of enqueueing one message at these targets, each of which looks at it."""
         count = len(targets)
-        if count < 2:
-            return count
-        return count * (PAGE_COST if self._queue.host.budget.exceeded else PER_MESSAGE_COST)
+        if self._queue.host.budget.exceeded:
+            return count * (PAGE_COST + (message.body_bytes >> STORE_SHIFT))
+        return cost_of_records(message.body_bytes, targets) + (count if count < 2 else count * PER_MESSAGE_COST)
 
 
 def cost_of(message: Message) -> int:

@@ -180,7 +180,7 @@ class Queue(RouteTarget):
         self.schedule_pump()
 
     def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
-        enqueue = PerMessageEnqueue(self, source, shared)
+        enqueue = PerMessageEnqueue((self,), source, shared)
         refused = [index for index, message in enumerate(messages) if not enqueue.add(message)]
         enqueue.push()
         if refused:
@@ -190,6 +190,10 @@ class Queue(RouteTarget):
     def count_stored(self, count: int, body_bytes: int) -> None:
         if self.number:
             self.journal.add(count, body_bytes)
+
+    @property
+    def record_key(self) -> object:
+        return self.settings.record_key or self
 
     @property
     def paged(self) -> bool:

@@ -14,7 +14,7 @@ from ...core.exchanges.exchange import Exchange
 from ...core.jobs.scheduler import SLICE, TURN_COST, Job
 from ...core.messages.message import Message
 from ...core.queues.memory_budget import MemoryBudget
-from ...core.queues.route_target import PAGE_COST, RouteTarget, existing
+from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_records, existing
 from ...wire import method_encoder
 from .. import closing
 from ..unacked import Settlement, Unacked
@@ -65,6 +65,7 @@ class Transaction:
                 what = f"transaction with {len(self.publishes)} publishes is"
             raise PreconditionFailed(f"{what} larger than configured max size {largest_bytes}")
         self._cost += PUBLISH_COST + publishing.cost_of_each([message], queues) * len(queues)
+        self._cost += cost_of_records(message.body_bytes, queues)
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
@@ -105,6 +106,7 @@ class Transaction:
             while publishes and cost < SLICE:
                 exchange, message, queues, mandatory, recorders = publishes.pop()
                 cost += PUBLISH_COST + len(queues) + sum([recorder.cost for recorder in recorders])
+                cost += cost_of_records(message.body_bytes, queues)
                 if any(recorder.drops(message) for recorder in recorders):
                     continue
                 returns = mandatory and not channel.closing
