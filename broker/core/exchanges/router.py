@@ -39,6 +39,7 @@ class Search:
     stable   whether the targets may be cached until a binding changes: every exchange on the way routes by key only
     markers  without a message: names of headers that affect the route
     cost     of the steps so far (`jobs.scheduler`)
+    stored   an exchange on the way keeps the message, which is in the journal now
 
     Without a message there are no targets unless they are stable. The default exchange ("") routes to the queue named
     by each key. An alternate exchange gets the messages that its exchange cannot route. With `some_deleted`, and in
@@ -46,7 +47,7 @@ class Search:
     """
 
     __slots__ = (
-        *("targets", "stable", "markers", "cost"),
+        *("targets", "stable", "markers", "cost", "stored"),
         *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_steps"),
     )
 
@@ -64,6 +65,7 @@ class Search:
         self.stable = True
         self.markers: set[bytes] = set()
         self.cost = 0
+        self.stored = False
         self._exchange = exchange
         self._exchanges = exchanges
         self._queues = queues
@@ -136,6 +138,7 @@ class Search:
                     yield DESTINATIONS >> DESTINATIONS_SHIFT
             yield EXCHANGE_COST
         if kept:
+            self.stored = True
             yield store_kept(self._journal, kept)
         if self._some_deleted:
             found = {one: None for one in found if not one.deleted}

@@ -436,6 +436,8 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     elif queues is None or len(keys) > 1 or by_message:
         search = channel.vhost.search(route.exchange, keys, message)
         yield from search.in_steps()
+        if search.stored and channel.connection.node.journal.behind():
+            channel.connection.suspend_for_journal()
         queues, recorders = split_recorders(search.targets)
         queues = existing(queues)
     assert queues is not None, "a direct route has targets"
