@@ -15,10 +15,12 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.app import store as store_module
 from warren.broker.app.build import build_settings
 from warren.broker.core.access.users import InternalUser
+from warren.broker.core.definitions.importer import DefinitionsImport
 from warren.broker.core.exchanges.registry import Registry
-from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.ports import Batch
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost import emissions
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.session.operator_channel import OperatorChannel
 from warren.broker.session.transport import Peer
@@ -219,6 +221,36 @@ def test_the_history_that_a_new_queue_gets(peer: SlowPeer, vhost: VHost) -> None
     queues = fan(vhost, "x", count=3)
     peer.settle()
     check(queues, DEFAULT_LENGTH)
+
+
+def test_histories_that_imported_bindings_get(peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    vhost.declare_exchange("x", "x-recent-history", durable=True)
+    channel = peer.connect().channel()
+    for _ in range(DEFAULT_LENGTH):
+        channel.publish("x", "", LONG, PERSISTENT)
+    peer.settle()
+    queues = [vhost.declare_queue(f"q{number}", durable=True) for number in range(3)]
+    of_vhost = {"vhost": "/", "source": "x", "destination_type": "queue", "routing_key": "", "arguments": {}}
+    bindings = [of_vhost | {"destination": queue.name} for queue in queues]
+    monkeypatch.setattr(emissions, "LIMIT_BYTES", 1)
+    plan = DefinitionsImport(peer.node, {"bindings": bindings})
+    list(plan.check())
+    for wait in plan.carry_out():
+        if wait is not None:
+            wait(lambda: None)
+            peer.settle()
+    peer.settle()
+    check(queues, DEFAULT_LENGTH)
+
+
+def test_messages_of_the_broker_wait_and_are_dropped_when_too_many_do(peer: SlowPeer, vhost: VHost) -> None:
+    queue = vhost.declare_queue("q", durable=True)
+    vhost.bind("amq.fanout", queue, "", Table.EMPTY)
+    one = framed(Address("amq.fanout", ""), Properties(delivery_mode=2), LONG)
+    taken = [vhost.publish(vhost.exchanges["amq.fanout"], one.as_republished()) for _ in range(40)]
+    assert taken == sorted(taken, reverse=True) and not all(taken)
+    peer.settle()
+    check([queue], sum(taken))
 
 
 def test_the_stop_of_the_node_waits_too(peer: SlowPeer, vhost: VHost) -> None:
