@@ -32,15 +32,19 @@ RETRY_MS = 1_000  # the wait after a failed pump
 
 
 class Task:
-    """A job that the scheduler runs, as `Scheduler.start` describes."""
+    """A job that the scheduler runs, as `Scheduler.start` describes.
 
-    __slots__ = ("name", "job", "failed", "appends")
+    next_in_turn  it has waited for the journal, and makes a step even if publishers have filled it again
+    """
+
+    __slots__ = ("name", "job", "failed", "appends", "next_in_turn")
 
     def __init__(self, name: str, job: Job, failed: Callable[[], None], appends: bool) -> None:
         self.name = name
         self.job = job
         self.failed = failed
         self.appends = appends
+        self.next_in_turn = False
 
 
 class Pumpable(Protocol):
@@ -162,9 +166,10 @@ class Scheduler:
         try:
             while tasks and self._left > 0:
                 task = tasks.popleft()
-                if task.appends and self._journal.behind():
+                if task.appends and self._journal.behind() and not task.next_in_turn:
                     self._await_journal(task)
                     continue
+                task.next_in_turn = False
                 cost = self._step(task)
                 if cost is not None:
                     self._left -= cost
@@ -179,6 +184,8 @@ class Scheduler:
             self._journal.when_durable(self._journal.ticket(), self._journal_caught_up)
 
     def _journal_caught_up(self) -> None:
+        if self._waiting:
+            self._waiting[0].next_in_turn = True
         self._tasks.extendleft(reversed(self._waiting))
         self._waiting.clear()
         self._expect()

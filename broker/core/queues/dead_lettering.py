@@ -189,6 +189,9 @@ class DeadLetterOutbox:
         if self.awaits_journal or self._queue.host.journal.behind():
             self._await_journal()
             return 0
+        return self._publish_slice(published)
+
+    def _publish_slice(self, published: int) -> int:
         if self.unconfirmed and (self._queue.host.clock.now_ms() >= self.retry_at_ms or not self._at_least_once):
             self._retry()
         cost = self._publish_first(min(SLICE + published, len(self.waiting)), SLICE_COST + 2 * ALIKE_COST * published)
@@ -198,16 +201,19 @@ class DeadLetterOutbox:
         return cost
 
     def _await_journal(self) -> None:
-        """Go on when all that the journal has now is durable."""
+        """Go on when the journal has caught up, in turn with other jobs that wait for it."""
         if not self.awaits_journal:
             self.awaits_journal = True
-            journal = self._queue.host.journal
-            journal.when_durable(journal.ticket(), self._journal_caught_up)
+            queue = self._queue
+            job = self._go_on(queue)
+            queue.host.scheduler.start(f"dead letters of {queue}", job, queue.schedule_pump, appends=True)
 
-    def _journal_caught_up(self) -> None:
-        self.awaits_journal = False
-        if len(self) and not self._queue.deleted:
-            self._queue.pump_later()
+    def _go_on(self, queue: Queue) -> Job:
+        if not queue.deleted:  # else `publish_rest` does
+            self.awaits_journal = False
+            cost = self._publish_slice(0)
+            queue.pump_later()
+            yield cost
 
     def publish_all(self) -> bool:
         """Publish all messages, as the node stops; return False, with the rest undone, where the journal is behind.

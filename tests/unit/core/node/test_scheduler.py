@@ -100,3 +100,17 @@ def test_all_jobs_are_finished_as_far_as_the_journal_has_room(jobs: Jobs) -> Non
     while not jobs.scheduler.finish_all():
         jobs.commit()
     assert jobs.done[4:] == ["p1", "p2"] and not len(jobs.scheduler)
+
+
+def test_the_first_of_the_waiting_jobs_makes_a_step_although_publishers_have_filled_the_journal_again(
+    jobs: Jobs,
+) -> None:
+    jobs.fill()
+    for name in "ab":
+        jobs.scheduler.start(name, jobs.job(name), appends=True)
+    done: list[str] = []
+    for _ in range(2 * STEPS):
+        jobs.commit()
+        jobs.fill()
+        done += jobs.turns()
+    assert done == ["a0", "b0", "a1", "b1", "a2", "b2"]
