@@ -188,7 +188,7 @@ def test_a_commit(peer: SlowPeer, vhost: VHost, count: int) -> None:
 
 @pytest.mark.parametrize("deleted", [False, True])
 def test_dead_letters(peer: SlowPeer, vhost: VHost, deleted: bool) -> None:
-    """Of a queue that is deleted while they wait, too."""
+    """The queue may be deleted while they wait."""
     queues = fan(vhost)
     channel = peer.connect().channel()
     channel.declare("from", durable=True, arguments={"x-dead-letter-exchange": "amq.fanout"})
