@@ -176,19 +176,19 @@ class PerMessageEnqueue:
         run, self.run = self.run, []
         run_bytes, self.run_bytes = self.run_bytes, 0
         queues, host = self._queues, self.queue.host
-        numbers = [queue.number for queue in queues if queue.number]
-        persistent = [message for message in run if message.persistent] if numbers else []
-        if persistent:
+        persistent = [message for message in run if message.persistent]
+        numbers = [queue.number for queue in queues if queue.number] if persistent else []
+        if numbers:
             host.journal.append(numbers, persistent)
-            stored_bytes = total_bytes(persistent)
+            stored_bytes = run_bytes if len(persistent) == len(run) else total_bytes(persistent)
             for queue in queues:
                 queue.count_stored(len(persistent), stored_bytes)
             self.stored = True
         if host.message_log is not None:
             host.message_log.enqueued(queues, run, self.source)
-        for queue in queues[1:]:
-            queue.push_at(self.level, [message.copy_with_record() for message in run], run_bytes, self.shared)
-        self.queue.push_at(self.level, run, run_bytes, self.shared)
+        for queue in queues:
+            own = run if queue is self.queue else [message.copy_with_record() for message in run]
+            queue.push_at(self.level, own, run_bytes, self.shared)
 
     def _hand_over(self, message: Message) -> None:
         """Deliver a message with a time to live of 0 to a consumer with room, or let it expire."""
