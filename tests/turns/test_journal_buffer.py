@@ -116,12 +116,16 @@ def check(queues: list[Queue], count: int = 1) -> None:
 
 
 @pytest.mark.parametrize("expiration", [{}, {"expiration": "60000000"}])
-def test_a_publish_to_queues_that_each_store_it(peer: SlowPeer, vhost: VHost, expiration: dict[str, str]) -> None:
+def test_a_publish_to_queues_that_each_store_it(
+    peer: SlowPeer, vhost: VHost, step_meter: StepMeter, expiration: dict[str, str]
+) -> None:
     queues = fan(vhost)
     channel = peer.connect().channel()
     channel.confirm()
+    step_meter.begin()
     channel.publish("amq.fanout", "", LONG, PERSISTENT | expiration)
     assert channel.confirms([1]) == ({1}, set())
+    step_meter.check()
     check(queues)
 
 

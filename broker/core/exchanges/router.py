@@ -189,7 +189,6 @@ class Route:
         self.cost = 1
         self.at_once = self.long_bytes = UNLIMITED
         if targets is not None and len(targets) > 1:
-            self.long_bytes = LONG_BYTES // max(records_of(targets), 1)
             per_message = any(target.per_message for target in targets)
             cost = len(targets) * (PER_MESSAGE_COST if per_message else 1)
             if cost > FEW:
@@ -197,6 +196,7 @@ class Route:
                 self.at_once = RUN
             else:
                 self.cost = cost
+                self.long_bytes = LONG_BYTES // max(records_of(targets), 1) if per_message else LONG_BYTES
                 self.at_once = ENQUEUE_COST // cost if per_message else SHARED * (ENQUEUE_COST // cost - 1)
 
     def complete(self) -> None:

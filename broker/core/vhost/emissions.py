@@ -132,7 +132,7 @@ def enqueue_in_slices(
     while count and at < len(messages):
         weight = PAGE_COST if vhost.budget.exceeded else PER_MESSAGE_COST if per_message else least
         exceeded = vhost.budget.exceeded
-        copies = count if exceeded else records_of(targets) or 1  # of the body
+        copies = count if exceeded else records_of(targets[:SLICE]) or 1  # of the body
         shift = STORE_SHIFT if stores or vhost.budget.exceeded else COPY_SHIFT
         some = messages[at : at + max(limit // (weight * count), 1)]
         while (cost := cost_of(some, weight * count, copies, shift)) > 2 * limit and len(some) > 1:

@@ -541,7 +541,7 @@ def enqueue_in_steps(
         parts = in_parts(queues, each, body_bytes, ENQUEUE_COST)
         result = enqueue(channel, exchange, some, body_bytes, persistent, next(parts, ()), mandatory)
         for part in parts:
-            yield ENQUEUE_COST
+            yield max(ENQUEUE_COST, body_bytes >> STORE_SHIFT)
             more = enqueue_more(channel, exchange, some, body_bytes, persistent, part)
             result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
         accepted = finish(channel, len(some), result)
