@@ -257,6 +257,17 @@ def test_messages_of_the_broker_wait_and_are_dropped_when_too_many_do(peer: Slow
     check([queue], sum(taken))
 
 
+def test_copies_of_the_firehose_that_a_queue_stores(peer: SlowPeer, vhost: VHost) -> None:
+    queue = vhost.declare_queue("traced", durable=True, arguments=Table.of({"x-queue-type": "quorum"}))
+    vhost.bind("amq.rabbitmq.trace", queue, "#", Table.EMPTY)
+    peer.node.set_tracing("/", True)
+    channel = peer.connect().channel()
+    for _ in range(40):
+        channel.publish("amq.fanout", "", LONG)
+    peer.settle()
+    check([queue], 40)
+
+
 def test_the_stop_of_the_node_waits_too(peer: SlowPeer, vhost: VHost) -> None:
     queues = fan(vhost)
     channel = peer.connect().channel()
