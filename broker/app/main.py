@@ -240,7 +240,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     await services.stop_inner(host)
     await server.stop("broker forced connection closure with reason 'shutdown'")
     hashing.close()
-    node.finish()
+    await committer.finish(node.finish)
     clock.stop()
     await services.stop(host)
     status = await close(committer, store, local, remote)

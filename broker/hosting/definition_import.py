@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
-from ..core.definitions.importer import DefinitionsImport
+from ..core.definitions.importer import DefinitionsImport, Wait
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
 
@@ -89,18 +89,25 @@ class Import:
         self.error: OperatorError | AMQPError | None = None
 
 
-async def in_turns(steps: Iterable[object], context: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-    """Do all steps in slices of SLICE_S, each in a turn of the loop and a context of its own."""
+async def in_turns(
+    steps: Iterable[Wait | None], context: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> None:
+    """Do all steps in slices of SLICE_S, each in a turn of the loop and a context of its own, and wait as they ask."""
     iterator = iter(steps)
     while True:
         with context():
             until = time.perf_counter() + SLICE_S
-            for _ in iterator:
-                if time.perf_counter() >= until:
+            for wait in iterator:
+                if wait is not None or time.perf_counter() >= until:
                     break
             else:
                 return
-        await asyncio.sleep(0)
+        if wait is None:
+            await asyncio.sleep(0)
+        else:
+            over = asyncio.Event()
+            wait(over.set)
+            await over.wait()
 
 
 def release(document: object) -> Iterator[None]:

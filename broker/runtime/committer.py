@@ -77,6 +77,21 @@ class Committer:
             self._idle.clear()
             self._work.put(batch)
 
+    async def finish(self, work: Callable[[], bool]) -> None:
+        """Call `work` until it returns True; each time that it returns False, wait until the journal has caught up.
+
+        Give up where a batch takes too long, as on a full disk: `stop` will, too.
+        """
+        journal = self._journal
+        while not work():
+            self.commit_soon()
+            caught_up = asyncio.Event()
+            journal.when_durable(journal.ticket(), caught_up.set)
+            try:
+                await asyncio.wait_for(caught_up.wait(), STOP_WAIT_S)
+            except TimeoutError:
+                return
+
     async def stop(self) -> bool:
         """Make all that is buffered durable, and end the workers; return False if that takes too long.
 

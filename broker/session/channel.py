@@ -334,8 +334,8 @@ class Channel:
         if queue is not None and queue.paused:
             raise Postponed(queue.when_resumed)
 
-    def start_job(self, name: str, job: Job) -> None:
-        """Do a job in turns of the loop; the connection is suspended until it is done."""
+    def start_job(self, name: str, job: Job, appends: bool = False) -> None:
+        """Do a job in turns of the loop (`Scheduler.start`); the connection is suspended until it is done."""
         finished = self.begin_job()
 
         def complete() -> Job:
@@ -343,7 +343,7 @@ class Channel:
             finished()
 
         full_name = f"{name} of channel {self.number} of connection {self.connection.name}"
-        self.connection.node.scheduler.start(full_name, complete(), self.connection.job_failed)
+        self.connection.node.scheduler.start(full_name, complete(), self.connection.job_failed, appends)
 
     def _durable(self, frames: bytes) -> None:
         if not self.closing:

@@ -388,7 +388,7 @@ class InternalPublisher:
                 for cost in steps:
                     connection.spent += cost
                     if connection.spent > ENQUEUE_COST:
-                        channel.start_job("federated message", steps)
+                        channel.start_job("federated message", steps, appends=True)
                         break
             except AMQPError as error:
                 invalid[count - 1] = error.reply_text

@@ -17,7 +17,7 @@ from ..core.messages.message_state import NEVER
 from ..core.queues.fifo import LEVEL_SHIFT
 from ..core.queues.message_log import MOVED
 from ..core.queues.queue import Queue
-from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget
+from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_records
 from ..core.queues.x_death import routing_keys
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ class Move:
         search = self._channel.vhost.search(self._exchange, keys, copy)
         search.run()
         self._cost += search.cost + PER_MESSAGE_COST * len(search.targets)
+        self._cost += cost_of_records(copy.body_bytes, search.targets)
         return copy, *split_recorders(search.targets)
 
     def _problem(self, copy: Message, targets: tuple[RouteTarget, ...]) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .metadata import Metadata
 
 SEGMENT_BYTES = 64 << 20
-BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, publishers wait for the disk
+BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, publishers and jobs wait for the disk
 # The last deleted queues, for which settlements are no longer recorded. Those for older ones are, which is harmless.
 DELETED_QUEUES_LIMIT = 10_000
 

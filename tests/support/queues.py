@@ -34,7 +34,9 @@ def new_queue(
 ) -> Queue:
     """A queue, which is durable unless its number is 0."""
     clock = FakeClock()
-    home = NoVHost("/", clock, journal or SlowJournal(), budget or MemoryBudget(UNLIMITED_BYTES), Scheduler(clock))
+    journal = journal or SlowJournal()
+    scheduler = Scheduler(clock, journal)
+    home = NoVHost("/", clock, journal, budget or MemoryBudget(UNLIMITED_BYTES), scheduler)
     queue = kind(home, f"q{number}", number=number, arguments=arguments)
     queue.outbox = NotingOutbox(queue, home.dead)
     return queue

@@ -43,6 +43,8 @@ ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
     "MD5": MD5,
 }
 KINDS = ("queue", "exchange")
+Wait = Callable[[Callable[[], None]], object]
+"""A function that calls what it is passed once something has happened."""
 
 
 class VHostPreview:
@@ -129,17 +131,21 @@ class DefinitionsImport:
         self._algorithm = algorithm_of(document)
         self._document: Document = document
 
-    def carry_out(self) -> Iterator[None]:
-        """Carry out the plan. Steps that are impossible now are skipped."""
+    def carry_out(self) -> Iterator[Wait | None]:
+        """Carry out the plan. Steps that are impossible now are skipped.
+
+        Yields a `Wait` for what should be awaited before the next step, if there is a loop that can.
+        """
+        journal = self._node.journal
         while self._steps:
             try:
                 self._steps.popleft()()
             except (OperatorError, AMQPError) as error:
                 self.failures.append(error.text)
-            yield
+            yield None
             while self._emissions is not None and self._emissions.full:
+                yield partial(journal.when_durable, journal.ticket()) if journal.behind() else None
                 self._emissions.advance()
-                yield
         self._node.pump()
 
     def check_failures(self) -> None:

@@ -9,7 +9,7 @@ from ..messages.binding import Destination
 from ..messages.message import Address, Message
 from ..messages.ports import Journal
 from ..queues.queue import Queue
-from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget
+from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, records_of
 from .exchange import Exchange
 from .exchange_type import DESTINATIONS_SHIFT
 from .kept_message import KeptMessage, store_kept, take_kept
@@ -22,6 +22,7 @@ ENQUEUE_COST = 3_000  # of the messages that are enqueued in one step
 FEW = ENQUEUE_COST // PAGE_COST  # queues in which any message may be enqueued in one step
 SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
 RUN = 128  # messages that are enqueued together in very many queues, in steps
+LONG_BYTES = 1 << 20  # of messages for several queues, of all their records: they are enqueued in steps
 UNLIMITED = 1 << 30
 
 RouteKey = bytes | tuple[str, str]
@@ -38,6 +39,7 @@ class Search:
     stable   whether the targets may be cached until a binding changes: every exchange on the way routes by key only
     markers  without a message: names of headers that affect the route
     cost     of the steps so far (`jobs.scheduler`)
+    stored   an exchange on the way keeps the message, which is in the journal now
 
     Without a message there are no targets unless they are stable. The default exchange ("") routes to the queue named
     by each key. An alternate exchange gets the messages that its exchange cannot route. With `some_deleted`, and in
@@ -45,7 +47,7 @@ class Search:
     """
 
     __slots__ = (
-        *("targets", "stable", "markers", "cost"),
+        *("targets", "stable", "markers", "cost", "stored"),
         *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_steps"),
     )
 
@@ -63,6 +65,7 @@ class Search:
         self.stable = True
         self.markers: set[bytes] = set()
         self.cost = 0
+        self.stored = False
         self._exchange = exchange
         self._exchanges = exchanges
         self._queues = queues
@@ -135,6 +138,7 @@ class Search:
                     yield DESTINATIONS >> DESTINATIONS_SHIFT
             yield EXCHANGE_COST
         if kept:
+            self.stored = True
             yield store_kept(self._journal, kept)
         if self._some_deleted:
             found = {one: None for one in found if not one.deleted}
@@ -149,6 +153,7 @@ class Route:
     queues   the same, if messages may be enqueued at all of them in one step; else None
     cost     of enqueueing one message in one step (`jobs.scheduler`); 1 if it is enqueued in steps
     at_once  the number of messages that may be enqueued in one step, or together in steps
+    long_bytes  the sum of their bodies above which they are enqueued in steps
 
     A message whose properties contain any of the `markers` must be routed by itself, too. `direct` messages came from
     a queue of the same name elsewhere: they go to the `targets` whatever their CC.
@@ -156,6 +161,7 @@ class Route:
 
     __slots__ = (
         *("address", "exchange", "targets", "queues", "mandatory", "markers", "direct", "cost", "at_once"),
+        "long_bytes",
         *("search", "key"),
     )
 
@@ -181,7 +187,7 @@ class Route:
     def _set_targets(self, targets: tuple[RouteTarget, ...] | None) -> None:
         self.targets = self.queues = targets
         self.cost = 1
-        self.at_once = UNLIMITED
+        self.at_once = self.long_bytes = UNLIMITED
         if targets is not None and len(targets) > 1:
             per_message = any(target.per_message for target in targets)
             cost = len(targets) * (PER_MESSAGE_COST if per_message else 1)
@@ -190,6 +196,7 @@ class Route:
                 self.at_once = RUN
             else:
                 self.cost = cost
+                self.long_bytes = LONG_BYTES // max(records_of(targets), 1) if per_message else LONG_BYTES
                 self.at_once = ENQUEUE_COST // cost if per_message else SHARED * (ENQUEUE_COST // cost - 1)
 
     def complete(self) -> None:

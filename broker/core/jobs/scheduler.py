@@ -2,6 +2,9 @@
 
 Each call into the core runs to its end, and nothing else is served meanwhile. Work that may concern 100,000 messages or
 objects is therefore a job: it changes at once what an observer can see, and does the rest in slices.
+
+A job that appends messages to the journal waits while the journal is behind, so that what one request stores many times
+over is not all in memory. Jobs that only settle messages do not wait: they make room.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from ..messages.ports import Clock
+from ..messages.ports import Clock, Journal
 
 Job = Iterator[int]
 """A generator that does a slice at each step and yields its cost: 1 is a message leaving a queue, about 1 us."""
@@ -26,6 +29,22 @@ PUMP_COST: Final = 5  # of a queue with nothing to deliver
 COPY_SHIFT: Final = 11  # a copy of 2 KiB costs 1
 STORE_SHIFT: Final = 9  # to write 512 bytes to the journal costs 1
 RETRY_MS = 1_000  # the wait after a failed pump
+
+
+class Task:
+    """A job that the scheduler runs, as `Scheduler.start` describes.
+
+    next_in_turn  it has waited for the journal, and makes a step even if publishers have filled it again
+    """
+
+    __slots__ = ("name", "job", "failed", "appends", "next_in_turn")
+
+    def __init__(self, name: str, job: Job, failed: Callable[[], None], appends: bool) -> None:
+        self.name = name
+        self.job = job
+        self.failed = failed
+        self.appends = appends
+        self.next_in_turn = False
 
 
 class Pumpable(Protocol):
@@ -50,13 +69,18 @@ class Scheduler:
     report   writes one line to the log: event, level, fields
     """
 
-    __slots__ = ("pending", "report", "_clock", "_jobs", "_left", "_running", "_expected", "_pumped")
+    __slots__ = (
+        *("pending", "report", "_clock", "_journal", "_tasks", "_waiting"),
+        *("_left", "_running", "_expected", "_pumped"),
+    )
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, journal: Journal) -> None:
         self.pending: deque[Pumpable] = deque()
         self.report: Report = lambda event, level, fields: None
         self._clock = clock
-        self._jobs: deque[tuple[str, Job, Callable[[], None]]] = deque()
+        self._journal = journal
+        self._tasks: deque[Task] = deque()
+        self._waiting: deque[Task] = deque()  # for the journal, in the order of their turns
         self._left = TURN_COST  # the rest of this turn's budget
         self._running = False
         self._expected = False  # a next turn is scheduled
@@ -64,7 +88,7 @@ class Scheduler:
 
     def __len__(self) -> int:
         """The number of unfinished jobs and of queues that wait for the next turn."""
-        return len(self._jobs) + (len(self.pending) if self._pumped else 0)
+        return len(self._tasks) + len(self._waiting) + (len(self.pending) if self._pumped else 0)
 
     # Queues
 
@@ -105,12 +129,13 @@ class Scheduler:
 
     # Jobs
 
-    def start(self, name: str, job: Job, failed: Callable[[], None] = lambda: None) -> None:
+    def start(self, name: str, job: Job, failed: Callable[[], None] = lambda: None, appends: bool = False) -> None:
         """Run a job as far as this turn's budget goes, and the rest in later turns, in turn with other jobs.
 
-        `name` is for the log. `failed` is called if the job raises, to release its waiters.
+        `name` is for the log. `failed` is called if the job raises, to release its waiters. A job that `appends`
+        messages to the journal makes no step while the journal is behind.
         """
-        self._jobs.append((name, job, failed))
+        self._tasks.append(Task(name, job, failed, appends))
         if not self._running:
             self._run()
             self._expect()
@@ -121,54 +146,73 @@ class Scheduler:
         if not self._running:
             self._expect()
 
-    def finish(self, job: Job | None = None) -> None:
-        """Run this job to its end at once, or all jobs when the node stops."""
-        if job is None:
-            while self._jobs:
-                self._left = TURN_COST
-                self._run()
-            return
-        [entry] = [entry for entry in self._jobs if entry[1] is job]
-        self._jobs.remove(entry)
+    def finish(self, job: Job) -> None:
+        """Run this job to its end at once, even if the journal is behind."""
+        [task] = [task for task in (*self._tasks, *self._waiting) if task.job is job]
+        (self._tasks if task in self._tasks else self._waiting).remove(task)
         running, self._running = self._running, True  # jobs that it starts wait for a turn
         try:
-            while self._step(*entry) is not None:
+            while self._step(task) is not None:
                 pass
         finally:
             self._running = running
         self._expect()
 
+    def finish_all(self) -> bool:
+        """Run all jobs to their end, and return True; False if some wait for the journal."""
+        while self._tasks:
+            self._left = TURN_COST
+            self._run()
+        return not self._waiting
+
     def _run(self) -> None:
         """Run steps of all jobs in turn until the budget of this turn is spent."""
-        jobs = self._jobs
+        tasks = self._tasks
         self._running = True
         try:
-            while jobs and self._left > 0:
-                entry = jobs.popleft()
-                cost = self._step(*entry)
+            while tasks and self._left > 0:
+                task = tasks.popleft()
+                if task.appends and self._journal.behind() and not task.next_in_turn:
+                    self._await_journal(task)
+                    continue
+                task.next_in_turn = False
+                cost = self._step(task)
                 if cost is not None:
                     self._left -= cost
-                    jobs.append(entry)
+                    tasks.append(task)
         finally:
             self._running = False
 
-    def _step(self, name: str, job: Job, failed: Callable[[], None]) -> int | None:
+    def _await_journal(self, task: Task) -> None:
+        """Run the job again when all that the journal has now is durable."""
+        self._waiting.append(task)
+        if len(self._waiting) == 1:
+            self._journal.when_durable(self._journal.ticket(), self._journal_caught_up)
+
+    def _journal_caught_up(self) -> None:
+        if self._waiting:
+            self._waiting[0].next_in_turn = True
+        self._tasks.extendleft(reversed(self._waiting))
+        self._waiting.clear()
+        self._expect()
+
+    def _step(self, task: Task) -> int | None:
         """Run one step and return its cost, or None if the job has ended. If it raises, other jobs go on."""
         try:
-            return next(job)
+            return next(task.job)
         except StopIteration:
             return None
         except Exception as error:
-            self.report("job_failed", "error", {"job": name, "exc_info": error})
+            self.report("job_failed", "error", {"job": task.name, "exc_info": error})
         try:
-            failed()
+            task.failed()
         except Exception as error:
-            self.report("job_failed", "error", {"job": f"{name}: what follows its failure", "exc_info": error})
+            self.report("job_failed", "error", {"job": f"{task.name}: what follows its failure", "exc_info": error})
         return None
 
     def _expect(self) -> None:
         """Schedule the next turn if there are jobs or queues for it, or if the budget has to be reset."""
-        if not self._expected and (self._jobs or self._pumped or self._left < TURN_COST):
+        if not self._expected and (self._tasks or self._pumped or self._left < TURN_COST):
             self._expected = True
             self._clock.call_at(self._clock.now_ms(), self._turn)
 

@@ -84,6 +84,14 @@ class Message:
         copy.state, copy.seq = self.state, self.seq
         return copy
 
+    def copy_with_record(self) -> Message:
+        """Return a copy with a state of its own, for another queue of the same journal record."""
+        copy = self.copy_for_queue()
+        copy.id, copy.location = self.id, self.location
+        if copy.state is not None:
+            copy.state = copy.state.copy()
+        return copy
+
     def as_republished(self) -> Message:
         """Return a copy as if it were published now: its time to live starts anew."""
         raw = self.property_bytes

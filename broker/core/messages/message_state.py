@@ -39,3 +39,6 @@ class MessageState:
         self.attempts = attempts
         self.dead_lettered = dead_lettered
         self.bcc_keys = bcc_keys
+
+    def copy(self) -> MessageState:
+        return MessageState(self.ttl_ms, self.deadline_ms, self.level, self.attempts, self.dead_lettered, self.bcc_keys)

@@ -150,7 +150,7 @@ class Journal:
         raise NotImplementedError
 
     def behind(self) -> bool:
-        """Return whether publishers must wait, as too much is waiting to be written."""
+        """Return whether publishers and jobs that append messages must wait, as too much is waiting to be written."""
         return False
 
     def append(self, queues: list[int], messages: list[Message]) -> None:

@@ -88,7 +88,7 @@ class Node:
         self.default_vhost = default_vhost
         self.system_exchanges = [EVENT]  # of the default virtual host, for messages of the broker itself
         self.default_queue_type = ""
-        self.scheduler = Scheduler(clock)
+        self.scheduler = Scheduler(clock, journal)
         self.pending = self.scheduler.pending
         self.numbering = QueueNumbers()
         self.budget = MemoryBudget(message_memory_bytes)
@@ -242,13 +242,19 @@ class Node:
         user = self.users.get(self.events.actor)
         return "" if user is None or vhost in user.permissions else user.name
 
-    def finish(self) -> None:
-        """Finish all jobs, and publish the dead letters in all outboxes, before the node stops."""
-        self.scheduler.finish()
+    def finish(self) -> bool:
+        """Finish all jobs, and publish the dead letters in all outboxes, before the node stops.
+
+        Return False, with the rest undone, where the journal is behind.
+        """
+        if not self.scheduler.finish_all():
+            return False
         queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
         while waiting := [queue for queue in queues if queue.outbox.waiting or queue.outbox.forwarded]:
             for queue in waiting:
-                queue.outbox.publish_all()
+                if not queue.outbox.publish_all():
+                    return False
+        return True
 
     def pump(self) -> int:
         """Deliver ready messages, also those that a delivery makes ready, and return the cost."""

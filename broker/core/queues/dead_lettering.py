@@ -12,14 +12,23 @@ where there is no target, or one rejects it. The journal settles it together wit
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
-from ..jobs.scheduler import COPY_SHIFT, Job
+from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, Job
 from ..messages.message import Message, total_bytes
 from .enqueue import ACCEPTED, EnqueueResult
 from .message_log import DEAD_LETTERED
-from .route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, TargetSearch, existing
+from .route_target import (
+    PAGE_COST,
+    PER_MESSAGE_COST,
+    RouteTarget,
+    TargetSearch,
+    cost_of_records,
+    existing,
+    in_parts,
+)
 from .x_death import REJECTED, copy_with_properties, cycle, cycles, dead_letter_copy, routing_keys
 
 if TYPE_CHECKING:
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
 SLICE = 200  # messages dead-lettered at once, in addition to as many as were published: some milliseconds
 SLICE_COST = 2_000  # of the messages dead-lettered at once, in addition to that of those published (`scheduler`)
 REST_COST = 500  # of a step of the job that dead-letters the messages of a deleted queue
-AT_ONCE = 200  # targets that get a message in one step
+PART_COST = 600  # of the targets that get a message in one step: 200, fewer if they store a long one more than once
 FEW = 4  # targets of which each is searched in the bytes of the properties
 COST, ALIKE_COST = 10, 4  # of a message that differs from the one before, or differs in the body only
 HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
@@ -47,12 +56,16 @@ class DeadLetter:
     copy       the copy that is published
     stable     whether its targets depend on its routing keys alone
     targets    None until the search is complete
+    divided    whether the targets are offered the copy in several parts
     confirmed  at least once: the targets that have taken the message
     ticket     at least once: the batch of the journal with the last copy; the message may be settled once that is
                durable
     """
 
-    __slots__ = ("message", "reason", "copy", "targets", "stable", "confirmed", "ticket", "_at", "_search")
+    __slots__ = (
+        *("message", "reason", "copy", "targets", "divided", "stable", "confirmed", "ticket"),
+        *("_at", "_parts", "_search"),
+    )
 
     def __init__(self, message: Message, reason: str) -> None:
         self.message = message
@@ -61,8 +74,9 @@ class DeadLetter:
         self.ticket = 0
         self.copy = message
         self.targets: tuple[RouteTarget, ...] | None = None
-        self.stable = False
+        self.divided = self.stable = False
         self._at = 0  # the number of targets that were offered the copy
+        self._parts: Iterator[tuple[RouteTarget, ...]] = iter(())
         self._search: TargetSearch | None = None
 
     def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
@@ -80,6 +94,10 @@ class DeadLetter:
             self.targets, self.stable = search.targets, search.stable
             if self.reason != REJECTED:
                 self.targets = without_cycles(self.copy, self.targets)
+            each = PER_MESSAGE_COST
+            if queue.host.budget.exceeded:
+                each = PAGE_COST + (self.copy.body_bytes >> STORE_SHIFT)
+            self._parts = in_parts(self.targets, each, self.copy.body_bytes, PART_COST)
         return cost + search.cost
 
     @property
@@ -88,10 +106,11 @@ class DeadLetter:
         return self.targets is not None and self._at >= len(self.targets)
 
     def next_targets(self) -> tuple[RouteTarget, ...]:
-        """Return the next targets that still exist, at most AT_ONCE."""
-        assert self.targets is not None, "the search is complete"
-        start, self._at = self._at, self._at + AT_ONCE
-        return existing(self.targets[start : self._at])
+        """Return the next targets that still exist."""
+        part = next(self._parts, ())
+        self._at += len(part)
+        self.divided = self.divided or not self.complete
+        return existing(part)
 
     @property
     def is_confirmed(self) -> bool:
@@ -176,11 +195,12 @@ class DeadLetterOutbox:
     unconfirmed       those that are to be retried at `retry_at_ms`, which is 0 without any
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
+    awaits_journal    nothing is published until the journal, which is behind, has caught up
     """
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("_first", "_last", "_retried", "_wait_ms"),
+        *("awaits_journal", "_first", "_last", "_retried", "_wait_ms"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -194,6 +214,7 @@ class DeadLetterOutbox:
         self.retry_at_ms = 0
         self._retried = 0  # messages of the retry under way
         self._wait_ms = RETRY_MS  # until the next retry
+        self.awaits_journal = False
         self.persistent_count = self.persistent_bytes = 0
 
     def __len__(self) -> int:
@@ -207,6 +228,8 @@ class DeadLetterOutbox:
     @property
     def publishable(self) -> bool:
         """True if messages can be published before the next retry."""
+        if self.awaits_journal:
+            return False
         waiting = len(self.waiting) > 0 and (len(self.unconfirmed) < UNCONFIRMED or not self._at_least_once)
         return waiting or len(self.forwarded) > 0
 
@@ -227,8 +250,14 @@ class DeadLetterOutbox:
     def publish_slice(self, published: int) -> int:
         """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up.
 
-        Stop where they have cost too much; return the cost.
+        Stop where they have cost too much, and wait while the journal is behind; return the cost.
         """
+        if self.awaits_journal or self._queue.host.journal.behind():
+            self._await_journal()
+            return 0
+        return self._publish_slice(published)
+
+    def _publish_slice(self, published: int) -> int:
         if self.unconfirmed and (self._queue.host.clock.now_ms() >= self.retry_at_ms or not self._at_least_once):
             self._retry()
         cost = self._publish_first(min(SLICE + published, len(self.waiting)), SLICE_COST + 2 * ALIKE_COST * published)
@@ -237,14 +266,37 @@ class DeadLetterOutbox:
             self._wait_ms = RETRY_MS
         return cost
 
-    def publish_all(self) -> None:
-        """Publish all messages, as the node stops. Those that targets do not take are in the queue after a restart."""
+    def _await_journal(self) -> None:
+        """Go on when the journal has caught up, in turn with other jobs that wait for it."""
+        if not self.awaits_journal:
+            self.awaits_journal = True
+            queue = self._queue
+            job = self._go_on(queue)
+            queue.host.scheduler.start(f"dead letters of {queue}", job, queue.schedule_pump, appends=True)
+
+    def _go_on(self, queue: Queue) -> Job:
+        if not queue.deleted:  # else `publish_rest` does
+            self.awaits_journal = False
+            cost = self._publish_slice(0)
+            queue.pump_later()
+            yield cost
+
+    def publish_all(self) -> bool:
+        """Publish all messages, as the node stops; return False, with the rest undone, where the journal is behind.
+
+        Messages that targets do not take are in the queue after a restart.
+        """
+        self.awaits_journal = False
         while self.waiting or self.forwarded:
+            if self._queue.host.journal.behind():
+                return False
             self.unconfirmed.clear()
             self._publish_first(len(self.waiting), SLICE_COST)
+        return True
 
     def publish_rest(self) -> Job:
         """Publish all messages of a deleted queue, in slices, at most once from now on."""
+        self.awaits_journal = False  # the scheduler sees to it
         self._retry()
         while self.waiting or self.forwarded:
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
@@ -317,7 +369,7 @@ class DeadLetterOutbox:
             safe = letter.ticket <= host.journal.durable
             while letter.targets is not None and not letter.complete and cost < cost_limit:
                 targets, copy = letter.next_targets(), letter.copy
-                cost += self._cost_of_targets(targets)
+                cost += self._cost_of_targets(copy, targets)
                 missing = [target for target in targets if target not in letter.confirmed]
                 takers = tuple([target for target in missing if target.has_room(copy.body_bytes)])
                 if takers and not self._enqueue([copy], takers, len(letter.targets) > 1).refused:
@@ -369,9 +421,10 @@ class DeadLetterOutbox:
         for message in messages:
             if cost >= cost_limit:
                 break
-            if last is not None and last.is_like(message):
+            its_cost = self._cost_of_targets(message, targets)
+            if last is not None and last.is_like(message) and (its_cost <= PART_COST or len(targets) < 2):
                 count += 1
-                cost += ALIKE_COST + self._cost_of_targets(targets) + (message.body_bytes >> COPY_SHIFT)
+                cost += ALIKE_COST + its_cost + (message.body_bytes >> COPY_SHIFT)
                 copies.append(last.copy(message))
                 continue
             self._enqueue(copies, targets)
@@ -383,41 +436,39 @@ class DeadLetterOutbox:
             cost += letter.find_targets(queue, exchange, timestamp_s, cost_limit - cost)
             if letter.targets is not None:
                 targets = letter.next_targets()
-                cost += self._cost_of_targets(targets)
+                cost += self._cost_of_targets(letter.copy, targets)
             while letter.targets is not None and not letter.complete:
                 self._enqueue([letter.copy], targets, shared=True)
                 targets = ()
                 if cost >= cost_limit:
                     break
                 targets = letter.next_targets()
-                cost += self._cost_of_targets(targets)
+                cost += self._cost_of_targets(letter.copy, targets)
             if not letter.complete:
                 self._first = letter
                 break
             count += 1
             copies = [letter.copy]
-            if letter.stable and len(letter.targets or ()) <= AT_ONCE:
+            if letter.stable and not letter.divided:
                 last = LastLetter(letter, targets, queue.settings, timestamp_s, host.topology)
         self._enqueue(copies, targets)
         if last is not None and last.is_short:
             self._last = last
         return count, cost
 
-    def _enqueue(
-        self, messages: list[Message], queues: tuple[RouteTarget, ...], shared: bool = False
-    ) -> EnqueueResult:
+    def _enqueue(self, messages: list[Message], queues: tuple[RouteTarget, ...], shared: bool = False) -> EnqueueResult:
         """Enqueue messages, of which either all or none are persistent."""
         if not messages or not queues:
             return ACCEPTED
         body_bytes, persistent = total_bytes(messages), messages[0].persistent
         return self._queue.host.enqueue(messages, body_bytes, persistent, queues, DEAD_LETTERED, shared)
 
-    def _cost_of_targets(self, targets: tuple[RouteTarget, ...]) -> int:
+    def _cost_of_targets(self, message: Message, targets: tuple[RouteTarget, ...]) -> int:
         """Return the cost of enqueueing one message at these targets, each of which looks at it."""
         count = len(targets)
-        if count < 2:
-            return count
-        return count * (PAGE_COST if self._queue.host.budget.exceeded else PER_MESSAGE_COST)
+        if self._queue.host.budget.exceeded:
+            return count * (PAGE_COST + (message.body_bytes >> STORE_SHIFT))
+        return cost_of_records(message.body_bytes, targets) + (count if count < 2 else count * PER_MESSAGE_COST)
 
 
 def cost_of(message: Message) -> int:

@@ -5,7 +5,7 @@ All other queues get their messages from `QueueHost.enqueue`, many at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ...amqp import properties
 from ..messages.message import Message, total_bytes
@@ -42,9 +42,10 @@ ACCEPTED: Final = EnqueueResult(False)
 def enqueue_per_message(
     messages: list[Message], targets: tuple[RouteTarget, ...], source: str, shared: bool, log: MessageLog | None
 ) -> EnqueueResult:
-    """Publish messages one by one to each target, which stores copies of its own if other targets get them too.
+    """Publish messages one by one to each target, which gets copies of its own if other targets get them too.
 
-    `shared` is True if targets other than these get them.
+    Queues with equal keys share the records (`RouteTarget.record_key`). `shared` is True if targets other than these
+    get the messages.
     """
     if len(targets) > 1:
         if not shared and source and log is not None:
@@ -52,6 +53,14 @@ def enqueue_per_message(
         shared = True
     stored = False
     refused: set[int] = set()
+    if len(targets) > 1 and not any(message.state is not None and not message.state.ttl_ms for message in messages):
+        alike, targets = split_alike(targets)
+        for queues in alike:
+            together = PerMessageEnqueue(queues, source, shared)
+            for message in messages:
+                together.add(message)
+            together.push()
+            stored = stored or together.stored
     for target in targets:
         result = target.accept(messages, source, shared)
         stored = stored or result.stored
@@ -59,6 +68,18 @@ def enqueue_per_message(
     if refused:
         return EnqueueResult(stored, frozenset(refused))
     return DURABLE if stored else ACCEPTED
+
+
+def split_alike(
+    targets: tuple[RouteTarget, ...],
+) -> tuple[list[tuple[Queue, ...]], tuple[RouteTarget, ...]]:
+    """Return the queues that share records, by their keys, and the other targets."""
+    alike: dict[object, list[RouteTarget]] = {}
+    for target in targets:
+        alike.setdefault(target.record_key, []).append(target)
+    groups = [group for key, group in alike.items() if isinstance(key, tuple) and len(group) > 1]
+    alone = [target for key, group in alike.items() if not isinstance(key, tuple) or len(group) < 2 for target in group]
+    return cast("list[tuple[Queue, ...]]", [tuple(group) for group in groups]), tuple(alone)
 
 
 def store(
@@ -79,8 +100,9 @@ def store(
 
 
 class PerMessageEnqueue:
-    """Publishes messages one by one to one queue.
+    """Publishes messages one by one to one queue, or to several with equal keys (`RouteTarget.record_key`).
 
+    queue   the only queue, or the first one
     run     messages with the same priority that are stored and pushed together
     shared  other targets have the messages as well, so this queue gets copies
     stored  a confirm has to wait for the journal
@@ -88,6 +110,7 @@ class PerMessageEnqueue:
 
     __slots__ = (
         "queue",
+        "_queues",
         "settings",
         "shared",
         "source",
@@ -100,8 +123,10 @@ class PerMessageEnqueue:
         "_property_level",
     )
 
-    def __init__(self, queue: Queue, source: str, shared: bool) -> None:
+    def __init__(self, queues: tuple[Queue, ...], source: str, shared: bool) -> None:
+        queue = queues[0]
         self.queue = queue
+        self._queues = queues
         self.settings = queue.settings
         self.shared = shared
         self.source = source
@@ -150,14 +175,20 @@ class PerMessageEnqueue:
             return
         run, self.run = self.run, []
         run_bytes, self.run_bytes = self.run_bytes, 0
-        queue = self.queue
-        persistent = [message for message in run if message.persistent] if queue.number else []
-        if persistent:
-            queue.journal.store(persistent)
+        queues, host = self._queues, self.queue.host
+        persistent = [message for message in run if message.persistent]
+        numbers = [queue.number for queue in queues if queue.number] if persistent else []
+        if numbers:
+            host.journal.append(numbers, persistent)
+            stored_bytes = run_bytes if len(persistent) == len(run) else total_bytes(persistent)
+            for queue in queues:
+                queue.count_stored(len(persistent), stored_bytes)
             self.stored = True
-        if queue.host.message_log is not None:
-            queue.host.message_log.enqueued((queue,), run, self.source)
-        queue.push_at(self.level, run, run_bytes, self.shared)
+        if host.message_log is not None:
+            host.message_log.enqueued(queues, run, self.source)
+        for queue in queues:
+            own = run if queue is self.queue else [message.copy_with_record() for message in run]
+            queue.push_at(self.level, own, run_bytes, self.shared)
 
     def _hand_over(self, message: Message) -> None:
         """Deliver a message with a time to live of 0 to a consumer with room, or let it expire."""

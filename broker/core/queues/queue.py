@@ -180,7 +180,7 @@ class Queue(RouteTarget):
         self.schedule_pump()
 
     def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
-        enqueue = PerMessageEnqueue(self, source, shared)
+        enqueue = PerMessageEnqueue((self,), source, shared)
         refused = [index for index, message in enumerate(messages) if not enqueue.add(message)]
         enqueue.push()
         if refused:
@@ -190,6 +190,10 @@ class Queue(RouteTarget):
     def count_stored(self, count: int, body_bytes: int) -> None:
         if self.number:
             self.journal.add(count, body_bytes)
+
+    @property
+    def record_key(self) -> object:
+        return self.settings.record_key or self
 
     @property
     def paged(self) -> bool:
@@ -254,6 +258,10 @@ class Queue(RouteTarget):
             self.dirty = True
             self.host.pending.append(self)
 
+    def pump_later(self) -> None:
+        """Have the node pump this queue after others, perhaps in a later turn of the loop."""
+        self._message_expiry.pump_again()
+
     def pause(self) -> None:
         """Suspend deliveries until `resume` was called as often as this."""
         self.paused += 1
@@ -295,7 +303,7 @@ class Queue(RouteTarget):
             self._demand_changed()
         if outbox.publishable or not self._slice and not outbox.many:
             self._message_expiry.pump_again()
-        elif outbox.unconfirmed:
+        elif outbox.unconfirmed and not outbox.awaits_journal:
             self._message_expiry.pump_at(outbox.retry_at_ms)
         return cost
 
@@ -537,7 +545,7 @@ class Queue(RouteTarget):
         """Mark the queue as deleted. It has been purged; messages in the outbox are still dead-lettered."""
         self.deleted = True
         if len(self.outbox):
-            self.host.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest())
+            self.host.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest(), appends=True)
         self.expiry.cancel()
         self._message_expiry.cancel()
 

@@ -40,14 +40,8 @@ class QueueJournal:
 
     # Persistent messages of a durable queue
 
-    def store(self, messages: list[Message]) -> None:
-        """Store persistent messages for this queue only; each gets its `id` and `location`."""
-        self._journal.append([self.number], messages)
-        self.count += len(messages)
-        self.body_bytes += total_bytes(messages)
-
     def add(self, count: int, body_bytes: int) -> None:
-        """Count messages that were stored together with those of other queues, or recovered."""
+        """Count messages that were stored or recovered."""
         self.count += count
         self.body_bytes += body_bytes
 

@@ -33,6 +33,8 @@ class QueueSettings:
     single_active_consumer      one consumer is served, the others wait
     deduplicates                duplicates are dropped
     per_message                 published messages have to be looked at one by one
+    record_key                  queues with equal keys share one record of a message in the journal; None for a queue
+                                that decides by itself which messages it takes
     """
 
     __slots__ = (
@@ -54,6 +56,7 @@ class QueueSettings:
         "single_active_consumer",
         "deduplicates",
         "per_message",
+        "record_key",
     )
 
     def __init__(self, arguments: Table, policy: Mapping[str, object]) -> None:
@@ -89,6 +92,8 @@ class QueueSettings:
         self._default_priority = QUORUM_LEVEL if quorum else 0  # the priority of a message without one
         self.single_active_consumer = arguments.flag("x-single-active-consumer") or False
         self.deduplicates = arguments.flag("x-message-deduplication") or False
+        decides = self.rejects_publish or self.deduplicates or self.ttl_ms == 0
+        self.record_key = None if decides else (self.ttl_ms, self.max_priority, quorum)
         self.per_message = self.ttl_ms != NONE or self.rejects_publish or self.max_priority > 0 or self.deduplicates
 
     def level(self, priority: int | None) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from mypy_extensions import mypyc_attr
 
+from ..jobs.scheduler import STORE_SHIFT
 from ..messages.binding import Destination
 from ..messages.message import Message
 
@@ -60,6 +61,11 @@ class RouteTarget(Destination):
         """Count persistent messages that were stored for this target, if it is a durable queue."""
 
     @property
+    def record_key(self) -> object:
+        """The key of its records in the journal: durable targets with equal keys share one record of each message."""
+        return self
+
+    @property
     def paged(self) -> bool:
         """True if new messages are stored on the disk whatever their delivery mode, as the queue is paged out."""
         return False
@@ -81,6 +87,46 @@ class RouteTarget(Destination):
 def existing(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
     """Return those targets that have not been deleted."""
     return tuple([target for target in targets if not target.deleted])
+
+
+def records_of(targets: tuple[RouteTarget, ...]) -> int:
+    """Return how many records of a message these targets have in the journal."""
+    return len({target.record_key for target in targets if target.number})
+
+
+def cost_of_records(body_bytes: int, targets: tuple[RouteTarget, ...]) -> int:
+    """Return the cost of writing messages with bodies of this sum to the journal (`jobs.scheduler`)."""
+    cost = body_bytes >> STORE_SHIFT
+    return cost * records_of(targets) if cost else 0
+
+
+def in_parts(
+    targets: tuple[RouteTarget, ...], each: int, body_bytes: int, limit: int
+) -> Iterator[tuple[RouteTarget, ...]]:
+    """Divide targets into parts that cost `limit` at most, but for one record of the journal (`jobs.scheduler`).
+
+    `each` is the cost of a target beside the records. Of many targets those that share a record are in one part.
+    """
+    together = max(limit // each, 1)
+    record_cost = body_bytes >> STORE_SHIFT
+    for start in range(0, len(targets), together):
+        some = targets[start : start + together]
+        if (each + record_cost) * len(some) <= limit:
+            yield some
+            continue
+        alike: dict[object, list[RouteTarget]] = {}
+        for target in some:
+            alike.setdefault(target.record_key if target.number else None, []).append(target)
+        part: list[RouteTarget] = []
+        cost = 0
+        for key, sharing in alike.items():
+            more = each * len(sharing) + (record_cost if key is not None else 0)
+            if part and cost + more > limit:
+                yield tuple(part)
+                part, cost = [], 0
+            part += sharing
+            cost += more
+        yield tuple(part)
 
 
 class TargetSearch(Protocol):

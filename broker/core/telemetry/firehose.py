@@ -103,17 +103,24 @@ class Firehose(Tracer):
         self._vhost.held = self._waiting_bytes >= LIMIT_BYTES
         if not self._copying:
             self._copying = True
-            self._vhost.scheduler.start(f"firehose of {self._vhost}", self._publish(exchange), self._stop)
+            self._start(exchange, appends=False)
+
+    def _start(self, exchange: Exchange, appends: bool) -> None:
+        self._vhost.scheduler.start(f"firehose of {self._vhost}", self._publish(exchange), self._stop, appends)
 
     def _publish(self, exchange: Exchange) -> Job:
-        """Copy and publish the waiting messages, in order."""
+        """Copy and publish the waiting messages, in order; wait for the journal only where copies are stored."""
+        vhost = self._vhost
         while self._waiting:
             copy, size_bytes = self._waiting.popleft()
             self._waiting_bytes -= size_bytes
             self._vhost.held = self._waiting_bytes >= LIMIT_BYTES
             message = copy()
             yield COPY_COST + (len(message.property_bytes) + message.body_bytes >> COPY_SHIFT)
-            yield from deliver_in_slices(self._vhost, Emission([exchange], [message]))
+            result = yield from deliver_in_slices(vhost, Emission([exchange], [message]))
+            if (result.stored or vhost.budget.exceeded) and vhost.journal.behind():
+                self._start(exchange, appends=True)
+                return
         self._stop()
 
     def _stop(self) -> None:

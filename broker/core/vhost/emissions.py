@@ -18,7 +18,7 @@ from ..messages.binding import Destination
 from ..messages.message import Message, total_bytes
 from ..queues.enqueue import ACCEPTED, EnqueueResult
 from ..queues.message_log import MADE
-from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing
+from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing, in_parts, records_of
 
 if TYPE_CHECKING:
     from .vhost import VHost
@@ -64,7 +64,7 @@ class EmissionQueue:
         """Start the job."""
         self._vhost.emitting[self._exchange] = self
         self._job = self._run()
-        self._vhost.scheduler.start(f"emissions of {self._exchange}", self._job, self._failed)
+        self._vhost.scheduler.start(f"emissions of {self._exchange}", self._job, self._failed, appends=True)
 
     def advance(self) -> int:
         """Run a step of the job for a caller that waits for it, and return its cost."""
@@ -131,16 +131,18 @@ def enqueue_in_slices(
     at = 0
     while count and at < len(messages):
         weight = PAGE_COST if vhost.budget.exceeded else PER_MESSAGE_COST if per_message else least
-        copies = count if weight > least else 1  # of the body
+        exceeded = vhost.budget.exceeded
+        copies = count if exceeded else records_of(targets[:SLICE]) or 1  # of the body
         shift = STORE_SHIFT if stores or vhost.budget.exceeded else COPY_SHIFT
         some = messages[at : at + max(limit // (weight * count), 1)]
         while (cost := cost_of(some, weight * count, copies, shift)) > 2 * limit and len(some) > 1:
             some = some[: max(len(some) * limit // cost, 1)]
         first, at = at, at + len(some)
-        at_once = max(limit * count // cost, 1) if len(some) == 1 and cost > limit else count
-        for start in range(0, count, at_once):
-            result = merge(result, enqueue(vhost, targets[start : start + at_once], some, source), first)
-            yield max(cost * at_once // count, 1)
+        body_bytes = total_bytes(some)
+        each = cost_of(some, weight, 1, shift) if exceeded else weight * len(some)
+        for part in in_parts(targets, each, body_bytes, max(limit, cost) if len(some) > 1 else limit):
+            result = merge(result, enqueue(vhost, part, some, source), first)
+            yield max(cost * len(part) // count, 1)
     return result
 
 

@@ -44,7 +44,7 @@ class ExchangeHost(ExchangeContext):
         return self.clock.call_at(when_ms, run_and_pump)
 
     def start(self, job: Job) -> None:
-        self._vhost.scheduler.start(f"messages of {self._exchange}", job)
+        self._vhost.scheduler.start(f"messages of {self._exchange}", job, appends=True)
 
     def emit(self, emissions: Iterable[Emission]) -> None:
         self._vhost.emit(self._exchange, emissions)

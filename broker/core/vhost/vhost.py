@@ -304,7 +304,7 @@ class VHost(QueueHost):
             cost += step or 0
         self.scheduler.charge(cost)
         if step is not None:
-            self.scheduler.start(f"bindings of {target}", job)
+            self.scheduler.start(f"bindings of {target}", job, appends=True)  # it advances emissions
 
     def _delete_in_steps(self, key: tuple[str, str], steps: Job, doomed: deque[Exchange]) -> Job:
         """The job of `_delete_rest`. A loop in place of recursion: clients can build chains of any length."""
@@ -594,17 +594,18 @@ class VHost(QueueHost):
             queue.start()
 
     def publish(self, exchange: Exchange, message: Message) -> bool:
-        """Route and enqueue a message of the broker itself: at once, or in slices if there are many queues.
+        """Route and enqueue a message of the broker itself at once; in slices if there are many queues, or the journal
+        is behind.
 
         Return False if it is dropped, as too many of the exchange wait.
         """
         emissions = self.emitting.get(exchange)
-        if emissions is None:
+        if emissions is None and not self.journal.behind():
             search = self.search(exchange, (message.address.routing_key,), message)
             if search.run(SLICE) and PAGE_COST * len(search.targets) <= SLICE:
                 self.enqueue([message], message.body_bytes, message.persistent, search.targets)
                 return True
-        elif emissions.full:
+        elif emissions is not None and emissions.full:
             return False
         self.emit(exchange, [Emission([exchange], [message])], message.body_bytes)
         return True

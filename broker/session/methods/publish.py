@@ -19,7 +19,7 @@ from ...core.exchanges.deduplicating import Recorder, split_recorders
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
-from ...core.exchanges.router import ENQUEUE_COST, FEW, SEARCH_COST, SHARED, Route, RouteKey
+from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey
 from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, Job
 from ...core.messages.message import Address, Message, total_bytes
@@ -27,7 +27,7 @@ from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
-from ...core.queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing
+from ...core.queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing, in_parts, records_of
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
@@ -45,7 +45,6 @@ IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
-LONG_BYTES: Final = 1 << 20  # of messages for several queues, which may store a copy each: they are enqueued in steps
 TRACED_COST: Final = 20  # of a message that is routed by itself for a tracer, beside its copy
 IDS: Final = 6  # bytes of class id, method id and ticket before the exchange name
 
@@ -102,7 +101,7 @@ def publish(
     sizes.run += count
     sizes.total_bytes += whole_bytes
     queues = route.queues
-    if whole_bytes > LONG_BYTES and queues is not None and len(queues) > 1:
+    if whole_bytes > route.long_bytes:
         queues = None
     alone = checked.special or channel.transaction is not None or (route.markers and route.needs_message(raw))
     if queues is None and not alone and route.targets is not None and not channel.all_or_none:
@@ -182,9 +181,7 @@ class Run:
         self.places: list[int] = []
 
 
-def publish_varied(
-    channel: Channel, routes: Iterable[Route], contents: list[bytes], in_slices: bool = False
-) -> int:
+def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[bytes], in_slices: bool = False) -> int:
     """Publish contents whose routes or headers differ, each with one body frame at most; return how many.
 
     Messages are enqueued in runs. Runs to one queue each are gathered, whatever the order of their messages: only the
@@ -272,7 +269,7 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
     """
     if len(runs) == 1:
         [run] = runs.values()
-        if len(run.queues) > FEW or run.body_bytes > LONG_BYTES and len(run.queues) > 1:
+        if len(run.queues) > FEW or run.body_bytes > run.route.long_bytes:
             steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
             do_in_steps(channel, steps, in_slices)
             return
@@ -410,7 +407,7 @@ def do_in_steps(channel: Channel, steps: Iterator[int], in_slices: bool) -> None
     for cost in steps:
         connection.spent += cost
         if in_slices and connection.spent > ENQUEUE_COST:
-            channel.start_job("publish", finish_publish(channel, steps))
+            channel.start_job("publish", finish_publish(channel, steps), appends=True)
             return
 
 
@@ -444,6 +441,8 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     elif queues is None or len(keys) > 1 or by_message:
         search = channel.vhost.search(route.exchange, keys, message)
         yield from search.in_steps()
+        if search.stored and channel.connection.node.journal.behind():
+            channel.connection.suspend_for_journal()
         queues, recorders = split_recorders(search.targets)
         queues = existing(queues)
     assert queues is not None, "a direct route has targets"
@@ -530,8 +529,8 @@ def enqueue_in_steps(
 ) -> Generator[int, None, bool]:
     """Enqueue messages as `enqueue_one`, but in steps if there are very many queues or recorders.
 
-    All of them are enqueued at some queues, then at the next. Each step stores another copy of persistent messages, so
-    that only few of these are enqueued together.
+    All of them are enqueued at some queues, then at the next. Each step stores persistent messages again, so that only
+    few of these are enqueued together.
     """
     if len(messages) == 1 and len(recorders) <= FEW and are_few(queues, messages[0]):
         return enqueue_one(channel, exchange, messages[0], queues, mandatory, recorders)
@@ -545,11 +544,11 @@ def enqueue_in_steps(
         each = cost_of_each(some, queues)
         if channel.vhost.budget.exceeded:
             each = max(each, PAGE_COST * len(some) + (body_bytes >> STORE_SHIFT))
-        at_once = max(ENQUEUE_COST // each, 1)
-        result = enqueue(channel, exchange, some, body_bytes, persistent, queues[:at_once], mandatory)
-        for start in range(at_once, len(queues), at_once):
-            yield ENQUEUE_COST
-            more = enqueue_more(channel, exchange, some, body_bytes, persistent, queues[start : start + at_once])
+        parts = in_parts(queues, each, body_bytes, ENQUEUE_COST)
+        result = enqueue(channel, exchange, some, body_bytes, persistent, next(parts, ()), mandatory)
+        for part in parts:
+            yield max(ENQUEUE_COST, body_bytes >> STORE_SHIFT)
+            more = enqueue_more(channel, exchange, some, body_bytes, persistent, part)
             result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
         accepted = finish(channel, len(some), result)
         if accepted:
@@ -569,13 +568,17 @@ def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:
 
 def are_few(queues: tuple[RouteTarget, ...], message: Message) -> bool:
     """Return whether the message may be enqueued in all these queues in one step."""
-    return len(queues) <= FEW and (message.body_bytes <= LONG_BYTES or len(queues) < 2)
+    return len(queues) <= FEW and (
+        message.body_bytes * len(queues) <= LONG_BYTES
+        or len(queues) < 2
+        or message.body_bytes * records_of(queues) <= LONG_BYTES
+    )
 
 
 def cost_of_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> int:
-    """Return the cost of enqueueing the messages in one of these queues, unless the queue pages them out."""
-    if messages[0].state is not None or any(queue.per_message for queue in queues):  # each queue stores a copy
-        return PER_MESSAGE_COST * len(messages) + (total_bytes(messages) >> STORE_SHIFT)
+    """Return the cost of enqueueing the messages in one of these queues, beside that of storing them."""
+    if messages[0].state is not None or any(queue.per_message for queue in queues):
+        return PER_MESSAGE_COST * len(messages)
     return 1 + len(messages) // SHARED
 
 

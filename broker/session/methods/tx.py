@@ -11,10 +11,11 @@ from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table
 from ...core.exchanges.deduplicating import Recorder
 from ...core.exchanges.exchange import Exchange
+from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, TURN_COST, Job
 from ...core.messages.message import Message
 from ...core.queues.memory_budget import MemoryBudget
-from ...core.queues.route_target import PAGE_COST, RouteTarget, existing
+from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_records, existing
 from ...wire import method_encoder
 from .. import closing
 from ..unacked import Settlement, Unacked
@@ -65,6 +66,7 @@ class Transaction:
                 what = f"transaction with {len(self.publishes)} publishes is"
             raise PreconditionFailed(f"{what} larger than configured max size {largest_bytes}")
         self._cost += PUBLISH_COST + publishing.cost_of_each([message], queues) * len(queues)
+        self._cost += cost_of_records(message.body_bytes, queues[:FEW])
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
@@ -105,13 +107,12 @@ class Transaction:
             while publishes and cost < SLICE:
                 exchange, message, queues, mandatory, recorders = publishes.pop()
                 cost += PUBLISH_COST + len(queues) + sum([recorder.cost for recorder in recorders])
+                cost += cost_of_records(message.body_bytes, queues[:FEW])  # more are enqueued in steps
                 if any(recorder.drops(message) for recorder in recorders):
                     continue
                 returns = mandatory and not channel.closing
                 queues = existing(queues)
-                taken = yield from publishing.enqueue_in_steps(
-                    channel, exchange, [message], queues, returns, recorders
-                )
+                taken = yield from publishing.enqueue_in_steps(channel, exchange, [message], queues, returns, recorders)
                 complete = complete and taken
             yield cost
         runs: list[acknowledge.Run] = []
@@ -174,8 +175,9 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     if transaction.is_long(channel.vhost.budget):
         connection = channel.connection
         name = f"commit of channel {channel.number} of connection {connection.name}"
+        appends = len(transaction.publishes) > 0
         job = commit_all(channel, transaction, channel.begin_job())
-        connection.node.scheduler.start(name, job, connection.job_failed)
+        connection.node.scheduler.start(name, job, connection.job_failed, appends)
     else:
         for _ in transaction.commit(channel):
             pass

@@ -480,7 +480,8 @@ class NodeProcess:
     def stop(self) -> None:
         """Stop cleanly."""
         self.calm()
-        self.node.finish()
+        while not self.node.finish():
+            self.commit_all()
         self.commit_all()
         self.journal.close()
         self.world.metadata.sync()

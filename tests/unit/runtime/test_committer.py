@@ -45,6 +45,7 @@ class NotedJournal(Journal):
         self.on_sync: Callable[[int], None] = lambda number: None
         self.on_durable: Callable[[], None] = lambda: None
         self.lazy = False
+        self.waiting: list[tuple[int, Callable[[], None]]] = []
 
     def seal(self) -> Batch | None:
         if self.sealed >= len(self.done) + IN_FLIGHT or self.sealed == self.added:
@@ -59,9 +60,17 @@ class NotedJournal(Journal):
         self.added += self.lazy
         self.lazy = False
 
+    def ticket(self) -> int:
+        return self.added
+
+    def when_durable(self, ticket: int, fn: Callable[[], None]) -> None:
+        self.waiting.append((ticket, fn))
+
     def committed(self, number: int) -> None:
         self.done.append(number)
         self.on_durable()
+        while self.waiting and self.waiting[0][0] <= len(self.done):
+            self.waiting.pop(0)[1]()
 
 
 class Scene:
@@ -253,6 +262,30 @@ async def test_a_stop_does_not_wait_for_ever_for_a_full_disk(monkeypatch: pytest
     scene.journal.errors = [OSError(errno.ENOSPC, "full")]
     scene.journal.added = 1
     scene.committer.commit_soon()
+    assert not await scene.committer.stop()
+
+
+@pytest.mark.asyncio
+async def test_what_is_done_before_a_stop_waits_each_time_that_the_journal_is_behind() -> None:
+    scene = Scene()
+    left = [1, 2, 3]
+
+    def work() -> bool:
+        scene.journal.added = left.pop(0)
+        return not left
+
+    await scene.committer.finish(work)
+    assert not left and scene.journal.done == [1, 2]
+    assert await scene.committer.stop()
+
+
+@pytest.mark.asyncio
+async def test_what_is_done_before_a_stop_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer_module, "STOP_WAIT_S", 0.01)
+    scene = Scene()
+    scene.journal.errors = [OSError(errno.ENOSPC, "full")]
+    scene.journal.added = 1
+    await scene.committer.finish(lambda: False)
     assert not await scene.committer.stop()
 
 

@@ -12,45 +12,50 @@ from tests.support.amqp_client import Channel as ClientChannel
 from tests.support.amqp_client import Silence
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, connected, new_node, pipe_of
+from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.session import channel as channel_module
 from warren.broker.session import operations
 from warren.broker.session.connection import Connection as Session
 
-from .test_multiple_settlements import Large
+from .test_multiple_settlements import LARGE, Large
 
 INTERNAL_ERROR = 541
 
 
 class Durable:
-    """A journal that is slow until the test calls `give`."""
+    """A journal that is behind from its next message on, until the test calls `give`."""
 
     def __init__(self, large: Large) -> None:
         self.waiting: list[Callable[[], None]] = []
-        large.journal.much = True
+        self._journal = large.journal
+        self._append = large.journal.append
+        large.journal.append = self.append  # type: ignore[method-assign]
         large.journal.ticket = lambda: large.journal.durable + 1  # type: ignore[method-assign]
         large.journal.when_durable = lambda ticket, fn: self.waiting.append(fn)  # type: ignore[method-assign]
 
+    def append(self, queues: list[int], messages: list[Message]) -> None:
+        self._append(queues, messages)
+        self._journal.much = True
+
     def give(self) -> None:
+        self._journal.much = False
         while self.waiting:
             self.waiting.pop(0)()
 
 
-@pytest.mark.parametrize("durable_first", [True, False])
-def test_a_commit_that_waits_for_its_settlements_and_for_the_journal_waits_for_both(durable_first: bool) -> None:
+def test_a_commit_waits_for_the_journal_that_it_has_filled_and_then_for_its_settlements() -> None:
     large = Large(True)
     large.ack_all()
     large.ch.publish("", "queue", b"x", {"delivery_mode": 2})
     durable = Durable(large)
     large.ch.send(Tx.Commit)
     assert large.connection.suspended == 2 and durable.waiting
-    if durable_first:
-        durable.give()
-        assert large.connection.suspended == 1 and large.queue.unacked, "messages are still settled"
-        large.turns()
-    else:
-        large.turns()
-        assert large.connection.suspended, "the journal has to keep up first"
+    large.turns()
+    assert large.connection.suspended == 2 and large.queue.unacked == LARGE + 1, "the journal has to keep up first"
+    durable.give()
+    assert large.connection.suspended == 1 and large.queue.unacked == LARGE + 1, "messages are still settled"
+    large.turns()
     durable.give()
     assert not large.connection.suspended and large.queue.unacked == 1, "what was published is delivered"
     large.ch.reply_to(Tx.Commit)

@@ -64,6 +64,22 @@ def test_a_life_is_read_back_before_and_after_a_restart() -> None:
         assert (life.deadline_ms, life.level, life.attempts, life.dead_lettered) == (1_700_000_000_000, 9, 3, True)
 
 
+def test_a_state_that_queues_share_is_that_of_each_of_them_after_a_restart() -> None:
+    disk = SimulatedDisk(Random(1))
+    journal, _ = opened(disk)
+    message = append(journal, [1, 2, 3], b"x", MessageState(deadline_ms=1_700_000_000_000, level=4))
+    pages = [(message.id, message.location)]
+    journal.settle(1, *pages[0])
+    journal.record_delivery_count(2, *pages[0], 5)
+    commit_any(journal)
+    journal, found = opened(disk.power_loss(Random(1)))
+    assert levels(found) == {2: bytes((4,)), 3: bytes((4,))}
+    assert {queue: recovered.deadlines_ms for queue, recovered in found.items()} == {
+        queue: array("Q", [1_700_000_000_000]) for queue in (2, 3)
+    }
+    assert attempts(journal, pages, 2) == {b"x": 5} and attempts(journal, pages, 3) == {b"x": 0}
+
+
 def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in() -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk, 2000)

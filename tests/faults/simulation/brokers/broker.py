@@ -85,7 +85,7 @@ class Process:
         self.serving = False
         await self.federation.stop()
         await self.server.stop("shutdown")
-        self.node.finish()
+        await self.committer.finish(self.node.finish)
         self.clock.stop()
         if not await self.committer.stop():  # the disk is full
             raise Exited

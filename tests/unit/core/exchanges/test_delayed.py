@@ -314,7 +314,7 @@ class Restarting:
         self.journal = Journal(self.disk, cast("Metadata", MemoryMetadata()), 4096)
         recovered = self.journal.recover({1, 2})
         node = new_node(self.journal)
-        scheduler = Scheduler(self.clock)
+        scheduler = Scheduler(self.clock, self.journal)
         self.failures: list[object] = []
         scheduler.report = lambda event, level, fields: self.failures.append(fields["exc_info"])
         self.vhost = VHost("/", replace(node.services, clock=self.clock, scheduler=scheduler))

@@ -26,7 +26,8 @@ class Map:
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
-        self.host = QueueHost("/", FakeClock(), MemoryJournal(), MemoryBudget(0), Scheduler(FakeClock()))
+        clock, journal = FakeClock(), MemoryJournal()
+        self.host = QueueHost("/", clock, journal, MemoryBudget(0), Scheduler(clock, journal))
         self.exchange("", "direct")
 
     def exchange(self, name: str, type_: str = "fanout", alternate: str | None = None) -> None:

@@ -95,6 +95,21 @@ def test_many_messages_rejected_at_once_are_dead_lettered_in_slices() -> None:
     assert house.ch.count("letters") == SOME and house.kept("queue") == 0
 
 
+def test_dead_letters_wait_for_the_journal_in_their_order_and_make_no_attempts_meanwhile() -> None:
+    house = House()
+    house.ch.fill("queue", *[b"%d" % number for number in range(SOME)], **DURABLE)
+    house.ch.consume("queue")
+    house.ch.deliveries(SOME)
+    house.journal.much = True
+    house.ch.nack(0, multiple=True, requeue=False)
+    house.clock.advance(10_000)
+    assert house.ch.count("letters") == 0 and house.kept("queue") == SOME
+    house.journal.catch_up()
+    house.clock.advance(1)
+    assert house.kept("queue") == 0
+    assert house.ch.drain("letters") == [b"%d" % number for number in range(SOME)]
+
+
 def test_no_due_message_is_delivered_while_other_due_messages_wait() -> None:
     house = House(False, message_ttl=1000)
     house.ch.fill("queue", *[b"x"] * MANY)
@@ -166,7 +181,10 @@ def test_outboxes_are_published_before_the_node_stops() -> None:
     house.ch.deliveries(SOME)
     house.ch.nack(0, multiple=True, requeue=False)
     house.ch.sync()
-    house.node.finish()
+    house.journal.much = True
+    assert not house.node.finish() and house.kept("letters") == dead_lettering.SLICE
+    house.journal.catch_up()
+    assert house.node.finish()
     assert house.kept("letters") == SOME and not house.kept("queue")
 
 

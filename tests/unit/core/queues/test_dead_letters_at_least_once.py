@@ -77,6 +77,19 @@ def test_messages_that_a_full_queue_rejects_stay_until_it_has_room() -> None:
     assert not house.counted(AT_MOST_ONCE, "expired")
 
 
+def test_retries_wait_for_the_journal() -> None:
+    house = House(letters=ONE)
+    house.publish(3)
+    house.clock.advance(100)
+    assert house.ch.drain("letters") == [b"0"]
+    house.journal.much = True
+    house.clock.advance(10 * RETRY_MS)
+    assert house.ch.count("letters") == 0
+    house.journal.catch_up()
+    house.clock.advance(1)
+    assert house.ch.drain("letters") == [b"1"]
+
+
 def test_messages_follow_soon_once_a_full_target_has_room_again() -> None:
     house = House(letters={**QUORUM, "x-max-length": 10, "x-overflow": "reject-publish"})
     house.publish(500)

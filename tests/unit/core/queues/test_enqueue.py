@@ -67,3 +67,34 @@ def test_messages_that_are_delivered_together_expire_each_by_its_own_time() -> N
     vhost.clock.advance(1000)
     vhost.pump()
     assert queue.ready == 0 and queue.expired == 2
+
+
+def test_queues_that_keep_the_same_state_share_records_but_not_the_state() -> None:
+    journal = SlowJournal()
+    vhost = vhost_with(journal)
+    alike = [declared(vhost, f"q{number}", message_ttl=1000, delivery_limit=9) for number in range(3)]
+    other = declared(vhost, "other", message_ttl=2000)
+    transient = vhost.declare_queue("transient", arguments=Table.of({"x-message-ttl": 1000}))
+    limited = [declared(vhost, f"l{n}", message_ttl=1000, max_length=n, overflow="reject-publish") for n in (0, 9)]
+    targets = (*alike, other, transient, *limited)
+    receipt = vhost.enqueue(persistent(1), 4, True, targets)
+    assert receipt.stored and receipt.refused == {0}
+    assert journal.stored == 3 and len(journal.live) == 5
+    assert [queue.journal.count for queue in targets] == [1, 1, 1, 1, 0, 0, 1]
+    got = alike[0].get(False)
+    assert got is not None
+    alike[0].requeue(got[0], got[1])
+    [first, second] = [queue.ready_messages.first_loaded() for queue in alike[:2]]
+    assert first is not None and second is not None
+    states = [fifo.pop()[1].state for fifo in (first, second)]
+    assert [state.attempts for state in states if state is not None] == [1, 0]
+
+
+def test_a_time_to_live_of_zero_shares_no_record() -> None:
+    journal = SlowJournal()
+    vhost = vhost_with(journal)
+    queues = [declared(vhost, f"q{number}") for number in range(2)]
+    messages = persistent(2)
+    messages[0].state, messages[1].state = MessageState(1000), MessageState(0)
+    assert vhost.enqueue(messages, 8, True, tuple(queues)).stored
+    assert journal.stored == 4 and [queue.ready for queue in queues] == [2, 2]

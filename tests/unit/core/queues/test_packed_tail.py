@@ -201,7 +201,7 @@ def test_a_purge_releases_packed_messages() -> None:
     assert journal_of(queue).stored == 4 and queue.ready_messages.default.packed.count
     assert queue.purge() == 44
     enqueue(numbered(0, 1), queue)
-    queue.host.scheduler.finish()
+    queue.host.scheduler.finish_all()
     assert not journal_of(queue).live and queue.ready == 1 and not queue.journal.count
     assert queue.host.budget.used_bytes == 6 + MemoryBudget.OVERHEAD
 

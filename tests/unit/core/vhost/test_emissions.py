@@ -181,7 +181,7 @@ def test_a_history_of_large_messages_is_bounded_by_its_bytes_but_never_shorter_t
     for _ in range(100):
         publish(vhost, "h", bytes(50_000).replace(b"\0", b"0"))
     vhost.bind("h", many, "", Table.EMPTY)
-    vhost.scheduler.finish()
+    vhost.scheduler.finish_all()
     assert many.ready == DEFAULT_LENGTH
 
 
@@ -206,7 +206,7 @@ def presence(vhost: VHost, count: int = LISTENERS) -> list[Queue]:
     listeners = [vhost.declare_queue(f"l{number}") for number in range(count)]
     for listener in listeners:
         vhost.bind("p", listener, "", Table.EMPTY)
-    vhost.scheduler.finish()
+    vhost.scheduler.finish_all()
     return listeners
 
 
@@ -345,9 +345,7 @@ def test_a_delayed_message_reaches_all_queues_or_none_when_its_exchange_ends(
     assert received == {tuple(range(count))}
 
 
-def test_messages_of_the_broker_are_dropped_while_too_many_wait(
-    vhost: VHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_of_the_broker_are_dropped_while_too_many_wait(vhost: VHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emissions, "LIMIT_BYTES", 1)
     exchange = vhost.exchanges["amq.fanout"]
     queue = vhost.declare_queue("q")
@@ -363,7 +361,7 @@ def test_messages_of_the_broker_are_dropped_while_too_many_wait(
             yield Emission([queue], [framed(Address("amq.fanout", ""), Properties(), b"%d" % number)])
 
     vhost.emit(exchange, emitted())
-    vhost.scheduler.finish()
+    vhost.scheduler.finish_all()
     assert publish(b"3")
     assert bodies(queue) == [0, 1, 3] and not vhost.emitting
 

@@ -146,7 +146,7 @@ def test_an_exchange_that_is_bound_again_before_its_deletion_ends_a_chain_of_del
     assert vhost.unbindings and "x0" not in vhost.exchanges
     other = vhost.declare_queue("other")
     vhost.bind(f"x{MANY - 2}", other, "", Table.EMPTY)
-    vhost.scheduler.finish()
+    vhost.scheduler.finish_all()
     assert not vhost.unbindings
     assert f"x{MANY - 3}" not in vhost.exchanges and {f"x{MANY - 2}", f"x{MANY - 1}"} <= set(vhost.exchanges)
 

@@ -1,0 +1,116 @@
+"""Jobs that append messages to the journal wait while it is behind, and go on in their order."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.clock import FakeClock
+from tests.support.queues import message
+from tests.support.session import SlowJournal
+from warren.broker.core.jobs.scheduler import TURN_COST, Job, Scheduler
+
+STEPS = 3
+
+
+class Jobs:
+    """A scheduler whose jobs note their steps, each of which takes a whole turn."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.journal = SlowJournal()
+        self.scheduler = Scheduler(self.clock, self.journal)
+        self.done: list[str] = []
+
+    def job(self, name: str, fills: bool = False) -> Job:
+        for step in range(STEPS):
+            self.done.append(f"{name}{step}")
+            if fills:
+                self.fill()
+            yield TURN_COST
+
+    def fill(self) -> None:
+        """Let the journal be behind until `commit`."""
+        self.journal.append([], [message()])
+        self.journal.much = True
+
+    def commit(self) -> None:
+        self.journal.much = False
+        self.journal.commit(self.journal.ticket())
+
+    def turns(self) -> list[str]:
+        self.clock.advance(0)
+        done, self.done = self.done, []
+        return done
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    return Jobs()
+
+
+def test_jobs_that_append_wait_for_the_journal_and_others_do_not(jobs: Jobs) -> None:
+    jobs.fill()
+    jobs.scheduler.start("publish", jobs.job("p"), appends=True)
+    jobs.scheduler.start("purge", jobs.job("s"))
+    assert jobs.turns() == ["s0", "s1", "s2"] and len(jobs.scheduler) == 1
+    jobs.commit()
+    assert not jobs.done, "a callback of the journal starts no step"
+    assert jobs.turns() == ["p0", "p1", "p2"] and not len(jobs.scheduler)
+
+
+def test_a_job_that_fills_the_journal_waits_before_its_next_step(jobs: Jobs) -> None:
+    jobs.scheduler.start("publish", jobs.job("p", fills=True), appends=True)
+    for step in range(STEPS):
+        assert jobs.turns() == [f"p{step}"]
+        jobs.commit()
+    assert not jobs.turns() and not len(jobs.scheduler)
+
+
+def test_waiting_jobs_go_on_in_turn(jobs: Jobs) -> None:
+    jobs.fill()
+    for name in "abc":
+        jobs.scheduler.start(name, jobs.job(name, fills=True), appends=True)
+    jobs.commit()
+    done: list[str] = []
+    while len(jobs.scheduler):
+        steps = jobs.turns()
+        assert len(steps) <= 1
+        done += steps
+        jobs.commit()
+    assert done == [f"{name}{step}" for step in range(STEPS) for name in "abc"]
+
+
+def test_a_job_that_is_finished_at_once_does_not_wait(jobs: Jobs) -> None:
+    jobs.fill()
+    other, job = jobs.job("o"), jobs.job("p")
+    jobs.scheduler.start("other", other, appends=True)
+    jobs.scheduler.start("publish", job, appends=True)
+    jobs.scheduler.finish(job)
+    assert jobs.turns() == ["p0", "p1", "p2"] and len(jobs.scheduler) == 1
+    jobs.scheduler.finish(other)
+    jobs.commit()
+    assert jobs.turns() == ["o0", "o1", "o2"] and not len(jobs.scheduler)
+
+
+def test_all_jobs_are_finished_as_far_as_the_journal_has_room(jobs: Jobs) -> None:
+    jobs.scheduler.start("publish", jobs.job("p", fills=True), appends=True)
+    jobs.scheduler.start("purge", jobs.job("s"))
+    assert not jobs.scheduler.finish_all()
+    assert jobs.done == ["p0", "s0", "s1", "s2"]
+    while not jobs.scheduler.finish_all():
+        jobs.commit()
+    assert jobs.done[4:] == ["p1", "p2"] and not len(jobs.scheduler)
+
+
+def test_the_first_of_the_waiting_jobs_makes_a_step_although_publishers_have_filled_the_journal_again(
+    jobs: Jobs,
+) -> None:
+    jobs.fill()
+    for name in "ab":
+        jobs.scheduler.start(name, jobs.job(name), appends=True)
+    done: list[str] = []
+    for _ in range(2 * STEPS):
+        jobs.commit()
+        jobs.fill()
+        done += jobs.turns()
+    assert done == ["a0", "b0", "a1", "b1", "a2", "b2"]
