@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from warren.broker.plugin import Host, Node, Table, User
 from warren.broker.product import PRODUCT, product_version
 
+from ..turns import Turns
 from .channel import UpstreamChannel
 from .encoding import encode_short
 from .endpoint import Endpoint
@@ -53,15 +54,16 @@ async def dial(
     name: str,
     deliveries: Callable[[list[Delivery]], None],
     user: User | None = None,
+    turns: Turns | None = None,
 ) -> UpstreamConnection:
     """Open a connection to a virtual host, with `name` as its connection name; `deliveries` is called with deliveries.
 
-    `user` is the user of this broker for whom the link acts, or None for the node itself. The endpoint's timeout
-    applies to TCP and TLS together, and again to the login. Raises LinkError, whose text has no secrets. After an error
-    or a cancellation nothing stays open.
+    `user` is the user of this broker for whom the link acts, or None for the node itself; `turns` are those of
+    all links. The endpoint's timeout applies to TCP and TLS together, and again to the login. Raises LinkError, whose
+    text has no secrets. After an error or a cancellation nothing stays open.
     """
     dispatcher = EventDispatcher(host, deliveries)
-    transport = UpstreamTransport(dispatcher, host.settings.max_message_size)
+    transport = UpstreamTransport(dispatcher, host.settings.max_message_size, turns)
     properties = client_properties(name, host.node.cluster_name)
     connection = UpstreamConnection(transport, dispatcher, endpoint, vhost, properties)
     async with AsyncExitStack() as undo:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from struct import Struct
 from typing import Any, cast
 
+from ..turns import CLOSE_COST, LOST_COST, Turns
 from .delivery_parser import BODY_MAX, Delivery, DeliveryParser
 from .errors import LinkError
 from .frame_check import is_for_decoder
@@ -65,10 +67,11 @@ class UpstreamEvents:
 class UpstreamTransport(asyncio.StreamReaderProtocol):
     """The protocol of the socket to an upstream. `reader` is aio-pika's.
 
-    `ended` is completed with the reason when the socket is closed; `fault` is the upstream's connection.close, or None.
+    `ended` is completed with the reason when the socket is closed, in one of the `turns` that has time for it; `fault`
+    is the upstream's connection.close, or None.
     """
 
-    def __init__(self, events: UpstreamEvents, body_max: int = BODY_MAX) -> None:
+    def __init__(self, events: UpstreamEvents, body_max: int = BODY_MAX, turns: Turns | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.reader = asyncio.StreamReader(READER_LIMIT, self.loop)
         super().__init__(self.reader, loop=self.loop)
@@ -79,6 +82,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self.parser = DeliveryParser(body_max)
         self.started = False  # whether connection.start was received
         self._events = events
+        self._turns = turns or Turns()
         self._reason = ""
         self._calls: dict[int, deque[tuple[int, asyncio.Future[bytes]]]] = {}
         self._pauses: set[str] = set()  # the reasons for which the socket is not read
@@ -110,13 +114,24 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
             self.loop.call_soon(self.release, YIELDING)
 
     def eof_received(self) -> bool:
-        return False  # which closes the socket
+        """Return whether the socket stays open. It is closed here, as closing very many takes more than one turn.
+
+        Only a connection with TLS is closed by the loop itself.
+        """
+        socket = self.socket
+        if socket is None or socket.get_extra_info("sslcontext") is not None:
+            return False
+        self._turns.run(CLOSE_COST, socket.close)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.socket = None
         for timer in (self._heartbeat_timer, self._deadline_timer):
             if timer is not None:
                 timer.cancel()
+        self._turns.run(LOST_COST, partial(self._end, exc))
+
+    def _end(self, exc: Exception | None) -> None:
         reason = self._reason or (self.fault.text if self.fault is not None else "")
         reason = reason or (f"{CLOSED}: {exc}" if exc is not None else CLOSED)
         for channel in list(self._calls):
