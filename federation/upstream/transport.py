@@ -1,8 +1,8 @@
 """The transport of a connection to an upstream: the protocol of its socket, below aio-pika.
 
-aio-pika does the handshake, heartbeats, the opening and closing of channels, and connection.close. What a link does
-often, or needs encoded exactly, bypasses it: deliveries, whose bytes stay unchanged, and replies to methods that this
-transport wrote are taken out of the stream. All other frames are passed to aio-pika's reader, unchanged and in order.
+aio-pika does the handshake, heartbeats and connection.close. All that concerns channels bypasses it, since its channels
+take much memory, and deliveries have to stay unchanged: these frames are taken out of the stream. All others are passed
+to aio-pika's reader, unchanged and in order.
 Deliveries that were received together are passed on together, before aio-pika sees any frame that follows them.
 """
 
@@ -13,6 +13,7 @@ from collections import deque
 from functools import partial
 from struct import Struct
 from typing import Any, cast
+from weakref import ref
 
 from ..turns import CLOSE_COST, LOST_COST, Turns
 from .delivery_parser import BODY_MAX, Delivery, DeliveryParser
@@ -23,7 +24,8 @@ METHOD = 1
 FRAME_END = 0xCE
 END = b"\xce"
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
-CONNECTION_CLOSE, CHANNEL_CLOSE = 0x000A0032, 0x00140028
+CONNECTION_CLOSE = 0x000A0032
+FLOW, FLOW_OK, CHANNEL_CLOSE, CHANNEL_CLOSE_OK = 0x00140014, 0x00140015, 0x00140028, 0x00140029
 CANCEL, ACK, NACK = 0x003C001E, 0x003C0050, 0x003C0078
 REPLIES = {0x00280028: 0x00280033}  # exchange.unbind-ok; the id of any other reply is its request's plus one
 REQUEUE = 2  # among the flags of basic.nack
@@ -293,10 +295,17 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         return False
 
     def _is_for_reader(self, frame: bytes) -> bool:
-        """Whether the frame is for aio-pika. Raises LinkError."""
+        """Whether the frame is for aio-pika; answer one that concerns a channel. Raises LinkError."""
         passes = is_for_decoder(frame, self.started)
         self.started = self.started or passes and frame[0] == METHOD
-        return passes
+        if not passes or frame[0] != METHOD:
+            return passes
+        _, channel, _, index = _frame(frame)
+        if index == CHANNEL_CLOSE:
+            self.send(channel, CHANNEL_CLOSE_OK, b"")
+        elif index == FLOW:
+            self.send(channel, FLOW_OK, frame[11:12])
+        return channel == 0
 
     def _fail_calls(self, channel: int, fault: LinkError) -> None:
         for _, answer in self._calls.pop(channel, ()):
@@ -308,13 +317,17 @@ class ReaderTransport:
     """The transport of aio-pika's reader, by which the reader pauses the socket when its buffer is full."""
 
     def __init__(self, transport: UpstreamTransport) -> None:
-        self._transport = transport
+        self._transport = ref(transport)  # which has the reader
 
     def pause_reading(self) -> None:
-        self._transport.hold("reader")
+        transport = self._transport()
+        if transport is not None:
+            transport.hold("reader")
 
     def resume_reading(self) -> None:
-        self._transport.release("reader")
+        transport = self._transport()
+        if transport is not None:
+            transport.release("reader")
 
 
 def mark_retrieved(future: asyncio.Future[Any]) -> None:
