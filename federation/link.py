@@ -22,7 +22,7 @@ from .admission import Admission, Place
 from .link_permissions import acting_user, check_rights
 from .link_spec import LinkSpec
 from .link_status import ERROR, INVALID_URI, RUNNING, LinkStatus
-from .turns import Turns
+from .turns import LINK_COST, Turns
 from .upstream.endpoint import Endpoint, parse_endpoint
 from .upstream.errors import LinkError
 
@@ -220,7 +220,7 @@ class Link:
             try:
                 await self._attempt()
             except LinkError as error:
-                fault = error
+                fault = error.with_traceback(None)  # which has the frames of the attempt, and so its connection
             except asyncio.CancelledError:
                 if is_cancelled():
                     raise
@@ -265,6 +265,7 @@ class Link:
                 self.status.running(self.name)
                 self._report("federation_connected", "info")
                 place.leave()
+                self.pace.turns.spend(LINK_COST)
                 await until_one_fails([self._until_failed(), *self.background_work()])
             finally:
                 try:

@@ -48,6 +48,7 @@ from .link_spec import (
 )
 from .link_status import ERROR, LinkStatus
 from .queue_link import QueueLink
+from .turns import LINK_COST
 
 SOON_S = 0.05  # delay after an event, in which further events are collected
 TICK_S = 5.0
@@ -267,6 +268,7 @@ class FederationService(Service):
         elif isinstance(link, QueueLink):
             forget(self._queue_links, place, link)
         link.end(removing)
+        self._pace.turns.spend(LINK_COST)
         return link
 
     def _remove(self, link: Link) -> None:

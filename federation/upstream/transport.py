@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Any, cast
 from weakref import ref
 
-from ..turns import CLOSE_COST, LOST_COST, Turns
+from ..turns import CLOSE_COST, LINK_COST, Turns
 from .delivery_parser import BODY_MAX, Delivery, DeliveryParser
 from .errors import LinkError
 from .frame_check import is_for_decoder
@@ -131,7 +131,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         for timer in (self._heartbeat_timer, self._deadline_timer):
             if timer is not None:
                 timer.cancel()
-        self._turns.run(LOST_COST, partial(self._end, exc))
+        self._turns.run(LINK_COST, partial(self._end, exc))
 
     def _end(self, exc: Exception | None) -> None:
         reason = self._reason or (self.fault.text if self.fault is not None else "")
@@ -305,7 +305,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
             self.send(channel, CHANNEL_CLOSE_OK, b"")
         elif index == FLOW:
             self.send(channel, FLOW_OK, frame[11:12])
-        return channel == 0
+        return int(channel) == 0
 
     def _fail_calls(self, channel: int, fault: LinkError) -> None:
         for _, answer in self._calls.pop(channel, ()):
