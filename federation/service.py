@@ -121,9 +121,9 @@ class FederationService(Service):
     # For other services
 
     def status(self) -> list[dict[str, object]]:
-        return sorted(self.rows(), key=lambda row: [str(row[name]) for name in LINK_KEY])
+        return sorted(self.each_status(), key=lambda row: [str(row[name]) for name in LINK_KEY])
 
-    def rows(self) -> Iterator[dict[str, object]]:
+    def each_status(self) -> Iterator[dict[str, object]]:
         """Yield the status of each link, and of the first refused ones, in no order; links may change meanwhile."""
         for link in list(self.links.values()):
             yield link.row()
@@ -131,8 +131,13 @@ class FederationService(Service):
             if self._host is not None:
                 yield status.row(spec, self._host.node.name)
 
+    @property
+    def refused_count(self) -> int:
+        """The number of links beyond the limit; not all of them have a status."""
+        return self.refused.count
+
     def count_by_status(self) -> Counter[str]:
-        """Return the number of links by status."""
+        """Return the number of links by status, with those beyond the limit."""
         counts = Counter(link.status.status for link in self.links.values())
         if self.refused.count:
             counts[ERROR] += self.refused.count

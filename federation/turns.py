@@ -20,8 +20,8 @@ YOUNG = 1  # the older of the two generations that are collected often
 class Turns:
     """The budget of links in the present turn of the loop, and what waits for later turns, in order.
 
-    Young objects are collected after each turn in which links changed. The collector, which counts how many more objects
-    are made than freed, would see none of very many links that replace others, and then all of them in one long turn.
+    Young objects are collected after each turn in which links changed. To the collector, which counts how many more
+    objects are made than freed, very many links that replace others are none, until all are collected in one long turn.
     """
 
     def __init__(self) -> None:

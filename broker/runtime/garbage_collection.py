@@ -22,8 +22,8 @@ YOUNG_COLLECTIONS = 0
 NEVER = 1 << 30
 THRESHOLDS = (YOUNG_OBJECTS, YOUNG_COLLECTIONS, NEVER)
 
-# The collector counts how many more objects are made than freed. Very many objects that replace old ones, such as timers
-# of very many connections, are not counted, and would be collected in one long turn; so young objects are also collected
+# The collector counts how many more objects are made than freed. Very many that replace old ones, such as the timers of
+# very many connections, count as none, and would be collected in one long turn; so young objects are also collected
 # every YOUNG_S.
 YOUNG_S = 0.2
 LOOK_S = 10.0

@@ -1,8 +1,8 @@
 """The AMQP handshake with an upstream: the only file of federation that imports aio-pika and aiormq.
 
-aio-pika does the handshake, heartbeats and connection.close. UpstreamTransport writes and reads everything else. The URL
-that aio-pika gets has neither address nor password, so none of its texts can show them; its loggers are silenced, since
-the link logs what matters.
+aio-pika does the handshake, heartbeats and connection.close. UpstreamTransport writes and reads everything else. The
+URL that aio-pika gets has neither address nor password, so none of its texts can show them; its loggers are silenced,
+since the link logs what matters.
 
 This file uses private parts of the two libraries, so pyproject.toml accepts only versions that were compared with this
 list (aio-pika 10.2, and aiormq 7.2 from 7.2.4 on):
