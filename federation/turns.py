@@ -1,6 +1,7 @@
 """The work of links in one turn of the event loop, bounded however many links have some at the same moment.
 
-All links lose their connections when their upstream goes away, and all evaluate demand when an alarm changes.
+All links lose their connections when their upstream goes away, all evaluate demand when an alarm changes, and upstreams
+may send something to all at once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 
 TURN_COST = 64  # of all links in one turn: some 5 ms
 LINK_COST = 8  # of a link that begins to run, ends, or loses its connection, with the report and the next attempt
-CLOSE_COST = 1  # of closing a socket
+READ_COST, CLOSE_COST = 1, 1  # of reading a socket and of closing one
 DEMAND_COST = 1  # of evaluating the demand of one link
 YOUNG = 1  # the older of the two generations that are collected often
 
@@ -30,13 +31,14 @@ class Turns:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._expected = False  # a next turn is scheduled
 
-    def run(self, cost: int, step: Callable[[], None]) -> None:
-        """Call `step` at once if this turn has time for it, otherwise in a later one."""
+    def run(self, cost: int, step: Callable[[], None]) -> bool:
+        """Call `step` at once if this turn has time for it, otherwise in a later one; return whether it was called."""
         if self._left > 0 and not self._waiting:
             self.spend(cost)
             step()
-        else:
-            self._waiting.append((cost, step))
+            return True
+        self._waiting.append((cost, step))
+        return False
 
     def spend(self, cost: int) -> None:
         """Count what is done in this turn anyway."""
