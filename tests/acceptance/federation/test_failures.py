@@ -12,6 +12,7 @@ import pytest
 from tests.support.federation import Place, Site
 from tests.support.loop_thread import LoopThread
 from tests.support.polling import WITHIN_S, until, until_steady
+from warren.federation.admission import EACH
 
 from .conftest import NewProxy
 
