@@ -22,9 +22,9 @@ from .admission import Admission, Place
 from .link_permissions import acting_user, check_rights
 from .link_spec import LinkSpec
 from .link_status import ERROR, INVALID_URI, RUNNING, LinkStatus
-from .turns import LINK_COST, Turns
 from .upstream.endpoint import Endpoint, parse_endpoint
 from .upstream.errors import LinkError
+from .upstream.turns import LINK_COST, Turns
 
 if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection
@@ -41,7 +41,7 @@ JITTER = 0.1  # of the delay between attempts, so that links that failed togethe
 
 
 class Pace:
-    """What all links of a broker share, so that very many of them hold neither the loop nor an upstream."""
+    """The places and the turns of all links, so that very many hold neither the event loop nor an upstream."""
 
     def __init__(self) -> None:
         self.admission = Admission()

@@ -28,8 +28,8 @@ from .hop_headers import QueueStamp
 from .link import Link, Pace
 from .link_spec import LinkSpec
 from .link_status import BLOCKED, FLOWING, PAUSED
-from .turns import DEMAND_COST
 from .upstream.errors import LinkError
+from .upstream.turns import DEMAND_COST
 
 if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection

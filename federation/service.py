@@ -14,6 +14,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 from warren.broker.config import Links
@@ -33,7 +34,7 @@ from warren.broker.plugin import Binding, Exchange, Host, Node, Queue, Service
 
 from .deduplication import DuplicateWindow
 from .exchange_link import ExchangeLink
-from .link import Link, Pace
+from .link import CLOSE_S, Link, Pace
 from .link_spec import (
     LinkKey,
     LinkSpec,
@@ -48,14 +49,14 @@ from .link_spec import (
 )
 from .link_status import ERROR, LinkStatus
 from .queue_link import QueueLink
-from .turns import LINK_COST
+from .upstream.turns import LINK_COST
 
 SOON_S = 0.05  # delay after an event, in which further events are collected
 TICK_S = 5.0
 REST = 10  # times as long as a pass took: the least pause until the next one that no event asks for
 # Costs in a job: of a specification, of looking at a link, and of starting or ending one with all that follows.
 SPEC_COST, LOOK_COST, CHANGE_COST = 6, 10, 600
-ENDED_IN_A_TURN, WAITS_IN_A_TURN = 8, 200  # when the service stops
+ENDED_IN_A_TURN = 8  # when the service stops
 REFUSED_SHOWN = 1_000  # refused links with a status; the others are counted
 LIMITED = "warren.federation_link_limit is reached; the link starts when others have ended"
 LINK_KEY = ("vhost", "type", "name", "upstream", "upstream_name")  # in the status of a link
@@ -364,20 +365,18 @@ async def end_in_batches(links: list[Link], settings: Links, removing: bool) -> 
             link.end(removing)
             if number % ENDED_IN_A_TURN == 0:
                 await asyncio.sleep(0)
-        await all_ended(batch)
+        await asyncio.gather(*(link.ended() for link in batch))
         if end >= len(links):
             return
         await asyncio.sleep(settings.throttle_delay / 1000)
 
 
 async def all_ended(links: Iterable[Link]) -> None:
-    """Wait until links have ended."""
-    waits = []
-    for link in links:
-        waits.append(asyncio.ensure_future(link.ended()))
-        if len(waits) % WAITS_IN_A_TURN == 0:
-            await asyncio.sleep(0)
-    await asyncio.gather(*waits)
+    """Wait until links that are being ended have ended, as long as one may take."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(2 * CLOSE_S):
+            for link in links:
+                await link.ended()
 
 
 def deduplicates(node: Node, vhost: str, name: str) -> bool:

@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 from warren.broker.plugin import Host, Node, Table, User
 from warren.broker.product import PRODUCT, product_version
 
-from ..turns import Turns
 from .channel import UpstreamChannel
 from .encoding import encode_short
 from .endpoint import Endpoint
@@ -28,6 +27,7 @@ from .frame_check import CLUSTER_NAME_MAX
 from .handshake import AiormqConnection, PlainConnection, ProtocolSyntaxError
 from .tls import describe_error, expected_name, make_context
 from .transport import CHANNEL_CLOSE, CLOSED, Delivery, UpstreamEvents, UpstreamTransport, mark_retrieved
+from .turns import Turns
 
 __all__ = ["UpstreamChannel", "UpstreamConnection", "dial"]
 

@@ -15,10 +15,10 @@ from struct import Struct
 from typing import Any, cast
 from weakref import ref
 
-from ..turns import CLOSE_COST, LINK_COST, READ_COST, Turns
 from .delivery_parser import BODY_MAX, Delivery, DeliveryParser
 from .errors import LinkError
 from .frame_check import is_for_decoder
+from .turns import CLOSE_COST, LINK_COST, READ_COST, Turns
 
 METHOD = 1
 FRAME_END = 0xCE

@@ -49,7 +49,7 @@ def test_links_beyond_the_limit_are_refused_and_start_when_others_have_ended(lim
     running = [row["name"] for row in down.rows() if row["status"] == "running"]
     down.ch.delete_exchange(running[0])
     until(lambda: statuses() == [f"error {REFUSED}"] + ["running"] * LIMIT, lambda: str(statuses()))
-    assert [row["changed_s"] for row in down.rows() if row["error"]][0] in since
+    assert next(row["changed_s"] for row in down.rows() if row["error"]) in since
     assert [event for event, *_ in limited.log].count("federation_link_limit") == 1
     down.clear_policy()
     until(lambda: not down.rows() and not limited.federation.refused_count, lambda: str(statuses()))

@@ -26,8 +26,13 @@ def on_a_loop(test: Callable[[Admission], Awaitable[None]]) -> Callable[[], None
 
 async def entering(admission: Admission, upstream: Upstream, count: int) -> list[asyncio.Task[Place]]:
     tasks = [asyncio.ensure_future(admission.enter(upstream)) for _ in range(count)]
-    await asyncio.sleep(0.01)
+    await settled()
     return tasks
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 def admitted(tasks: list[asyncio.Task[Place]]) -> int:
@@ -63,7 +68,7 @@ async def test_attempts_that_are_cancelled_take_no_place(admission: Admission) -
     tasks[EACH].cancel()
     tasks[0].result().leave()
     tasks[EACH + 1].cancel()  # which has just got the place
-    await asyncio.sleep(0.01)
+    await settled()
     assert tasks[EACH].cancelled() and tasks[EACH + 1].cancelled() and tasks[EACH + 2].done()
 
 

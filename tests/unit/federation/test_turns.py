@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from warren.federation.turns import LINK_COST, TURN_COST, Turns
+from warren.federation.upstream.turns import LINK_COST, TURN_COST, Turns
 
 AT_ONCE = TURN_COST // LINK_COST
 
