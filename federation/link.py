@@ -65,6 +65,7 @@ class Link:
         self.cluster_name = host.node.cluster_name
         self.status = LinkStatus(time.time, self._emit_status)
         self._task: Child | None = None
+        self._after: Link | None = None  # the previous link, until it has ended
         self._waits = False  # for the previous link to end, or for its own task to start
         self._ending = self._removing = False
         self._left_upstream = False  # the upstream may have objects that the link declared
@@ -153,9 +154,9 @@ class Link:
     def start(self, after: Link | None = None) -> None:
         """Start the link, once the link `after`, which uses the same names upstream, has ended."""
         self._waits = True
-        work = partial(self._run, after)
+        self._after = after
         upstream = self.spec.key.upstream
-        self._task = self.host.supervisor.keep("federation_link", work, link=str(self), upstream=upstream)
+        self._task = self.host.supervisor.keep("federation_link", self._run, link=str(self), upstream=upstream)
 
     def end(self, removing: bool) -> None:
         """Begin to end the link; `removing`: delete its objects upstream, unless the settings keep them."""
@@ -175,15 +176,17 @@ class Link:
                 async with asyncio.timeout(2 * CLOSE_S):
                     await self._task.ended()
 
-    async def _run(self, after: Link | None) -> None:
+    async def _run(self) -> None:
         """Run the link. A CancelledError ends it only after `end`; otherwise the supervisor starts it again."""
         self._endpoints = self._parse()
+        after = self._after
         if after is not None:
             await after.ended()
             # This link takes over the previous one's objects upstream, even if it never gets connected.
             self._left_upstream = (
                 self._left_upstream or after._left_upstream and after.cluster_name == self.cluster_name
             )
+        self._after = after = None  # which has ended, and is not kept
         self._waits = False
         failed = True
         try:
