@@ -225,8 +225,10 @@ class FederationService(Service):
             present = self.links.get(key)
             if present is None and len(self.links) >= self._limit:
                 refused.add(now)
+                yield SPEC_COST
                 continue
             running.add(key)
+            cost = CHANGE_COST
             if present is None:
                 self._start(now, target, self._ending.get(key))
             elif present.target is not target or present.cluster_name != node.cluster_name:
@@ -234,8 +236,8 @@ class FederationService(Service):
             elif present.spec != now:
                 self._start(now, target, self._end(key, removing=not keeps_upstream_queue(present.spec, now)))
             else:
-                continue
-            yield CHANGE_COST
+                cost = SPEC_COST
+            yield cost
 
     def _refuse(self, refused: Refused) -> None:
         """Show the links that a pass has refused, and schedule another pass if there is room for some by now."""
