@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import sys
 import time
 from collections.abc import Coroutine
 from contextlib import nullcontext, suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from warren.broker.plugin import Child, Exchange, Host, InternalPublisher, Invalid, Queue
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection
     from .upstream.delivery_parser import Delivery
 
+CONNECTION = f"{__package__}.upstream.connection"
 CLOSE_S = 5.0  # to delete what the link declared upstream; ending a link may take twice as long
 MIN_DELAY_S = 0.05  # between attempts, if the settings ask for none
 PREFETCH_MAX = 65_535  # the largest value in basic.qos
@@ -309,7 +312,9 @@ class Link:
 
     async def dial(self, endpoint: Endpoint, name: str) -> UpstreamConnection:
         """Open a connection called `name`. Raises LinkError."""
-        from .upstream.connection import dial  # imported late: a broker without links does not need aio-pika
+        if CONNECTION not in sys.modules:  # a broker without links does not need aio-pika, whose import takes 25 ms
+            await asyncio.to_thread(import_module, CONNECTION)
+        from .upstream.connection import dial
 
         vhost = self.spec.key.vhost if endpoint.vhost is None else endpoint.vhost
         user = acting_user(self.node, self.spec)

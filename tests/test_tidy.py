@@ -52,6 +52,7 @@ STARTS: dict[str, str] = {
     "federation/upstream/connection.py::UpstreamConnection._run": "awaited in the same call",
     "federation/upstream/connection.py::load_tls_context": "a call in a thread, awaited",
     "federation/upstream/handshake.py::AiormqConnection.create_task": "tasks of aiormq, which notes their failures",
+    "federation/link.py::Link.dial": "a call in a thread, awaited",
     "federation/link.py::until_one_fails": "awaited in the same call",
     "plugins/management/api/definitions.py::document_of_request": "a call in a thread, awaited",
     "plugins/management/framework/bodies.py::parse": "a call in a thread, awaited",
