@@ -18,7 +18,7 @@ from . import hop_headers
 from .binding_sync import BindingSync
 from .deduplication import NO_IDENTITY, DuplicateWindow, effective_max_hops, identify
 from .forwarder import NO_ACK, Forwarder
-from .link import Link
+from .link import Link, Pace
 from .link_spec import LinkSpec, still_exists
 from .link_status import FLOWING
 from .upstream.errors import LinkError
@@ -47,9 +47,9 @@ class ExchangeLink(Link):
     """
 
     def __init__(
-        self, host: Host, spec: LinkSpec, exchange: Exchange, check_s: float, window: DuplicateWindow | None
+        self, host: Host, pace: Pace, spec: LinkSpec, exchange: Exchange, check_s: float, window: DuplicateWindow | None
     ) -> None:
-        super().__init__(host, spec, exchange)
+        super().__init__(host, pace, spec, exchange)
         self.exchange = exchange
         self._check_s = check_s
         self._window = window  # None unless the exchange deduplicates

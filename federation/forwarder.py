@@ -99,7 +99,7 @@ class Forwarder:
         self.free: Callable[[], None] = lambda: status.flow(FLOWING, "")
         publisher.on_finished = self._finished
         publisher.on_release = self.resume
-        node.alarms.hooks.append(self._alarm_changed)
+        node.alarms.add_hook(self._alarm_changed)
 
     def close(self) -> None:
         """Stop forwarding. The upstream requeues unacknowledged deliveries when the channel is closed."""
@@ -109,7 +109,7 @@ class Forwarder:
         self._waiting.clear()
         if self._unfinished is not None:
             self._forget([self._unfinished])
-        self._node.alarms.hooks.remove(self._alarm_changed)
+        self._node.alarms.remove_hook(self._alarm_changed)
         if self._timer is not None:
             self._timer.cancel()
         self._publisher.close()

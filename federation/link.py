@@ -10,24 +10,29 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import sys
 import time
 from collections.abc import Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from warren.broker.plugin import Child, Exchange, Host, InternalPublisher, Invalid, Queue
 
+from .admission import Admission, Place
 from .link_permissions import acting_user, check_rights
 from .link_spec import LinkSpec
 from .link_status import ERROR, INVALID_URI, RUNNING, LinkStatus
 from .upstream.endpoint import Endpoint, parse_endpoint
 from .upstream.errors import LinkError
+from .upstream.turns import LINK_COST, Turns
 
 if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection
     from .upstream.delivery_parser import Delivery
 
+CONNECTION = f"{__package__}.upstream.connection"
 CLOSE_S = 5.0  # to delete what the link declared upstream; ending a link may take twice as long
 MIN_DELAY_S = 0.05  # between attempts, if the settings ask for none
 PREFETCH_MAX = 65_535  # the largest value in basic.qos
@@ -38,6 +43,14 @@ SET_UP_S, BINDINGS_PER_S = 120, 50
 JITTER = 0.1  # of the delay between attempts, so that links that failed together do not reconnect together
 
 
+class Pace:
+    """The places and the turns of all links, so that very many hold neither the event loop nor an upstream."""
+
+    def __init__(self) -> None:
+        self.admission = Admission()
+        self.turns = Turns()
+
+
 class Link:
     """A link, in one of its attempts or between two. Its methods are called in the loop's thread only.
 
@@ -45,8 +58,9 @@ class Link:
     the link was made, and is part of names upstream.
     """
 
-    def __init__(self, host: Host, spec: LinkSpec, target: Exchange | Queue) -> None:
+    def __init__(self, host: Host, pace: Pace, spec: LinkSpec, target: Exchange | Queue) -> None:
         self.host = host
+        self.pace = pace
         self.target = target
         self.node = host.node
         self.spec = spec
@@ -54,6 +68,7 @@ class Link:
         self.cluster_name = host.node.cluster_name
         self.status = LinkStatus(time.time, self._emit_status)
         self._task: Child | None = None
+        self._after: Link | None = None  # the previous link, until it has ended
         self._waits = False  # for the previous link to end, or for its own task to start
         self._ending = self._removing = False
         self._left_upstream = False  # the upstream may have objects that the link declared
@@ -124,12 +139,14 @@ class Link:
         if not self._failed.done():
             self._failed.set_result(LinkError(reason))
 
-    def recheck_permissions(self) -> None:
-        """End the attempt if changed users or permissions no longer allow it."""
+    def recheck_permissions(self) -> bool:
+        """Return whether users and permissions allow the link; end the attempt if not."""
         try:
             check_rights(self.node, self.spec)
         except LinkError as fault:
             self.fail(fault.text)
+            return False
+        return True
 
     def end_with(self, channel: UpstreamChannel) -> None:
         """End the attempt when this channel is closed."""
@@ -140,9 +157,9 @@ class Link:
     def start(self, after: Link | None = None) -> None:
         """Start the link, once the link `after`, which uses the same names upstream, has ended."""
         self._waits = True
-        work = partial(self._run, after)
+        self._after = after
         upstream = self.spec.key.upstream
-        self._task = self.host.supervisor.keep("federation_link", work, link=str(self), upstream=upstream)
+        self._task = self.host.supervisor.keep("federation_link", self._run, link=str(self), upstream=upstream)
 
     def end(self, removing: bool) -> None:
         """Begin to end the link; `removing`: delete its objects upstream, unless the settings keep them."""
@@ -162,15 +179,17 @@ class Link:
                 async with asyncio.timeout(2 * CLOSE_S):
                     await self._task.ended()
 
-    async def _run(self, after: Link | None) -> None:
+    async def _run(self) -> None:
         """Run the link. A CancelledError ends it only after `end`; otherwise the supervisor starts it again."""
         self._endpoints = self._parse()
+        after = self._after
         if after is not None:
             await after.ended()
             # This link takes over the previous one's objects upstream, even if it never gets connected.
             self._left_upstream = (
                 self._left_upstream or after._left_upstream and after.cluster_name == self.cluster_name
             )
+        self._after = after = None  # which has ended, and is not kept
         self._waits = False
         failed = True
         try:
@@ -207,7 +226,7 @@ class Link:
             try:
                 await self._attempt()
             except LinkError as error:
-                fault = error
+                fault = error.with_traceback(None)  # which has the frames of the attempt, and so its connection
             except asyncio.CancelledError:
                 if is_cancelled():
                     raise
@@ -227,13 +246,14 @@ class Link:
     def _delay_s(self, ran: bool) -> float:
         """Return the delay until the next attempt, in seconds.
 
-        A link that ran tries again at once, but only once within the usual delay, since it may fail each time it runs.
+        A link that ran tries again almost at once, but only once within the usual delay, since it may fail each time it
+        runs.
         """
         least_s = max(self.settings.reconnect_delay_s, MIN_DELAY_S)
         now_s = asyncio.get_running_loop().time()
         if ran and now_s >= self._hurried_s + least_s:
             self._hurried_s = now_s
-            return 0.0
+            return least_s * random.uniform(0, JITTER)
         return least_s * random.uniform(1 - JITTER, 1 + JITTER)
 
     async def _attempt(self) -> None:
@@ -242,21 +262,28 @@ class Link:
         check_rights(self.node, self.spec)
         if not 0 <= self.settings.prefetch_count <= PREFETCH_MAX:
             raise LinkError(f"prefetch-count is {self.settings.prefetch_count}, it must be from 0 to {PREFETCH_MAX}")
-        connection = await self._dial()
-        self.status.cluster_name, self.status.vhost = connection.cluster_name or "", connection.vhost
-        connection.ended.add_done_callback(partial(fail_with, self._failed))
-        try:
-            await self._set_up(connection)
-            self.status.running(self.name)
-            self._report("federation_connected", "info")
-            await until_one_fails([self._until_failed(), *self.background_work()])
-        finally:
+        with await self._enter() as place:
+            connection = await self._dial()
+            self.status.cluster_name, self.status.vhost = connection.cluster_name or "", connection.vhost
+            connection.ended.add_done_callback(partial(fail_with, self._failed))
             try:
-                self.disconnected()
-                if self._removing and self._left_upstream:
-                    await self._remove(connection)
+                await self._set_up(connection)
+                self.status.running(self.name)
+                self._report("federation_connected", "info")
+                place.leave()
+                self.pace.turns.spend(LINK_COST)
+                await until_one_fails([self._until_failed(), *self.background_work()])
             finally:
-                await connection.close(self.close_s)
+                try:
+                    self.disconnected()
+                    if self._removing and self._left_upstream:
+                        await self._remove(connection)
+                finally:
+                    await connection.close(self.close_s)
+
+    async def _enter(self) -> Place:
+        """Return a place for an attempt, as soon as there is one."""
+        return await self.pace.admission.enter((self.spec.key.vhost, self.spec.key.upstream))
 
     async def _set_up(self, connection: UpstreamConnection) -> None:
         """Call `set_up` with a deadline. Raises LinkError."""
@@ -285,14 +312,21 @@ class Link:
 
     async def dial(self, endpoint: Endpoint, name: str) -> UpstreamConnection:
         """Open a connection called `name`. Raises LinkError."""
-        from .upstream.connection import dial  # imported late: a broker without links does not need aio-pika
+        if CONNECTION not in sys.modules:  # a broker without links does not need aio-pika, whose import takes 25 ms
+            await asyncio.to_thread(import_module, CONNECTION)
+        from .upstream.connection import dial
 
         vhost = self.spec.key.vhost if endpoint.vhost is None else endpoint.vhost
-        return await dial(self.host, endpoint, vhost, name, self.take, acting_user(self.node, self.spec))
+        user = acting_user(self.node, self.spec)
+        return await dial(self.host, endpoint, vhost, name, self.take, user, self.pace.turns)
 
     async def _remove(self, connection: UpstreamConnection | None = None) -> None:
         """Delete the objects that the link declared upstream, if it can be reached now; a failure is logged."""
         self._left_upstream = False
+        with nullcontext() if connection is not None else await self._enter():
+            await self._clean_up_in_time(connection)
+
+    async def _clean_up_in_time(self, connection: UpstreamConnection | None) -> None:
         try:
             async with asyncio.timeout(CLOSE_S):
                 if connection is not None:

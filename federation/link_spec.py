@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from warren.broker.amqp.limits import RESERVED
 from warren.broker.core.metadata.patterns import Pattern
+from warren.broker.core.policies.parameters import Parameter
 from warren.broker.core.policies.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
 from warren.broker.core.policies.upstream_parameters import UPSTREAM, UPSTREAM_SET
 from warren.broker.plugin import Exchange, Invalid, Node, Queue, stable_hash
@@ -26,7 +27,7 @@ ONE, SET, PATTERN = FEDERATION
 DRAIN = "drain"  # of an upstream: the names of the queues whose messages its links take over
 ALL_UPSTREAMS = "all"  # the name of the implicit set of all upstreams
 PURPOSE = "x-internal-purpose"
-SLICE = 2000  # exchanges and queues scanned in one turn of the loop
+SLICE = 2000  # exchanges and queues scanned in one step
 
 
 class LinkKey(NamedTuple):
@@ -60,35 +61,44 @@ class LinkSpec:
     user: str = ""
 
 
-def scan(node: Node, targets: list[Exchange | Queue]) -> Iterator[None]:
+def read_upstreams(node: Node, found: dict[str, Upstreams]) -> Iterator[int]:
+    """Add the upstreams of each virtual host that has some to `found`, in slices; yields the cost of each."""
+    for parameter in node.parameters.unsorted():
+        if parameter.component == UPSTREAM:
+            if parameter.vhost not in found:
+                found[parameter.vhost] = Upstreams(node, parameter.vhost)
+            yield from found[parameter.vhost].add(parameter)
+
+
+def scan(node: Node, upstreams: Mapping[str, Upstreams], targets: list[Exchange | Queue]) -> Iterator[int]:
     """Add all exchanges and queues to `targets` that are federated or drained to, SLICE objects at a time.
 
-    Virtual hosts without upstreams are skipped.
+    Virtual hosts without upstreams are skipped. Yields the cost of each slice.
     """
     seen = 0
-    for name in sorted({parameter.vhost for parameter in node.parameters.all(None, UPSTREAM)}):
+    for name in sorted(upstreams):
         vhost = node.vhosts.get(name)
         if vhost is None:
             continue
-        drained = Upstreams(node, name).drained
+        drained = upstreams[name].drained
         there: list[Exchange | Queue] = [*vhost.exchanges.values(), *vhost.queues.values()]
         for target in there:
             if asks_for_federation(target.effective) or (target.name in drained and isinstance(target, Queue)):
                 targets.append(target)
             seen += 1
             if seen % SLICE == 0:
-                yield
+                yield SLICE
 
 
 def desired_links(node: Node, targets: Iterable[Exchange | Queue]) -> dict[LinkKey, LinkSpec]:
     """Return the links of those targets that still exist."""
-    found: dict[LinkKey, LinkSpec] = {}
     upstreams: dict[str, Upstreams] = {}
+    for _ in read_upstreams(node, upstreams):
+        pass
+    found: dict[LinkKey, LinkSpec] = {}
     for target in targets:
-        if still_exists(node, target) and can_be_federated(target):
-            if target.vhost not in upstreams:
-                upstreams[target.vhost] = Upstreams(node, target.vhost)
-            found.update(links_of(target, upstreams[target.vhost]))
+        for spec in links_of(node, target, upstreams):
+            found.setdefault(spec.key, spec)
     return found
 
 
@@ -133,27 +143,34 @@ class Upstreams:
         self._definitions: dict[str, dict[str, object]] = {}
         self.users: dict[str, str] = {}
         self.drained: dict[str, list[LinkSettings]] = {}
-        for parameter in node.parameters.all(vhost, UPSTREAM):
-            if isinstance(parameter.value, dict):
-                self._definitions[parameter.name] = parameter.value
-                self.users[parameter.name] = parameter.user
-                self._add_drained(parameter.name, parameter.value)
-        # By id() of the definition, which is kept so that no other object can have the same id.
-        self._settings: dict[int, tuple[Definition, list[LinkSettings]]] = {}
+        # By kind and by id() of the definition, which is kept so that no other object can have the same id: the
+        # settings that are made so far, and the others.
+        self._settings: dict[tuple[Kind, int], tuple[Definition, list[LinkSettings], Iterator[LinkSettings]]] = {}
 
-    def _add_drained(self, name: str, definition: Definition) -> None:
-        queues = definition.get(DRAIN)
-        if isinstance(queues, list):
-            settings = replace(link_settings(name, definition), queue=None, drain=True)
-            for queue in {queue for queue in queues if isinstance(queue, str)}:
-                self.drained.setdefault(queue, []).append(settings)
+    def add(self, parameter: Parameter) -> Iterator[int]:
+        """Add the upstream that a parameter defines, in slices; yields the cost of each."""
+        definition = parameter.value
+        if isinstance(definition, dict):
+            self._definitions[parameter.name] = definition
+            self.users[parameter.name] = parameter.user
+            queues = definition.get(DRAIN)
+            if isinstance(queues, list):
+                settings = replace(link_settings(parameter.name, definition), queue=None, drain=True).of_kind("queue")
+                for queue in dict.fromkeys(queue for queue in queues if isinstance(queue, str)):
+                    self.drained.setdefault(queue, []).append(settings)
+                    yield 1
+        yield 1
 
-    def settings_for(self, definition: Definition) -> list[LinkSettings]:
-        """Return the settings of the links that a policy's definition asks for, for each of its objects."""
-        known = self._settings.get(id(definition))
+    def settings_for(self, definition: Definition, kind: Kind) -> Iterator[LinkSettings]:
+        """Yield the settings of the links that a policy's definition asks for, for each of its objects of this kind."""
+        known = self._settings.get((kind, id(definition)))
         if known is None:
-            known = self._settings[id(definition)] = (definition, list(self._select(definition)))
-        return known[1]
+            known = self._settings[kind, id(definition)] = (definition, [], iter(self._select(definition)))
+        _, made, others = known
+        yield from made
+        for settings in others:
+            made.append(settings.of_kind(kind))
+            yield made[-1]
 
     def _select(self, definition: Definition) -> Iterable[LinkSettings]:
         one, set_, pattern = (definition.get(key) for key in FEDERATION)
@@ -163,10 +180,10 @@ class Upstreams:
             elements = self._node.parameters.get(self._vhost, UPSTREAM_SET, set_)
             return self._resolve(elements if isinstance(elements, list) else [])
         if isinstance(pattern, str):
-            return self._resolve([{"upstream": name} for name in match_names(pattern, self._definitions)])
-        return self._resolve([{"upstream": name} for name in self._definitions])
+            return self._resolve({"upstream": name} for name in match_names(pattern, self._definitions))
+        return self._resolve({"upstream": name} for name in self._definitions)
 
-    def _resolve(self, elements: list[object]) -> Iterable[LinkSettings]:
+    def _resolve(self, elements: Iterable[object]) -> Iterable[LinkSettings]:
         """Make the settings of those elements whose upstream is defined; others may be defined later."""
         for element in elements:
             name = element.get("upstream") if isinstance(element, dict) else None
@@ -174,38 +191,38 @@ class Upstreams:
                 yield link_settings(name, self._definitions[name], element)
 
 
-def match_names(pattern: str, names: Iterable[str]) -> list[str]:
-    """Return the names that the pattern matches anywhere."""
+def match_names(pattern: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield the names that the pattern matches anywhere."""
     try:
         compiled = Pattern(pattern or ".*")
     except Invalid:
-        return []
-    return [name for name in names if compiled.matches(name)]
+        return
+    yield from (name for name in names if compiled.matches(name))
 
 
-def links_of(target: Exchange | Queue, upstreams: Upstreams) -> dict[LinkKey, LinkSpec]:
-    """Return the links of a target that can be federated. If elements of a set have equal names, the first counts.
+def links_of(node: Node, target: Exchange | Queue, upstreams: Mapping[str, Upstreams]) -> Iterator[LinkSpec]:
+    """Yield the links of a target, none if it does not exist any more. Of several with the same key the first counts.
 
-    A link that drains a queue replaces the link of a policy.
+    A link that drains a queue comes before those of a policy.
     """
+    known = upstreams.get(target.vhost)
+    if known is None or not still_exists(node, target) or not can_be_federated(target):
+        return
     definition = target.effective
     exchange = isinstance(target, Exchange)
     kind: Kind = "exchange" if exchange else "queue"
-    found: dict[LinkKey, LinkSpec] = {}
-    for settings in () if exchange else upstreams.drained.get(target.name, ()):
+    for settings in () if exchange else known.drained.get(target.name, ()):
         key = LinkKey(target.vhost, kind, target.name, settings.upstream, target.name)
-        found[key] = LinkSpec(key, settings.of_kind(kind), "", user=upstreams.users[settings.upstream])
+        yield LinkSpec(key, settings, "", user=known.users[settings.upstream])
     if not asks_for_federation(definition):
-        return found
+        return
     policy = target.policy.name if target.policy is not None else ""
-    for settings in upstreams.settings_for(definition):
+    deduplicate = exchange and definition.get(DEDUPLICATE) is True
+    multi_hop = not exchange and definition.get(MULTI_HOP) is True
+    for settings in known.settings_for(definition, kind):
         there = (settings.exchange if exchange else settings.queue) or target.name
         key = LinkKey(target.vhost, kind, target.name, settings.upstream, there)
-        deduplicate = exchange and definition.get(DEDUPLICATE) is True
-        multi_hop = not exchange and definition.get(MULTI_HOP) is True
-        user = upstreams.users[settings.upstream]
-        found.setdefault(key, LinkSpec(key, settings.of_kind(kind), policy, deduplicate, multi_hop, user))
-    return found
+        yield LinkSpec(key, settings, policy, deduplicate, multi_hop, known.users[settings.upstream])
 
 
 def keeps_upstream_queue(old: LinkSpec, new: LinkSpec) -> bool:

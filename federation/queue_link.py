@@ -25,10 +25,11 @@ from .demand import LINGER_MS, Demand, prefetch_for
 from .demand_path import UNLIMITED, ConsumerDemand, Identity, Path, consume_arguments, consumer_demand
 from .forwarder import NO_ACK, Forwarder
 from .hop_headers import QueueStamp
-from .link import Link
+from .link import Link, Pace
 from .link_spec import LinkSpec
 from .link_status import BLOCKED, FLOWING, PAUSED
 from .upstream.errors import LinkError
+from .upstream.turns import DEMAND_COST
 
 if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection
@@ -43,8 +44,8 @@ CHANGED = 2  # the factor by which the wanted prefetch has to change before the 
 class QueueLink(Link):
     """The link of one queue with one upstream."""
 
-    def __init__(self, host: Host, spec: LinkSpec, queue: Queue) -> None:
-        super().__init__(host, spec, queue)
+    def __init__(self, host: Host, pace: Pace, spec: LinkSpec, queue: Queue) -> None:
+        super().__init__(host, pace, spec, queue)
         self.queue = queue
         self._demand = Demand(0 if spec.settings.ack_mode == NO_ACK else LINGER_MS)
         self._forwarder: Forwarder | None = None
@@ -70,7 +71,7 @@ class QueueLink(Link):
         self.end_with(self._channel)
         self._forwarder = self._make_forwarder(connection)
         self.queue.demand_followers += (self._changed.set,)
-        self.node.alarms.hooks.append(self._alarm_changed)
+        self.node.alarms.add_hook(self._alarm_changed)
         self.status.flow(PAUSED, "no consumer here wants more")
         self.check_demand()
 
@@ -149,7 +150,7 @@ class QueueLink(Link):
         self._changed.set()
 
     def _alarm_changed(self, resource: str, on: bool) -> None:
-        self.check_demand()
+        self.pace.turns.run(DEMAND_COST, self.check_demand)
 
     def background_work(self) -> list[Coroutine[Any, Any, None]]:
         assert self._connection is not None and self._channel is not None and self._forwarder is not None
@@ -256,7 +257,7 @@ class QueueLink(Link):
     def disconnected(self) -> None:
         if self._forwarder is not None:
             self._forwarder.close()
-            self.node.alarms.hooks.remove(self._alarm_changed)
+            self.node.alarms.remove_hook(self._alarm_changed)
         self.queue.demand_followers = tuple(
             follower for follower in self.queue.demand_followers if follower != self._changed.set
         )

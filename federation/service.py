@@ -1,15 +1,24 @@
 """The federation service: starts and ends links.
 
 After each event and every few seconds it reconciles the running links with those that policies ask for, so that no
-order of events leaves a link too many or too few.
+order of events leaves a link too many or too few. A pass is a job: what changes meanwhile leads to another pass.
+
+No more links run than `warren.federation_link_limit`. Those beyond it are refused: they are shown with an error, and
+start when others have ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import math
+import time
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import TypeVar
 
 from warren.broker.config import Links
+from warren.broker.core.jobs.scheduler import Job
 from warren.broker.core.metadata.records import (
     Change,
     StoredGlobalParameter,
@@ -25,12 +34,35 @@ from warren.broker.plugin import Binding, Exchange, Host, Node, Queue, Service
 
 from .deduplication import DuplicateWindow
 from .exchange_link import ExchangeLink
-from .link import Link
-from .link_spec import LinkKey, LinkSpec, asks_for_federation, desired_links, keeps_upstream_queue, scan, still_exists
+from .link import CLOSE_S, Link, Pace
+from .link_spec import (
+    LinkKey,
+    LinkSpec,
+    Upstreams,
+    asks_for_federation,
+    desired_links,
+    keeps_upstream_queue,
+    links_of,
+    read_upstreams,
+    scan,
+    still_exists,
+)
+from .link_status import ERROR, LinkStatus
 from .queue_link import QueueLink
+from .upstream.turns import LINK_COST
 
 SOON_S = 0.05  # delay after an event, in which further events are collected
 TICK_S = 5.0
+REST = 10  # times as long as a pass took: the least pause until the next one that no event asks for
+# Costs in a job: of a specification, of looking at a link, and of starting or ending one with all that follows.
+SPEC_COST, LOOK_COST, CHANGE_COST = 6, 10, 600
+ENDED_IN_A_TURN = 8  # when the service stops
+REFUSED_SHOWN = 1_000  # refused links with a status; the others are counted
+LIMITED = "warren.federation_link_limit is reached; the link starts when others have ended"
+LINK_KEY = ("vhost", "type", "name", "upstream", "upstream_name")  # in the status of a link
+
+L = TypeVar("L")
+
 NO_EXCHANGE_LINKS: list[ExchangeLink] = []
 NO_QUEUE_LINKS: list[QueueLink] = []
 COMPONENTS = ("federation-upstream", "federation-upstream-set", "policy")
@@ -41,18 +73,25 @@ class FederationService(Service):
 
     def __init__(self) -> None:
         self.links: dict[LinkKey, Link] = {}
+        self.refused = Refused()
         self._ending: dict[LinkKey, Link] = {}  # the latest ended link of each key
         self._host: Host | None = None
         self._watcher: Watcher | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
-        self._scanning = False  # a scan continues in the next turn of the loop
+        self._pass: Generator[int, None, None] | None = None  # the present one
+        self._begun_s = 0.0  # loop time at which it began
+        self._limit = math.inf
+        self._rechecks = self._recheck_again = False
         self._windows: dict[tuple[str, str], DuplicateWindow] = {}  # of exchanges that deduplicate, by vhost and name
         self._exchange_links: dict[tuple[str, str], list[ExchangeLink]] = {}  # by vhost and local name
         self._queue_links: dict[tuple[str, str], list[QueueLink]] = {}
 
     async def start(self, host: Host) -> None:
         self._host = host
+        self._pace = Pace()
+        limit = host.config.federation.link_limit
+        self._limit = math.inf if limit is None else limit
         self._watcher = Watcher(self)
         host.node.observers.add(self._watcher)
         self._tick_in(0.0)
@@ -63,6 +102,8 @@ class FederationService(Service):
             return
         if self._watcher is not None:
             self._host.node.observers.remove(self._watcher)
+        if self._pass is not None:
+            self._pass.close()
         if self._timer is not None:
             self._timer.cancel()
         config = self._host.config.federation
@@ -74,22 +115,41 @@ class FederationService(Service):
         await asyncio.gather(
             end_in_batches(links["exchange"], config.exchanges, removing),
             end_in_batches(links["queue"], config.queues, removing),
-            *(link.ended() for link in self._ending.values()),
+            all_ended(list(self._ending.values())),
         )
         self._host = None
 
     # For other services
 
     def status(self) -> list[dict[str, object]]:
-        return [link.row() for _, link in sorted(self.links.items())]
+        return sorted(self.each_status(), key=lambda row: [str(row[name]) for name in LINK_KEY])
+
+    def each_status(self) -> Iterator[dict[str, object]]:
+        """Yield the status of each link, and of the first refused ones, in no order; links may change meanwhile."""
+        for link in list(self.links.values()):
+            yield link.row()
+        for spec, status in list(self.refused.first.values()):
+            if self._host is not None:
+                yield status.row(spec, self._host.node.name)
+
+    @property
+    def refused_count(self) -> int:
+        """The number of links beyond the limit; not all of them have a status."""
+        return self.refused.count
+
+    def count_by_status(self) -> Counter[str]:
+        """Return the number of links by status, with those beyond the limit."""
+        counts = Counter(link.status.status for link in self.links.values())
+        if self.refused.count:
+            counts[ERROR] += self.refused.count
+        return counts
 
     def restart(self, id_: str) -> bool:
         """Restart the link with this id; its objects upstream stay. Returns False if there is no such link."""
         assert self._host is not None
         for key, link in self.links.items():
             if key.id == id_ and key in desired_links(self._host.node, [link.target]):
-                self._start(link.spec, self._end(key, removing=False))
-                self._index()
+                self._start(link.spec, link.target, self._end(key, removing=False))
                 return True
         return False
 
@@ -98,7 +158,7 @@ class FederationService(Service):
     def reconcile_soon(self) -> None:
         if not self._soon:
             self._soon = True
-            if not self._scanning:
+            if self._pass is None:
                 self._tick_in(SOON_S)
 
     def _tick_in(self, after_s: float) -> None:
@@ -107,64 +167,102 @@ class FederationService(Service):
         self._timer = asyncio.get_running_loop().call_later(after_s, self._tick)
 
     def _tick(self) -> None:
+        """Begin a pass, unless the present one has not ended."""
         self._soon = False
         assert self._host is not None
+        if self._pass is not None:
+            self._soon = True
+            return
+        self._begun_s = asyncio.get_running_loop().time()
+        self._pass = self._reconcile(self._host.node)
+        self._host.node.scheduler.start("federation", self._pass, self._passed)
+
+    def _passed(self) -> None:
+        """Schedule the next pass, so that passes over very many objects take only a share of the loop's time."""
+        self._pass = None
+        took_s = asyncio.get_running_loop().time() - self._begun_s
+        self._tick_in(max(SOON_S, took_s) if self._soon else max(TICK_S, REST * took_s))
+
+    def _reconcile(self, node: Node) -> Generator[int, None, None]:
+        """Start and end the links of one exchange or queue after the other, as policies ask for at that time."""
+        upstreams: dict[str, Upstreams] = {}
         targets: list[Exchange | Queue] = []
-        self._scan_slice(scan(self._host.node, targets), targets)
-
-    def _scan_slice(self, slices: Iterator[None], targets: list[Exchange | Queue]) -> None:
-        """Scan the next slice of exchanges and queues; after the last one, start and end links."""
-        self._scanning = False
-        try:
-            for _ in slices:
-                self._scanning = True
-                self._timer = asyncio.get_running_loop().call_later(0, self._scan_slice, slices, targets)
-                return
-            self._reconcile(targets)
-        finally:  # the next tick has to be scheduled even after an error
-            if not self._scanning:
-                self._tick_in(SOON_S if self._soon else TICK_S)
-
-    def _reconcile(self, targets: list[Exchange | Queue]) -> None:
-        assert self._host is not None
-        node = self._host.node
-        # The targets of running links are included in any case: something may have changed since the scan began.
-        desired = desired_links(node, dict.fromkeys([*targets, *(link.target for link in self.links.values())]))
-        for key in [key for key in self.links if key not in desired]:
-            ended = self._end(key, removing=True)
-            if isinstance(ended, ExchangeLink) and still_exists(node, ended.exchange):
-                ended.detach()
-            self._emit_removed(key)
-        for key, now in desired.items():
-            link = self.links.get(key)
-            if link is None:
-                self._start(now, self._ending.get(key))
-            elif self._target(key) is not link.target or link.cluster_name != node.cluster_name:
-                self._start(now, self._end(key, removing=True))
-            elif link.spec != now:
-                self._start(now, self._end(key, removing=not keeps_upstream_queue(link.spec, now)))
-        self._index()
+        yield from read_upstreams(node, upstreams)
+        yield from scan(node, upstreams, targets)
+        running: set[LinkKey] = set()
+        refused = Refused(self.refused)
+        for target in targets:
+            yield from self._reconcile_links(node, target, upstreams, running, refused)
+        for key, link in list(self.links.items()):
+            if key not in running:  # nothing asks for it, or its target was added to those that are federated meanwhile
+                yield from self._reconcile_links(node, link.target, upstreams, running, refused)
         self._ending = {key: link for key, link in self._ending.items() if not link.is_over}
         self._windows = {place: window for place, window in self._windows.items() if deduplicates(node, *place)}
+        self._refuse(refused)
+        self._passed()
 
-    def _target(self, key: LinkKey) -> Exchange | Queue:
-        assert self._host is not None
-        vhost = self._host.node.vhosts[key.vhost]
-        return vhost.exchanges[key.name] if key.kind == "exchange" else vhost.queues[key.name]
+    def _reconcile_links(
+        self,
+        node: Node,
+        target: Exchange | Queue,
+        upstreams: Mapping[str, Upstreams],
+        running: set[LinkKey],
+        refused: Refused,
+    ) -> Job:
+        """Start and end links of a target; add those that run to `running`, and the others to `refused`."""
+        desired: dict[LinkKey, LinkSpec] = {}
+        for spec in links_of(node, target, upstreams):
+            desired.setdefault(spec.key, spec)
+            yield SPEC_COST
+        for key in [link.spec.key for link in self._links_of(target)]:
+            present = self.links.get(key)
+            if present is not None and present.target is target and key not in desired:
+                self._remove(present)
+                yield CHANGE_COST
+        for key, now in desired.items():
+            if not still_exists(node, target):
+                return
+            present = self.links.get(key)
+            if present is None and len(self.links) >= self._limit:
+                refused.add(now)
+                yield SPEC_COST
+                continue
+            running.add(key)
+            cost = CHANGE_COST
+            if present is None:
+                self._start(now, target, self._ending.get(key))
+            elif present.target is not target or present.cluster_name != node.cluster_name:
+                self._start(now, target, self._end(key, removing=True))
+            elif present.spec != now:
+                self._start(now, target, self._end(key, removing=not keeps_upstream_queue(present.spec, now)))
+            else:
+                cost = SPEC_COST
+            yield cost
 
-    def _start(self, now: LinkSpec, after: Link | None) -> None:
+    def _refuse(self, refused: Refused) -> None:
+        """Show the links that a pass has refused, and schedule another pass if there is room for some by now."""
         assert self._host is not None
-        target = self._target(now.key)
+        if refused.count and not self.refused.count:
+            fields: dict[str, object] = {"limit": self._limit, "refused": refused.count}
+            self._host.report("federation_link_limit", "warning", fields)
+        self.refused = refused
+        if refused.count and len(self.links) < self._limit:
+            self._soon = True  # links have ended since the first refusal
+
+    def _start(self, now: LinkSpec, target: Exchange | Queue, after: Link | None) -> None:
+        assert self._host is not None
+        place = (now.key.vhost, now.key.name)
         link: Link
         if isinstance(target, Exchange):
             check_s = self._host.config.federation.internal_exchange_check_interval / 1000
-            place = (now.key.vhost, now.key.name)
             window = self._windows.setdefault(place, DuplicateWindow()) if now.deduplicate else None
-            link = ExchangeLink(self._host, now, target, check_s, window)
+            link = ExchangeLink(self._host, self._pace, now, target, check_s, window)
             if isinstance(after, ExchangeLink) and after.exchange is target:
                 link.origin = after.origin
+            self._exchange_links.setdefault(place, []).append(link)
         else:
-            link = QueueLink(self._host, now, target)
+            link = QueueLink(self._host, self._pace, now, target)
+            self._queue_links.setdefault(place, []).append(link)
         if after is not None and after.settings.uris == now.settings.uris:  # it leads to the same upstream
             link.status.cluster_name, link.status.vhost = after.status.cluster_name, after.status.vhost
         self.links[now.key] = link
@@ -172,23 +270,44 @@ class FederationService(Service):
 
     def _end(self, key: LinkKey, removing: bool) -> Link:
         link = self._ending[key] = self.links.pop(key)
+        place = (key.vhost, key.name)
+        if isinstance(link, ExchangeLink):
+            forget(self._exchange_links, place, link)
+        elif isinstance(link, QueueLink):
+            forget(self._queue_links, place, link)
         link.end(removing)
+        self._pace.turns.spend(LINK_COST)
         return link
 
-    def _index(self) -> None:
-        self._exchange_links.clear()
-        self._queue_links.clear()
-        for key, link in self.links.items():
-            place = (key.vhost, key.name)
-            if isinstance(link, ExchangeLink):
-                self._exchange_links.setdefault(place, []).append(link)
-            elif isinstance(link, QueueLink):
-                self._queue_links.setdefault(place, []).append(link)
-
-    def _emit_removed(self, key: LinkKey) -> None:
+    def _remove(self, link: Link) -> None:
+        """End a link that nothing asks for any more."""
         assert self._host is not None
-        fields = dict(zip(("vhost", "type", "name", "upstream", "upstream_name"), key, strict=True))
+        key = link.spec.key
+        self._end(key, removing=True)
+        if isinstance(link, ExchangeLink) and still_exists(self._host.node, link.exchange):
+            link.detach()
+        fields = dict(zip(LINK_KEY, key, strict=True))
         self._host.node.events.emit("warren.federation.link.removed", fields | {"id": key.id})
+
+    # Permissions
+
+    def recheck_permissions(self) -> None:
+        """End the attempts of links that changed users or permissions no longer allow."""
+        assert self._host is not None
+        self._recheck_again = True
+        if not self._rechecks:
+            self._rechecks = True
+            self._host.node.scheduler.start("federation permissions", self._recheck(), self._rechecked)
+
+    def _recheck(self) -> Job:
+        while self._recheck_again:
+            self._recheck_again = False
+            for link in list(self.links.values()):
+                yield LOOK_COST if link.recheck_permissions() else CHANGE_COST
+        self._rechecked()
+
+    def _rechecked(self) -> None:
+        self._rechecks = False
 
     # Events
 
@@ -198,9 +317,44 @@ class FederationService(Service):
     def queue_links(self, queue: Queue) -> list[QueueLink]:
         return self._queue_links.get((queue.vhost, queue.name), NO_QUEUE_LINKS)
 
+    def _links_of(self, target: Exchange | Queue) -> list[Link]:
+        """Return the links of the exchange or queue with this name, perhaps of an earlier one."""
+        if isinstance(target, Exchange):
+            return list(self.exchange_links(target.vhost, target.name))
+        return list(self.queue_links(target))
+
+
+class Refused:
+    """The links that one pass has refused because of the limit; the first of them have a status."""
+
+    def __init__(self, before: Refused | None = None) -> None:
+        """`before` are those of the pass before this one."""
+        self.count = 0
+        self.first: dict[LinkKey, tuple[LinkSpec, LinkStatus]] = {}
+        self._before = before.first if before is not None else {}
+
+    def add(self, spec: LinkSpec) -> None:
+        self.count += 1
+        if len(self.first) < REFUSED_SHOWN:
+            known = self._before.get(spec.key)
+            self.first[spec.key] = spec, known[1] if known is not None else refused_status()
+
+
+def refused_status() -> LinkStatus:
+    status = LinkStatus(time.time, lambda: None)
+    status.failed(ERROR, LIMITED, None)
+    return status
+
+
+def forget(links: dict[tuple[str, str], list[L]], place: tuple[str, str], link: L) -> None:
+    """Remove a link from those of its exchange or queue."""
+    links[place].remove(link)
+    if not links[place]:
+        del links[place]
+
 
 async def end_in_batches(links: list[Link], settings: Links, removing: bool) -> None:
-    """End links in batches; after `shutdown_timeout`, end all remaining ones at once.
+    """End links in batches; after `shutdown_timeout`, end all remaining ones without a pause.
 
     The keys are RabbitMQ's, federation.exchanges.shutdown.* and federation.queues.shutdown.*.
     """
@@ -209,12 +363,22 @@ async def end_in_batches(links: list[Link], settings: Links, removing: bool) -> 
     for start in range(0, len(links), settings.link_batch_size):
         end = start + settings.link_batch_size if loop.time() < deadline_s else len(links)
         batch = links[start:end]
-        for link in batch:
+        for number, link in enumerate(batch, 1):
             link.end(removing)
+            if number % ENDED_IN_A_TURN == 0:
+                await asyncio.sleep(0)
         await asyncio.gather(*(link.ended() for link in batch))
         if end >= len(links):
             return
         await asyncio.sleep(settings.throttle_delay / 1000)
+
+
+async def all_ended(links: Iterable[Link]) -> None:
+    """Wait until links that are being ended have ended, as long as one may take."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(2 * CLOSE_S):
+            for link in links:
+                await link.ended()
 
 
 def deduplicates(node: Node, vhost: str, name: str) -> bool:
@@ -256,8 +420,7 @@ class Watcher(Observer):
         if concerns:
             self._service.reconcile_soon()
         if isinstance(record, (StoredUser, StoredPermission)):
-            for link in self._service.links.values():
-                link.recheck_permissions()
+            self._service.recheck_permissions()
 
     def binding_added(self, vhost: str, binding: Binding) -> None:
         for link in self._service.exchange_links(vhost, binding.source):

@@ -31,7 +31,7 @@ from ..net.connection_limits import raise_descriptor_limit
 from ..net.server import Server
 from ..product import distribution_version
 from ..runtime.committer import Committer
-from ..runtime.garbage_collection import FullCollections, freeze_heap
+from ..runtime.garbage_collection import FullCollections, collect_young, freeze_heap
 from ..runtime.password_hashing import ThreadHashing
 from ..runtime.resource_monitor import Resources
 from ..runtime.supervisor import Supervisor
@@ -227,6 +227,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     supervisor.keep("event_loop_watch", server.turns.run)
     freeze_heap()
     supervisor.keep("garbage_collection", collections.run)
+    supervisor.keep("young_garbage_collection", collect_young)
     local = LocalSocket(host, list(found.values()))
     bound |= services.bound(host) | local.open()
     announce(host, bound, round((loop.time() - begun_s) * 1000))

@@ -176,6 +176,7 @@ class Federation(Part):
     queues: Links = Links()
     internal_exchange_check_interval: int = 90_000
     graceful_shutdown_cleanup: bool = False
+    link_limit: int | None = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from .config import Address
 
 EVERY_INTERFACE = "::"
+INFINITY = "infinity"
 PORT_LIMIT = 65_535
 UNITS = {"": 1, "b": 1}  # of sizes: decimal with B, binary with iB or without, as in RabbitMQ
 for _power, _letter in enumerate("kmgtp", 1):

@@ -233,6 +233,10 @@ PHRASES: dict[str, Phrase] = {
     "federation_not_connected": _linked("did not connect to"),
     "federation_not_removed": _linked("could not delete its own objects at"),
     "federation_message_rejected": _linked("rejected a message from"),
+    "federation_link_limit": lambda fields: (
+        f"{fields.get('refused')} federation links do not start, as there are {fields.get('limit')} already"
+        " (warren.federation_link_limit)"
+    ),
 }
 CATEGORIES: dict[str, str] = {
     **dict.fromkeys(
@@ -247,7 +251,7 @@ CATEGORIES: dict[str, str] = {
         (
             *("federation_connected", "federation_disconnected", "federation_not_connected", "federation_not_removed"),
             *("federation_uri_invalid", "federation_queue_shared", "federation_same_cluster_name"),
-            *("federation_message_rejected", "federation_file_unusable"),
+            *("federation_message_rejected", "federation_file_unusable", "federation_link_limit"),
         ),
         "federation",
     ),

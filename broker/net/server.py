@@ -98,7 +98,7 @@ class Server:
         self._empty.set()
         self._timeouts = Timeouts(node.clock, settings.consumer_timeout_ms, self.connections.values)
         self._timeouts.start()
-        node.alarms.hooks.append(self._alarm_changed)
+        node.alarms.add_hook(self._alarm_changed)
         node.observers.add(AccessEnforcement(self.close_connections, self.connections.values))
 
     async def listen(self, host: str, port: int, tls: TLS | None = None) -> list[str]:

@@ -1,8 +1,8 @@
 """A channel of an upstream connection: the methods that links need, with exactly encoded arguments.
 
-aio-pika opens and closes the channel. All other methods are written to UpstreamTransport, which also matches their
-replies: integers keep their types, all names that AMQP allows can be used, and many methods may await replies at once.
-All errors are LinkErrors: with the upstream's code if it closed the channel, with code 0 if the connection is lost.
+The methods are written to UpstreamTransport, which also matches their replies: integers keep their types, all names
+that AMQP allows can be used, and many methods may await replies at once. All errors are LinkErrors: with the upstream's
+code if it closed the channel, with code 0 if the connection is lost.
 """
 
 from __future__ import annotations

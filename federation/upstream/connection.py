@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
-from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 
 from warren.broker.plugin import Host, Node, Table, User
@@ -24,9 +24,10 @@ from .encoding import encode_short
 from .endpoint import Endpoint
 from .errors import LinkError
 from .frame_check import CLUSTER_NAME_MAX
-from .handshake import AiormqChannel, AiormqConnection, PlainConnection, ProtocolSyntaxError
+from .handshake import AiormqConnection, PlainConnection, ProtocolSyntaxError
 from .tls import describe_error, expected_name, make_context
-from .transport import CLOSED, Delivery, UpstreamEvents, UpstreamTransport, mark_retrieved
+from .transport import CHANNEL_CLOSE, CLOSED, Delivery, UpstreamEvents, UpstreamTransport, mark_retrieved
+from .turns import Turns
 
 __all__ = ["UpstreamChannel", "UpstreamConnection", "dial"]
 
@@ -41,9 +42,11 @@ CAPABILITIES = (
     "publisher_confirms",
 )
 WAITS_FOR_CANCEL_OK = "accept_consumer_cancel_ok"  # a capability of upstreams
-CANCEL_OK = 0x003C001F
+CANCEL_OK, CHANNEL_OPEN = 0x003C001F, 0x0014000A
+NORMAL = b"\x00\xc8" + bytes(5)  # the arguments of channel.close: code 200, no text, no method
 CONNECT_S = 4.0  # for a TCP connection to one address: the system sends SYN at once, after 1 s and after 3 s
 CLEAN_UP_S = 1.0  # to close the connection of a failed attempt
+RELEASE_S = 1.0  # after which aiormq's tasks of a closed connection have ended
 
 
 async def dial(
@@ -53,15 +56,16 @@ async def dial(
     name: str,
     deliveries: Callable[[list[Delivery]], None],
     user: User | None = None,
+    turns: Turns | None = None,
 ) -> UpstreamConnection:
     """Open a connection to a virtual host, with `name` as its connection name; `deliveries` is called with deliveries.
 
-    `user` is the user of this broker for whom the link acts, or None for the node itself. The endpoint's timeout
-    applies to TCP and TLS together, and again to the login. Raises LinkError, whose text has no secrets. After an error
-    or a cancellation nothing stays open.
+    `user` is the user of this broker for whom the link acts, or None for the node itself; `turns` are those of
+    all links. The endpoint's timeout applies to TCP and TLS together, and again to the login. Raises LinkError, whose
+    text has no secrets. After an error or a cancellation nothing stays open.
     """
     dispatcher = EventDispatcher(host, deliveries)
-    transport = UpstreamTransport(dispatcher, host.settings.max_message_size)
+    transport = UpstreamTransport(dispatcher, host.settings.max_message_size, turns)
     properties = client_properties(name, host.node.cluster_name)
     connection = UpstreamConnection(transport, dispatcher, endpoint, vhost, properties)
     async with AsyncExitStack() as undo:
@@ -171,7 +175,10 @@ async def connect(host: str, port: int) -> socket.socket:
                 continue
             undo.pop_all()
             return connecting
-    raise last
+    try:
+        raise last
+    finally:
+        del last  # a cycle with its traceback
 
 
 class EventDispatcher(UpstreamEvents):
@@ -180,7 +187,7 @@ class EventDispatcher(UpstreamEvents):
     def __init__(self, host: Host, deliveries: Callable[[list[Delivery]], None]) -> None:
         self.deliveries = deliveries
         self.channels: dict[int, UpstreamChannel] = {}
-        self.answer_cancel: Callable[[int, str], None] = lambda channel, tag: None
+        self.answer_cancel: Callable[[int, str], None] = no_answer
         self._host = host
 
     def delivered(self, deliveries: list[Delivery]) -> None:
@@ -225,13 +232,17 @@ class UpstreamConnection:
         self.cluster_name: str | None = None
         self.capabilities: frozenset[str] = frozenset()
         self._dispatcher = dispatcher
-        self._connection = PlainConnection(AiormqConnection(transport, endpoint, vhost, properties))
+        self._properties = properties
+        self._connection: PlainConnection | None = None
+        self._channel_max = 0
 
     async def log_in(self) -> None:
         """Perform the AMQP handshake. Raises LinkError."""
+        underlay = AiormqConnection(self.transport, self.endpoint, self.vhost, self._properties)
+        self._connection = PlainConnection(underlay)
         await self._run(self._connection.connect())
-        underlay = self._connection.underlay
         self.transport.parser.frame_max = underlay.frame_max
+        self._channel_max = underlay.connection_tune.channel_max
         self.server_properties = dict(underlay.server_properties)
         cluster_name = self.server_properties.get("cluster_name")
         self.cluster_name = cluster_name if isinstance(cluster_name, str) else None
@@ -252,21 +263,24 @@ class UpstreamConnection:
 
     async def channel(self) -> UpstreamChannel:
         """Open a channel. Raises LinkError."""
-        opened = await self._run_with_deadline(self._connection.underlay.channel(publisher_confirms=False))
-        channel = UpstreamChannel(opened.number, self.transport, partial(self._close_channel, opened))
-        self._dispatcher.channels[channel.number] = channel
+        channels = self._dispatcher.channels
+        number = next(number for number in count(1) if number not in channels)
+        if self._channel_max and number > self._channel_max:
+            raise LinkError(f"the upstream allows {self._channel_max} channels on a connection")
+        channel = channels[number] = UpstreamChannel(number, self.transport, self._close_channel)
+        await self.transport.call(number, CHANNEL_OPEN, encode_short(""))
         return channel
 
-    async def _close_channel(self, opened: AiormqChannel, channel: UpstreamChannel) -> None:
+    async def _close_channel(self, channel: UpstreamChannel) -> None:
         """Close a channel, even if the connection is lost."""
         if not channel.ended.done():
             channel.ended.set_result(LinkError("closed"))
-            self._dispatcher.channels.pop(channel.number, None)
             try:
-                await self._run_with_deadline(opened.close())
+                await self.transport.call(channel.number, CHANNEL_CLOSE, NORMAL)
             except LinkError:
                 pass  # the connection is lost, and the channel with it
             finally:
+                self._dispatcher.channels.pop(channel.number, None)
                 self.transport.drop_channel(channel.number, channel.ended.result())
 
     async def abandon(self) -> None:
@@ -279,24 +293,25 @@ class UpstreamConnection:
         self._dispatcher.deliveries = discard
         self.transport.resume()
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._run(self._connection.close())
+            if self._connection is not None:
+                async with asyncio.timeout(timeout_s):
+                    await self._run(self._connection.close())
         except (LinkError, TimeoutError):
             pass  # it is aborted anyway
         finally:
             self.transport.abort("closed")
+            self._release()
+
+    def _release(self) -> None:
+        """Drop what leads from a closed connection back to itself, so that reference counts free it."""
+        self._dispatcher.answer_cancel = no_answer
+        self._dispatcher.channels.clear()
+        if self._connection is not None:
+            self.transport.loop.call_later(RELEASE_S, self._connection.underlay.release)
+            self._connection = None
 
     def _answer_cancel(self, channel: int, consumer_tag: str) -> None:
         self.transport.send(channel, CANCEL_OK, encode_short(consumer_tag))
-
-    async def _run_with_deadline(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a call to aio-pika, with the deadline for the upstream's reply. Raises LinkError."""
-        answer: asyncio.Future[None] = self.transport.loop.create_future()
-        self.transport.expect(answer)
-        try:
-            return await self._run(work)
-        finally:
-            answer.cancel()
 
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a call to aio-pika in a task of its own. Raises LinkError.
@@ -322,6 +337,10 @@ class UpstreamConnection:
         if self.ended.done() and not isinstance(error, ProtocolSyntaxError):
             raise LinkError(self.ended.result())
         raise LinkError("the upstream does not speak AMQP 0-9-1 as it should")
+
+
+def no_answer(channel: int, consumer_tag: str) -> None:
+    """Send no cancel-ok."""
 
 
 def discard(deliveries: list[Delivery]) -> None:

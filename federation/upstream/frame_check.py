@@ -2,7 +2,8 @@
 
 That decoder has no limits: a table of 140 KB that is nested 20,000 deep takes 100 MB of memory in it, and a server that
 answers in place of the upstream needs no password to send one. So only heartbeats and the methods that aio-pika waits
-for are passed on, after their arguments' lengths and the nesting of tables were checked.
+for are passed on, after their arguments' lengths and the nesting of tables were checked. What concerns a channel is
+checked too, and answered by UpstreamTransport.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _size = Struct(">I").unpack_from
 
 
 def is_for_decoder(frame: bytes, started: bool) -> bool:
-    """Whether aio-pika waits for this frame; False for replies to methods that it did not send.
+    """Whether the frame has a meaning for a connection or channel; False for replies to methods that were not sent.
 
     `started`: connection.start was received before. Raises LinkError for a frame that is too large, malformed, or
     unexpected.

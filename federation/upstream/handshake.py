@@ -1,8 +1,8 @@
 """The AMQP handshake with an upstream: the only file of federation that imports aio-pika and aiormq.
 
-aio-pika does the handshake, heartbeats, the opening and closing of channels, and connection.close. UpstreamTransport
-writes and reads everything else. The URL that aio-pika gets has neither address nor password, so none of its texts can
-show them; its loggers are silenced, since the link logs what matters.
+aio-pika does the handshake, heartbeats and connection.close. UpstreamTransport writes and reads everything else. The
+URL that aio-pika gets has neither address nor password, so none of its texts can show them; its loggers are silenced,
+since the link logs what matters.
 
 This file uses private parts of the two libraries, so pyproject.toml accepts only versions that were compared with this
 list (aio-pika 10.2, and aiormq 7.2 from 7.2.4 on):
@@ -16,6 +16,9 @@ list (aio-pika 10.2, and aiormq 7.2 from 7.2.4 on):
 - `__del__` is overridden, since it starts a task.
 - UpstreamTransport feeds heartbeats to aiormq's reader: aiormq closes a connection from which it reads nothing, and
   deliveries do not pass through it.
+- `aiormq.Connection._reader_task`, `_writer_task` and `_closing`, and `TaskWrapper._exception`, lead from a closed
+  connection back to itself by the frames of their errors. These are dropped: only a full garbage collection would free
+  the cycle, and with very many links it takes long.
 - UpstreamConnection runs each call in a task of its own: aiormq may end a call with a CancelledError that the caller
   did not request.
 """
@@ -24,13 +27,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Any
 
 import aio_pika
 import aiormq
 from aio_pika.abc import UnderlayConnection
 from aio_pika.tools import OneShotCallback
-from aiormq.abc import AbstractChannel as AiormqChannel
 from aiormq.connection import FrameReceiver, TransportFactory
 from aiormq.exceptions import ProtocolSyntaxError
 from pamqp import commands
@@ -46,7 +49,7 @@ from .endpoint import Endpoint
 from .errors import LinkError
 from .transport import UpstreamTransport
 
-__all__ = ["AiormqChannel", "AiormqConnection", "PlainConnection", "ProtocolSyntaxError"]
+__all__ = ["AiormqConnection", "PlainConnection", "ProtocolSyntaxError"]
 
 for _name in ("aio_pika", "aiormq", "pamqp"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
@@ -102,6 +105,7 @@ class AiormqConnection(aiormq.Connection):
         self._vhost = vhost
         self._properties = properties
         self._mechanism = ""
+        self._tasks: list[Any] = []
 
     def _credentials_class(self, start_frame: commands.Connection.Start) -> Any:
         """Return the first of our mechanisms that the upstream offers. Raises LinkError."""
@@ -132,6 +136,23 @@ class AiormqConnection(aiormq.Connection):
         elif isinstance(request, commands.Connection.Open):
             request = RawOpen(encode_short(self._vhost, "the name of the virtual host") + b"\0\0")
         return await aiormq.Connection._rpc(request, writer, frame_receiver, wait_response)
+
+    def create_task(self, coro: Coroutine[Any, Any, Any]) -> Any:
+        task = super().create_task(coro)
+        self._tasks.append(task)
+        return task
+
+    def release(self) -> None:
+        """Drop what leads from a closed connection back to itself, unless its tasks have not ended: their errors."""
+        if all(task.done() for task in self._tasks):
+            for ended in (self._closing, *self._tasks):
+                break_cycle(error_of(ended))
+            for task in self._tasks:
+                break_cycle(task._exception)
+                task._exception = asyncio.CancelledError
+            self._tasks.clear()
+            for name in ("_reader_task", "_writer_task"):
+                vars(self).pop(name, None)
 
 
 class ConnectedSocketFactory(TransportFactory):
@@ -178,6 +199,20 @@ def sasl_response(mechanism: str, endpoint: Endpoint) -> bytes:
     if mechanism == "AMQPLAIN":
         return Table.of({"LOGIN": user, "PASSWORD": password}).raw
     return b""
+
+
+def error_of(future: asyncio.Future[Any]) -> BaseException | None:
+    """Return how a future ended, or None if it did not fail."""
+    try:
+        return future.exception()
+    except (asyncio.CancelledError, asyncio.InvalidStateError) as error:
+        return error
+
+
+def break_cycle(error: BaseException | type[BaseException] | None) -> None:
+    """Drop the frames that an error passed, and the errors before it."""
+    if isinstance(error, BaseException):
+        error.__traceback__ = error.__cause__ = error.__context__ = None
 
 
 def lower_limit(theirs: int, ours: int) -> int:

@@ -1,8 +1,8 @@
 """The transport of a connection to an upstream: the protocol of its socket, below aio-pika.
 
-aio-pika does the handshake, heartbeats, the opening and closing of channels, and connection.close. What a link does
-often, or needs encoded exactly, bypasses it: deliveries, whose bytes stay unchanged, and replies to methods that this
-transport wrote are taken out of the stream. All other frames are passed to aio-pika's reader, unchanged and in order.
+aio-pika does the handshake, heartbeats and connection.close. All that concerns channels bypasses it, since its channels
+take much memory, and deliveries have to stay unchanged: these frames are taken out of the stream. All others are passed
+to aio-pika's reader, unchanged and in order.
 Deliveries that were received together are passed on together, before aio-pika sees any frame that follows them.
 """
 
@@ -10,24 +10,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from struct import Struct
 from typing import Any, cast
+from weakref import ref
 
 from .delivery_parser import BODY_MAX, Delivery, DeliveryParser
 from .errors import LinkError
 from .frame_check import is_for_decoder
+from .turns import CLOSE_COST, LINK_COST, READ_COST, Turns
 
 METHOD = 1
 FRAME_END = 0xCE
 END = b"\xce"
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
-CONNECTION_CLOSE, CHANNEL_CLOSE = 0x000A0032, 0x00140028
+CONNECTION_CLOSE = 0x000A0032
+FLOW, FLOW_OK, CHANNEL_CLOSE, CHANNEL_CLOSE_OK = 0x00140014, 0x00140015, 0x00140028, 0x00140029
 CANCEL, ACK, NACK = 0x003C001E, 0x003C0050, 0x003C0078
 REPLIES = {0x00280028: 0x00280033}  # exchange.unbind-ok; the id of any other reply is its request's plus one
 REQUEUE = 2  # among the flags of basic.nack
 
 WRITE_MAX = 8 << 20  # bytes that the upstream has not read: acknowledgements and methods, which are short
 READER_LIMIT = 1 << 16  # bytes buffered for aio-pika; above twice that the socket is not read
+SHORT_READ = 4096  # bytes that may wait for another turn, while the socket is not read
 FULL_READ = 1 << 16  # bytes: after a read of this size, other connections have a turn before the next read
 YIELDING = "yield"  # the pause until the next turn of the loop
 SILENT_CHECKS = 2  # successive checks, a heartbeat apart, after which the connection is aborted
@@ -65,10 +70,11 @@ class UpstreamEvents:
 class UpstreamTransport(asyncio.StreamReaderProtocol):
     """The protocol of the socket to an upstream. `reader` is aio-pika's.
 
-    `ended` is completed with the reason when the socket is closed; `fault` is the upstream's connection.close, or None.
+    `ended` is completed with the reason when the socket is closed, in one of the `turns` that has time for it; `fault`
+    is the upstream's connection.close, or None.
     """
 
-    def __init__(self, events: UpstreamEvents, body_max: int = BODY_MAX) -> None:
+    def __init__(self, events: UpstreamEvents, body_max: int = BODY_MAX, turns: Turns | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.reader = asyncio.StreamReader(READER_LIMIT, self.loop)
         super().__init__(self.reader, loop=self.loop)
@@ -78,7 +84,9 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self.socket: asyncio.Transport | None = None
         self.parser = DeliveryParser(body_max)
         self.started = False  # whether connection.start was received
+        self._tls = False
         self._events = events
+        self._turns = turns or Turns()
         self._reason = ""
         self._calls: dict[int, deque[tuple[int, asyncio.Future[bytes]]]] = {}
         self._pauses: set[str] = set()  # the reasons for which the socket is not read
@@ -94,10 +102,18 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.socket = cast(asyncio.Transport, transport)
+        self._tls = transport.get_extra_info("sslcontext") is not None
 
     def data_received(self, data: bytes) -> None:
-        """Handle bytes from the socket. HOT: the federation bench."""
+        """Handle bytes from the socket, short ones in a turn that has time for them. HOT: the federation bench."""
         self._reads += 1
+        if len(data) > SHORT_READ and YIELDING not in self._pauses:
+            self._read(data)
+        elif not self._turns.run(READ_COST, partial(self._read, data)):
+            self.hold(YIELDING)
+
+    def _read(self, data: bytes) -> None:
+        self.release(YIELDING)
         try:
             self._take(data)
         except LinkError as fault:
@@ -110,13 +126,23 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
             self.loop.call_soon(self.release, YIELDING)
 
     def eof_received(self) -> bool:
-        return False  # which closes the socket
+        """Return whether the socket stays open. It is closed here, as closing very many takes more than one turn.
+
+        Only a connection with TLS is closed by the loop itself.
+        """
+        if self._tls or self.socket is None:
+            return False
+        self._turns.run(CLOSE_COST, self.socket.close)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.socket = None
         for timer in (self._heartbeat_timer, self._deadline_timer):
             if timer is not None:
                 timer.cancel()
+        self._turns.run(LINK_COST, partial(self._end, exc))
+
+    def _end(self, exc: Exception | None) -> None:
         reason = self._reason or (self.fault.text if self.fault is not None else "")
         reason = reason or (f"{CLOSED}: {exc}" if exc is not None else CLOSED)
         for channel in list(self._calls):
@@ -272,16 +298,24 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
             self._events.channel_closed(channel, fault)
         elif index == CONNECTION_CLOSE:
             self.fault = close_error(frame)
+            self._turns.spend(LINK_COST)
         elif index == CANCEL:
             tag = frame[12 : 12 + frame[11]]
             self._events.cancelled(channel, tag.decode("utf-8", "surrogateescape"))
         return False
 
     def _is_for_reader(self, frame: bytes) -> bool:
-        """Whether the frame is for aio-pika. Raises LinkError."""
+        """Whether the frame is for aio-pika; answer one that concerns a channel. Raises LinkError."""
         passes = is_for_decoder(frame, self.started)
         self.started = self.started or passes and frame[0] == METHOD
-        return passes
+        if not passes or frame[0] != METHOD:
+            return passes
+        _, channel, _, index = _frame(frame)
+        if index == CHANNEL_CLOSE:
+            self.send(channel, CHANNEL_CLOSE_OK, b"")
+        elif index == FLOW:
+            self.send(channel, FLOW_OK, frame[11:12])
+        return int(channel) == 0
 
     def _fail_calls(self, channel: int, fault: LinkError) -> None:
         for _, answer in self._calls.pop(channel, ()):
@@ -293,13 +327,17 @@ class ReaderTransport:
     """The transport of aio-pika's reader, by which the reader pauses the socket when its buffer is full."""
 
     def __init__(self, transport: UpstreamTransport) -> None:
-        self._transport = transport
+        self._transport = ref(transport)  # which has the reader
 
     def pause_reading(self) -> None:
-        self._transport.hold("reader")
+        transport = self._transport()
+        if transport is not None:
+            transport.hold("reader")
 
     def resume_reading(self) -> None:
-        self._transport.release("reader")
+        transport = self._transport()
+        if transport is not None:
+            transport.release("reader")
 
 
 def mark_retrieved(future: asyncio.Future[Any]) -> None:

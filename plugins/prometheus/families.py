@@ -80,6 +80,16 @@ class FamilyGroup:
         return rows
 
 
+class SlicedGroup(FamilyGroup):
+    """A group with the same form in each endpoint. It may have many rows, whose source may change meanwhile."""
+
+    async def rows(self, scope: Scope, each: bool) -> Rows:
+        rows = Rows(len(self.families))
+        async for texts, values in in_slices(self._rows(scope)):
+            rows.add(texts, values)
+        return rows
+
+
 class PerObjectGroup(FamilyGroup, Generic[T]):
     """A group about many objects, which are measured in slices.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import Protocol, runtime_checkable
 
-from .families import WARREN, Family, FamilyGroup, Row
+from .families import WARREN, Family, FamilyGroup, Row, SlicedGroup
 from .labels import text
 from .scope import Scope
 
@@ -16,10 +16,26 @@ DROPPED = "dropped_"  # prefix of the reasons in the service's rows
 Link = Mapping[str, object]
 
 
-def links(scope: Scope) -> list[Link]:
-    service = scope.host.services.get(FEDERATION)
-    rows = service.status() if service is not None else None
-    return [one for one in rows if isinstance(one, dict)] if isinstance(rows, list) else []
+@runtime_checkable
+class Links(Protocol):
+    """The federation service."""
+
+    @property
+    def refused_count(self) -> int: ...
+
+    def count_by_status(self) -> Mapping[str, int]: ...
+
+    def each_status(self) -> Iterator[Link]: ...
+
+
+def service(scope: Scope) -> Links | None:
+    found = scope.host.services.get(FEDERATION)
+    return found if isinstance(found, Links) else None
+
+
+def links(scope: Scope) -> Iterator[Link]:
+    found = service(scope)
+    return found.each_status() if found is not None else iter(())
 
 
 def texts(link: Link) -> tuple[str, ...]:
@@ -34,8 +50,15 @@ def number(link: Link, key: str) -> float | None:
 
 def by_status(scope: Scope) -> Iterable[Row]:
     """Count the links by status; statuses without links are left out, as in RabbitMQ."""
-    for status, count in Counter(str(link.get("status")) for link in links(scope)).items():
+    found = service(scope)
+    for status, count in found.count_by_status().items() if found is not None else ():
         yield (text(status),), (count,)
+
+
+def refused(scope: Scope) -> Iterable[Row]:
+    found = service(scope)
+    if found is not None:
+        yield (), (found.refused_count,)
 
 
 def running(scope: Scope) -> Iterable[Row]:
@@ -59,7 +82,7 @@ def of_each(key: str, scale: float, scope: Scope) -> Iterable[Row]:
 
 
 def single(family: Family, key: str, scale: float = 1) -> FamilyGroup:
-    return FamilyGroup(family.name, (family,), partial(of_each, key, scale), LABELS, WARREN)
+    return SlicedGroup(family.name, (family,), partial(of_each, key, scale), LABELS, WARREN)
 
 
 GROUPS: tuple[FamilyGroup, ...] = (
@@ -70,13 +93,20 @@ GROUPS: tuple[FamilyGroup, ...] = (
         ("status",),
     ),
     FamilyGroup(
+        "federation_links_refused",
+        (Family("federation_links_refused", "gauge", "Links that do not start as the limit is reached"),),
+        refused,
+        (),
+        WARREN,
+    ),
+    SlicedGroup(
         "federation_link_up",
         (Family("federation_link_up", "gauge", "1 while a federation link runs"),),
         running,
         LABELS,
         WARREN,
     ),
-    FamilyGroup(
+    SlicedGroup(
         "federation_link_dropped",
         (Family("federation_link_dropped_total", "counter", "Messages that a link dropped, by reason"),),
         dropped,

@@ -1,5 +1,7 @@
 """A fake of the federation service for the HTTP API: prepared rows of links, and the restarts that were asked for."""
 
+from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
 
 from warren.broker.hosting.host import Host, Service
@@ -58,8 +60,13 @@ class FakeFederation(Service):
 
     async def stop(self) -> None: ...
 
-    def status(self) -> list[Row]:
-        return self.rows
+    refused_count = 0
+
+    def count_by_status(self) -> Counter[str]:
+        return Counter(str(row["status"]) for row in self.rows)
+
+    def each_status(self) -> Iterator[Row]:
+        return iter(self.rows)
 
     def restart(self, id: str) -> bool:
         self.restarted.append(id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..config import MESSAGE_SIZE_LIMIT, SMALLEST_FRAME
 from ..key import EMPTY, LIST, MAP, NAMES, NONE, Key
-from ..value_types import Boolean, Choice, Fraction, Integer, Listener, Size, Text, Words
+from ..value_types import INFINITY, Boolean, Choice, Fraction, Integer, Listener, Size, Text, Words
 from .federation import FEDERATION_KEYS
 from .http import MANAGEMENT_KEYS, PROMETHEUS_KEYS
 from .log import LOG
@@ -13,7 +13,6 @@ from .throughput import THROUGHPUT_KEYS
 from .tls import tls_keys
 
 SHORT = 65_535
-INFINITY = "infinity"
 HASHES = {f"rabbit_password_hashing_{name}": f"rabbit_password_hashing_{name}" for name in ("sha256", "sha512", "md5")}
 QUEUE_TYPES = Choice(
     {"classic": "classic", "quorum": "quorum", "rabbit_classic_queue": "classic", "rabbit_quorum_queue": "quorum"}

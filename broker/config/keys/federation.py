@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..key import Key
-from ..value_types import Boolean, Integer
+from ..value_types import INFINITY, Boolean, Integer
 
 CLOSE_MOST_MS = 5000
 
@@ -33,4 +33,5 @@ FEDERATION_KEYS: tuple[Key, ...] = (
         "federation.graceful_shutdown_cleanup", Boolean(), "federation.graceful_shutdown_cleanup",
         "delete upstream queues, with their messages, when this broker stops, as RabbitMQ does",
     ),
+    Key("warren.federation_link_limit", Integer(none=INFINITY), "federation.link_limit", "links of the node in all"),
 )  # fmt: skip

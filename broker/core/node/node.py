@@ -141,7 +141,7 @@ class Node:
         """Publish events from now on. Existing objects are not reported as created."""
         self.events.begin(self.users.all())
         self.observers.add(self.events)
-        self.alarms.hooks.append(self.events.alarm_changed)
+        self.alarms.add_hook(self.events.alarm_changed)
 
     # Virtual hosts
 

@@ -8,20 +8,29 @@ MEMORY, DISK = "memory", "disk"
 STORE = "store"  # the server that has the journal cannot be reached
 RESOURCES = (MEMORY, DISK, STORE)
 
+Hook = Callable[[str, bool], None]
+"""A function that is called with the resource, and whether its alarm is set."""
+
 
 class Alarms:
     """The resource alarms of a node.
 
-    `reason` is the text of connection.blocked, empty without an alarm. `hooks` are called after each change with the
-    resource, and whether its alarm is set.
+    `reason` is the text of connection.blocked, empty without an alarm.
     """
 
-    __slots__ = ("reason", "hooks", "_on")
+    __slots__ = ("reason", "_hooks", "_on")
 
     def __init__(self) -> None:
         self.reason = ""
-        self.hooks: list[Callable[[str, bool], None]] = []
+        self._hooks: dict[Hook, None] = {}  # no list, from which each of very many links would be removed by a search
         self._on: set[str] = set()
+
+    def add_hook(self, hook: Hook) -> None:
+        """Call a function after each change."""
+        self._hooks[hook] = None
+
+    def remove_hook(self, hook: Hook) -> None:
+        del self._hooks[hook]
 
     def set(self, resource: str) -> None:
         self._change(resource, True)
@@ -44,5 +53,5 @@ class Alarms:
         low = " & ".join(name for name in self.on() if name != STORE)
         unreachable = "store cannot be reached" if STORE in self._on else ""
         self.reason = " & ".join(part for part in (f"low on {low}" if low else "", unreachable) if part)
-        for hook in list(self.hooks):
+        for hook in list(self._hooks):
             hook(resource, on)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from ...http.auth import MONITOR, POLICIES
 from ...http.responses import Response, done, missing, ok
+from ...http.slices import in_slices
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -26,9 +27,9 @@ def list_down(request: Request) -> Listing[Row]:
     return listing(request, (row for row in rows(request) if row["status"] not in UP))
 
 
-def get_link(request: Request) -> Response:
+async def get_link(request: Request) -> Response:
     """Return a link with its counters, and with samples of its rates if a range is asked for."""
-    for row in rows(request):
+    async for row in in_slices(rows(request)):
         if row["id"] == request.path["id"]:
             return ok(detailed_link_view(StatsView(request), row))
     raise missing()
@@ -39,10 +40,10 @@ def no_list(request: Request) -> Response:
     return Response(400)
 
 
-def restart(request: Request) -> Response:
+async def restart(request: Request) -> Response:
     """Restart a link; its messages on the upstream are kept."""
     id = request.path["id"]
-    known = any(row["id"] == id for row in rows(request))
+    known = any([row["id"] == id async for row in in_slices(rows(request))])
     if not known or request.path["node"] != request.node.name or not links_service(request).restart(id):
         raise missing()
     return done()
@@ -56,21 +57,21 @@ def links_service(request: Request) -> Links:
     return links
 
 
-def rows(request: Request) -> list[Row]:
-    """Return the rows of the request's virtual hosts. Raises HTTPError (404)."""
-    links = links_service(request).status()
+def rows(request: Request) -> Iterator[Row]:
+    """Return the rows of the request's virtual hosts, in no order. Raises HTTPError (404)."""
+    links = links_service(request).each_status()
     names = {vhost.name for vhost in request.vhosts()}
-    return sorted((row for row in links if row["vhost"] in names), key=place)
+    return (row for row in links if row["vhost"] in names)
 
 
 def place(row: Row) -> tuple[str, ...]:
     return tuple(str(row[name]) for name in ("vhost", "type", "name", "upstream", "upstream_name"))
 
 
-def listing(request: Request, links: Iterable[Row]) -> Listing[Row]:
+def listing(request: Request, links: Iterator[Row]) -> Listing[Row]:
     """A list whose pages are filtered by the names of the object and of the upstream, in this order."""
     stats = StatsView(request)
-    return Listing(links, lambda row: link_view(stats, row), lambda row: f"{row['name']} {row['upstream']}")
+    return Listing(links, lambda row: link_view(stats, row), lambda row: f"{row['name']} {row['upstream']}", place)
 
 
 ROUTES = (

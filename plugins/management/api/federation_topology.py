@@ -6,14 +6,14 @@ from warren.broker.core.policies.upstream_parameters import UPSTREAM
 
 from ...http.auth import MONITOR
 from ...http.responses import Response, ok
-from ...http.slices import in_slices
+from ...http.slices import in_slices, sorted_in_slices
 from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.federation_links import links_of
 from ..views.federation_topology import INTERNAL, Topology, exchange_link, queue_links
 from ..views.stats import StatsView
-from .federation_links import rows
+from .federation_links import place, rows
 
 LINKS = 1000  # in one answer
 
@@ -21,7 +21,7 @@ LINKS = 1000  # in one answer
 async def get_topology(request: Request) -> Response:
     """Return brokers and links as this broker knows them: its own links, and those of others that federate from it."""
     stats, topology = StatsView(request), Topology(request.node.cluster_name)
-    own = rows(request)[:LINKS] if links_of(request.host) is not None else []
+    own = (await sorted_in_slices(rows(request), place))[:LINKS] if links_of(request.host) is not None else []
     async for parameter in in_slices(request.node.parameters.unsorted()):
         if parameter.component == UPSTREAM:
             topology.add_address(parameter)

@@ -17,7 +17,8 @@ Row = dict[str, object]
 class Links(Protocol):
     """The federation service. Its rows are plain values without credentials."""
 
-    def status(self) -> list[Row]: ...
+    def each_status(self) -> Iterator[Row]:
+        """Yield the status of each link, in no order; links may change meanwhile."""
 
     def restart(self, id: str) -> bool:
         """Restart a link in later turns of the loop; return False if it does not exist."""
@@ -31,7 +32,7 @@ def links_of(host: Host) -> Links | None:
 def samples(host: Host) -> Iterator[Sample]:
     """Yield the samples of all links; a restarted link keeps its samples."""
     links = links_of(host)
-    for row in links.status() if links is not None else ():
+    for row in links.each_status() if links is not None else ():
         yield "link", link_key(row), None, tuple(link_counters(row).values())
 
 

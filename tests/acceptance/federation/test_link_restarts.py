@@ -1,7 +1,9 @@
 """Links in the moments between: one after the other with the same names, a start that was cut short, a channel that the
 upstream closes; nothing is lost, left behind, or tried without a pause."""
 
+import gc
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -88,6 +90,20 @@ def test_a_link_that_never_got_there_removes_what_the_one_before_it_left(
     proxy.restore()
     until(lambda: not up.queues(), lambda: f"no queues: {up.queues()}")
     assert up.exchanges() == ["fed.x"]
+
+
+def test_a_link_that_has_ended_is_not_kept(up: Place, down: Place) -> None:
+    linked(up, down)
+    service = down.site.federation
+    first = ref(link_of(down))
+    restart(down)
+
+    def gone() -> bool:
+        down.site.loop.call(service._tick)
+        gc.collect()
+        return first() is None
+
+    until(gone, "the first is gone")
 
 
 # A start that was cut short

@@ -5,6 +5,7 @@ import gc
 import logging
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -334,3 +335,41 @@ def test_a_connection_that_is_collected_before_it_was_closed_starts_no_task(run:
         assert asyncio.all_tasks() == before
 
     run(test)
+
+
+@pytest.mark.parametrize("end", ["is refused", "is closed here", "is closed there", "is lost"])
+def test_a_connection_that_has_ended_leaves_no_cycles(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """A full collection, which alone would free them, takes long with very many links."""
+    monkeypatch.setattr(federation_dialling, "RELEASE_S", 0.05)
+
+    async def use(site: UpstreamBroker) -> None:
+        if end == "is refused":
+            with suppress(LinkError):
+                await site.dial(parse_endpoint("amqp://127.0.0.1:1"))
+            return
+        connection = await site.dial()
+        channel = await connection.channel()
+        await channel.declare_queue("q")
+        await (await connection.channel()).close()
+        if end == "is closed there":
+            site.host.close_connections(lambda one: True, "bye")
+        elif end == "is lost":
+            connection.transport.abort("lost")
+        if end != "is closed here":
+            await connection.ended
+        await connection.close(PATIENCE_S)
+
+    def left() -> set[str]:
+        kinds = (UpstreamTransport, PlainConnection, AiormqConnection)
+        return {type(one).__qualname__ for one in gc.get_objects() if isinstance(one, kinds)}
+
+    async def test(site: UpstreamBroker) -> None:
+        gc.collect()
+        gc.disable()
+        try:
+            await use(site)
+            await until_async(lambda: not left(), lambda: left())
+        finally:
+            gc.enable()
+
+    upstream_broker.run(LOOPS[0], test)

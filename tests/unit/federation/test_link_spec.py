@@ -13,14 +13,30 @@ from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.memory_journal import MemoryJournal
-from warren.federation.link_spec import SLICE, LinkKey, LinkSpec, desired_links, keeps_upstream_queue, scan
+from warren.federation.link_spec import (
+    SLICE,
+    LinkKey,
+    LinkSpec,
+    Upstreams,
+    desired_links,
+    keeps_upstream_queue,
+    read_upstreams,
+    scan,
+)
 
 URI = "amqp://u:p@host/v"
 
 
+def upstreams_of(node: Node) -> dict[str, Upstreams]:
+    found: dict[str, Upstreams] = {}
+    for _ in read_upstreams(node, found):
+        pass
+    return found
+
+
 def all_wanted(node: Node) -> dict[LinkKey, LinkSpec]:
     targets: list[Exchange | Queue] = []
-    for _ in scan(node, targets):
+    for _ in scan(node, upstreams_of(node), targets):
         pass
     return desired_links(node, targets)
 
@@ -271,9 +287,9 @@ def test_objects_are_looked_at_in_slices_and_not_at_all_where_there_is_no_upstre
     for number in range(SLICE):
         vhost.declare_queue(f"q{number}")
     targets: list[Exchange | Queue] = []
-    assert list(scan(node, targets)) == [] and targets == []
+    assert list(scan(node, upstreams_of(node), targets)) == [] and targets == []
     node.parameters.set("/", "federation-upstream", "up", {"uri": "amqp://h"})
-    slices = scan(node, targets)
+    slices = scan(node, upstreams_of(node), targets)
     next(slices)
     assert 0 < len(targets) < SLICE
     assert list(slices) == [] and len(targets) == SLICE

@@ -1,10 +1,14 @@
 """Garbage collections: short ones at any time, full ones only when they delay nobody."""
 
+import asyncio
 import gc
 from collections.abc import Iterator
+from weakref import ref
 
 import pytest
 
+from tests.support.polling import until_async
+from warren.broker.runtime import garbage_collection
 from warren.broker.runtime.garbage_collection import (
     IDLE_SHARE,
     LONG_INTERVAL_S,
@@ -124,3 +128,23 @@ def test_a_shortage_of_memory_is_a_reason_to_collect_once_a_minute(place: Place)
     assert place.heap.collections == 1
     place.full.collect_in_shortage(SHORTAGE_INTERVAL_S)
     assert place.heap.collections == 2
+
+
+def test_young_objects_are_collected_though_the_collector_counts_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage_collection, "YOUNG_S", 0.001)
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    async def test() -> None:
+        task = asyncio.ensure_future(garbage_collection.collect_young())
+        young = ref(Cycle())
+        await until_async(lambda: young() is None)
+        task.cancel()
+
+    gc.disable()
+    try:
+        asyncio.run(test())
+    finally:
+        gc.enable()

@@ -59,8 +59,8 @@ class Links(Service):
 
     async def stop(self) -> None: ...
 
-    def status(self) -> list[dict[str, object]]:
-        return self.rows
+    def each_status(self) -> Iterator[dict[str, object]]:
+        return iter(self.rows)
 
     def restart(self, id: str) -> bool:
         known = id in [row["id"] for row in self.rows]

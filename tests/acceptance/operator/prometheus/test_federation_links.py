@@ -1,5 +1,7 @@
 """Metrics of federation links, from the rows of the service."""
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from tests.support.metrics import Scraper
@@ -30,11 +32,15 @@ LABELS = {name: str(LINK[name]) for name in ("vhost", "type", "name", "upstream"
 class Links(Service):
     """The federation service, as far as metrics use it."""
 
-    def __init__(self, *links: dict[str, Any]) -> None:
+    def __init__(self, *links: dict[str, Any], refused: int = 0) -> None:
         self.links = list(links)
+        self.refused_count = refused
 
-    def status(self) -> list[dict[str, Any]]:
-        return self.links
+    def count_by_status(self) -> Counter[str]:
+        return Counter(link["status"] for link in self.links)
+
+    def each_status(self) -> Iterator[dict[str, Any]]:
+        return iter(self.links)
 
 
 def test_each_link_has_its_state_and_counters(scraper: Scraper) -> None:
@@ -68,6 +74,13 @@ def test_links_are_counted_by_the_statuses_that_there_are(scraper: Scraper) -> N
     assert samples.value("rabbitmq_federation_links", status="error") == 1
     assert len(samples.labels("rabbitmq_federation_links")) == 2
     assert samples.value("warren_federation_link_up", **(LABELS | {"id": "00000001"})) == 0
+
+
+def test_links_that_are_refused_are_counted(scraper: Scraper) -> None:
+    assert not scraper.scrape().labels("warren_federation_links_refused")
+    for count in (0, 7):
+        scraper.host.services["federation"] = Links(LINK, refused=count)
+        assert scraper.scrape().value("warren_federation_links_refused") == count
 
 
 def test_unknown_values_of_a_link_are_left_out(scraper: Scraper) -> None:

@@ -19,7 +19,7 @@ def test_the_reason_names_all_that_the_node_is_low_on():
 def test_hooks_are_called_after_changes_only():
     alarms = Alarms()
     calls: list[tuple[str, bool, str]] = []
-    alarms.hooks.append(lambda resource, on: calls.append((resource, on, alarms.reason)))
+    alarms.add_hook(lambda resource, on: calls.append((resource, on, alarms.reason)))
     alarms.clear(DISK)
     alarms.set(DISK)
     alarms.set(DISK)

@@ -1,0 +1,86 @@
+"""Places for attempts to connect: few at once, in turn by upstream, and none is lost."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+
+import pytest
+
+from warren.federation import admission as module
+from warren.federation.admission import AT_ONCE, EACH, Admission, Place, Upstream
+
+ONE, OTHER = ("/", "one"), ("/", "other")
+
+
+def on_a_loop(test: Callable[[Admission], Awaitable[None]]) -> Callable[[], None]:
+    @wraps(test)
+    def run() -> None:
+        async def work() -> None:
+            await test(Admission())
+
+        asyncio.run(work())
+
+    del run.__wrapped__  # whose argument pytest would take for a fixture
+    return run
+
+
+async def entering(admission: Admission, upstream: Upstream, count: int) -> list[asyncio.Task[Place]]:
+    tasks = [asyncio.ensure_future(admission.enter(upstream)) for _ in range(count)]
+    await settled()
+    return tasks
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def admitted(tasks: list[asyncio.Task[Place]]) -> int:
+    return len([task for task in tasks if task.done()])
+
+
+@on_a_loop
+async def test_an_upstream_has_some_places_and_the_next_attempts_get_them(admission: Admission) -> None:
+    tasks = await entering(admission, ONE, EACH + 2)
+    assert [task.done() for task in tasks] == [True] * EACH + [False] * 2
+    with tasks[0].result() as place:
+        place.leave()
+    await asyncio.sleep(0)
+    assert [task.done() for task in tasks] == [True] * (EACH + 1) + [False], "a place is left once"
+
+
+@on_a_loop
+async def test_all_upstreams_together_have_some_places_and_take_turns(admission: Admission) -> None:
+    count = AT_ONCE // EACH
+    first = [await entering(admission, ("/", f"{number}"), EACH) for number in range(count)]
+    assert [admitted(tasks) for tasks in first] == [EACH] * count
+    one, other = await entering(admission, ONE, 3), await entering(admission, OTHER, 3)
+    assert admitted(one) == admitted(other) == 0
+    for expected in ((1, 0), (1, 1), (2, 1), (2, 2)):
+        first[0].pop().result().leave()
+        await asyncio.sleep(0)
+        assert (admitted(one), admitted(other)) == expected
+
+
+@on_a_loop
+async def test_attempts_that_are_cancelled_take_no_place(admission: Admission) -> None:
+    tasks = await entering(admission, ONE, EACH + 3)
+    tasks[EACH].cancel()
+    tasks[0].result().leave()
+    tasks[EACH + 1].cancel()  # which has just got the place
+    await settled()
+    assert tasks[EACH].cancelled() and tasks[EACH + 1].cancelled() and tasks[EACH + 2].done()
+
+
+def test_upstreams_that_do_not_answer_keep_no_places_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLOW_S", 0.05)
+
+    async def work() -> None:
+        admission = Admission()
+        hung = [await entering(admission, ("/", f"{number}"), 2 * EACH) for number in range(AT_ONCE // EACH)]
+        one = await entering(admission, ONE, 1)
+        assert not admitted(one)
+        await asyncio.wait_for(one[0], 10)
+        assert [admitted(tasks) for tasks in hung] == [EACH] * len(hung)
+
+    asyncio.run(work())

@@ -1,0 +1,51 @@
+"""The budget of links in a turn of the loop."""
+
+import asyncio
+
+import pytest
+
+from warren.federation.upstream.turns import LINK_COST, TURN_COST, Turns
+
+AT_ONCE = TURN_COST // LINK_COST
+
+
+def test_what_one_turn_has_no_time_for_is_done_in_the_next_ones_in_order() -> None:
+    async def work() -> None:
+        turns = Turns()
+        done: list[int] = []
+        called = [turns.run(LINK_COST, lambda number=number: done.append(number)) for number in range(3 * AT_ONCE)]  # type: ignore[misc]
+        assert called == [True] * AT_ONCE + [False] * 2 * AT_ONCE
+        for turn in (1, 2, 3):
+            assert done == list(range(turn * AT_ONCE))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert turns.run(LINK_COST, lambda: done.append(-1)) and done[-1] == -1
+
+    asyncio.run(work())
+
+
+def test_what_is_done_anyway_counts() -> None:
+    async def work() -> None:
+        turns = Turns()
+        turns.spend(TURN_COST)
+        assert not turns.run(1, lambda: None)
+        await asyncio.sleep(0)
+        assert turns.run(1, lambda: None)
+
+    asyncio.run(work())
+
+
+def test_a_step_that_raises_keeps_nothing_from_the_next_turn() -> None:
+    async def work() -> None:
+        turns = Turns()
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context["exception"]))
+        turns.spend(TURN_COST)
+        turns.run(1, lambda: pytest.fail("on purpose"))
+        turns.run(1, lambda: done.append(1))
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    errors: list[BaseException] = []
+    done: list[int] = []
+    asyncio.run(work())
+    assert done == [1] and len(errors) == 1
