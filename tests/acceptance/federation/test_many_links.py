@@ -65,7 +65,7 @@ def test_what_changes_during_a_pass_leads_to_another_one(own: Site) -> None:
     def begin() -> tuple[bool, int]:
         with own.host.acting("guest"):
             own.node.policies.set(down.vhost, "p", "^fed", {"federation-upstream-set": "all"}, 0, "all")
-        own.node.scheduler.finish()
+        own.node.scheduler.finish_all()
         service._tick()
         begun = service._pass
         started = len(service.links)
