@@ -106,6 +106,12 @@ def found(queue: Queue) -> list[int]:
     return [entry.number for entry in queue.entries]
 
 
+def copied(queues: dict[int, Queue]) -> dict[int, Queue]:
+    """Return a copy of the model's queues. Compiled messages do not support deepcopy."""
+    messages = [entry.message for queue in queues.values() for entry in queue.entries if entry.message is not None]
+    return deepcopy(queues, {id(message): message.copy_with_record() for message in messages})
+
+
 def replaced(world: World, server: SimulatedServer, former: Broker) -> tuple[World, Broker, str]:
     """Take the store over from a broker that does not know, and that goes on for a while beside its successor.
 
@@ -113,11 +119,11 @@ def replaced(world: World, server: SimulatedServer, former: Broker) -> tuple[Wor
     """
     random, durable = world.random, former.journal.durable
     after = copy(world)
-    after.queues = deepcopy(world.queues)
+    after.queues = copied(world.queues)
     world.trace.append(f"taken over when {durable} was durable")
     broker = start(after, server, durable)
     there = {number: found(queue) for number, queue in after.queues.items()}
-    before = deepcopy(world.queues)
+    before = copied(world.queues)
     server.faults = random.choice((0.0, 0.1, 0.5))
     former.former = True
     ended = successor_ended = ""
