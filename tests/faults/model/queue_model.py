@@ -19,7 +19,7 @@ RETRY_MS, QUICK_RETRY_MS = 5_000, 10  # of dead letters at least once; after a r
 
 @dataclass(frozen=True)
 class Dialect:
-    """Rules of quorum queues in which RabbitMQ 4.0 differs from Warren, which follows RabbitMQ 4.3 and AMQP.
+    """Rules in which RabbitMQ 4.0 differs from Warren, most of quorum queues: Warren follows RabbitMQ 4.3 and AMQP.
 
     nack_counts          basic.nack with requeue counts towards the delivery limit
     priorities           messages have 32 priorities
@@ -29,7 +29,11 @@ class Dialect:
                          and those that wait for a single active consumer do not
     places_kept          messages that come back take their places again; if not, they stay in the order in which they
                          come back, in front of the others, or behind them if there is no delivery limit
-    letters_redelivered  a dead letter that a consumer or a basic.get had is redelivered in another quorum queue
+    letters_redelivered  a dead letter that a consumer or a basic.get had is redelivered in another quorum queue, unless
+                         it comes there at least once
+    limits_first         a policy with a limit and an overflow that rejects drops what is above the limit of a classic
+                         queue, which dropped its head before: the limit applies before the overflow
+    due_counted          the message-count of basic.get-ok has those behind the message that expire with it gone
     """
 
     nack_counts: bool = False
@@ -39,10 +43,12 @@ class Dialect:
     settling_consumers: bool = False
     places_kept: bool = True
     letters_redelivered: bool = False
+    limits_first: bool = False
+    due_counted: bool = False
 
 
 WARREN = Dialect()
-RABBITMQ_40 = Dialect(True, False, False, False, True, False, True)
+RABBITMQ_40 = Dialect(True, False, False, False, True, False, True, True, True)
 
 
 @dataclass
@@ -208,7 +214,10 @@ class Queue:
 
     def apply(self, policy: Mapping[str, Any]) -> None:
         """Apply a policy, but none with a key that this type of queue does not support (Parameters and Policies)."""
+        dropped_head = self._text("overflow") in (None, "drop-head")
         self.policy = policy if self.quorum or not QUORUM_POLICY & set(policy) else {}
+        if self.dialect.limits_first and dropped_head and not self.quorum:
+            self.drop_head()
 
     def _least(self, key: str) -> int | None:
         given = (self.arguments.get(f"x-{key}"), self.policy.get(key))
@@ -321,7 +330,8 @@ class Queue:
     def dead_letter(self, message: Message, reason: str, delivered: bool = False) -> None:
         """Dead-letter a message that left, if there is an exchange for it."""
         if self.dead_letter_exchange is not None:
-            self.outbox.append(Letter(replace(message, delivered=delivered and self.quorum), reason))
+            delivered = delivered and self.quorum and not self.at_least_once
+            self.outbox.append(Letter(replace(message, delivered=delivered), reason))
 
     def expire(self, now_ms: int) -> None:
         """Time-To-Live: messages expire at the head, of each priority; others behind a longer-lived one stay."""
@@ -334,7 +344,11 @@ class Queue:
 
     def trim(self) -> None:
         """Queue Length Limit: drop-head drops from the front, which has the highest priority."""
-        while self.overflow == "drop-head" and self.ready and self.excess():
+        if self.overflow == "drop-head":
+            self.drop_head()
+
+    def drop_head(self) -> None:
+        while self.ready and self.excess():
             entry = self.ready.pop(0)
             self.dead_letter(entry.message, MAXLEN, entry.redelivered)
 

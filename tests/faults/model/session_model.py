@@ -386,9 +386,11 @@ class Model:
         check(f"basic.get of {queue_type(queue)}", bool(queue.ready), True)
         entry = self._next(queue, came) or queue.ready[0]
         queue.ready.remove(entry)
+        with_due = len(queue.ready)
         queue.expire(self.now_ms)
+        behind = with_due if queue.quorum and self.dialect.due_counted else len(queue.ready)
         check("delivery tag", channel.deliver(queue, None, entry, no_ack), came.tag)
-        check(f"message count {queue_type(queue)}", len(queue.ready), came.method.message_count)
+        check(f"message count {queue_type(queue)}", behind, came.method.message_count)
         self._check_entry("basic.get", queue, came, entry)
 
     def consume(self, channel: Channel, name: str, consumer: Callable[[Queue], Consumer]) -> None:
