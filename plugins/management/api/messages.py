@@ -17,6 +17,7 @@ from warren.broker.session.operator_channel import FetchedMessage
 
 from ...http.auth import VHOST
 from ...http.responses import Pieces, Response, bad, json_of, not_found, ok
+from ...http.slices import when
 from ..framework.bodies import CostlyBody
 from ..framework.pagination import Item
 from ..framework.request import Request
@@ -142,6 +143,8 @@ async def get(request: Request) -> Response:
     size = 0
     with request.sliced_channel() as channel:
         for number in range(body.count):
+            while queue.paused:  # it has only a part of what is being requeued
+                await when(queue.when_resumed)
             try:
                 with request.host.acting(request.user.name):
                     taken = channel.get(queue.name, 1, no_ack=body.ackmode == TAKEN)

@@ -17,7 +17,7 @@ from warren.broker.session.unacked import Unacked
 
 from ...http.auth import VHOST
 from ...http.responses import Response, bad, not_found, ok
-from ...http.slices import Turn
+from ...http.slices import Turn, when
 from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
@@ -103,6 +103,8 @@ async def move(request: Request) -> Response:
     exchange, routing_key = destination_of(request, body.destination)
     moved = 0
     problem = ""
+    while queue.paused:  # it has only a part of what is being requeued
+        await when(queue.when_resumed)
     with request.sliced_channel() as channel:
         with request.host.acting(request.user.name):
             work = channel.move(queue.name, exchange, routing_key)
