@@ -93,7 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage": {"system_errors", "core.messages", "core.metadata", "psycopg"},
     "runtime": {"core", "logs.redaction", "argon2"},
     "net": {"system_errors", "amqp", "core", "wire", "session", "runtime"},
-    "config": {"system_errors"},
+    "config": {"system_errors", "regex"},
     "logs": {"config", "structlog"},
     "hosting": {
         *("compilation", "system_errors", "amqp", "core", "session", "net", "runtime", "config", "logs", "structlog"),

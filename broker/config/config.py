@@ -108,8 +108,19 @@ class HTTPListener(Part):
     max_keepalive: int = 100
 
 
+class HTTPListeners(Part):
+    """Listeners of the same paths: `tcp` without TLS, `ssl` with it."""
+
+    tcp: HTTPListener
+    ssl: HTTPListener
+
+    def listener_of(self, scheme: str) -> HTTPListener:
+        """Return the listener of a request with this scheme of its URL."""
+        return self.ssl if scheme == "https" else self.tcp
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Management(Part):
+class Management(HTTPListeners):
     """The HTTP API."""
 
     tcp: HTTPListener = HTTPListener(port=15672)
@@ -138,7 +149,7 @@ class Management(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prometheus(Part):
+class Prometheus(HTTPListeners):
     """The metrics for Prometheus. `listener` takes the place of address and port of `tcp`; an empty one is none."""
 
     tcp: HTTPListener = HTTPListener(port=15692)

@@ -13,6 +13,7 @@ from .config import Address
 EVERY_INTERFACE = "::"
 INFINITY = "infinity"
 PORT_LIMIT = 65_535
+INT_LIMIT = (1 << 31) - 1  # of an int of C, which options of sockets are
 UNITS = {"": 1, "b": 1}  # of sizes: decimal with B, binary with iB or without, as in RabbitMQ
 for _power, _letter in enumerate("kmgtp", 1):
     UNITS[_letter] = UNITS[_letter + "ib"] = 1024**_power
@@ -46,6 +47,28 @@ class Text(Kind):
 
     def write(self, value: object) -> str:
         return quoted(str(value))
+
+
+class RegularExpression(Text):
+    """A regular expression."""
+
+    name = "a regular expression"
+
+    def read(self, text: str) -> str:
+        import regex  # here: most starts need no regular expression of a configuration
+
+        try:
+            regex.compile(text)
+        except regex.error as error:
+            raise ValueError(f"'{text}' is not {self.name}: {error}") from None
+        return text
+
+
+class PathPrefix(Text):
+    """The beginning of paths of URLs, with or without its first slash."""
+
+    def read(self, text: str) -> str:
+        return f"/{text}" if text and not text.startswith("/") else text
 
 
 class FileName(Kind):

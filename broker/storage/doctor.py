@@ -16,6 +16,7 @@ from . import checkpoint, log_records
 from .disk import Disk, File, FolderDisk, FolderFile, contents
 from .errors import StorageFault, Unavailable
 from .folder_lock import IN_USE_STATUS, InUse, lock
+from .folder_lock import NAME as LOCK
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata
 from .recovery import check_definitions, recover
@@ -84,8 +85,12 @@ def examine(folder: Path) -> int:
         fault = "this is a file" if folder.exists() else "there is no such folder"
         print(f"warren: {folder}: {fault}: name the folder of a broker (--data)", file=sys.stderr)
         return NOTHING_STATUS
+    if not (folder / "meta.sqlite").exists() and not (folder / "log").is_dir():
+        print(f"warren: {folder}: no broker has stored anything here: name another folder (--data)", file=sys.stderr)
+        return NOTHING_STATUS
     try:
-        descriptor = lock(folder)
+        # A broker makes the file that it locks, so nothing uses a folder without one, such as a copy.
+        descriptor = lock(folder) if (folder / LOCK).exists() else None
     except InUse as error:
         print(f"warren: {error}: stop it first", file=sys.stderr)
         return IN_USE_STATUS
@@ -99,7 +104,8 @@ def examine(folder: Path) -> int:
         print(f"warren: {file_error(error, str(folder))}", file=sys.stderr)
         return DAMAGED_STATUS
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def examine_url(url: str, password_file: str, schema: str) -> int:

@@ -102,7 +102,8 @@ class HTTPAPI:
                     self._open_streams.release(user)
             answer.leave_once()
             answer = not_now("too many streams are open").answer
-        size = await self._send(answer, headers, send)
+        gzip = self._state.config.listener_of(scope.get("scheme", "http")).compress and takes_gzip(headers)
+        size = await self._send(answer, gzip, send)
         self._log_request(scope, headers, answer.status, size)
 
     def _log_request(self, scope: Scope, headers: Mapping[str, str], status: int, size: int) -> None:
@@ -167,7 +168,8 @@ class HTTPAPI:
         request = Request(self._host, self._state, caller, peer, method, named, query_of(scope), headers)
         self._authorize(route, request)
         if route.body is not None:
-            await self._read(route, request, receive)
+            at = self._state.config.listener_of(scope.get("scheme", "http"))
+            await self._read(route, request, receive, at.inactivity_timeout / 1000)
             self._authorize(route, request)  # as a body takes its time, in which rights may have been taken away
         if route.is_health or route.guard is NONE:
             return await self._work(route, request, receive)
@@ -222,15 +224,15 @@ class HTTPAPI:
         if name is not None and request.vhost is None and route.vhost_required:
             raise not_found(NO_VHOST) if route.method in ("PUT", "POST") else missing()
 
-    async def _read(self, route: Route, request: Request, receive: Receive) -> None:
-        """Read the body. Raises HTTPError (400, 408, 503)."""
+    async def _read(self, route: Route, request: Request, receive: Receive, within_s: float) -> None:
+        """Read the body, with no longer pause than this. Raises HTTPError (400, 408, 503)."""
         assert route.body is not None
         config = self._state.config
         limit, too_long = config.max_body_bytes, bodies.TOO_LONG
         if route.body_limit is not None and route.body_limit < limit:
             limit, too_long = route.body_limit, bodies.TOO_LONG_HERE
         user = "" if route.guard is NONE else request.user.name
-        reader = bodies.Reader(self._bodies, user, limit, too_long, config.tcp.inactivity_timeout / 1000)
+        reader = bodies.Reader(self._bodies, user, limit, too_long, within_s)
         body = await reader.read(receive, request.headers.get("content-length"))
         if issubclass(route.body, msgspec.Struct):
             request.body = await bodies.parse(body, route.body)
@@ -281,8 +283,8 @@ class HTTPAPI:
         for stream in self._streams:
             stream.end()
 
-    async def _send(self, answer: Response, asked: Mapping[str, str], send: Send) -> int:
-        """Send a response; return the number of body bytes."""
+    async def _send(self, answer: Response, gzip: bool, send: Send) -> int:
+        """Send a response, compressed if it is long and `gzip` is True; return the number of body bytes."""
         parts = answer.parts()
         size = sum(map(len, parts))
         headers = {**self._headers, **answer.headers}
@@ -290,7 +292,7 @@ class HTTPAPI:
             headers["content-type"] = answer.media_type
             if answer.status == 200:
                 headers.setdefault("cache-control", "no-cache")
-        if size >= GZIP_FROM and self._state.config.tcp.compress and takes_gzip(asked):
+        if size >= GZIP_FROM and gzip:
             headers["content-encoding"] = "gzip"
             parts = [answer.gzip or await compress(parts)]
             size = len(parts[0])

@@ -70,7 +70,7 @@ class UIFiles:
 
     def __init__(self, state: State) -> None:
         self._prefix = state.config.path_prefix.rstrip("/")
-        self._compress = state.config.tcp.compress
+        self._config = state.config
         self._files: dict[str, StoredFile] | None = None
         self._headers = fixed_headers(state) | HEADERS
         self._headers["content-security-policy"] = state.config.csp_policy or CONTENT_SECURITY
@@ -92,17 +92,18 @@ class UIFiles:
             return RedirectResponse(f"{self._prefix}/")
         if self._files is None:
             self._files = await asyncio.to_thread(read_files)
+        compress = self._config.listener_of(scope.get("scheme", "http")).compress
         file = self._files.get(path.removeprefix(f"{self._prefix}/"))
-        return Response(status_code=404) if file is None else self._file_response(file, headers_of(scope))
+        return Response(status_code=404) if file is None else self._file_response(file, headers_of(scope), compress)
 
-    def _file_response(self, file: StoredFile, asked: Mapping[str, str]) -> Response:
-        """Return the file, compressed if the client accepts that, or 304 if the client has it.
+    def _file_response(self, file: StoredFile, asked: Mapping[str, str], compress: bool) -> Response:
+        """Return the file, compressed if the listener and the client allow that, or 304 if the client has it.
 
         The server leaves out the body of a response to HEAD.
         """
         headers = {"etag": f'"{file.digest}"'}
         body = file.content
-        if file.compressed is not None and self._compress and takes_gzip(asked):
+        if file.compressed is not None and compress and takes_gzip(asked):
             body = file.compressed
             headers |= {"content-encoding": "gzip", "etag": f'"{file.digest}-gzip"'}
         if _has(asked, headers["etag"]):

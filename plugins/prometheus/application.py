@@ -92,7 +92,8 @@ class Metrics:
         with self._places.enter(source_of(peer_of(asked).host)) as response.place:
             async with self._turn:
                 scope, families = await self._scope(endpoint, query)
-            await self._scrape(scope, endpoint, families, headers.get("accept", ""), takes_gzip(headers), response)
+            gzip = self._state.config.listener_of(asked.get("scheme", "http")).compress and takes_gzip(headers)
+            await self._scrape(scope, endpoint, families, headers.get("accept", ""), gzip, response)
         return None
 
     def _endpoint(self, raw_path: str) -> str | None:
@@ -119,11 +120,10 @@ class Metrics:
     ) -> None:
         """Send a scrape. Raises TimeoutError."""
         text = Text(accept)
-        zipped = gzip and self._state.config.tcp.compress
         begun_s = time.perf_counter()
         async with asyncio.timeout(SCRAPE_S), aclosing(text.pieces(collect(scope, endpoint, families))) as pieces:
             chunks = self._in_turns(join_chunks(pieces))
-            size_bytes = await response.write(chunks, text.content_type, zipped)
+            size_bytes = await response.write(chunks, text.content_type, gzip)
         registry = REGISTRIES.get(endpoint, endpoint)
         self._state.scrapes.count(registry, text.content_type, time.perf_counter() - begun_s, size_bytes)
 

@@ -135,6 +135,7 @@ def asgi_scope(
     password: str | None = None,
     headers: Mapping[str, str] | None = None,
     address: str = "127.0.0.1",
+    scheme: str = "http",
 ) -> tuple[dict[str, Any], bytes]:
     """A request from that address as ASGI has it, and its body. A body that is not bytes is sent as JSON."""
     sent, encoded = request_headers(user, password, headers), request_body(body)
@@ -142,6 +143,7 @@ def asgi_scope(
     raw_path, _, query = path.partition("?")
     scope = {
         "type": "http",
+        "scheme": scheme,
         "method": method,
         "raw_path": b"/api" + raw_path.encode(),
         "query_string": query.encode(),
@@ -212,9 +214,10 @@ class Api(Requests):
         password: str | None = None,
         headers: Mapping[str, str] | None = None,
         address: str = "127.0.0.1",
+        scheme: str = "http",
     ) -> Response:
         """A body that is not bytes is sent as JSON; the password is the name unless given."""
-        scope, encoded = asgi_scope(method, path, body, user, password, headers, address)
+        scope, encoded = asgi_scope(method, path, body, user, password, headers, address, scheme)
         response = asyncio.run(call_application(self.application, scope, encoded, self._change))
         self.peer.settle()
         return response

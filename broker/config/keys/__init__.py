@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from ..config import MESSAGE_SIZE_LIMIT, SMALLEST_FRAME
 from ..key import EMPTY, LIST, MAP, NAMES, NONE, Key
-from ..value_types import INFINITY, Boolean, Choice, Fraction, Integer, Listener, Size, Text, Words
+from ..value_types import (
+    INFINITY,
+    INT_LIMIT,
+    Boolean,
+    Choice,
+    Fraction,
+    Integer,
+    Listener,
+    RegularExpression,
+    Size,
+    Text,
+    Words,
+)
 from .federation import FEDERATION_KEYS
 from .http import MANAGEMENT_KEYS, PROMETHEUS_KEYS
 from .log import LOG
@@ -25,11 +37,11 @@ LISTENERS = (
     Key("listeners.ssl", EMPTY, "listeners_ssl", "none: no TLS", NONE),
     Key("handshake_timeout", Integer(1), "handshake_timeout_ms", "ms, from accept to connection.open"),
     Key("ssl_handshake_timeout", Integer(1), "ssl_handshake_timeout_ms", "ms"),
-    Key("tcp_listen_options.backlog", Integer(1), "tcp_backlog", "connections that wait to be accepted"),
+    Key("tcp_listen_options.backlog", Integer(1, INT_LIMIT), "tcp_backlog", "connections that wait to be accepted"),
     Key("tcp_listen_options.nodelay", Boolean(), "tcp_nodelay", "TCP_NODELAY of connections"),
     Key("tcp_listen_options.keepalive", Boolean(), "tcp_keepalive", "SO_KEEPALIVE of connections"),
-    Key("tcp_listen_options.sndbuf", Size(), "tcp_sndbuf_bytes", "SO_SNDBUF; default: the system's"),
-    Key("tcp_listen_options.recbuf", Size(), "tcp_recbuf_bytes", "SO_RCVBUF; default: the system's"),
+    Key("tcp_listen_options.sndbuf", Size(INT_LIMIT), "tcp_sndbuf_bytes", "SO_SNDBUF; default: the system's"),
+    Key("tcp_listen_options.recbuf", Size(INT_LIMIT), "tcp_recbuf_bytes", "SO_RCVBUF; default: the system's"),
 )
 
 LIMITS = (
@@ -54,9 +66,12 @@ ACCESS = (
     Key("default_user", Text(empty=False), "default_user", "of a new node"),
     Key("default_pass", Text(empty=False), "default_pass", "of that user; default: guest", secret=True),
     Key("default_user_tags.$", Boolean(), "default_user_tags", "the tag is the user's", NAMES),
-    Key("default_permissions.configure", Text(), "default_permissions.configure", "of the user in the virtual host"),
-    Key("default_permissions.write", Text(), "default_permissions.write", "likewise"),
-    Key("default_permissions.read", Text(), "default_permissions.read", "likewise"),
+    Key(
+        "default_permissions.configure", RegularExpression(), "default_permissions.configure",
+        "of the user in the virtual host",
+    ),
+    Key("default_permissions.write", RegularExpression(), "default_permissions.write", "likewise"),
+    Key("default_permissions.read", RegularExpression(), "default_permissions.read", "likewise"),
     Key("loopback_users.$", Boolean(), "loopback_users", "the user may log in from a loopback address only", NAMES),
     Key("loopback_users", EMPTY, "loopback_users", "none: everybody from anywhere", NONE),
     Key("auth_mechanisms.$", Words("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"), "auth_mechanisms", "offered", LIST),
@@ -71,7 +86,7 @@ ACCESS = (
             "rabbit_credential_validator_password_regexp": "password_regexp",
         }), "credential_validator", "which of the two below applies"),
     Key("credential_validator.min_length", Integer(), "password_min_length", "characters of a new password"),
-    Key("credential_validator.regexp", Text(), "password_regexp", "matches a new password"),
+    Key("credential_validator.regexp", RegularExpression(), "password_regexp", "matches a new password"),
     Key("ssl_cert_login_from", Words("distinguished_name", "common_name", "subject_alternative_name"),
         "ssl_cert_login_from", "the field with the user's name, for EXTERNAL"),
 )  # fmt: skip

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from ..key import LIST, MAP, Key
-from ..value_types import Boolean, Integer, Kind, OneListener, Size, Text, Words
+from ..value_types import Boolean, Integer, Kind, OneListener, PathPrefix, Size, Text, Words
 from .tls import tls_keys
 
 
-def listener_keys(prefix: str, field: str) -> tuple[Key, ...]:
+def listener_keys(prefix: str, field: str, reads_bodies: bool = True) -> tuple[Key, ...]:
     """Return the keys of an HTTP listener."""
     kinds: tuple[tuple[str, Kind, str], ...] = (
         ("port", Integer(0, 65_535), "0 is any"),
         ("ip", Text(empty=False), "an address; default: as AMQP"),
         ("compress", Boolean(), "compress responses"),
         ("idle_timeout", Integer(), "ms"),
-        ("inactivity_timeout", Integer(), "ms"),
+        *([("inactivity_timeout", Integer(), "ms")] if reads_bodies else []),
         ("request_timeout", Integer(), "ms"),
         ("shutdown_timeout", Integer(), "ms"),
         ("max_keepalive", Integer(), "requests of a connection"),
@@ -28,11 +28,11 @@ MANAGEMENT_KEYS: tuple[Key, ...] = (
     *listener_keys("management.tcp", "management.tcp"),
     *listener_keys("management.ssl", "management.ssl"),
     *tls_keys("management.ssl", "management.ssl_options"),
-    Key("management.path_prefix", Text(), "management.path_prefix", "before each path"),
+    Key("management.path_prefix", PathPrefix(), "management.path_prefix", "before each path"),
     Key("management.http.max_body_size", Size(), "management.max_body_bytes", "bytes of a request"),
     Key("management.rates_mode", Words("none", "basic", "detailed"), "management.rates_mode", "objects with rates"),
     Key(
-        "management.sample_retention_policies.$.$", Integer(), "management.sample_retention_policies",
+        "management.sample_retention_policies.$.$", Integer(1), "management.sample_retention_policies",
         "seconds between samples; as global.hour", MAP,
     ),
     Key("management.login_session_timeout", Integer(1), "management.login_session_timeout_min", "minutes"),
@@ -60,9 +60,9 @@ MANAGEMENT_KEYS: tuple[Key, ...] = (
 )  # fmt: skip
 
 PROMETHEUS_KEYS: tuple[Key, ...] = (
-    *listener_keys("prometheus.tcp", "prometheus.tcp"),
+    *listener_keys("prometheus.tcp", "prometheus.tcp", reads_bodies=False),
     Key("prometheus.tcp.listener", OneListener(), "prometheus.listener", "in place of both; none: TLS only"),
-    *listener_keys("prometheus.ssl", "prometheus.ssl"),
+    *listener_keys("prometheus.ssl", "prometheus.ssl", reads_bodies=False),
     *tls_keys("prometheus.ssl", "prometheus.ssl_options"),
     Key("prometheus.path", Text(empty=False), "prometheus.path", "of the metrics"),
     Key(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from warren.broker.core.definitions.exporter import is_internal
 from warren.broker.core.policies.parameters import CLUSTER_NAME
 
 from ...http.auth import ADMIN, POLICIES
@@ -41,8 +42,11 @@ def get_global(request: Request) -> Response:
 
 
 def check_name(request: Request, name: str) -> None:
-    """Raises HTTPError (401) for the cluster's name, which administrators change, at its own route too."""
-    if name == CLUSTER_NAME:
+    """Raises HTTPError (401) for parameters of the broker itself, which administrators change.
+
+    The cluster's name is changed at its own route too; the hash says which definitions need not be imported again.
+    """
+    if name == CLUSTER_NAME or is_internal(name):
         ADMIN.check(request.caller, None)
 
 

@@ -45,7 +45,10 @@ def retention_of(configured: Mapping[str, int]) -> Mapping[str, Levels]:
         policy, _, age = key.partition(".")
         age_s = AGES_S.get(age) or (int(age) if age.isdecimal() else 0)
         if policy not in RETENTION or not 0 < step_s <= age_s:
-            raise ValueError(f"sample_retention_policies.{key} = {step_s} cannot be")
+            raise ValueError(
+                f"management.sample_retention_policies.{key} = {step_s}: name it global, basic or detailed, then "
+                "minute, hour, day or a number of seconds, and give at most that many seconds"
+            )
         found.setdefault(policy, []).append((age_s, step_s))
     return {policy: sorted(found.get(policy, levels)) for policy, levels in RETENTION.items()}
 

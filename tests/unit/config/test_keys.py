@@ -11,7 +11,7 @@ from warren.broker.config.key import ANY
 from warren.broker.config.keys import KEYS
 from warren.broker.config.printing import DEFAULTS, text_of, value_of
 
-from .loading import load, sources
+from .loading import load, refused, sources
 
 STOCK = """
 # a file as operators have it
@@ -161,3 +161,27 @@ def test_what_is_printed_reads_back_as_the_same_but_for_secrets(conf: Path, tmp_
     assert text_of(load(printed)) == text_of(replace(config, default_pass=""))
     assert load(printed).default_permissions == config.default_permissions
     assert load(printed).listeners_tcp == config.listeners_tcp
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "credential_validator.regexp = (",
+        "default_permissions.configure = (",
+        "default_permissions.write = [",
+        "default_permissions.read = *",
+        "tcp_listen_options.backlog = 99999999999",
+        "tcp_listen_options.sndbuf = 4000000000",
+        "tcp_listen_options.recbuf = 4GiB",
+        "management.sample_retention_policies.global.minute = 0",
+    ],
+)
+def test_a_value_that_no_part_of_the_broker_could_use_is_refused_with_its_line(conf: Path, line: str) -> None:
+    conf.write_text(line)
+    assert f"{conf}:1: {line.split(' = ')[0]}: " in refused(conf)
+
+
+@pytest.mark.parametrize("given", ["rabbit", "/rabbit"])
+def test_a_path_prefix_begins_with_a_slash_whether_it_is_given_or_not(conf: Path, given: str) -> None:
+    conf.write_text(f"management.path_prefix = {given}")
+    assert load(conf).management.path_prefix == "/rabbit"

@@ -124,13 +124,25 @@ def test_a_log_of_another_version_is_reported(capsys: pytest.CaptureFixture[str]
     assert lines[-1] == "log: BAD: 00000003.log: of version 1 of the log, this broker reads version 2"
 
 
-def test_an_empty_folder_is_sound_and_a_missing_one_is_reported(
+def test_a_folder_without_data_and_a_missing_one_are_reported(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert examine(tmp_path) == 0
+    for files in ([], ["lock"]):
+        for file in files:
+            (tmp_path / file).touch()
+        assert examine(tmp_path) == 66
+        says = "no broker has stored anything here: name another folder (--data)"
+        assert capsys.readouterr().err == f"warren: {tmp_path}: {says}\n"
+        assert [path.name for path in tmp_path.iterdir()] == files
     assert examine(tmp_path / "none") == 66
     says = "there is no such folder: name the folder of a broker (--data)"
     assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: {says}\n"
+
+
+def test_a_copy_without_a_lock_gets_none(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    before = sorted(path.name for path in log.parent.iterdir())
+    assert run_doctor(capsys, log)[0] == 0
+    assert sorted(path.name for path in log.parent.iterdir()) == before and "lock" not in before
 
 
 def test_a_file_in_place_of_the_folder_is_named_as_one(capsys: pytest.CaptureFixture[str], log: Path) -> None:

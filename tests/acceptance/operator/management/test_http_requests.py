@@ -9,6 +9,7 @@ import pytest
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 from tests.support.users import set_tags
+from warren.broker.config.config import HTTPListener
 
 MISSING = (404, "Object Not Found", "Not Found")
 
@@ -71,6 +72,16 @@ def test_long_responses_are_compressed_if_the_client_accepts_it(api: Api) -> Non
     assert plain.body == squeezed.body
     refused = api.get("/vhosts", headers={"Accept-Encoding": "gzip;q=0"})
     assert "content-encoding" not in refused.headers
+
+
+@pytest.mark.parametrize(("listener", "scheme"), [("tcp", "http"), ("ssl", "https")])
+def test_each_listener_has_its_own_keys(listener: str, scheme: str) -> None:
+    api = configured(**{listener: HTTPListener(compress=False)})
+    for number in range(10):
+        api.peer.add_vhost(f"v{number}")
+    other = "https" if scheme == "http" else "http"
+    answers = [api.get("/vhosts", headers={"Accept-Encoding": "gzip"}, scheme=each) for each in (scheme, other)]
+    assert ["content-encoding" in answer.headers for answer in answers] == [False, True]
 
 
 def test_a_prefix_applies_to_all_paths() -> None:

@@ -113,7 +113,8 @@ def test_what_limits_policymakers_is_changed_by_administrators_at_each_route(api
     assert api.delete(path, user="maker").error == refused
     assert api.get(path, user="maker").status == 200
     assert api.delete(path).status == 204
-    assert api.put("/global-parameters/cluster_name", {"value": "x"}, user="maker").error == refused
+    for name in ("cluster_name", "internal_cluster_id", "imported_definition_hash_value"):
+        assert api.put(f"/global-parameters/{name}", {"value": "x"}, user="maker").error == refused
     assert api.put("/global-parameters/other", {"value": "x"}, user="maker").status == 201
 
 

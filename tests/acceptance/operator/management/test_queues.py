@@ -75,6 +75,36 @@ def test_a_purge_and_a_deletion_wait_for_messages_that_are_being_requeued(api: A
     assert not queue.ready
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "expected"),
+    [
+        ("/queues/%2F/q/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}, "payload"),
+        ("/warren/queues/%2F/q/move", {"count": 1, "destination": {"queue": "other"}}, '"moved":1'),
+    ],
+)
+def test_a_get_and_a_move_wait_for_messages_that_are_being_requeued(
+    api: Api, path: str, body: dict[str, object], expected: str
+) -> None:
+    channel = api.peer.connect().channel()
+    for name in ("q", "other"):
+        channel.declare(name)
+    queue = api.peer.node.vhosts["/"].queues["q"]
+    queue.pause()
+
+    async def post() -> None:
+        response = asyncio.ensure_future(request(api.application, "POST", path, body))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        channel.fill("q", b"x")
+        assert not response.done() and queue.ready == 1
+        queue.resume()
+        answer = await response
+        assert answer.status == 200 and expected in answer.body.decode()
+
+    asyncio.run(post())
+    assert not queue.ready
+
+
 def test_each_column_alone_is_the_same_as_among_all(api: Api) -> None:
     body = {"pattern": ".", "definition": {"max-length": 9}, "apply-to": "queues"}
     api.put("/policies/%2F/p", body)

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 
 from tests.support.metrics import Samples, Scraper
+from warren.broker.config.config import HTTPListener
 
 ENDPOINTS = {
     "/metrics": "aggregated",
@@ -82,6 +83,13 @@ def test_long_scrapes_are_compressed_if_the_scraper_accepts_it(scraper: Scraper)
     assert squeezed.headers["content-encoding"] == "gzip" and b"rabbitmq_queues 0.0" in squeezed.body
     assert "content-encoding" not in scraper.get("/metrics").headers
     assert "content-encoding" not in scraper.get("/metrics/detailed", headers={"Accept-Encoding": "gzip;q=0"}).headers
+
+
+def test_each_listener_of_metrics_has_its_own_keys() -> None:
+    scraper = Scraper(ssl=HTTPListener(compress=False))
+    asked = {"Accept-Encoding": "gzip"}
+    assert "content-encoding" in scraper.get("/metrics", headers=asked).headers
+    assert "content-encoding" not in scraper.get("/metrics", headers=asked, scheme="https").headers
 
 
 def test_protected_metrics_need_the_tag_monitoring() -> None:
