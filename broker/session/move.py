@@ -7,11 +7,15 @@ anew, and so does the count of delivery attempts. A message that is refused or n
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..amqp.errors import AccessRefused, Invalid
 from ..amqp.properties import HEADERS, replace
 from ..core.exchanges.deduplicating import Recorder, split_recorders
+from ..core.exchanges.exchange_type import DESTINATIONS_SHIFT
+from ..core.exchanges.router import FEW, Search
+from ..core.jobs.scheduler import Job
 from ..core.messages.message import DELIVERY_COUNT, Address, Message, total_bytes
 from ..core.messages.message_state import NEVER
 from ..core.queues.fifo import LEVEL_SHIFT
@@ -19,6 +23,7 @@ from ..core.queues.message_log import MOVED
 from ..core.queues.queue import Queue
 from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_records
 from ..core.queues.x_death import routing_keys
+from ..core.vhost.emissions import enqueue_in_slices
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -26,18 +31,22 @@ if TYPE_CHECKING:
 # Messages moved in one step, bytes of their bodies, and cost of their routes and queues: a few milliseconds
 SLICE, SLICE_BYTES, SLICE_COST = 100, 1 << 20, 2_000
 
+FULL = "the destination refuses more messages: it is full"
+
 Taken = tuple[int, Message, bool]
 """A message taken from the queue: position, message, whether it counts as redelivered."""
 
 
 class MoveStep:
-    """The result of one step. `problem` says why the move cannot continue; empty if it can."""
+    """The result of one step. `problem` says why the move cannot continue; empty if it can. `unfinished` is True while
+    a job moves one message that has a long route, or very many targets."""
 
-    __slots__ = ("moved", "problem")
+    __slots__ = ("moved", "problem", "unfinished")
 
     def __init__(self) -> None:
         self.moved = 0
         self.problem = ""
+        self.unfinished = False
 
 
 class Run:
@@ -85,6 +94,7 @@ class Move:
         self._routing_key = routing_key
         self._address = Address(exchange, routing_key or "")
         self._run: Run | None = None
+        self._long: MoveStep | None = None  # the result of the job that moves one message
         self._cost = 0  # of the routes of this step, and of enqueueing in several queues (`jobs.scheduler`)
 
     def step(self, limit: int) -> MoveStep:
@@ -92,6 +102,11 @@ class Move:
         alarm = self._channel.connection.node.alarms.reason
         if alarm:
             raise Invalid(f"nothing can be moved now: the broker is {alarm}")
+        if self._long is not None:
+            result = self._long
+            if not result.unfinished:
+                self._long = None
+            return result
         result = MoveStep()
         taken_bytes = count = 0
         try:
@@ -101,6 +116,7 @@ class Move:
                 and taken_bytes < SLICE_BYTES
                 and self._cost < SLICE_COST
                 and not result.problem
+                and not result.unfinished
             ):
                 taken = self._take()
                 if taken is None:
@@ -127,7 +143,15 @@ class Move:
     def _add(self, taken: Taken, result: MoveStep) -> None:
         """Add a message to the run, or publish the run and begin another."""
         try:
-            copy, targets, recorders = self._route(taken[1])
+            copy, search = self._begin_route(taken[1])
+            if not search.run(SLICE_COST) or len(search.targets) > FEW:
+                self._publish(result)
+                if not result.problem:
+                    self._move_in_steps(taken, copy, search, result)
+                return
+            targets, recorders = split_recorders(search.targets)
+            self._cost += search.cost + PER_MESSAGE_COST * len(search.targets)
+            self._cost += cost_of_records(copy.body_bytes, search.targets)
             if self._run is not None and not self._run.takes(targets, copy):
                 self._publish(result)
             if not result.problem:
@@ -139,19 +163,62 @@ class Move:
             self._run.taken.append(taken)
             self._run.copies.append(copy)
         finally:
-            if self._run is None or self._run.taken[-1] is not taken:
+            if not result.unfinished and (self._run is None or self._run.taken[-1] is not taken):
                 self._restore(taken)
 
-    def _route(self, message: Message) -> tuple[Message, tuple[RouteTarget, ...], tuple[Recorder, ...]]:
-        """Return the copy of a message and its targets. Raises AccessRefused (403) without permission for a topic."""
+    def _begin_route(self, message: Message) -> tuple[Message, Search]:
+        """Return the copy of a message and the search for its targets. Raises AccessRefused (403) for a topic."""
         keys = routing_keys(message, self._routing_key)
         self._channel.check_topic("write", self._exchange.name, *keys)
         copy = self._copy(message)
-        search = self._channel.vhost.search(self._exchange, keys, copy)
-        search.run()
-        self._cost += search.cost + PER_MESSAGE_COST * len(search.targets)
-        self._cost += cost_of_records(copy.body_bytes, search.targets)
-        return copy, *split_recorders(search.targets)
+        return copy, self._channel.vhost.search(self._exchange, keys, copy)
+
+    def _move_in_steps(self, taken: Taken, copy: Message, search: Search, result: MoveStep) -> None:
+        """Have a job move one message, which stays in the journal until all its copies are durable."""
+        host = self._queue.host
+        self._long = result
+        result.unfinished = True
+        job = self._long_move(taken, copy, search, result)
+        failed = partial(self._end, taken, "a bug, which the log describes")
+        host.scheduler.start(f"move from {self._queue}", job, failed, appends=True)
+
+    def _long_move(self, taken: Taken, copy: Message, search: Search, result: MoveStep) -> Job:
+        yield from search.in_steps()
+        yield len(search.targets) >> DESTINATIONS_SHIFT
+        targets, recorders = split_recorders(search.targets)
+        problem = self._problem(copy, targets)
+        if not problem and not all(target.has_room(copy.body_bytes) for target in targets):
+            problem = FULL
+        if problem:
+            self._end(taken, problem)
+            return
+        vhost = self._channel.vhost
+        if (yield from enqueue_in_slices(vhost, targets, [copy], MOVED)).refused:
+            self._end(taken, FULL)
+            return
+        for recorder in recorders:
+            recorder.handle([copy])
+            yield recorder.cost
+
+        def stored() -> None:
+            queue, message = self._queue, taken[1]
+            queue.host.left(queue, [message], MOVED)
+            queue.release([message])
+            result.moved += 1
+            result.unfinished = False
+
+        vhost.journal.when_durable(vhost.journal.ticket(), stored)
+
+    def _end(self, taken: Taken, problem: str) -> None:
+        """End the job without having moved its message."""
+        assert self._long is not None
+        self._long.problem = problem
+        self._long.unfinished = False
+        if self._queue.deleted:
+            self._queue.release([taken[1]])
+        else:
+            self._restore(taken)
+            self._queue.schedule_pump()
 
     def _problem(self, copy: Message, targets: tuple[RouteTarget, ...]) -> str:
         """Return why the message cannot be published, or an empty text."""
@@ -182,7 +249,7 @@ class Move:
         persistent = any(copy.persistent for copy in run.copies)
         if host.enqueue(run.copies, total_bytes(run.copies), persistent, run.targets, MOVED).refused:
             self._put_back()
-            result.problem = "the destination refuses more messages: it is full"
+            result.problem = FULL
             return
         self._run = None
         for recorder in run.recorders:

@@ -109,15 +109,17 @@ async def move(request: Request) -> Response:
         with request.host.acting(request.user.name):
             work = channel.move(queue.name, exchange, routing_key)
         until = time.monotonic() + MOVE_S
-        while moved < body.count and queue.ready and not problem:
+        unfinished = False
+        while unfinished or moved < body.count and queue.ready and not problem:
             with request.host.acting(request.user.name):
                 step = work.step(body.count - moved)
-            moved += step.moved
+            unfinished = step.unfinished
+            moved += 0 if unfinished else step.moved
             problem = step.problem
             if step.moved:
                 await request.host.stored()
             await asyncio.sleep(0 if step.moved else WAIT_S)
-            if time.monotonic() > until:
+            if time.monotonic() > until and not unfinished:
                 break
     return ok({"moved": moved, "messages_ready": queue.ready, "problem": problem})
 
