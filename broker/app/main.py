@@ -19,6 +19,7 @@ from .. import compilation, logs
 from ..config import Config, ConfigError, Sources
 from ..config.config import DEFAULT_PASS
 from ..core.exchanges.registry import Registry
+from ..core.jobs.scheduler import TURN_COST
 from ..core.node.node import Node
 from ..core.telemetry.log_exchange import LOG, LogExchange
 from ..hosting import services
@@ -241,7 +242,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     await services.stop_inner(host)
     await server.stop("broker forced connection closure with reason 'shutdown'")
     hashing.close()
-    await committer.finish(node.finish)
+    await committer.finish(partial(node.finish, TURN_COST))
     clock.stop()
     await services.stop(host)
     status = await close(committer, store, local, remote)

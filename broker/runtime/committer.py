@@ -17,6 +17,7 @@ from queue import SimpleQueue
 
 from ..core.messages.ports import EXHAUSTED, FULL, Batch, Journal
 
+FINISH_S = 5.0  # for jobs and dead letters, when the node stops: a container gets ten seconds for all
 STOP_WAIT_S = 10.0  # for the last batch, when the node stops
 RETRY_S = 1.0  # until a full disk is checked again
 OWNED_S = 0.05  # until the owner of the journal is looked at again
@@ -78,13 +79,17 @@ class Committer:
             self._work.put(batch)
 
     async def finish(self, work: Callable[[], bool]) -> None:
-        """Call `work` until it returns True; each time that it returns False, wait until the journal has caught up.
+        """Call `work` in each turn of the loop until it returns True, and wait while the journal is behind.
 
-        Give up where a batch takes too long, as on a full disk: `stop` will, too.
+        Give up after FINISH_S, or where a batch takes too long, as on a full disk: `stop` will, too.
         """
         journal = self._journal
-        while not work():
+        until_s = self._loop.time() + FINISH_S
+        while not work() and self._loop.time() < until_s:
             self.commit_soon()
+            if not journal.behind():
+                await asyncio.sleep(0)
+                continue
             caught_up = asyncio.Event()
             journal.when_durable(journal.ticket(), caught_up.set)
             try:

@@ -125,6 +125,8 @@ class Move:
                 taken_bytes += taken[1].body_bytes
                 self._add(taken, result)
             self._publish(result)
+            if not result.unfinished:
+                self._long = None  # whose job has ended at once
         finally:
             self._put_back()
             self._queue.schedule_pump()
@@ -142,11 +144,13 @@ class Move:
 
     def _add(self, taken: Taken, result: MoveStep) -> None:
         """Add a message to the run, or publish the run and begin another."""
+        of_job = False
         try:
             copy, search = self._begin_route(taken[1])
             if not search.run(SLICE_COST) or len(search.targets) > FEW:
                 self._publish(result)
-                if not result.problem:
+                of_job = not result.problem
+                if of_job:
                     self._move_in_steps(taken, copy, search, result)
                 return
             targets, recorders = split_recorders(search.targets)
@@ -163,7 +167,7 @@ class Move:
             self._run.taken.append(taken)
             self._run.copies.append(copy)
         finally:
-            if not result.unfinished and (self._run is None or self._run.taken[-1] is not taken):
+            if not of_job and (self._run is None or self._run.taken[-1] is not taken):
                 self._restore(taken)
 
     def _begin_route(self, message: Message) -> tuple[Message, Search]:
@@ -207,7 +211,11 @@ class Move:
             result.moved += 1
             result.unfinished = False
 
-        vhost.journal.when_durable(vhost.journal.ticket(), stored)
+        ticket = vhost.journal.ticket()
+        if ticket <= vhost.journal.durable:
+            stored()
+        else:
+            vhost.journal.when_durable(ticket, stored)
 
     def _end(self, taken: Taken, problem: str) -> None:
         """End the job without having moved its message."""

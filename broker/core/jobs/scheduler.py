@@ -21,6 +21,7 @@ Job = Iterator[int]
 Report = Callable[[str, str, dict[str, object]], None]
 
 SLICE: Final = 500  # messages in one step of a job
+UNLIMITED: Final = 1 << 60
 TURN_COST: Final = 4_000  # of all jobs in one turn of the loop: 4 to 8 ms
 PUMP_LIMIT: Final = 6_000  # of all queues in one turn of the loop: 2 to 8 ms
 OBJECT_COST: Final = 50  # of deleting one queue or exchange, or closing one channel or connection
@@ -158,12 +159,13 @@ class Scheduler:
             self._running = running
         self._expect()
 
-    def finish_all(self) -> bool:
-        """Run all jobs to their end, and return True; False if some wait for the journal."""
-        while self._tasks:
+    def finish_all(self, budget: int = UNLIMITED) -> bool:
+        """Run all jobs to their end, and return True; False if some wait for the journal, or that has cost `budget`."""
+        while self._tasks and budget > 0:
             self._left = TURN_COST
             self._run()
-        return not self._waiting
+            budget -= TURN_COST
+        return not self._tasks and not self._waiting
 
     def _run(self) -> None:
         """Run steps of all jobs in turn until the budget of this turn is spent."""

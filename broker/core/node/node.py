@@ -11,7 +11,7 @@ from ..counters.connection_counts import ConnectionCounts
 from ..counters.histogram import LatencyHistogram
 from ..counters.statistics import Churn, LoginAttempts, Statistics
 from ..exchanges.registry import Registry
-from ..jobs.scheduler import Job, Scheduler
+from ..jobs.scheduler import UNLIMITED, Job, Scheduler
 from ..messages.ports import Clock, Journal
 from ..metadata.queue_types import QUEUE_TYPES
 from ..metadata.records import Change, StoredVHost
@@ -242,17 +242,17 @@ class Node:
         user = self.users.get(self.events.actor)
         return "" if user is None or vhost in user.permissions else user.name
 
-    def finish(self) -> bool:
+    def finish(self, budget: int = UNLIMITED) -> bool:
         """Finish all jobs, and publish the dead letters in all outboxes, before the node stops.
 
-        Return False, with the rest undone, where the journal is behind.
+        Return False, with the rest undone, where the journal is behind, or that has cost `budget` (`jobs.scheduler`).
         """
-        if not self.scheduler.finish_all():
+        if not self.scheduler.finish_all(budget):
             return False
         queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
         while waiting := [queue for queue in queues if queue.outbox.waiting or queue.outbox.forwarded]:
             for queue in waiting:
-                if not queue.outbox.publish_all():
+                if not queue.outbox.publish_all(budget):
                     return False
         return True
 

@@ -281,17 +281,19 @@ class DeadLetterOutbox:
             queue.pump_later()
             yield cost
 
-    def publish_all(self) -> bool:
-        """Publish all messages, as the node stops; return False, with the rest undone, where the journal is behind.
+    def publish_all(self, budget: int) -> bool:
+        """Publish all messages, as the node stops.
 
-        Messages that targets do not take are in the queue after a restart.
+        Return False, with the rest undone, where the journal is behind, or that has cost `budget`. Stored messages that
+        targets do not take, or that are not published, are in the queue after a restart.
         """
         self.awaits_journal = False
+        cost = 0
         while self.waiting or self.forwarded:
-            if self._queue.host.journal.behind():
+            if self._queue.host.journal.behind() or cost >= budget:
                 return False
             self.unconfirmed.clear()
-            self._publish_first(len(self.waiting), SLICE_COST)
+            cost += self._publish_first(len(self.waiting), SLICE_COST)
         return True
 
     def publish_rest(self) -> Job:

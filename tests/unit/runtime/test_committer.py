@@ -45,6 +45,7 @@ class NotedJournal(Journal):
         self.on_sync: Callable[[int], None] = lambda number: None
         self.on_durable: Callable[[], None] = lambda: None
         self.lazy = False
+        self.is_behind = False
         self.waiting: list[tuple[int, Callable[[], None]]] = []
 
     def seal(self) -> Batch | None:
@@ -59,6 +60,9 @@ class NotedJournal(Journal):
     def sync(self) -> None:
         self.added += self.lazy
         self.lazy = False
+
+    def behind(self) -> bool:
+        return self.is_behind
 
     def ticket(self) -> int:
         return self.added
@@ -268,6 +272,7 @@ async def test_a_stop_does_not_wait_for_ever_for_a_full_disk(monkeypatch: pytest
 @pytest.mark.asyncio
 async def test_what_is_done_before_a_stop_waits_each_time_that_the_journal_is_behind() -> None:
     scene = Scene()
+    scene.journal.is_behind = True
     left = [1, 2, 3]
 
     def work() -> bool:
@@ -283,10 +288,33 @@ async def test_what_is_done_before_a_stop_waits_each_time_that_the_journal_is_be
 async def test_what_is_done_before_a_stop_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committer_module, "STOP_WAIT_S", 0.01)
     scene = Scene()
+    scene.journal.is_behind = True
     scene.journal.errors = [OSError(errno.ENOSPC, "full")]
     scene.journal.added = 1
     await scene.committer.finish(lambda: False)
     assert not await scene.committer.stop()
+
+
+@pytest.mark.asyncio
+async def test_what_is_done_before_a_stop_shares_the_loop_and_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer_module, "FINISH_S", 0.02)
+    scene = Scene()
+    turns: list[str] = []
+
+    async def other() -> None:
+        for _ in range(3):
+            turns.append("other")
+            await asyncio.sleep(0)
+
+    def work() -> bool:
+        turns.append("work")
+        return False
+
+    task = asyncio.create_task(other())
+    await scene.committer.finish(work)
+    await task
+    assert turns[:6].count("other") == turns[:6].count("work") == 3
+    assert await scene.committer.stop()
 
 
 @pytest.mark.asyncio

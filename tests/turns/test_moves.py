@@ -1,0 +1,90 @@
+"""A message that is moved to very many queues, and dead letters for very many as the node stops, hold no turn."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.http import Api
+from warren.broker.amqp.field_table import Table
+from warren.broker.core.access.users import InternalUser
+from warren.broker.core.jobs.scheduler import TURN_COST
+from warren.broker.core.vhost.vhost import VHost
+from warren.broker.plugin import Peer
+
+from .broker import MeasuredPeer, StepMeter
+
+QUEUES = 10_000
+
+
+@pytest.fixture
+def peer(step_meter: StepMeter) -> Iterator[MeasuredPeer]:
+    made = MeasuredPeer(step_meter)
+    yield made
+    made.close()
+
+
+def fan(vhost: VHost, count: int, **arguments: object) -> None:
+    for number in range(count):
+        vhost.bind("amq.fanout", vhost.declare_queue(f"q{number}", arguments=Table.of(arguments)), "", Table.EMPTY)
+
+
+def published(vhost: VHost) -> set[int]:
+    return {queue.published for name, queue in vhost.queues.items() if name.startswith("q")}
+
+
+def test_a_message_that_is_moved_to_very_many_queues(peer: MeasuredPeer, step_meter: StepMeter) -> None:
+    vhost = peer.node.vhosts["/"]
+    fan(vhost, QUEUES)
+    channel = peer.connect().channel()
+    channel.declare("source")
+    work = Api(peer).host.channel(InternalUser("/"), vhost, Peer("", 0, "", 0, True)).move("source", "amq.fanout", None)
+    moved = 0
+
+    def attempt() -> None:
+        nonlocal moved
+        channel.fill("source", b"x")
+        step_meter.begin()
+        assert step_meter.measured(work.step)(1).unfinished
+        peer.settle()
+        result = work.step(1)
+        moved += result.moved
+        assert not result.unfinished and not result.problem and not channel.count("source")
+
+    step_meter.check_one_of(attempt)
+    assert published(vhost) == {moved}
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_long_move_that_ends_puts_its_message_back(peer: MeasuredPeer, step_meter: StepMeter, full: bool) -> None:
+    """The queues are full, or the message would come back to its queue."""
+    vhost = peer.node.vhosts["/"]
+    fan(vhost, 4_000, **({"x-max-length": 0, "x-overflow": "reject-publish"} if full else {}))
+    channel = peer.connect().channel()
+    channel.declare("source")
+    channel.fill("source", b"1", b"2")
+    if not full:
+        channel.bind("source", "amq.fanout")
+    work = Api(peer).host.channel(InternalUser("/"), vhost, Peer("", 0, "", 0, True)).move("source", "amq.fanout", None)
+    result = work.step(2)
+    peer.settle()
+    assert (result if not result.unfinished else work.step(2)).problem
+    assert channel.drain("source") == [b"1", b"2"] and published(vhost) == {0}
+
+
+def test_dead_letters_for_very_many_queues_as_the_node_stops(peer: MeasuredPeer, step_meter: StepMeter) -> None:
+    vhost = peer.node.vhosts["/"]
+    fan(vhost, QUEUES)
+    channel = peer.connect().channel()
+    channel.declare("source", arguments={"x-dead-letter-exchange": "amq.fanout"})
+
+    def attempt() -> None:
+        source = vhost.queues["source"]
+        channel.fill("source", *[b"x"] * 100)
+        source.dead_letter_or_drop(source.ready_messages.drop_excess(0, -1, 100), "maxlen")
+        before = min(published(vhost))
+        step_meter.begin()
+        turns = [step_meter.measured(peer.node.finish)(TURN_COST) for _ in range(10)]
+        assert not any(turns) and before < min(published(vhost)) < before + 100
+        source.outbox.waiting.clear()
+
+    step_meter.check_one_of(attempt)
