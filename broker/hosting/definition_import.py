@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
+from ..core.definitions.exporter import UNFINISHED_IMPORT
 from ..core.definitions.importer import DefinitionsImport, Wait
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
@@ -20,7 +21,8 @@ class Imports:
     """The imports of one node, one at a time.
 
     A document is checked as a whole before any of it is imported. An import that has begun is completed even if its
-    client disconnects. `acting` is a context in which changes are attributed to a user.
+    client disconnects. `acting` is a context in which changes are attributed to a user. `under_way` is True while a
+    part of a document is imported.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class Imports:
         self._supervisor = supervisor
         self._acting = acting
         self._lock = asyncio.Lock()
+        self.under_way = False
 
     async def run(self, document: object, vhost: str | None, actor: str, leave_out: bool = False) -> DefinitionsImport:
         """Import all or nothing, and return the import with its warnings. The document is emptied.
@@ -65,11 +68,30 @@ class Imports:
                 plan = work.plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out)
                 await in_turns(plan.check())
                 if not work.checked_only:
-                    work.begun = True
-                    await in_turns(plan.carry_out(), lambda: self._acting(actor))
+                    await self._carry_out(work, plan, actor)
             except (OperatorError, AMQPError) as error:
                 work.error = error
             await in_turns(release(work.document))
+
+    async def _carry_out(self, work: Import, plan: DefinitionsImport, actor: str) -> None:
+        """Carry an import out. If it takes several turns, a mark is stored until its end: the node may crash before."""
+        work.begun = True
+        begun_s = time.perf_counter()
+        parameters = self._node.parameters
+
+        def steps() -> Iterator[Wait | None]:
+            for wait in plan.carry_out():
+                if not self.under_way and (wait is not None or time.perf_counter() - begun_s > SLICE_S / 2):
+                    self.under_way = True
+                    parameters.set_global(UNFINISHED_IMPORT, self._node.clock.timestamp_s())
+                yield wait
+            if UNFINISHED_IMPORT in parameters.globals():
+                parameters.clear_global(UNFINISHED_IMPORT)
+
+        try:
+            await in_turns(steps(), lambda: self._acting(actor))
+        finally:
+            self.under_way = False
 
 
 class Import:

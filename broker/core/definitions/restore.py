@@ -22,6 +22,7 @@ from ..metadata.records import (
 from ..node.node import Node
 from ..queues.queue import Queue
 from ..vhost.vhost import VHost
+from .exporter import UNFINISHED_IMPORT
 
 
 class Loss:
@@ -83,6 +84,9 @@ def restore(node: Node, definitions: Definitions) -> Restored:
             text = f"binding of {ends} in vhost '{binding.vhost}': {error.text}"
             restored.lost.append(Loss(text, partial(_is_orphan, node, binding)))
             restored.orphans.append(binding)
+    if UNFINISHED_IMPORT in node.parameters.globals():
+        text = "the rest of an import of definitions, which a crash has interrupted: import them again"
+        restored.lost.append(Loss(text, lambda: UNFINISHED_IMPORT in node.parameters.globals()))
     node.numbering.next = definitions.next_queue
     node.not_restored = lambda: [loss.text for loss in restored.lost if loss.is_missing()]
     return restored

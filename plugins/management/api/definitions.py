@@ -14,7 +14,7 @@ from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.plugin import Invalid, Node
 
 from ...http.auth import ADMIN
-from ...http.responses import NO_VHOST, Pieces, Response, bad, json_of, not_found, ok
+from ...http.responses import NO_VHOST, Pieces, Response, bad, json_of, not_found, not_now, ok
 from ...http.slices import in_slices, joined_in_slices
 from ..framework import bodies
 from ..framework.pagination import Item, columns_of, prune
@@ -37,6 +37,8 @@ async def get_definitions(request: Request) -> Response:
         file = UNSAFE.sub("_", request.query["download"])
         headers["content-disposition"] = f"attachment; filename={file}"
     chosen = columns_of(request.query)
+    if request.host.imports.under_way:
+        raise not_now("an import of definitions is under way: a part of them is here")
     head, sections = snapshot(request.node, name)
     if chosen is not None:
         head = prune(head, chosen)

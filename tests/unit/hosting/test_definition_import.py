@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.definitions import new_node
 from warren.broker.amqp.errors import Invalid
+from warren.broker.core.definitions.exporter import UNFINISHED_IMPORT
 from warren.broker.core.node.node import Node
 from warren.broker.hosting import definition_import
 from warren.broker.hosting.definition_import import Imports
@@ -65,6 +66,23 @@ def test_others_are_served_between_the_steps_of_an_import() -> None:
 
     assert queues_of(run(work)) == 20
     assert seen == set(range(21))
+
+
+def test_a_part_of_an_import_is_never_stored_without_a_mark() -> None:
+    """Slices of no time make each step of the import a batch of the journal, after which a crash may come."""
+
+    async def work(node: Node, imports: Imports) -> None:
+        task = asyncio.ensure_future(imports.run(document(), None, "alice"))
+        parts = 0
+        while not task.done():
+            await asyncio.sleep(0)
+            marked = UNFINISHED_IMPORT in node.parameters.globals()
+            assert marked == imports.under_way and (marked or queues_of(node) in (0, 20))
+            parts += marked
+        assert parts > 10 and (await task).warnings == []
+        assert not imports.under_way and UNFINISHED_IMPORT not in node.parameters.globals()
+
+    run(work)
 
 
 def test_an_import_that_has_begun_is_finished_without_its_client() -> None:

@@ -247,3 +247,12 @@ def test_what_this_broker_cannot_have_is_left_out_on_request(api: Api) -> None:
     assert [one["destination"] for one in after["bindings"]] == ["q"] and not after["exchanges"]
     assert [fields["what"] for event, _, fields in api.peer.log if event == "definitions"] == skipped
     assert api.post("/definitions?leave-out=maybe", document).status == 400
+
+
+def test_there_is_no_export_while_a_part_of_an_import_is_here(api: Api) -> None:
+    api.host.imports.under_way = True
+    answer = api.get("/definitions")
+    assert answer.status == 503 and answer.headers["retry-after"]
+    assert answer.json["reason"] == "an import of definitions is under way: a part of them is here"
+    api.host.imports.under_way = False
+    assert api.get("/definitions").status == 200
