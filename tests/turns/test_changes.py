@@ -14,7 +14,7 @@ from tests.support.http import Api, asgi_scope, call_application
 from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 
-from .broker import fill
+from .broker import MeasuredPeer, StepMeter, fill
 from .meter import ATTEMPTS, LIMIT_MS, MANY, PATIENCE_S, Meter
 
 SOME = MANY // 3  # of what is done in slices all the same, and takes long to make
@@ -141,3 +141,40 @@ def test_no_turn_of_a_change_is_long(method: str, path: str, body: bytes, make: 
         if within(best_ms, LIMIT_MS):
             break
     assert within(best_ms, LIMIT_MS)
+
+
+def test_a_virtual_host_that_is_made_again_while_the_former_one_is_released(step_meter: StepMeter) -> None:
+    """The request waits, and so does an import of definitions for a queue whose former bindings are being deleted."""
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        api = Api(peer)
+        peer.node.add_vhost("v")
+        for number in range(3_000):
+            peer.node.vhosts["v"].declare_queue(f"q{number}")
+        queue = peer.node.vhosts["/"].declare_queue("bound")
+        for number in range(3_000):
+            peer.node.vhosts["/"].bind("amq.direct", queue, f"k{number}", Table.EMPTY)
+        step_meter.begin()
+        step_meter.measured(peer.node.delete_vhost)("v")
+        step_meter.measured(peer.node.vhosts["/"].delete_queue)(queue)
+        assert peer.node.is_ending("v") and peer.node.vhosts["/"].unbindings
+
+        async def requests() -> None:
+            document = {"queues": [{"vhost": "/", "name": "bound"}]}
+            made = asyncio.gather(
+                call_application(api.application, *asgi_scope("PUT", "/vhosts/v", {})),
+                call_application(api.application, *asgi_scope("POST", "/definitions", document)),
+            )
+            while not made.done():
+                await asyncio.sleep(0)
+                peer.settle()
+                peer.clock.advance(0)
+            assert [response.status for response in made.result()] == [201, 204]
+
+        asyncio.run(requests())
+        assert not peer.node.is_ending("v") and not peer.node.vhosts["/"].unbindings
+        assert not peer.node.vhosts["v"].queues and not peer.node.vhosts["/"].queues["bound"].incoming
+        peer.close()
+
+    step_meter.check_one_of(attempt)

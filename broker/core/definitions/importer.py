@@ -136,7 +136,14 @@ class DefinitionsImport:
 
         Yields a `Wait` for what should be awaited before the next step, if there is a loop that can.
         """
-        journal = self._node.journal
+        node, journal = self._node, self._node.journal
+        for name in self._vhosts:
+            if node.is_ending(name) and name not in node.vhosts:
+                yield partial(node.when_dropped, name)
+            elif name in node.vhosts:
+                for kind, of in list(node.vhosts[name].unbindings):
+                    if (kind, of) in node.vhosts[name].unbindings:
+                        yield partial(node.vhosts[name].when_unbound, kind, of)
         while self._steps:
             try:
                 self._steps.popleft()()
@@ -146,7 +153,7 @@ class DefinitionsImport:
             while self._emissions is not None and self._emissions.full:
                 yield partial(journal.when_durable, journal.ticket()) if journal.behind() else None
                 self._emissions.advance()
-        self._node.pump()
+        node.pump()
 
     def check_failures(self) -> None:
         """Raise Invalid if an entry could not be imported."""

@@ -100,6 +100,7 @@ class Node:
         self.commits = LatencyHistogram()  # of the write and sync of batches of the journal
         self._ending: dict[str, VHost] = {}  # deleted virtual hosts that are not released completely
         self._drops: dict[str, Job] = {}  # the jobs that release them
+        self._dropped_calls: dict[str, list[Callable[[], None]]] = {}
         self._gone = Statistics()  # of deleted virtual hosts
         # Stored definitions that could not be restored at the start and are still missing.
         self.not_restored: Callable[[], list[str]] = list
@@ -215,6 +216,16 @@ class Node:
     def _dropped(self, vhost: VHost) -> None:
         del self._ending[vhost.name], self._drops[vhost.name]
         self._gone.add(vhost.statistics)
+        for call in self._dropped_calls.pop(vhost.name, ()):
+            call()
+
+    def is_ending(self, name: str) -> bool:
+        """Whether a deleted virtual host of this name is not released completely."""
+        return name in self._drops
+
+    def when_dropped(self, name: str, call: Callable[[], None]) -> None:
+        """Call `call` once the deleted virtual host of this name in `is_ending` is released."""
+        self._dropped_calls.setdefault(name, []).append(call)
 
     def set_tracing(self, name: str, on: bool) -> None:
         """Switch the firehose of a virtual host on or off, until the broker stops. Raises Unknown."""

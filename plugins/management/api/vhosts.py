@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
-from warren.broker.plugin import VHost
+from warren.broker.plugin import Node, VHost
 
 from ...http.auth import ADMIN, ANY
 from ...http.responses import HTTPError, Response, done, ok, put
+from ...http.slices import when
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -40,10 +43,17 @@ async def get_vhost(request: Request) -> Response:
     return ok(vhost_view(request.node.name, StatsView(request), totals, vhost))
 
 
-def put_vhost(request: Request) -> Response:
+async def put_vhost(request: Request) -> Response:
     """Create a virtual host, in which its creator gets all permissions, or change an existing one."""
     body: VHostBody = request.body
     node, name = request.node, request.path["name"]
+    while node.is_ending(name) and name not in node.vhosts:  # its objects are known by names
+        await when(partial(node.when_dropped, name))
+    with request.acting():
+        return changed_vhost(request, node, name, body)
+
+
+def changed_vhost(request: Request, node: Node, name: str, body: VHostBody) -> Response:
     tags = [tag.strip() for tag in body.tags.split(",")] if isinstance(body.tags, str) else body.tags
     tags = [tag for tag in tags if tag] if tags is not None else None
     existed = name in node.vhosts
