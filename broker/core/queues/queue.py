@@ -165,9 +165,9 @@ class Queue(RouteTarget):
 
     # Messages enter
 
-    def push(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
+    def push(self, messages: list[Message], body_bytes: int, shared: bool = False, header_bytes: int = -1) -> None:
         """Add messages, already stored if need be, at the tail; `body_bytes` is their sum. HOT: bench A-M."""
-        self.ready_messages.default.push(messages, body_bytes, shared)
+        self.ready_messages.default.push(messages, body_bytes, shared, header_bytes)
         self.published += len(messages)
         if not self.dirty:
             self.dirty = True
