@@ -179,7 +179,7 @@ def test_messages_that_are_paged_out_and_read_back(step_meter: StepMeter, tmp_pa
 def test_long_headers_that_are_paged_out_and_read_back(
     step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As long as one frame takes; the bodies are empty."""
+    """The headers are as long as one frame takes; the bodies are empty."""
     monkeypatch.setattr(fifo, "PAGE_ABOVE", 1)
     peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1 << 20)
     channel = peer.connect().channel()
