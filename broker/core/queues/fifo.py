@@ -19,7 +19,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from ..messages.message import Message, total_bytes
+from ..messages.message import Message, frame_bytes, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages
 from .memory_budget import MemoryBudget
@@ -69,6 +69,7 @@ class Fifo:
     exhausted       the backlog could not be read for lack of descriptors or memory
     restored_until  messages at positions below it were recovered at the start, and count as redelivered
     timed           some messages may have a deadline
+    header_bytes    the sum of the long headers of the messages in memory (`header_bytes_of`)
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class Fifo:
         "exhausted",
         "restored_until",
         "timed",
+        "header_bytes",
         "_ready",
         "_journal",
         "_budget",
@@ -99,6 +101,7 @@ class Fifo:
         self.exhausted = False
         self.restored_until = 0
         self.timed = False
+        self.header_bytes = 0
         self._ready = ready
         self._journal = journal
         self._budget = budget
@@ -111,10 +114,11 @@ class Fifo:
         """The position of the next message to be pushed."""
         return self.head + len(self.fresh) + self.packed.count + len(self.backlog)
 
-    def push(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
+    def push(self, messages: list[Message], body_bytes: int, shared: bool = False, header_bytes: int = -1) -> None:
         """Append messages without deadlines, already stored if need be. HOT: bench A-M.
 
-        `body_bytes` is the sum of their bodies. `shared` messages are also in other queues.
+        `body_bytes` is the sum of their bodies, `header_bytes` of their long headers, or -1 if unknown. `shared`
+        messages are also in other queues.
         """
         fresh, packed = self.fresh, self.packed
         if len(self.backlog) or (self._budget.exceeded and len(fresh) + packed.count > PAGE_ABOVE):
@@ -124,7 +128,11 @@ class Fifo:
                 packed.append(messages, shared)
             else:
                 fresh.extend(messages)
-            self._budget.add(len(messages), body_bytes)
+            if header_bytes:
+                if header_bytes < 0:
+                    header_bytes = header_bytes_of(messages)
+                self.header_bytes += header_bytes
+            self._budget.add(len(messages), body_bytes + header_bytes)
         ready = self._ready
         ready.count += len(messages)
         ready.body_bytes += body_bytes
@@ -143,7 +151,9 @@ class Fifo:
             self.timed = True
         self._ready.count += 1
         self._ready.body_bytes += message.body_bytes
-        self._budget.add(1, message.body_bytes)
+        header_bytes = header_bytes_of([message])
+        self.header_bytes += header_bytes
+        self._budget.add(1, message.body_bytes + header_bytes)
 
     def restore(self, pages: Pages, timed: bool) -> None:
         """Take over recovered messages; `ReadyMessages.restore` counts them."""
@@ -190,7 +200,9 @@ class Fifo:
                 self.fresh.extend(self.packed.take())
         self._ready.count -= 1
         self._ready.body_bytes -= message.body_bytes
-        self._budget.add(-1, -message.body_bytes)
+        header_bytes = header_bytes_of([message]) if self.header_bytes else 0
+        self.header_bytes -= header_bytes
+        self._budget.add(-1, -message.body_bytes - header_bytes)
         return position, message, redelivered
 
     def take(self, count: int, now_ms: int) -> tuple[list[Message], int]:
@@ -200,7 +212,8 @@ class Fifo:
         or one of them is due. HOT: bench A-M.
         """
         fresh, ready = self.fresh, self._ready
-        if count == ready.count and 0 <= ready.body_bytes <= BATCH_BYTES and not self.timed:
+        header_bytes = self.header_bytes
+        if count == ready.count and 0 <= ready.body_bytes <= BATCH_BYTES - header_bytes and not self.timed:
             messages = list(fresh)
             fresh.clear()
             taken_bytes = ready.body_bytes
@@ -213,9 +226,13 @@ class Fifo:
             else:
                 messages = [popleft() for _ in range(count)]
             taken_bytes = total_bytes(messages)
-            while taken_bytes - messages[-1].body_bytes > BATCH_BYTES:
-                fresh.appendleft(messages.pop())
-                taken_bytes -= fresh[0].body_bytes
+            if header_bytes:
+                header_bytes = header_bytes_of(messages)
+            while taken_bytes + header_bytes - messages[-1].body_bytes > BATCH_BYTES and len(messages) > 1:
+                last = messages.pop()
+                fresh.appendleft(last)
+                taken_bytes -= last.body_bytes
+                header_bytes -= header_bytes_of([last])
             packed = self.packed
             while packed.count and len(fresh) < UNPACK_BELOW:
                 fresh.extend(packed.take())
@@ -223,14 +240,20 @@ class Fifo:
         self.head += taken
         ready.count -= taken
         ready.body_bytes -= taken_bytes
-        self._budget.add(-taken, -taken_bytes)
+        if header_bytes:
+            self.header_bytes -= header_bytes
+        self._budget.add(-taken, -taken_bytes - header_bytes)
         return messages, taken_bytes
 
-    def remove_due(self, now_ms: int, limit: int) -> list[Message]:
-        """Remove and return due messages from the front, at most `limit`. Only the front expires, as in RabbitMQ."""
+    def remove_due(self, now_ms: int, limit: int, read_end: int) -> list[Message]:
+        """Remove and return due messages from the front, at most `limit`. Only the front expires, as in RabbitMQ.
+
+        Stop where `ReadyMessages.read_bytes` has reached `read_end`.
+        """
         dead: list[Message] = []
+        ready = self._ready
         message = self.ensure_loaded()
-        while message is not None and len(dead) < limit and due(message, now_ms):
+        while message is not None and len(dead) < limit and due(message, now_ms) and ready.read_bytes < read_end:
             dead.append(self._pop()[1])
             message = self.ensure_loaded()
         if message is None and not self.backlog:  # else the disk does not return the next one now
@@ -251,6 +274,7 @@ class Fifo:
         self.head = self.tail
         self.fresh, self.packed, self.returned, self.backlog = deque(), PackedTail(self._budget), [], PagedTail()
         self.timed = False
+        self.header_bytes = 0
         return removed
 
     # Paging
@@ -276,7 +300,10 @@ class Fifo:
                 self.unread.average_bytes = average_bytes
                 self.head += 1
         self.fresh.extend(fresh)
-        self._budget.add(len(fresh), total_bytes(fresh))
+        header_bytes = header_bytes_of(fresh)
+        self.header_bytes += header_bytes
+        self._budget.add(len(fresh), total_bytes(fresh) + header_bytes)
+        self._ready.read_bytes += frame_bytes(fresh)
         return len(read) - len(fresh)
 
     @property
