@@ -19,7 +19,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from ..messages.message import Message, total_bytes
+from ..messages.message import Message, frame_bytes, total_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages
 from .memory_budget import MemoryBudget
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .ready_messages import ReadyMessages
 
 LEVEL_SHIFT: Final = 48  # the bits of a position above these are the priority level (`QueueSettings.level`)
-BATCH_BYTES: Final = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
+BATCH_BYTES: Final = 1 << 20  # of frames delivered at once, whatever their number: headers, or a body above average
 PACK_ABOVE = 10_000  # fresh messages; more than queues with consumers have (`flow_control`), as packing takes time
 UNPACK_BELOW = 256  # fresh messages; as many as one write to a consumer has
 PAGE_ABOVE = 4_000  # messages that a fifo may have in memory even when the node's budget is spent
@@ -193,38 +193,38 @@ class Fifo:
         self._budget.add(-1, -message.body_bytes)
         return position, message, redelivered
 
-    def take(self, count: int, now_ms: int) -> tuple[list[Message], int]:
-        """Remove fresh messages from the front; return them and the sum of their bodies.
+    def take(self, count: int, now_ms: int) -> tuple[list[Message], int, int]:
+        """Remove fresh messages from the front; return them and the sums of their bodies and of their frames.
 
         `returned` must be empty and the first message not due. Returns at most `count` messages; fewer if they are long
         or one of them is due. HOT: bench A-M.
         """
         fresh, ready = self.fresh, self._ready
-        if count == ready.count and 0 <= ready.body_bytes <= BATCH_BYTES and not self.timed:
+        popleft = fresh.popleft
+        if self.timed:
+            messages = []
+            while len(messages) < count and not due(fresh[0], now_ms):
+                messages.append(popleft())
+        elif count == len(fresh):
             messages = list(fresh)
             fresh.clear()
-            taken_bytes = ready.body_bytes
         else:
-            popleft = fresh.popleft
-            if self.timed:
-                messages = []
-                while len(messages) < count and not due(fresh[0], now_ms):
-                    messages.append(popleft())
-            else:
-                messages = [popleft() for _ in range(count)]
-            taken_bytes = total_bytes(messages)
-            while taken_bytes - messages[-1].body_bytes > BATCH_BYTES:
+            messages = [popleft() for _ in range(count)]
+        taken_frames = frame_bytes(messages)
+        if taken_frames > BATCH_BYTES:
+            while taken_frames - len(messages[-1].frames) > BATCH_BYTES:
                 fresh.appendleft(messages.pop())
-                taken_bytes -= fresh[0].body_bytes
-            packed = self.packed
-            while packed.count and len(fresh) < UNPACK_BELOW:
-                fresh.extend(packed.take())
+                taken_frames -= len(fresh[0].frames)
+        packed = self.packed
+        while packed.count and len(fresh) < UNPACK_BELOW:
+            fresh.extend(packed.take())
         taken = len(messages)
+        taken_bytes = ready.body_bytes if taken == ready.count and ready.body_bytes >= 0 else total_bytes(messages)
         self.head += taken
         ready.count -= taken
         ready.body_bytes -= taken_bytes
         self._budget.add(-taken, -taken_bytes)
-        return messages, taken_bytes
+        return messages, taken_bytes, taken_frames
 
     def remove_due(self, now_ms: int, limit: int) -> list[Message]:
         """Remove and return due messages from the front, at most `limit`. Only the front expires, as in RabbitMQ."""

@@ -39,7 +39,7 @@ from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 if TYPE_CHECKING:
     from ..metadata.policy import Policy
 
-DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their bodies: some ms
+DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their frames: some ms
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
 
 
@@ -47,10 +47,11 @@ SLICE = 2_000  # messages that expire or are dropped at once, in addition to as 
 class Queue(RouteTarget):
     """A queue: ready messages, unacknowledged deliveries and consumers.
 
-    number   identifies a durable queue in the journal; 0 for all others
-    owner    the connection of an exclusive queue, or None
-    dirty    the queue waits to be pumped
-    unacked  the number of unacknowledged messages
+    number           identifies a durable queue in the journal; 0 for all others
+    owner            the connection of an exclusive queue, or None
+    dirty            the queue waits to be pumped
+    unacked          the number of unacknowledged messages
+    delivered_bytes  the sum of the content frames delivered to consumers
     """
 
     __slots__ = (
@@ -290,11 +291,10 @@ class Queue(RouteTarget):
         if self.deleted:
             return PUMP_COST
         ready = self.ready_messages
-        cost, ready_bytes = PUMP_COST + ready.count, ready.body_bytes
+        cost, ready_bytes, delivered_bytes = PUMP_COST + ready.count, ready.body_bytes, self.delivered_bytes
         self.feed()
+        cost += max(ready_bytes - ready.body_bytes, self.delivered_bytes - delivered_bytes, 0) >> COPY_SHIFT
         cost -= ready.count
-        if ready_bytes > ready.body_bytes:
-            cost += ready_bytes - ready.body_bytes >> COPY_SHIFT
         outbox = self.outbox
         if len(outbox):
             cost += outbox.publish_slice(self.published - self._pumped)
@@ -343,9 +343,9 @@ class Queue(RouteTarget):
             self._message_expiry.pump_again()
             return
         consumers, ready = self.consumers, self.ready_messages
-        rest, rest_bytes = ready.count - DELIVERED, ready.body_bytes - DELIVERED_BYTES
+        rest, limit_bytes = ready.count - DELIVERED, self.delivered_bytes + DELIVERED_BYTES
         while (fifo := ready.first_nonempty()) is not None:
-            if ready.count <= rest or ready.body_bytes < rest_bytes:
+            if ready.count <= rest or self.delivered_bytes > limit_bytes:
                 self._message_expiry.pump_again()
                 return
             if fifo.timed:
@@ -370,7 +370,7 @@ class Queue(RouteTarget):
                 return
             if fifo.returned:
                 position, message, redelivered = fifo.pop()
-                self.delivered_bytes += message.body_bytes
+                self.delivered_bytes += len(message.frames)
                 self._hand(takers[0], [message], position, 1, redelivered, message.body_bytes)
             else:
                 self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers), ready.count - rest))
@@ -381,8 +381,8 @@ class Queue(RouteTarget):
         redelivered = position < fifo.restored_until
         if redelivered:
             count = min(count, fifo.restored_until - position)
-        messages, taken_bytes = fifo.take(count, self.host.clock.now_ms() if fifo.timed else 0)
-        self.delivered_bytes += taken_bytes
+        messages, taken_bytes, taken_frames = fifo.take(count, self.host.clock.now_ms() if fifo.timed else 0)
+        self.delivered_bytes += taken_frames
         step = len(takers)
         if step == 1:
             self._hand(takers[0], messages, position, 1, redelivered, taken_bytes)
@@ -425,7 +425,7 @@ class Queue(RouteTarget):
     def _take_back_undelivered(self, undelivered: list[tuple[int, Message]]) -> None:
         """Requeue messages, by position, after a consumer has raised; any of them may have been sent to it."""
         for position, message in undelivered:
-            self.delivered_bytes -= message.body_bytes
+            self.delivered_bytes -= len(message.frames)
             self.ready_messages.at(position >> LEVEL_SHIFT).requeue(position, message)
         self._came_back = True
 
