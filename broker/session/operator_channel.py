@@ -173,9 +173,7 @@ class OperatorChannel:
         channel.confirms = channel.confirms or Confirms()
         self._returned = channel.publishing.return_unroutable
         self._refused = False
-        publishing.publish(
-            channel, route, [content_frames(channel.number, raw, body)], alike=True, in_slices=in_slices
-        )
+        publishing.publish(channel, route, [content_frames(channel.number, raw, body)], alike=True, in_slices=in_slices)
         return self.outcome()
 
     @property

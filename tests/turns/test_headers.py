@@ -1,16 +1,20 @@
 """Messages whose headers are as long as a frame, and that have no body, hold no step of the loop."""
 
-from pamqp.commands import Basic
+from collections.abc import Callable
+
+import pytest
+from pamqp.commands import Basic, Channel, Connection
 
 from tests.support import codec
 from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
 from warren.broker.core.queues.fifo import BATCH_BYTES
 
-from .broker import MeasuredPeer, StepMeter
+from .broker import MeasuredPeer, Prompter, StepMeter
 from .meter import LIMIT_MS
 
 MESSAGES, CONSUMERS = 450, 20
 FRAME_MAX = 1 << 17
+QUORUM = {"x-queue-type": "quorum", "x-delivery-limit": -1}
 LONG = {"headers": {"h": "v" * (FRAME_MAX - 100)}}
 
 
@@ -69,6 +73,59 @@ def test_deliveries_to_many_consumers_that_do_not_read(step_meter: StepMeter) ->
         for _ in range(3):
             peer.wait(0)
         assert all(0 < len(socket.outgoing) < BATCH_BYTES + 2 * FRAME_MAX for socket in sockets)
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
+
+
+# What is requeued by a quorum queue, which writes the count of its deliveries into a copy of each message
+
+
+def recover_all(consumer: Prompter) -> None:
+    consumer.send(Basic.Recover, requeue=True)
+
+
+def close_channel(consumer: Prompter) -> None:
+    consumer.send(Channel.Close, reply_code=200)
+
+
+def close_connection(consumer: Prompter) -> None:
+    consumer.socket.incoming += codec.method_frame(0, Connection.Close, {"reply_code": 200})
+
+
+def fail(consumer: Prompter) -> None:
+    consumer.send(Basic.Ack, delivery_tag=MESSAGES + 1)
+
+
+def vanish(consumer: Prompter) -> None:
+    consumer.socket.close()
+
+
+LONGEST = {"one long field": LONG, "many fields": {"headers": {f"h{n}": "v" * 110 for n in range(1000)}}}
+ENDINGS = (recover_all, close_channel, close_connection, fail, vanish)
+
+
+@pytest.mark.parametrize("properties", LONGEST.values(), ids=LONGEST)
+@pytest.mark.parametrize("action", ENDINGS, ids=lambda action: action.__name__)
+def test_deliveries_that_are_requeued(
+    step_meter: StepMeter, action: Callable[[Prompter], None], properties: dict[str, object]
+) -> None:
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        peer.connect().channel().declare("q", durable=True, arguments=QUORUM)
+        publish(peer, "", "q", MESSAGES, **properties)
+        consumer = Prompter(peer)
+        consumer.send(Basic.Consume, queue="q", consumer_tag="c")
+        for _ in range(MESSAGES):
+            peer.settle()
+            consumer.socket.outgoing.clear()
+        assert consumer.unacked == MESSAGES
+        consumer.socket.stalled = True
+        step_meter.begin()
+        action(consumer)
+        peer.wait(0)
+        queue = peer.node.vhosts["/"].queues["q"]
+        assert queue.ready + queue.unacked == MESSAGES
         peer.close()
 
     step_meter.check_one_of(attempt, LIMIT_MS)
