@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .metadata import Metadata
 
 SEGMENT_BYTES = 64 << 20
+READ_LIMIT = 2 << 20  # bytes of frames that one read returns, but for the last message
 BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, publishers and jobs wait for the disk
 # The last deleted queues, for which settlements are no longer recorded. Those for older ones are, which is harmless.
 DELETED_QUEUES_LIMIT = 10_000
@@ -403,6 +404,7 @@ class Journal(ports.Journal):
     def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
         messages: list[Message | None] = []
         data, segment_number, base = b"", -1, 0
+        left_bytes = READ_LIMIT
         for page in pages:
             location = self._compaction.locate(*page)[1] if self._compaction.relocations else page[1]
             number, offset = location >> OFFSET_BITS, location & OFFSET_MASK
@@ -429,6 +431,10 @@ class Journal(ports.Journal):
             elif messages and messages[-1] is not None:
                 break
             messages.append(message)
+            if message is not None:
+                left_bytes -= len(message.frames)
+                if left_bytes <= 0:
+                    break
         return messages
 
     def _read_record(self, segment: Segment, offset: int) -> bytes:

@@ -29,7 +29,7 @@ NO_STORE = "x-recent-history-no-store"
 DEFAULT_LENGTH = 20
 HISTORY_BYTES = 64 << 20  # of the contents of more than DEFAULT_LENGTH messages
 MESSAGE_BYTES = 500  # of each message beside its content
-SLICE, SLICE_BYTES = 500, 1 << 20  # messages delivered to a new binding together, and about how many bytes of bodies
+SLICE, SLICE_BYTES = 500, 1 << 20  # messages delivered to a new binding together, and about how many bytes of frames
 REPLAY_COST = 20  # of a publish while the history is being delivered, so that publishers do not outrun it
 EXCHANGE = "exchange"
 
@@ -139,11 +139,11 @@ class RecentHistoryExchange(FanoutExchange):
 
     def _slice(self, first: int, end: int) -> list[Message]:
         messages: list[Message] = []
-        body_bytes = 0
+        slice_bytes = 0
         for number in range(first, min(first + SLICE, end)):
             messages.append(self._kept[number].message.as_republished())
-            body_bytes += messages[-1].body_bytes
-            if body_bytes >= SLICE_BYTES:
+            slice_bytes += len(messages[-1].frames)
+            if slice_bytes >= SLICE_BYTES:
                 break
         return messages
 

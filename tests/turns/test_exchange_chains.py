@@ -91,9 +91,7 @@ def test_different_headers_that_one_exchange_decodes(peer: MeasuredPeer, step_me
     """Each table is decoded anew. Those of arrays have the most values in the fewest bytes."""
     vhost = peer.node.vhosts["/"]
     chain(vhost, HASH, {"hash-header": "h1"}, count=1)
-    data = b"".join(
-        [frames("x0", "1", {"headers": {"h1": [None] * 1_000, "number": number}}) for number in range(100)]
-    )
+    data = b"".join([frames("x0", "1", {"headers": {"h1": [None] * 1_000, "number": number}}) for number in range(100)])
     step_meter.check_one_of(lambda: send(peer, step_meter, data))
     assert vhost.queues["end"].ready % 100 == 0
 

@@ -16,7 +16,7 @@ from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
 from ..jobs.scheduler import Job
 from ..messages.binding import Destination
-from ..messages.message import Message, total_bytes
+from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Timer
 from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HEADER = "x-delay"
 LONGEST_MS = (1 << 32) - 1  # as in RabbitMQ's plugin; a message with a longer delay is not delayed
-SLICE, SLICE_BYTES = 200, 1 << 20  # messages read at once, and about how many bytes of bodies
+SLICE, SLICE_BYTES = 200, 1 << 20  # messages read at once, and about how many bytes of frames
 STEP_COST = 500  # of messages released in one step
 RELEASE_COST = 10  # of one message beside its enqueueing
 READ_SHIFT = 9  # to read and copy 512 bytes costs 1
@@ -206,7 +206,7 @@ class Delay(Sink):
                 later.append(self._put_back(entry, message))
                 if message is None:
                     continue
-                cost += RELEASE_COST + (message.body_bytes >> READ_SHIFT)
+                cost += RELEASE_COST + (len(message.frames) >> READ_SHIFT)
                 for step in self._release(message):
                     cost += step
                     if cost >= STEP_COST:
@@ -236,8 +236,8 @@ class Delay(Sink):
         messages: list[Message | None] = [None] * len(entries)
         for index, message in zip(order, read, strict=True):
             messages[index] = message
-        body_bytes = total_bytes([message for message in read if message is not None])
-        fitting = len(read) * SLICE_BYTES // body_bytes if body_bytes > SLICE_BYTES else 2 * len(read)
+        read_bytes = frame_bytes([message for message in read if message is not None])
+        fitting = len(read) * SLICE_BYTES // read_bytes if read_bytes > SLICE_BYTES else 2 * len(read)
         self._at_once = min(max(fitting, 1), SLICE)
         return messages
 

@@ -43,4 +43,4 @@ def store_kept(journal: Journal, kept: list[KeptMessage]) -> int:
     journal.append([one.number for one in kept], [stored])
     for one in kept:
         one.message.id, one.message.location, one.message.persistent = stored.id, stored.location, True
-    return len(kept) + (stored.body_bytes >> STORE_SHIFT)
+    return len(kept) + (len(stored.frames) >> STORE_SHIFT)

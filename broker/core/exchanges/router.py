@@ -153,7 +153,7 @@ class Route:
     queues   the same, if messages may be enqueued at all of them in one step; else None
     cost     of enqueueing one message in one step (`jobs.scheduler`); 1 if it is enqueued in steps
     at_once  the number of messages that may be enqueued in one step, or together in steps
-    long_bytes  the sum of their bodies above which they are enqueued in steps
+    long_bytes  the sum of their bodies and long headers above which they are enqueued in steps
 
     A message whose properties contain any of the `markers` must be routed by itself, too. `direct` messages came from
     a queue of the same name elsewhere: they go to the `targets` whatever their CC.

@@ -15,6 +15,7 @@ from ...amqp.properties import headers as headers_of
 from .message_state import MessageState
 
 DELIVERY_COUNT = "x-delivery-count"
+LONG_HEADER = 512  # bytes of frames beside the body; of shorter headers no total is kept
 
 
 @mypyc_attr(acyclic=True)
@@ -178,5 +179,11 @@ def total_bytes(messages: list[Message]) -> int:
 
 
 def frame_bytes(messages: list[Message]) -> int:
-    """Return the sum of the lengths of their frames, headers and bodies. HOT: bench A-M."""
+    """Return the sum of the lengths of their frames, which are what a copy or a record of the journal takes."""
     return sum([len(message.frames) for message in messages])
+
+
+def header_bytes_of(messages: list[Message]) -> int:
+    """Return the sum of the lengths of their long headers: of the frames beside the body above LONG_HEADER."""
+    lengths = [len(message.frames) - message.body_bytes for message in messages]
+    return sum([length for length in lengths if length > LONG_HEADER])

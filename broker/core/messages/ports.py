@@ -211,8 +211,8 @@ class Journal:
         A page that was read must not be read again: the message now has its `id` and `location`. A page that is
         damaged, or that the disk could not read, gives None; it may be read again later, and its location has been
         logged. If such a page follows one that could be read, the list ends before it, and the pages from there on were
-        not tried. The list is empty if the system has no descriptors or memory to spare; nothing is known of any page
-        then.
+        not tried. A list of long messages ends early likewise. The list is empty if the system has no descriptors or
+        memory to spare; nothing is known of any page then.
         """
         raise NotImplementedError
 

@@ -96,8 +96,8 @@ class DeadLetter:
                 self.targets = without_cycles(self.copy, self.targets)
             each = PER_MESSAGE_COST
             if queue.host.budget.exceeded:
-                each = PAGE_COST + (self.copy.body_bytes >> STORE_SHIFT)
-            self._parts = in_parts(self.targets, each, self.copy.body_bytes, PART_COST)
+                each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)
+            self._parts = in_parts(self.targets, each, len(self.copy.frames), PART_COST)
         return cost + search.cost
 
     @property
@@ -424,7 +424,7 @@ class DeadLetterOutbox:
             its_cost = self._cost_of_targets(message, targets)
             if last is not None and last.is_like(message) and (its_cost <= PART_COST or len(targets) < 2):
                 count += 1
-                cost += ALIKE_COST + its_cost + (message.body_bytes >> COPY_SHIFT)
+                cost += ALIKE_COST + its_cost + (len(message.frames) >> COPY_SHIFT)
                 copies.append(last.copy(message))
                 continue
             self._enqueue(copies, targets)
@@ -467,8 +467,8 @@ class DeadLetterOutbox:
         """Return the cost of enqueueing one message at these targets, each of which looks at it."""
         count = len(targets)
         if self._queue.host.budget.exceeded:
-            return count * (PAGE_COST + (message.body_bytes >> STORE_SHIFT))
-        return cost_of_records(message.body_bytes, targets) + (count if count < 2 else count * PER_MESSAGE_COST)
+            return count * (PAGE_COST + (len(message.frames) >> STORE_SHIFT))
+        return cost_of_records(len(message.frames), targets) + (count if count < 2 else count * PER_MESSAGE_COST)
 
 
 def cost_of(message: Message) -> int:

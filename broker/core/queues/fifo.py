@@ -19,7 +19,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from ..messages.message import Message, frame_bytes, total_bytes
+from ..messages.message import Message, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages
 from .memory_budget import MemoryBudget
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .ready_messages import ReadyMessages
 
 LEVEL_SHIFT: Final = 48  # the bits of a position above these are the priority level (`QueueSettings.level`)
-BATCH_BYTES: Final = 1 << 20  # of frames delivered at once, whatever their number: headers, or a body above average
+BATCH_BYTES: Final = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
 PACK_ABOVE = 10_000  # fresh messages; more than queues with consumers have (`flow_control`), as packing takes time
 UNPACK_BELOW = 256  # fresh messages; as many as one write to a consumer has
 PAGE_ABOVE = 4_000  # messages that a fifo may have in memory even when the node's budget is spent
@@ -69,6 +69,7 @@ class Fifo:
     exhausted       the backlog could not be read for lack of descriptors or memory
     restored_until  messages at positions below it were recovered at the start, and count as redelivered
     timed           some messages may have a deadline
+    header_bytes    the sum of the long headers of the messages in memory (`header_bytes_of`)
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class Fifo:
         "exhausted",
         "restored_until",
         "timed",
+        "header_bytes",
         "_ready",
         "_journal",
         "_budget",
@@ -99,6 +101,7 @@ class Fifo:
         self.exhausted = False
         self.restored_until = 0
         self.timed = False
+        self.header_bytes = 0
         self._ready = ready
         self._journal = journal
         self._budget = budget
@@ -111,10 +114,11 @@ class Fifo:
         """The position of the next message to be pushed."""
         return self.head + len(self.fresh) + self.packed.count + len(self.backlog)
 
-    def push(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
+    def push(self, messages: list[Message], body_bytes: int, shared: bool = False, header_bytes: int = -1) -> None:
         """Append messages without deadlines, already stored if need be. HOT: bench A-M.
 
-        `body_bytes` is the sum of their bodies. `shared` messages are also in other queues.
+        `body_bytes` is the sum of their bodies, `header_bytes` of their long headers, or -1 if unknown. `shared`
+        messages are also in other queues.
         """
         fresh, packed = self.fresh, self.packed
         if len(self.backlog) or (self._budget.exceeded and len(fresh) + packed.count > PAGE_ABOVE):
@@ -124,7 +128,10 @@ class Fifo:
                 packed.append(messages, shared)
             else:
                 fresh.extend(messages)
-            self._budget.add(len(messages), body_bytes)
+            if header_bytes < 0:
+                header_bytes = header_bytes_of(messages)
+            self.header_bytes += header_bytes
+            self._budget.add(len(messages), body_bytes + header_bytes)
         ready = self._ready
         ready.count += len(messages)
         ready.body_bytes += body_bytes
@@ -143,7 +150,9 @@ class Fifo:
             self.timed = True
         self._ready.count += 1
         self._ready.body_bytes += message.body_bytes
-        self._budget.add(1, message.body_bytes)
+        header_bytes = header_bytes_of([message])
+        self.header_bytes += header_bytes
+        self._budget.add(1, message.body_bytes + header_bytes)
 
     def restore(self, pages: Pages, timed: bool) -> None:
         """Take over recovered messages; `ReadyMessages.restore` counts them."""
@@ -190,41 +199,49 @@ class Fifo:
                 self.fresh.extend(self.packed.take())
         self._ready.count -= 1
         self._ready.body_bytes -= message.body_bytes
-        self._budget.add(-1, -message.body_bytes)
+        header_bytes = header_bytes_of([message]) if self.header_bytes else 0
+        self.header_bytes -= header_bytes
+        self._budget.add(-1, -message.body_bytes - header_bytes)
         return position, message, redelivered
 
-    def take(self, count: int, now_ms: int) -> tuple[list[Message], int, int]:
-        """Remove fresh messages from the front; return them and the sums of their bodies and of their frames.
+    def take(self, count: int, now_ms: int) -> tuple[list[Message], int]:
+        """Remove fresh messages from the front; return them and the sum of their bodies.
 
         `returned` must be empty and the first message not due. Returns at most `count` messages; fewer if they are long
         or one of them is due. HOT: bench A-M.
         """
         fresh, ready = self.fresh, self._ready
-        popleft = fresh.popleft
-        if self.timed:
-            messages = []
-            while len(messages) < count and not due(fresh[0], now_ms):
-                messages.append(popleft())
-        elif count == len(fresh):
+        header_bytes = self.header_bytes
+        if count == ready.count and 0 <= ready.body_bytes <= BATCH_BYTES - header_bytes and not self.timed:
             messages = list(fresh)
             fresh.clear()
+            taken_bytes = ready.body_bytes
         else:
-            messages = [popleft() for _ in range(count)]
-        taken_frames = frame_bytes(messages)
-        if taken_frames > BATCH_BYTES:
-            while taken_frames - len(messages[-1].frames) > BATCH_BYTES:
-                fresh.appendleft(messages.pop())
-                taken_frames -= len(fresh[0].frames)
-        packed = self.packed
-        while packed.count and len(fresh) < UNPACK_BELOW:
-            fresh.extend(packed.take())
+            popleft = fresh.popleft
+            if self.timed:
+                messages = []
+                while len(messages) < count and not due(fresh[0], now_ms):
+                    messages.append(popleft())
+            else:
+                messages = [popleft() for _ in range(count)]
+            taken_bytes = total_bytes(messages)
+            if header_bytes:
+                header_bytes = header_bytes_of(messages)
+            while taken_bytes + header_bytes - len(messages[-1].frames) > BATCH_BYTES:
+                last = messages.pop()
+                fresh.appendleft(last)
+                taken_bytes -= last.body_bytes
+                header_bytes -= header_bytes_of([last])
+            packed = self.packed
+            while packed.count and len(fresh) < UNPACK_BELOW:
+                fresh.extend(packed.take())
         taken = len(messages)
-        taken_bytes = ready.body_bytes if taken == ready.count and ready.body_bytes >= 0 else total_bytes(messages)
         self.head += taken
         ready.count -= taken
         ready.body_bytes -= taken_bytes
-        self._budget.add(-taken, -taken_bytes)
-        return messages, taken_bytes, taken_frames
+        self.header_bytes -= header_bytes
+        self._budget.add(-taken, -taken_bytes - header_bytes)
+        return messages, taken_bytes
 
     def remove_due(self, now_ms: int, limit: int) -> list[Message]:
         """Remove and return due messages from the front, at most `limit`. Only the front expires, as in RabbitMQ."""
@@ -251,6 +268,7 @@ class Fifo:
         self.head = self.tail
         self.fresh, self.packed, self.returned, self.backlog = deque(), PackedTail(self._budget), [], PagedTail()
         self.timed = False
+        self.header_bytes = 0
         return removed
 
     # Paging
@@ -276,7 +294,9 @@ class Fifo:
                 self.unread.average_bytes = average_bytes
                 self.head += 1
         self.fresh.extend(fresh)
-        self._budget.add(len(fresh), total_bytes(fresh))
+        header_bytes = header_bytes_of(fresh)
+        self.header_bytes += header_bytes
+        self._budget.add(len(fresh), total_bytes(fresh) + header_bytes)
         return len(read) - len(fresh)
 
     @property

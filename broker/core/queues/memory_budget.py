@@ -6,8 +6,8 @@ from typing import ClassVar
 
 
 class MemoryBudget:
-    """An estimate of the memory that ready messages take: their bodies, and OVERHEAD bytes for each message, of which
-    packing saves SAVED.
+    """An estimate of the memory that ready messages take: their bodies and long headers (`message.header_bytes_of`), and
+    OVERHEAD bytes for each message, of which packing saves SAVED.
 
     `exceeded` says that the estimate is above the limit; queues then page out what they get.
     """
@@ -21,9 +21,9 @@ class MemoryBudget:
         self.used_bytes = 0
         self.exceeded = False
 
-    def add(self, count: int, body_bytes: int) -> None:
+    def add(self, count: int, content_bytes: int) -> None:
         """Count messages that came; both numbers are negative for messages that left. HOT: bench A-M."""
-        self.used_bytes += body_bytes + count * self.OVERHEAD
+        self.used_bytes += content_bytes + count * self.OVERHEAD
         self.exceeded = self.used_bytes > self.limit_bytes
 
     def add_packed(self, count: int) -> None:

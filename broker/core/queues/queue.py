@@ -15,7 +15,7 @@ from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
 from ..jobs.scheduler import COPY_SHIFT, PUMP_COST
 from ..messages.binding import Binding
-from ..messages.message import Message, total_bytes
+from ..messages.message import Message, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER, MessageState
 from ..messages.ports import RecoveredQueue
 from ..metadata.queue_types import QUORUM
@@ -25,7 +25,7 @@ from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
 from .enqueue import ACCEPTED, DURABLE, EnqueueResult, PerMessageEnqueue
 from .expiry import MessageExpiry, QueueExpiry
-from .fifo import LEVEL_SHIFT, Fifo
+from .fifo import BATCH_BYTES, LEVEL_SHIFT, Fifo
 from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, HeldPublishers
 from .message_log import CHANNEL, DELETED, PURGED
 from .queue_host import QueueHost
@@ -39,7 +39,7 @@ from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 if TYPE_CHECKING:
     from ..metadata.policy import Policy
 
-DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their frames: some ms
+DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their bodies and long headers: some ms
 COUNT_COST = 4  # of a requeue that counts a delivery, beside the copy of the message
 FIELD_SHIFT, FIELDS_COST = 2, 512  # to find the fields in 4 bytes of headers costs 1; the most that all of them cost
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
@@ -53,7 +53,7 @@ class Queue(RouteTarget):
     owner            the connection of an exclusive queue, or None
     dirty            the queue waits to be pumped
     unacked          the number of unacknowledged messages
-    delivered_bytes  the sum of the content frames delivered to consumers
+    delivered_bytes  the sum of the bodies and long headers delivered to consumers
     """
 
     __slots__ = (
@@ -168,9 +168,9 @@ class Queue(RouteTarget):
 
     # Messages enter
 
-    def push(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
+    def push(self, messages: list[Message], body_bytes: int, shared: bool = False, header_bytes: int = -1) -> None:
         """Add messages, already stored if need be, at the tail; `body_bytes` is their sum. HOT: bench A-M."""
-        self.ready_messages.default.push(messages, body_bytes, shared)
+        self.ready_messages.default.push(messages, body_bytes, shared, header_bytes)
         self.published += len(messages)
         if not self.dirty:
             self.dirty = True
@@ -376,17 +376,22 @@ class Queue(RouteTarget):
                         return
                     continue
             # Requeued messages go first, one by one: they are rare, and their positions are not contiguous.
-            takers, room = consumers.take_turn(1 if fifo.returned else len(fifo.fresh), ready.average_bytes)
+            average_bytes = ready.average_bytes
+            if fifo.header_bytes:
+                average_bytes += fifo.header_bytes // fifo.resident
+            takers, room = consumers.take_turn(1 if fifo.returned else len(fifo.fresh), average_bytes)
             if not takers:
                 if consumers.any_ready():  # very many have no room: other queues have their turn first
                     self._message_expiry.pump_again()
                 return
             if fifo.returned:
+                header_bytes = fifo.header_bytes
                 position, message, redelivered = fifo.pop()
-                self.delivered_bytes += len(message.frames)
+                self.delivered_bytes += message.body_bytes + header_bytes - fifo.header_bytes
                 self._hand(takers[0], [message], position, 1, redelivered, message.body_bytes)
             else:
-                self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers), ready.count - rest))
+                fitting = BATCH_BYTES // (average_bytes + 1) + 1
+                self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers), ready.count - rest, fitting))
 
     def _hand_fresh(self, fifo: Fifo, takers: list[Consumer], count: int) -> None:
         """Deliver at most `count` fresh messages to these consumers in turn."""
@@ -394,8 +399,9 @@ class Queue(RouteTarget):
         redelivered = position < fifo.restored_until
         if redelivered:
             count = min(count, fifo.restored_until - position)
-        messages, taken_bytes, taken_frames = fifo.take(count, self.host.clock.now_ms() if fifo.timed else 0)
-        self.delivered_bytes += taken_frames
+        header_bytes = fifo.header_bytes
+        messages, taken_bytes = fifo.take(count, self.host.clock.now_ms() if fifo.timed else 0)
+        self.delivered_bytes += taken_bytes + header_bytes - fifo.header_bytes
         step = len(takers)
         if step == 1:
             self._hand(takers[0], messages, position, 1, redelivered, taken_bytes)
@@ -438,7 +444,7 @@ class Queue(RouteTarget):
     def _take_back_undelivered(self, undelivered: list[tuple[int, Message]]) -> None:
         """Requeue messages, by position, after a consumer has raised; any of them may have been sent to it."""
         for position, message in undelivered:
-            self.delivered_bytes -= len(message.frames)
+            self.delivered_bytes -= message.body_bytes + header_bytes_of([message])
             self.ready_messages.at(position >> LEVEL_SHIFT).requeue(position, message)
         self._came_back = True
 

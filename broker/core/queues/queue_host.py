@@ -8,7 +8,7 @@ from mypy_extensions import mypyc_attr
 
 from ..counters.statistics import Statistics
 from ..jobs.scheduler import Scheduler
-from ..messages.message import Message
+from ..messages.message import Message, header_bytes_of
 from ..messages.ports import Clock, Journal
 from .enqueue import ACCEPTED, DURABLE, EnqueueResult, enqueue_per_message, store
 from .memory_budget import MemoryBudget
@@ -92,12 +92,14 @@ class QueueHost:
         targets: tuple[RouteTarget, ...],
         source: str = MADE,
         shared: bool = False,
+        header_bytes: int = -1,
     ) -> EnqueueResult:
         """Store messages once for all durable targets, and give them to all targets.
 
         `body_bytes` is the sum of their bodies; `persistent` is True if any of them is. Either all of them have a
         `MessageState` or none. `source` is that of `message_log`, empty for a client. `shared` messages are also
-        enqueued at other targets, by other calls. HOT: bench A-M.
+        enqueued at other targets, by other calls. `header_bytes` is the sum of their long headers (`header_bytes_of`),
+        or -1 if unknown. HOT: bench A-M.
         """
         if messages[0].state is not None:
             return enqueue_per_message(messages, targets, source, shared, self.message_log) if targets else ACCEPTED
@@ -110,8 +112,10 @@ class QueueHost:
         if self.message_log is not None:
             self.message_log.enqueued(cast("tuple[Queue, ...]", targets), messages, source)
         shared = shared or len(targets) > 1
+        if header_bytes < 0:
+            header_bytes = header_bytes_of(messages)
         for target in targets:
-            target.push(messages, body_bytes, shared)
+            target.push(messages, body_bytes, shared, header_bytes)
         return DURABLE if numbers else ACCEPTED
 
     def _enqueue_apart(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..jobs.scheduler import SLICE, Job
-from ..messages.message import Message, total_bytes
+from ..messages.message import Message, header_bytes_of, total_bytes
 from .fifo import Removed
 
 if TYPE_CHECKING:
@@ -40,6 +40,6 @@ def _settle(queue: Queue, messages: list[Message], reason: str) -> int:
     """Release messages that are in memory; return their number."""
     host = queue.host
     host.left(queue, messages, reason)
-    host.budget.add(-len(messages), -total_bytes(messages))
+    host.budget.add(-len(messages), -total_bytes(messages) - header_bytes_of(messages))
     queue.journal.settle_purged(messages)
     return len(messages)

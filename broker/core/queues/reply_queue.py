@@ -45,8 +45,9 @@ class ReplyQueue(Queue):
             cache.pop(key, None)
         self._cached.clear()
 
-    def push(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
-        super().push(*self._fitting(messages, body_bytes), shared)
+    def push(self, messages: list[Message], body_bytes: int, shared: bool = False, header_bytes: int = -1) -> None:
+        fitting, body_bytes = self._fitting(messages, body_bytes)
+        super().push(fitting, body_bytes, shared, header_bytes if len(fitting) == len(messages) else -1)
 
     def push_at(self, level: int, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
         super().push_at(level, *self._fitting(messages, body_bytes), shared)

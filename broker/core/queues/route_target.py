@@ -39,10 +39,11 @@ class RouteTarget(Destination):
         self.per_message = per_message
         self.deleted = False
 
-    def push(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
+    def push(self, messages: list[Message], body_bytes: int, shared: bool = False, header_bytes: int = -1) -> None:
         """Add messages that are already stored; `body_bytes` is the sum of their bodies.
 
-        `shared` messages are also added to other targets.
+        `shared` messages are also added to other targets. `header_bytes` is the sum of their long headers
+        (`header_bytes_of`), or -1 if unknown.
         """
         raise NotImplementedError
 
@@ -94,21 +95,21 @@ def records_of(targets: tuple[RouteTarget, ...]) -> int:
     return len({target.record_key for target in targets if target.number})
 
 
-def cost_of_records(body_bytes: int, targets: tuple[RouteTarget, ...]) -> int:
-    """Return the cost of writing messages with bodies of this sum to the journal (`jobs.scheduler`)."""
-    cost = body_bytes >> STORE_SHIFT
+def cost_of_records(stored_bytes: int, targets: tuple[RouteTarget, ...]) -> int:
+    """Return the cost of writing messages with frames of this sum to the journal (`jobs.scheduler`)."""
+    cost = stored_bytes >> STORE_SHIFT
     return cost * records_of(targets) if cost else 0
 
 
 def in_parts(
-    targets: tuple[RouteTarget, ...], each: int, body_bytes: int, limit: int
+    targets: tuple[RouteTarget, ...], each: int, stored_bytes: int, limit: int
 ) -> Iterator[tuple[RouteTarget, ...]]:
     """Divide targets into parts that cost `limit` at most, but for one record of the journal (`jobs.scheduler`).
 
-    `each` is the cost of a target beside the records. Of many targets those that share a record are in one part.
+    `each` is the cost of a target beside the records, `stored_bytes` the sum of the frames of the messages. Of many targets those that share a record are in one part.
     """
     together = max(limit // each, 1)
-    record_cost = body_bytes >> STORE_SHIFT
+    record_cost = stored_bytes >> STORE_SHIFT
     for start in range(0, len(targets), together):
         some = targets[start : start + together]
         if (each + record_cost) * len(some) <= limit:

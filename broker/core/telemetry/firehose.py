@@ -67,7 +67,7 @@ class Firehose(Tracer):
             fields["routed_queues"] = first_names(queues)
             return trace_message(f"publish.{message.address.exchange}", fields, message)
 
-        self._add(copy, message.body_bytes + POINTER_BYTES * len(queues))
+        self._add(copy, len(message.frames) + POINTER_BYTES * len(queues))
 
     def delivered(self, origin: Origin, message: Message, queue: str, redelivered: bool) -> None:
         """Copy a message that was delivered to a consumer, or by basic.get."""
@@ -79,7 +79,7 @@ class Firehose(Tracer):
             fields["redelivered"] = int(redelivered)
             return trace_message(f"deliver.{queue}", fields, message)
 
-        self._add(copy, message.body_bytes)
+        self._add(copy, len(message.frames))
 
     def _fields(self, origin: Origin, message: Message, keys: tuple[str, ...]) -> dict[str, object]:
         return {

@@ -15,7 +15,7 @@ from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_type import Emission, EnqueueSteps
 from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT
 from ..messages.binding import Destination
-from ..messages.message import Message, total_bytes
+from ..messages.message import Message, frame_bytes, total_bytes
 from ..queues.enqueue import ACCEPTED, EnqueueResult
 from ..queues.message_log import MADE
 from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing, in_parts, records_of
@@ -50,9 +50,9 @@ class EmissionQueue:
         """True if the type should emit no more for now."""
         return self._bytes >= LIMIT_BYTES
 
-    def add(self, first: Emission, rest: Iterator[Emission], body_bytes: int) -> None:
+    def add(self, first: Emission, rest: Iterator[Emission], content_bytes: int) -> None:
         """Add emissions. Each of the rest is taken from the iterator when the one before is enqueued."""
-        size = body_bytes + ENTRY_BYTES + REFERENCE_BYTES * (len(first.destinations) + len(first.messages))
+        size = content_bytes + ENTRY_BYTES + REFERENCE_BYTES * (len(first.destinations) + len(first.messages))
         self._bytes += size
         self._waiting.append((chain((first,), rest), size, nothing))
 
@@ -132,15 +132,14 @@ def enqueue_in_slices(
     while count and at < len(messages):
         weight = PAGE_COST if vhost.budget.exceeded else PER_MESSAGE_COST if per_message else least
         exceeded = vhost.budget.exceeded
-        copies = count if exceeded else records_of(targets[:SLICE]) or 1  # of the body
+        copies = count if exceeded else records_of(targets[:SLICE]) or 1  # of the frames
         shift = STORE_SHIFT if stores or vhost.budget.exceeded else COPY_SHIFT
         some = messages[at : at + max(limit // (weight * count), 1)]
         while (cost := cost_of(some, weight * count, copies, shift)) > 2 * limit and len(some) > 1:
             some = some[: max(len(some) * limit // cost, 1)]
         first, at = at, at + len(some)
-        body_bytes = total_bytes(some)
         each = cost_of(some, weight, 1, shift) if exceeded else weight * len(some)
-        for part in in_parts(targets, each, body_bytes, max(limit, cost) if len(some) > 1 else limit):
+        for part in in_parts(targets, each, frame_bytes(some), max(limit, cost) if len(some) > 1 else limit):
             result = merge(result, enqueue(vhost, part, some, source), first)
             yield max(cost * len(part) // count, 1)
     return result
@@ -155,8 +154,8 @@ def merge(result: EnqueueResult, more: EnqueueResult, first: int) -> EnqueueResu
 
 
 def cost_of(messages: list[Message], each: int, copies: int, shift: int) -> int:
-    """Return the cost of messages that cost `each` beside the copies of their bodies, of which 2 ** `shift` cost 1."""
-    return each * len(messages) + copies * (total_bytes(messages) >> shift)
+    """Return the cost of messages that cost `each` beside the copies of their frames, of which 2 ** `shift` cost 1."""
+    return each * len(messages) + copies * (frame_bytes(messages) >> shift)
 
 
 def targets_of(destinations: Collection[Destination]) -> tuple[RouteTarget, ...]:

@@ -576,10 +576,10 @@ class VHost(QueueHost):
         self._observers.binding_removed(self.name, binding)
         return exchange.auto_delete and not exchange.outgoing
 
-    def emit(self, exchange: Exchange, emissions: Iterable[Emission], body_bytes: int = 0) -> None:
+    def emit(self, exchange: Exchange, emissions: Iterable[Emission], content_bytes: int = 0) -> None:
         """Enqueue what the type of an exchange emits, in slices, after all that it has emitted before.
 
-        `body_bytes` is the memory of bodies that nothing else keeps.
+        `content_bytes` is the memory of frames that nothing else keeps.
         """
         rest = iter(emissions)
         first = next(rest, None)
@@ -587,10 +587,10 @@ class VHost(QueueHost):
             return
         queue = self.emitting.get(exchange)
         if queue is not None:
-            queue.add(first, rest, body_bytes)
+            queue.add(first, rest, content_bytes)
         else:
             queue = EmissionQueue(self, exchange)
-            queue.add(first, rest, body_bytes)
+            queue.add(first, rest, content_bytes)
             queue.start()
 
     def publish(self, exchange: Exchange, message: Message) -> bool:
@@ -607,7 +607,7 @@ class VHost(QueueHost):
                 return True
         elif emissions is not None and emissions.full:
             return False
-        self.emit(exchange, [Emission([exchange], [message])], message.body_bytes)
+        self.emit(exchange, [Emission([exchange], [message])], len(message.frames))
         return True
 
     def emissions_of(self, exchange: str) -> EmissionQueue | None:

@@ -22,7 +22,7 @@ from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey
 from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, Job
-from ...core.messages.message import Address, Message, total_bytes
+from ...core.messages.message import LONG_HEADER, Address, Message, frame_bytes, header_bytes_of, total_bytes
 from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
@@ -43,6 +43,7 @@ NUMBER: Final = re.compile("-?[0-9]+")
 MANDATORY: Final = 1
 IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
+LONG_HEADER_SIZE: Final = LONG_HEADER - 2 * FRAME_OVERHEAD  # of a header frame that may make a long header
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
 TRACED_COST: Final = 20  # of a message that is routed by itself for a tracer, beside its copy
@@ -95,13 +96,14 @@ def publish(
     else:
         messages = [Message(address, content, number, body_bytes, largest, persistent) for content in contents]
     whole_bytes = body_bytes * count
+    long_bytes = header_bytes_of(messages) if header_bytes > LONG_HEADER_SIZE or largest_frame else 0
     sizes = channel.statistics.sizes
     if not sizes.low < body_bytes <= sizes.high:
         sizes.turn(body_bytes)
     sizes.run += count
     sizes.total_bytes += whole_bytes
     queues = route.queues
-    if whole_bytes > route.long_bytes:
+    if whole_bytes + long_bytes > route.long_bytes:
         queues = None
     alone = checked.special or channel.transaction is not None or (route.markers and route.needs_message(raw))
     if queues is None and not alone and route.targets is not None and not channel.all_or_none:
@@ -118,7 +120,10 @@ def publish(
         sizes.total_bytes -= body_bytes * (count - published)
         return published
     else:
-        result = enqueue(channel, route.exchange, messages, whole_bytes, persistent, queues, route.mandatory, True)
+        mandatory = route.mandatory
+        result = enqueue(
+            channel, route.exchange, messages, whole_bytes, persistent, queues, mandatory, True, long_bytes
+        )
         if channel.confirms is not None:
             expect_confirms(channel, channel.confirms, count, result)
     return count
@@ -199,7 +204,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     sizes = channel.statistics.sizes
     header, raw = NO_HEADER, b""
     body_bytes = largest = 0
-    persistent = alone = False
+    persistent = alone = some_long = False
     runs: dict[tuple[RouteTarget, ...], Run] = {}
     run: Run | None = None
     try:
@@ -214,6 +219,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
                 persistent = checked.persistent
                 alone = in_transaction or checked.special
                 largest = (header_bytes if header_bytes > body_bytes else body_bytes) + FRAME_OVERHEAD
+                some_long = some_long or header_bytes > LONG_HEADER_SIZE
             if not sizes.low < body_bytes <= sizes.high:
                 sizes.turn(body_bytes)
             sizes.run += 1
@@ -230,7 +236,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
             ):
                 if runs:
                     runs, gathered, run, place = {}, runs, None, 0  # so that `finally` does not repeat them
-                    enqueue_runs(channel, gathered, in_slices)
+                    enqueue_runs(channel, gathered, in_slices, some_long)
                     if in_slices and (connection.suspended or connection.spent > ENQUEUE_COST):
                         return published
                 published += 1
@@ -246,7 +252,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
                 if run is None or run.exchange is not route.exchange or run.mandatory is not route.mandatory:
                     if runs and not (run is None and gather and len(queues) < 2 and len(next(iter(runs))) < 2):
                         runs, gathered, place = {}, runs, 0
-                        enqueue_runs(channel, gathered, in_slices)
+                        enqueue_runs(channel, gathered, in_slices, some_long)
                         if in_slices and (connection.suspended or connection.spent > ENQUEUE_COST):
                             return published
                     runs[queues] = run = Run(route, queues)
@@ -258,18 +264,20 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
             place += 1
     finally:  # the messages before a refused one too
         if runs:
-            enqueue_runs(channel, runs, in_slices)
+            enqueue_runs(channel, runs, in_slices, some_long)
     return published
 
 
-def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_slices: bool) -> None:
+def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_slices: bool, some_long: bool) -> None:
     """Enqueue runs by the targets of their routes, and register all their messages for confirms. HOT: bench K, L.
 
-    A run to more than FEW queues is the only one, and is enqueued in steps.
+    A run to more than FEW queues is the only one, and is enqueued in steps. `some_long` says whether some of the
+    messages may have long headers.
     """
     if len(runs) == 1:
         [run] = runs.values()
-        if len(run.queues) > FEW or run.body_bytes > run.route.long_bytes:
+        header_bytes = header_bytes_of(run.messages) if some_long else 0
+        if len(run.queues) > FEW or run.body_bytes + header_bytes > run.route.long_bytes:
             steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
             do_in_steps(channel, steps, in_slices)
             return
@@ -277,7 +285,18 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
     stored = False
     refused: set[int] = set()
     for queues, run in runs.items():
-        result = enqueue(channel, run.exchange, run.messages, run.body_bytes, run.persistent, queues, run.mandatory)
+        header_bytes = header_bytes_of(run.messages) if some_long else 0
+        result = enqueue(
+            channel,
+            run.exchange,
+            run.messages,
+            run.body_bytes,
+            run.persistent,
+            queues,
+            run.mandatory,
+            False,
+            header_bytes,
+        )
         count += len(run.messages)
         stored = stored or result.stored
         if result.refused:
@@ -542,12 +561,13 @@ def enqueue_in_steps(
         some = messages[first : first + together]
         body_bytes, persistent = total_bytes(some), any(message.persistent for message in some)
         each = cost_of_each(some, queues)
+        stored_bytes = frame_bytes(some)
         if channel.vhost.budget.exceeded:
-            each = max(each, PAGE_COST * len(some) + (body_bytes >> STORE_SHIFT))
-        parts = in_parts(queues, each, body_bytes, ENQUEUE_COST)
+            each = max(each, PAGE_COST * len(some) + (stored_bytes >> STORE_SHIFT))
+        parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         result = enqueue(channel, exchange, some, body_bytes, persistent, next(parts, ()), mandatory)
         for part in parts:
-            yield max(ENQUEUE_COST, body_bytes >> STORE_SHIFT)
+            yield max(ENQUEUE_COST, stored_bytes >> STORE_SHIFT)
             more = enqueue_more(channel, exchange, some, body_bytes, persistent, part)
             result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
         accepted = finish(channel, len(some), result)
@@ -569,9 +589,9 @@ def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:
 def are_few(queues: tuple[RouteTarget, ...], message: Message) -> bool:
     """Return whether the message may be enqueued in all these queues in one step."""
     return len(queues) <= FEW and (
-        message.body_bytes * len(queues) <= LONG_BYTES
+        len(message.frames) * len(queues) <= LONG_BYTES
         or len(queues) < 2
-        or message.body_bytes * records_of(queues) <= LONG_BYTES
+        or len(message.frames) * records_of(queues) <= LONG_BYTES
     )
 
 
@@ -680,11 +700,12 @@ def enqueue(
     queues: tuple[RouteTarget, ...],
     mandatory: bool,
     alike: bool = False,
+    header_bytes: int = -1,
 ) -> EnqueueResult:
     """Enqueue messages, and send unroutable mandatory ones back; confirms are left to the caller. HOT: bench A-M.
 
     `body_bytes` is the sum of their bodies, `persistent` whether any of them is, `alike` whether all have the same
-    header.
+    header, `header_bytes` the sum of their long headers, or -1 if unknown.
     """
     log = channel.vhost.message_log
     if log is not None:
@@ -707,7 +728,7 @@ def enqueue(
             connection.spent += len(queues) + routed // SHARED
     else:
         return_or_drop(channel, messages, mandatory)
-    receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "")
+    receipt = channel.vhost.enqueue(messages, body_bytes, persistent, queues, "", False, header_bytes)
     if log is not None:
         log.published(queues)
     if connection.node.journal.behind() and (receipt.stored or any(queue.paged for queue in queues)):

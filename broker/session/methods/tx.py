@@ -66,7 +66,7 @@ class Transaction:
                 what = f"transaction with {len(self.publishes)} publishes is"
             raise PreconditionFailed(f"{what} larger than configured max size {largest_bytes}")
         self._cost += PUBLISH_COST + publishing.cost_of_each([message], queues) * len(queues)
-        self._cost += cost_of_records(message.body_bytes, queues[:FEW])
+        self._cost += cost_of_records(len(message.frames), queues[:FEW])
         self.publishes.append((exchange, message, queues, mandatory, recorders))
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
@@ -107,7 +107,7 @@ class Transaction:
             while publishes and cost < SLICE:
                 exchange, message, queues, mandatory, recorders = publishes.pop()
                 cost += PUBLISH_COST + len(queues) + sum([recorder.cost for recorder in recorders])
-                cost += cost_of_records(message.body_bytes, queues[:FEW])  # more are enqueued in steps
+                cost += cost_of_records(len(message.frames), queues[:FEW])  # more are enqueued in steps
                 if any(recorder.drops(message) for recorder in recorders):
                     continue
                 returns = mandatory and not channel.closing

@@ -93,9 +93,7 @@ def test_a_consumer_priority_is_an_integer(ch: Channel, queue: str, priority: An
 
 @pytest.mark.parametrize("type_", ["classic", "quorum"])
 @pytest.mark.parametrize("key", ["x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"])
-def test_arguments_of_consumers_of_streams_are_refused(
-    ch: Channel, name: Name, type_: str, key: str
-) -> None:
+def test_arguments_of_consumers_of_streams_are_refused(ch: Channel, name: Name, type_: str, key: str) -> None:
     ch.declare(queue := name("queue"), durable=True, arguments={"x-queue-type": type_})
     text = ch.client.channel().refused(406, Basic.Consume, queue=queue, arguments={key: "first"}).reply_text
     assert text.startswith(f"PRECONDITION_FAILED - invalid arg '{key}' for queue '{queue}' in ")

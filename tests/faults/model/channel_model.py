@@ -176,4 +176,3 @@ class Channel:
         self.recover(True)
         self.transaction = self.published = None
         self.unconfirmed = {}
-

@@ -320,9 +320,7 @@ class SessionMachine(RuleBasedStateMachine):
             if key in self.keys:
                 self.add_consumer(key, name, f"{name}-{tag}", not no_ack, not exclusive, priority)
 
-    def add_consumer(
-        self, key: Key, name: str, tag: str, no_ack: bool, exclusive: bool, priority: int | None
-    ) -> None:
+    def add_consumer(self, key: Key, name: str, tag: str, no_ack: bool, exclusive: bool, priority: int | None) -> None:
         arguments = {} if priority is None else {"x-priority": priority}
         fields = {"queue": name, "consumer_tag": tag, "no_ack": no_ack, "exclusive": exclusive, "arguments": arguments}
 
@@ -490,9 +488,7 @@ class SessionMachine(RuleBasedStateMachine):
             self.peer.set_policy(name, f"^{name}$", definition, apply_to="queues")
         elif name in self.model.policies:
             self.peer.clear_policy(name)
-        self.explain(
-            lambda came: self.model.wait(came, self.now_ms(), lambda: self.model.set_policy(name, definition))
-        )
+        self.explain(lambda came: self.model.wait(came, self.now_ms(), lambda: self.model.set_policy(name, definition)))
 
 
 def refuse(code: int) -> Callable[[Channel], None]:

@@ -118,9 +118,7 @@ class Model:
         self.run()
         self._explain()
 
-    def wait(
-        self, frames: Mapping[Key, Sequence[Any]], now_ms: int, change: Callable[[], None] = lambda: None
-    ) -> None:
+    def wait(self, frames: Mapping[Key, Sequence[Any]], now_ms: int, change: Callable[[], None] = lambda: None) -> None:
         """Let time pass until `now_ms`, and make a change, as an operator does. Raises Mismatch."""
         self._begin(frames, now_ms)
         change()

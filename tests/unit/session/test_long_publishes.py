@@ -168,9 +168,7 @@ def test_no_queue_gets_a_message_after_its_deletion_in_any_turn(
 
 
 @pytest.mark.parametrize("change", ["queue", "exchange", "unbound"])
-def test_a_mandatory_message_returns_if_nothing_is_left_to_reach(
-    peer: TurningPeer, vhost: VHost, change: str
-) -> None:
+def test_a_mandatory_message_returns_if_nothing_is_left_to_reach(peer: TurningPeer, vhost: VHost, change: str) -> None:
     chain(vhost, "q")
     vhost.declare_queue("after")
 

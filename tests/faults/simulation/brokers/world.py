@@ -71,9 +71,7 @@ class World:
         self.model = Model(("timed", QUEUE) if self.federation.cyclic else ("timed",))
         self.client_loop = SimulatedLoop("clients", self.time, self.random, self.network)
         self.loops = [self.client_loop]
-        self.brokers = {
-            name: Broker(name, self.random, self.network, self.note) for name in self.federation.brokers
-        }
+        self.brokers = {name: Broker(name, self.random, self.network, self.note) for name in self.federation.brokers}
         self.publishers: dict[str, Publisher] = {}
         self.consumers: dict[str, Consumer] = {}
         self._calm_s = 0.0  # when any broker had a message last
@@ -486,5 +484,3 @@ class World:
             if broker.process is not None:
                 broker.end(False, True)
         self.client_loop.bury()
-
-
