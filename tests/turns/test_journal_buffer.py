@@ -31,7 +31,8 @@ from .broker import StepMeter, StoredPeer
 
 LONG = bytes(1 << 20)
 QUEUES = 40
-PERSISTENT = {"delivery_mode": 2}
+PERSISTENT: dict[str, Any] = {"delivery_mode": 2}
+LONG_HEADERS = PERSISTENT | {"headers": {"h": "v" * 130_900}}  # as long as one frame takes; the body is empty
 TURNS = 20  # of jobs, for which each batch is on its way to the disk
 LARGEST = 2 * BUFFER_LIMIT + len(LONG)
 
@@ -180,6 +181,69 @@ def test_a_publish_of_an_operator(peer: SlowPeer, vhost: VHost) -> None:
     peer.settle()
     assert channel.outcome().routed and not channel.busy
     check(queues)
+
+
+def test_a_publish_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter) -> None:
+    queues = fan(vhost, count=300)
+    channel = peer.connect().channel()
+    step_meter.begin()
+    channel.publish("amq.fanout", "", b"", LONG_HEADERS)
+    peer.settle()
+    step_meter.check()
+    check(queues)
+
+
+def test_publishes_of_long_headers_that_are_read_together(peer: SlowPeer, vhost: VHost, step_meter: StepMeter) -> None:
+    """Their headers differ, so they are not enqueued as one batch of equal ones."""
+    queues = fan(vhost, count=60)
+    channel = peer.connect().channel()
+    step_meter.begin()
+    for number in range(40):
+        channel.publish("amq.fanout", "", b"", PERSISTENT | {"headers": {"h": str(number) * 10_000}})
+    peer.settle()
+    step_meter.check()
+    check(queues, 40)
+
+
+def test_a_commit_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter) -> None:
+    queues = fan(vhost, count=100)
+    channel = peer.connect().channel()
+    channel.transact()
+    for _ in range(3):
+        channel.publish("amq.fanout", "", b"", LONG_HEADERS)
+    peer.settle()
+    step_meter.begin()
+    channel.commit()
+    step_meter.check()
+    check(queues, 3)
+
+
+def test_dead_letters_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter) -> None:
+    queues = fan(vhost, count=200)
+    channel = peer.connect().channel()
+    channel.declare("from", durable=True, arguments={"x-dead-letter-exchange": "amq.fanout"})
+    channel.publish("", "from", b"", LONG_HEADERS)
+    channel.get("from", no_ack=False)
+    step_meter.begin()
+    channel.nack(0, multiple=True, requeue=False)
+    peer.settle()
+    step_meter.check()
+    check(queues)
+
+
+def test_a_history_of_long_headers(peer: SlowPeer, vhost: VHost, step_meter: StepMeter) -> None:
+    arguments = Table.of({"x-recent-history-length": 200})
+    vhost.declare_exchange("x", "x-recent-history", durable=True, arguments=arguments)
+    channel = peer.connect().channel()
+    for _ in range(200):
+        channel.publish("x", "", b"", LONG_HEADERS)
+    peer.settle()
+    MeasuredJournal.longest_bytes = 0
+    step_meter.begin()
+    queues = fan(vhost, "x", count=1)
+    peer.settle()
+    step_meter.check()
+    check(queues, 200)
 
 
 @pytest.mark.parametrize("count", [1, QUEUES])

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Queue, Tx
 
+from warren.broker.core.queues import fifo
+
 from .broker import BODY_BYTES, MeasuredPeer, Prompter, StepMeter, StoredPeer, fill
 from .meter import limit_ms
 
@@ -172,6 +174,29 @@ def test_messages_that_are_paged_out_and_read_back(step_meter: StepMeter, tmp_pa
         shutil.rmtree(tmp_path, ignore_errors=True)
 
     step_meter.check_one_of(attempt, LIMIT_MS)
+
+
+def test_long_headers_that_are_paged_out_and_read_back(
+    step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as one frame takes; the bodies are empty."""
+    monkeypatch.setattr(fifo, "PAGE_ABOVE", 1)
+    peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1 << 20)
+    channel = peer.connect().channel()
+    channel.declare("q", durable=True)
+    for _ in range(300):
+        channel.publish("", "q", b"", {"headers": {"h": "v" * 130_900}})
+    peer.settle()
+    assert peer.node.budget.used_bytes < 2 << 20
+    consumer = Prompter(peer)
+    step_meter.begin()
+    consumer.send(Basic.Consume, queue="q", no_ack=True)
+    while ready(peer):
+        consumer.socket.outgoing.clear()
+        peer.settle()
+    step_meter.check()
+    assert peer.journal.read_messages > 250 and not peer.node.budget.used_bytes
+    peer.close()
 
 
 def test_messages_that_a_start_has_recovered(step_meter: StepMeter, tmp_path: Path) -> None:

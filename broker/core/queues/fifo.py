@@ -128,9 +128,10 @@ class Fifo:
                 packed.append(messages, shared)
             else:
                 fresh.extend(messages)
-            if header_bytes < 0:
-                header_bytes = header_bytes_of(messages)
-            self.header_bytes += header_bytes
+            if header_bytes:
+                if header_bytes < 0:
+                    header_bytes = header_bytes_of(messages)
+                self.header_bytes += header_bytes
             self._budget.add(len(messages), body_bytes + header_bytes)
         ready = self._ready
         ready.count += len(messages)
@@ -227,7 +228,7 @@ class Fifo:
             taken_bytes = total_bytes(messages)
             if header_bytes:
                 header_bytes = header_bytes_of(messages)
-            while taken_bytes + header_bytes - len(messages[-1].frames) > BATCH_BYTES:
+            while taken_bytes + header_bytes - messages[-1].body_bytes > BATCH_BYTES and len(messages) > 1:
                 last = messages.pop()
                 fresh.appendleft(last)
                 taken_bytes -= last.body_bytes
@@ -239,7 +240,8 @@ class Fifo:
         self.head += taken
         ready.count -= taken
         ready.body_bytes -= taken_bytes
-        self.header_bytes -= header_bytes
+        if header_bytes:
+            self.header_bytes -= header_bytes
         self._budget.add(-taken, -taken_bytes - header_bytes)
         return messages, taken_bytes
 

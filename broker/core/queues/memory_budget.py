@@ -6,8 +6,8 @@ from typing import ClassVar
 
 
 class MemoryBudget:
-    """An estimate of the memory that ready messages take: their bodies and long headers (`message.header_bytes_of`), and
-    OVERHEAD bytes for each message, of which packing saves SAVED.
+    """An estimate of the memory that ready messages take: their bodies, their long headers (`header_bytes_of`),
+    and OVERHEAD bytes for each message, of which packing saves SAVED.
 
     `exceeded` says that the estimate is above the limit; queues then page out what they get.
     """

@@ -106,7 +106,8 @@ def in_parts(
 ) -> Iterator[tuple[RouteTarget, ...]]:
     """Divide targets into parts that cost `limit` at most, but for one record of the journal (`jobs.scheduler`).
 
-    `each` is the cost of a target beside the records, `stored_bytes` the sum of the frames of the messages. Of many targets those that share a record are in one part.
+    `each` is the cost of a target beside the records, `stored_bytes` the sum of the frames of the messages. Of many
+    targets those that share a record are in one part.
     """
     together = max(limit // each, 1)
     record_cost = stored_bytes >> STORE_SHIFT

@@ -19,7 +19,7 @@ from tests.support.amqp_client import Silence
 from tests.support.clock import FakeClock
 from tests.support.hypothesis_settings import examples
 from tests.support.session import SureJournal, connected, new_node, pipe_of
-from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.message import Message, header_bytes_of
 from warren.broker.core.queues import dead_lettering, fifo, packed_tail
 from warren.broker.core.queues import queue as queues
 from warren.broker.session import channel as channels
@@ -281,7 +281,7 @@ class FeaturesMachine(RuleBasedStateMachine):
                 kept |= {(queue.number, id_) for id_ in ids if id_ not in self.journal.loose}
             assert queue.ready == len(held) + paged
             assert paged or queue.ready_bytes == sum(message.body_bytes for message in held)
-            resident += sum(message.body_bytes + self.node.budget.OVERHEAD for message in held)
+            resident += sum(message.body_bytes + self.node.budget.OVERHEAD for message in held) + header_bytes_of(held)
             unacked = [message for of, _, _, message in out if of is queue]
             assert queue.unacked == len(unacked)
             waiting = [message for message, _, queued in queue.outbox.waiting if queued]

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from warren.broker.core.counters.statistics import DeliveryCounters
-from warren.broker.core.messages.message import Message
+from warren.broker.core.messages.message import Message, header_bytes_of
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.memory_budget import MemoryBudget
 from warren.broker.core.queues.message_log import MessageLog, Origin
@@ -87,4 +87,7 @@ def resident_bytes(node: Node) -> int:
             for fifo in queue.ready_messages.all:
                 packed = sum(run.count for run in fifo.packed._runs if isinstance(run, PackedRun))
                 total += fifo.resident_bytes + fifo.resident * MemoryBudget.OVERHEAD - packed * MemoryBudget.SAVED
+                total += header_bytes_of([*fifo.fresh, *[message for _, message, _ in fifo.returned]])
+                apart = [run for run in [*fifo.packed._runs, fifo.packed._last] if not isinstance(run, PackedRun)]
+                total += sum(map(header_bytes_of, apart))
     return total

@@ -8,6 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
 from tests.support.session import SlowJournal
+from warren.broker.amqp import properties
+from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import RecoveredQueue
@@ -20,6 +22,8 @@ from warren.broker.core.queues.reply_queue import ReplyQueue
 
 PAGE_ABOVE, UNPAGE = 10, 4  # in these tests
 NO_FLAGS = bytes(2)
+LONG_PROPERTIES = properties.replace(NO_FLAGS, properties.HEADERS, Table.of({"h": "v" * 1000}))
+LONG_BYTES = len(content_frames(0, LONG_PROPERTIES, bytes(10))) - 10
 
 
 @pytest.fixture(autouse=True)
@@ -320,13 +324,17 @@ class PagingMachine(RuleBasedStateMachine):
         self.ready: list[tuple[int, bool]] = []  # number and redelivered
         self.out: list[tuple[int, Message]] = []
         self.persistent: set[int] = set()
+        self.long: set[int] = set()  # numbers of the messages with long headers
         self.next = 0
 
-    @rule(flags=st.lists(st.booleans(), min_size=1, max_size=15))
-    def publish(self, flags: list[bool]) -> None:
+    @rule(flags=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=15))
+    def publish(self, flags: list[tuple[bool, bool]]) -> None:
         messages = []
-        for persistent in flags:
+        for persistent, long in flags:
             messages += numbered(self.next, 1, persistent)
+            if long:
+                messages[-1] = messages[-1].with_properties(LONG_PROPERTIES)
+                self.long.add(self.next)
             self.ready.append((self.next, False))
             if persistent:
                 self.persistent.add(self.next)
@@ -387,6 +395,7 @@ class PagingMachine(RuleBasedStateMachine):
         assert fifo.resident_bytes == 10 * in_memory
         packed = sum(run.count for run in fifo.packed._runs if isinstance(run, packed_tail.PackedRun))
         used_bytes = in_memory * (10 + MemoryBudget.OVERHEAD) - packed * MemoryBudget.SAVED
+        used_bytes += sum(number in self.long for number, _ in self.ready[:in_memory]) * LONG_BYTES
         assert queue.host.budget.used_bytes == used_bytes
         alive = {number for number, _ in self.ready} | {int(each.body) for _, each in self.out}
         kept = sorted(int(each.body) for each in journal.live.values())
