@@ -56,7 +56,7 @@ def test_deliveries_to_a_consumer_that_does_not_read(step_meter: StepMeter) -> N
 
 
 def test_deliveries_to_many_consumers_that_do_not_read(step_meter: StepMeter) -> None:
-    """What is held for each of them is bounded, whether they share one queue or have queues of their own."""
+    """The output of each is bounded, whether they share one queue or have queues of their own."""
 
     def attempt() -> None:
         peer = MeasuredPeer(step_meter)
@@ -101,8 +101,13 @@ def vanish(consumer: Prompter) -> None:
     consumer.socket.close()
 
 
+def close_transactional_channel(consumer: Prompter) -> None:
+    consumer.send(Basic.Ack, delivery_tag=0, multiple=True)
+    close_channel(consumer)
+
+
 LONGEST = {"one long field": LONG, "many fields": {"headers": {f"h{n}": "v" * 110 for n in range(1000)}}}
-ENDINGS = (recover_all, close_channel, close_connection, fail, vanish)
+ENDINGS = (recover_all, close_channel, close_connection, fail, vanish, close_transactional_channel)
 
 
 @pytest.mark.parametrize("properties", LONGEST.values(), ids=LONGEST)
@@ -114,7 +119,7 @@ def test_deliveries_that_are_requeued(
         peer = MeasuredPeer(step_meter)
         peer.connect().channel().declare("q", durable=True, arguments=QUORUM)
         publish(peer, "", "q", MESSAGES, **properties)
-        consumer = Prompter(peer)
+        consumer = Prompter(peer, transactional=action is close_transactional_channel)
         consumer.send(Basic.Consume, queue="q", consumer_tag="c")
         for _ in range(MESSAGES):
             peer.settle()
