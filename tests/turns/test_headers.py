@@ -85,6 +85,12 @@ def recover_all(consumer: Prompter) -> None:
     consumer.send(Basic.Recover, requeue=True)
 
 
+def reject_each(consumer: Prompter) -> None:
+    for tag in range(1, MESSAGES + 1):
+        fields = {"delivery_tag": tag, "requeue": True}
+        consumer.socket.incoming += codec.method_frame(consumer.channel.number, Basic.Reject, fields)
+
+
 def close_channel(consumer: Prompter) -> None:
     consumer.send(Channel.Close, reply_code=200)
 
@@ -107,7 +113,7 @@ def close_transactional_channel(consumer: Prompter) -> None:
 
 
 LONGEST = {"one long field": LONG, "many fields": {"headers": {f"h{n}": "v" * 110 for n in range(1000)}}}
-ENDINGS = (recover_all, close_channel, close_connection, fail, vanish, close_transactional_channel)
+ENDINGS = (recover_all, reject_each, close_channel, close_connection, fail, vanish, close_transactional_channel)
 
 
 @pytest.mark.parametrize("properties", LONGEST.values(), ids=LONGEST)

@@ -157,6 +157,7 @@ def apply_settlements(channel: Channel, runs: list[Run], reason: str = "") -> No
     if cost <= COST * TOGETHER:
         for settlement, deliveries in runs:
             apply_settlement(channel, settlement, deliveries, reason)
+        channel.connection.spent += cost
     else:
         connection, finished = channel.connection, channel.begin_job()
         name = f"settlements of channel {channel.number} of connection {connection.name}"
