@@ -174,14 +174,16 @@ class ControlService(Service):
     async def expire_now(self, queue: str, vhost: str = "/") -> int:
         with self._host.acting(INTERNAL):
             found = self._queue(vhost, queue)
-            messages = found.ready_messages.drop_excess(0, NONE, sys.maxsize)
-            found.expired += len(messages)
-            found.dead_letter_or_drop(messages, EXPIRED)
+            count = 0
+            while messages := found.ready_messages.drop_excess(0, NONE, sys.maxsize)[0]:
+                count += len(messages)
+                found.expired += len(messages)
+                found.dead_letter_or_drop(messages, EXPIRED)
         for _ in range(TURNS):
             if not len(found.outbox):
                 break
             await asyncio.sleep(0)
-        return len(messages)
+        return count
 
     async def advance(self, ms: float) -> None:
         await cast(MovableClock, self._host.node.clock).advance(ms)

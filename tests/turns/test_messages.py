@@ -199,6 +199,24 @@ def test_long_headers_that_are_paged_out_and_read_back(
     peer.close()
 
 
+@pytest.mark.parametrize("content", [(b"", {"h": "v" * 130_900}), (bytes(130_900), {})], ids=["header", "body"])
+def test_long_messages_that_expire_on_the_disk(
+    step_meter: StepMeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: tuple[bytes, dict[str, object]]
+) -> None:
+    monkeypatch.setattr(fifo, "PAGE_ABOVE", 1)
+    peer = StoredPeer(step_meter, tmp_path, message_memory_bytes=1 << 20)
+    channel = peer.connect().channel()
+    channel.declare("q", arguments={"x-message-ttl": TTL_MS})
+    for _ in range(1_000):
+        channel.publish("", "q", content[0], {"headers": content[1]})
+    peer.settle()
+    step_meter.begin()
+    peer.wait(TTL_MS)
+    assert ready(peer) == 0
+    step_meter.check()
+    peer.close()
+
+
 def test_messages_that_a_start_has_recovered(step_meter: StepMeter, tmp_path: Path) -> None:
     """The start itself serves nobody yet."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, Job
-from ..messages.message import Message, total_bytes
+from ..messages.message import Message, header_bytes_of, total_bytes
 from .enqueue import ACCEPTED, EnqueueResult
 from .message_log import DEAD_LETTERED
 from .route_target import (
@@ -44,7 +44,7 @@ COST, ALIKE_COST = 10, 4  # of a message that differs from the one before, or di
 HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
 LAST_BYTES = 1 << 10  # of properties that an outbox keeps of its last letter
 MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
-MANY_BYTES = 64 << 20  # likewise, of bodies
+MANY_BYTES = 64 << 20  # likewise, of bodies and long headers
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
 RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
@@ -200,7 +200,7 @@ class DeadLetterOutbox:
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("awaits_journal", "_first", "_last", "_retried", "_wait_ms"),
+        *("awaits_journal", "_header_bytes", "_first", "_last", "_retried", "_wait_ms"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -216,6 +216,7 @@ class DeadLetterOutbox:
         self._wait_ms = RETRY_MS  # until the next retry
         self.awaits_journal = False
         self.persistent_count = self.persistent_bytes = 0
+        self._header_bytes = 0  # the sum of their long headers
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.forwarded) + len(self.unconfirmed)
@@ -223,7 +224,8 @@ class DeadLetterOutbox:
     @property
     def many(self) -> bool:
         """True if the queue must not drop more messages for now."""
-        return len(self.waiting) > MANY or self.persistent_bytes > MANY_BYTES and len(self.waiting) > 0
+        held_bytes = self.persistent_bytes + self._header_bytes
+        return len(self.waiting) > MANY or held_bytes > MANY_BYTES and len(self.waiting) > 0
 
     @property
     def publishable(self) -> bool:
@@ -400,6 +402,7 @@ class DeadLetterOutbox:
         stored = [message for message in messages if message.persistent]
         self.persistent_count += sign * len(stored)
         self.persistent_bytes += sign * total_bytes(stored)
+        self._header_bytes += sign * header_bytes_of(stored)
 
     def publish(self, messages: list[Message], reason: str, cost_limit: int) -> tuple[int, int]:
         """Publish messages to the queue's dead letter exchange, or drop them if there is none.

@@ -19,7 +19,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from ..messages.message import Message, header_bytes_of, total_bytes
+from ..messages.message import Message, frame_bytes, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages
 from .memory_budget import MemoryBudget
@@ -245,11 +245,15 @@ class Fifo:
         self._budget.add(-taken, -taken_bytes - header_bytes)
         return messages, taken_bytes
 
-    def remove_due(self, now_ms: int, limit: int) -> list[Message]:
-        """Remove and return due messages from the front, at most `limit`. Only the front expires, as in RabbitMQ."""
+    def remove_due(self, now_ms: int, limit: int, read_end: int) -> list[Message]:
+        """Remove and return due messages from the front, at most `limit`. Only the front expires, as in RabbitMQ.
+
+        Stop where `ReadyMessages.read_bytes` has reached `read_end`.
+        """
         dead: list[Message] = []
+        ready = self._ready
         message = self.ensure_loaded()
-        while message is not None and len(dead) < limit and due(message, now_ms):
+        while message is not None and len(dead) < limit and due(message, now_ms) and ready.read_bytes < read_end:
             dead.append(self._pop()[1])
             message = self.ensure_loaded()
         if message is None and not self.backlog:  # else the disk does not return the next one now
@@ -299,6 +303,7 @@ class Fifo:
         header_bytes = header_bytes_of(fresh)
         self.header_bytes += header_bytes
         self._budget.add(len(fresh), total_bytes(fresh) + header_bytes)
+        self._ready.read_bytes += frame_bytes(fresh)
         return len(read) - len(fresh)
 
     @property

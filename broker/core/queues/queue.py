@@ -520,17 +520,16 @@ class Queue(RouteTarget):
             self.journal.settle(messages, body_bytes)
 
     def _expire(self) -> None:
-        dead = self.ready_messages.remove_due(self.host.clock.now_ms(), self._slice)
+        dead, self._slice = self.ready_messages.remove_due(self.host.clock.now_ms(), self._slice)
         if dead:
-            self._slice -= len(dead)
             self.expired += len(dead)
             self.dead_letter_or_drop(dead, EXPIRED)
 
     def _trim(self) -> None:
         """Drop messages from the front that exceed the length limits."""
-        dropped = self.ready_messages.drop_excess(self.settings.max_length, self.settings.max_bytes, self._slice)
+        settings = self.settings
+        dropped, self._slice = self.ready_messages.drop_excess(settings.max_length, settings.max_bytes, self._slice)
         if dropped:
-            self._slice -= len(dropped)
             self.dropped += len(dropped)
             self.dead_letter_or_drop(dropped, MAXLEN)
 

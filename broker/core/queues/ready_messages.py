@@ -16,6 +16,8 @@ from .reread import EXHAUSTED_MS
 if TYPE_CHECKING:
     from .queue import Queue
 
+READ_LIMIT = 4 << 20  # bytes that are read back at once of messages that expire or are dropped
+
 
 class ReadyMessages:
     """The ready messages of one queue, and their totals, which its fifos keep.
@@ -24,6 +26,7 @@ class ReadyMessages:
     all          all fifos, the highest priority first
     count        messages in all fifos, those of the backlog included
     body_bytes   the sum of their bodies
+    read_bytes   of frames that were read back, ever
     awaits_room  unread messages are read again as soon as others have left memory
 
     Unread messages, which the disk did not return, belong to neither total. As their length is unknown, `body_bytes` is
@@ -35,6 +38,7 @@ class ReadyMessages:
         "all",
         "count",
         "body_bytes",
+        "read_bytes",
         "awaits_room",
         "_estimated",
         "_settings",
@@ -49,6 +53,7 @@ class ReadyMessages:
         self.all = [self.default]
         self.count = 0
         self.body_bytes = 0
+        self.read_bytes = 0
         self.awaits_room = False
         self._estimated = False
         self._settings = settings
@@ -148,23 +153,32 @@ class ReadyMessages:
         """Read unread messages again, as there is room in memory."""
         self._queue.host.rereading.start(self._queue)
 
-    def remove_due(self, now_ms: int, limit: int) -> list[Message]:
-        """Remove and return due messages from the front of each fifo, at most `limit`."""
+    def remove_due(self, now_ms: int, limit: int) -> tuple[list[Message], int]:
+        """Remove due messages from the front of each fifo, at most `limit`, as far as few bytes have to be read back.
+
+        Return them, and how many more may be removed soon.
+        """
         dead: list[Message] = []
+        read_end = self.read_bytes + READ_LIMIT
         for fifo in self.all:
             if fifo.timed:
-                dead += fifo.remove_due(now_ms, limit - len(dead))
-        return dead
+                dead += fifo.remove_due(now_ms, limit - len(dead), read_end)
+        return dead, limit - len(dead) if self.read_bytes < read_end else 0
 
-    def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> list[Message]:
-        """Remove and return messages from the front that exceed these limits (NONE for no limit), at most `limit`."""
+    def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> tuple[list[Message], int]:
+        """Remove messages from the front that exceed these limits (NONE for no limit); return as `remove_due`."""
         dropped: list[Message] = []
-        while len(dropped) < limit and (NONE < max_length < self.count or NONE < max_bytes < self.body_bytes):
+        read_end = self.read_bytes + READ_LIMIT
+        while (
+            len(dropped) < limit
+            and (NONE < max_length < self.count or NONE < max_bytes < self.body_bytes)
+            and self.read_bytes < read_end
+        ):
             fifo = self.first_loaded()
             if fifo is None:
                 break
             dropped.append(fifo.pop()[1])
-        return dropped
+        return dropped, limit - len(dropped) if self.read_bytes < read_end else 0
 
     def next_deadline_ms(self) -> int:
         """Return the earliest deadline of the first messages, or NEVER."""
