@@ -12,7 +12,7 @@ from ..amqp.errors import AccessRefused, AMQPError, CommandInvalid, NotFound
 from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
-from ..core.jobs.scheduler import CONSUMER_COST, OBJECT_COST, Job
+from ..core.jobs.scheduler import CONSUMER_COST, OBJECT_COST, TURN_COST, Job
 from ..core.metadata.patterns import SearchTime
 from ..core.queues.message_log import Origin
 from ..core.queues.queue import Queue
@@ -427,7 +427,12 @@ class Channel:
         """Cost of ending the channel, in the scheduler's units."""
         queues = [consumer.queue for consumer in self.consumers.values() if consumer.queue.auto_delete]
         deletions = sum([1 + len(queue.incoming) for queue in queues])  # of the queues, and exchanges bound to them
-        return acknowledge.COST * len(self.unacked) + CONSUMER_COST * len(self.consumers) + OBJECT_COST * deletions
+        settled = len(self.transaction.settlements) if self.transaction is not None else 0
+        cost = acknowledge.COST * (len(self.unacked) + settled)
+        cost += CONSUMER_COST * len(self.consumers) + OBJECT_COST * deletions
+        if cost <= TURN_COST:
+            cost += acknowledge.cost_of_copies(self.end_settlement, self._deliveries())
+        return cost
 
 
 def with_method_ids(error: AMQPError, index: int) -> AMQPError:

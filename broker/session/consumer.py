@@ -66,7 +66,7 @@ class ChannelConsumer(Consumer):
         self.channel.remove(self)
 
     def room(self, body_bytes: int) -> int:
-        """Return how many messages with bodies of `body_bytes` it can take now. HOT: bench B, D, I, L."""
+        """Return how many messages with bodies and long headers of `body_bytes` it can take. HOT: bench B, D, I, L."""
         channel = self.channel
         connection = channel.connection
         free = connection.output.room()

@@ -55,7 +55,7 @@ class Consumer:
         raise NotImplementedError
 
     def room(self, body_bytes: int) -> int:
-        """Return how many messages with bodies of about that size fit its credit and its output buffer."""
+        """Return how many messages fit its credit and its output; bodies and long headers are of about that size."""
         raise NotImplementedError
 
     def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:

@@ -15,7 +15,7 @@ from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
 from ..jobs.scheduler import COPY_SHIFT, PUMP_COST
 from ..messages.binding import Binding
-from ..messages.message import Message, total_bytes
+from ..messages.message import Message, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER, MessageState
 from ..messages.ports import RecoveredQueue
 from ..metadata.queue_types import QUORUM
@@ -25,7 +25,7 @@ from .dead_lettering import DeadLetterOutbox
 from .deduplication import Deduplication
 from .enqueue import ACCEPTED, DURABLE, EnqueueResult, PerMessageEnqueue
 from .expiry import MessageExpiry, QueueExpiry
-from .fifo import LEVEL_SHIFT, Fifo
+from .fifo import BATCH_BYTES, LEVEL_SHIFT, Fifo
 from .flow_control import HOLD_ABOVE, HOLD_ABOVE_BYTES, HeldPublishers
 from .message_log import CHANNEL, DELETED, PURGED
 from .queue_host import QueueHost
@@ -39,7 +39,9 @@ from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 if TYPE_CHECKING:
     from ..metadata.policy import Policy
 
-DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their bodies: some ms
+DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their bodies and long headers: some ms
+COUNT_COST = 4  # of a requeue that counts a delivery, beside the copy of the message
+FIELD_SHIFT, FIELDS_COST = 2, 512  # to find the fields in 4 bytes of headers costs 1; the most that all of them cost
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
 
 
@@ -47,10 +49,11 @@ SLICE = 2_000  # messages that expire or are dropped at once, in addition to as 
 class Queue(RouteTarget):
     """A queue: ready messages, unacknowledged deliveries and consumers.
 
-    number   identifies a durable queue in the journal; 0 for all others
-    owner    the connection of an exclusive queue, or None
-    dirty    the queue waits to be pumped
-    unacked  the number of unacknowledged messages
+    number           identifies a durable queue in the journal; 0 for all others
+    owner            the connection of an exclusive queue, or None
+    dirty            the queue waits to be pumped
+    unacked          the number of unacknowledged messages
+    delivered_bytes  the sum of the bodies and long headers delivered to consumers
     """
 
     __slots__ = (
@@ -232,7 +235,7 @@ class Queue(RouteTarget):
         """
         if not self._take_back(message):
             return
-        if self.settings.counts_deliveries and not (nacked and self.settings.type == QUORUM):
+        if self._counts(nacked):
             state = message.state or MessageState(level=position >> LEVEL_SHIFT)
             state.attempts += 1
             if NONE < self.settings.delivery_limit < state.attempts:
@@ -244,6 +247,17 @@ class Queue(RouteTarget):
         self.ready_messages.at(position >> LEVEL_SHIFT).requeue(position, message)
         self._came_back = True
         self.schedule_pump()
+
+    def _counts(self, nacked: bool) -> bool:
+        settings = self.settings
+        return settings.counts_deliveries and not (nacked and settings.type == QUORUM)
+
+    def cost_of_counting(self, message: Message, nacked: bool) -> int:
+        """Return what a requeue of this message costs for its delivery count, which makes a copy (`jobs.scheduler`)."""
+        if not self._counts(nacked):
+            return 0
+        fields_cost = min(message.header_end >> FIELD_SHIFT, FIELDS_COST)
+        return COUNT_COST + fields_cost + (len(message.frames) >> COPY_SHIFT)
 
     def restore(self, recovered: RecoveredQueue) -> None:
         """Take over recovered messages, as redelivered."""
@@ -290,11 +304,10 @@ class Queue(RouteTarget):
         if self.deleted:
             return PUMP_COST
         ready = self.ready_messages
-        cost, ready_bytes = PUMP_COST + ready.count, ready.body_bytes
+        cost, ready_bytes, delivered_bytes = PUMP_COST + ready.count, ready.body_bytes, self.delivered_bytes
         self.feed()
+        cost += max(ready_bytes - ready.body_bytes, self.delivered_bytes - delivered_bytes, 0) >> COPY_SHIFT
         cost -= ready.count
-        if ready_bytes > ready.body_bytes:
-            cost += ready_bytes - ready.body_bytes >> COPY_SHIFT
         outbox = self.outbox
         if len(outbox):
             cost += outbox.publish_slice(self.published - self._pumped)
@@ -343,9 +356,9 @@ class Queue(RouteTarget):
             self._message_expiry.pump_again()
             return
         consumers, ready = self.consumers, self.ready_messages
-        rest, rest_bytes = ready.count - DELIVERED, ready.body_bytes - DELIVERED_BYTES
+        rest, limit_bytes = ready.count - DELIVERED, self.delivered_bytes + DELIVERED_BYTES
         while (fifo := ready.first_nonempty()) is not None:
-            if ready.count <= rest or ready.body_bytes < rest_bytes:
+            if ready.count <= rest or self.delivered_bytes > limit_bytes:
                 self._message_expiry.pump_again()
                 return
             if fifo.timed:
@@ -363,17 +376,22 @@ class Queue(RouteTarget):
                         return
                     continue
             # Requeued messages go first, one by one: they are rare, and their positions are not contiguous.
-            takers, room = consumers.take_turn(1 if fifo.returned else len(fifo.fresh), ready.average_bytes)
+            average_bytes = ready.average_bytes
+            if fifo.header_bytes:
+                average_bytes += fifo.header_bytes // fifo.resident
+            takers, room = consumers.take_turn(1 if fifo.returned else len(fifo.fresh), average_bytes)
             if not takers:
                 if consumers.any_ready():  # very many have no room: other queues have their turn first
                     self._message_expiry.pump_again()
                 return
             if fifo.returned:
+                header_bytes = fifo.header_bytes
                 position, message, redelivered = fifo.pop()
-                self.delivered_bytes += message.body_bytes
+                self.delivered_bytes += message.body_bytes + header_bytes - fifo.header_bytes
                 self._hand(takers[0], [message], position, 1, redelivered, message.body_bytes)
             else:
-                self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers), ready.count - rest))
+                fitting = BATCH_BYTES // (average_bytes + 1) + 1
+                self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers), ready.count - rest, fitting))
 
     def _hand_fresh(self, fifo: Fifo, takers: list[Consumer], count: int) -> None:
         """Deliver at most `count` fresh messages to these consumers in turn."""
@@ -381,8 +399,9 @@ class Queue(RouteTarget):
         redelivered = position < fifo.restored_until
         if redelivered:
             count = min(count, fifo.restored_until - position)
+        header_bytes = fifo.header_bytes
         messages, taken_bytes = fifo.take(count, self.host.clock.now_ms() if fifo.timed else 0)
-        self.delivered_bytes += taken_bytes
+        self.delivered_bytes += taken_bytes + header_bytes - fifo.header_bytes
         step = len(takers)
         if step == 1:
             self._hand(takers[0], messages, position, 1, redelivered, taken_bytes)
@@ -425,7 +444,7 @@ class Queue(RouteTarget):
     def _take_back_undelivered(self, undelivered: list[tuple[int, Message]]) -> None:
         """Requeue messages, by position, after a consumer has raised; any of them may have been sent to it."""
         for position, message in undelivered:
-            self.delivered_bytes -= message.body_bytes
+            self.delivered_bytes -= message.body_bytes + header_bytes_of([message])
             self.ready_messages.at(position >> LEVEL_SHIFT).requeue(position, message)
         self._came_back = True
 

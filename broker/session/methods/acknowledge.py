@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from pamqp import commands
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from ..channel import Channel
     from ..consumer import ChannelConsumer
 
-TOGETHER: Final = 5_000  # deliveries that are settled at once; more of them become a job
-COST: Final = 2  # of one settlement, in the scheduler's units
+TOGETHER: Final = 5_000  # deliveries that are settled at once if none is copied; more of them become a job
+COST: Final = 2  # of one settlement beside copies, in the scheduler's units
+STEP_COST: Final = 2_000  # of the settlements in one step of a job
 LOOK_COST: Final = 500  # of collecting the queues of TOGETHER deliveries
 
 Run = tuple[Settlement, list[Unacked]]
@@ -148,11 +149,15 @@ def requeue_in_steps(channel: Channel) -> Iterator[int]:
 def apply_settlements(channel: Channel, runs: list[Run], reason: str = "") -> None:
     """Settle deliveries that were removed from `unacked`; `reason` is empty if the consumer settles them itself.
 
-    More than TOGETHER become a job, and the connection is suspended until it is done.
+    Those that cost more than TOGETHER become a job, and the connection is suspended until it is done.
     """
-    if sum(len(deliveries) for _, deliveries in runs) <= TOGETHER:
+    cost = COST * sum(len(deliveries) for _, deliveries in runs)
+    if cost <= COST * TOGETHER:
+        cost += sum(cost_of_copies(settlement, deliveries) for settlement, deliveries in runs)
+    if cost <= COST * TOGETHER:
         for settlement, deliveries in runs:
             apply_settlement(channel, settlement, deliveries, reason)
+        channel.connection.spent += cost
     else:
         connection, finished = channel.connection, channel.begin_job()
         name = f"settlements of channel {channel.number} of connection {connection.name}"
@@ -173,14 +178,34 @@ def settle_in_steps(channel: Channel, runs: list[Run], reason: str, finished: Ca
         for settlement, deliveries in runs:
             deliveries.reverse()
             while deliveries:  # this frees the messages slice by slice
-                some = deliveries[: -SLICE - 1 : -1]
-                del deliveries[-SLICE:]
+                some, cost = take_slice(settlement, deliveries)
                 apply_settlement(channel, settlement, some, reason)
-                yield COST * len(some)
+                yield cost
     finally:
         for queue in queues:
             queue.resume()
     finished()
+
+
+def take_slice(settlement: Settlement, deliveries: list[Unacked]) -> tuple[list[Unacked], int]:
+    """Remove from the end of a reversed list as many deliveries as are settled in one step; return also their cost."""
+    some = deliveries[: -SLICE - 1 : -1]
+    cost = COST * len(some)
+    if settlement.requeues:
+        for count, delivery in enumerate(some, 1):
+            cost += cost_of_copies(settlement, (delivery,))
+            if cost > STEP_COST:
+                del some[count:]
+    del deliveries[-len(some) :]
+    return some, cost
+
+
+def cost_of_copies(settlement: Settlement, deliveries: Iterable[Unacked]) -> int:
+    """Return what the settlement costs beside COST for each, in the scheduler's units: copies with delivery counts."""
+    if not settlement.requeues:
+        return 0
+    nacked = settlement is Settlement.NACK
+    return sum([queue.cost_of_counting(message, nacked) for queue, _, _, message in deliveries])
 
 
 def apply_settlement(channel: Channel, settlement: Settlement, deliveries: list[Unacked], reason: str) -> None:

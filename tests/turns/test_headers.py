@@ -1,0 +1,142 @@
+"""Messages whose headers are as long as a frame, and that have no body, hold no step of the loop."""
+
+from collections.abc import Callable
+
+import pytest
+from pamqp.commands import Basic, Channel, Connection
+
+from tests.support import codec
+from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
+from warren.broker.core.queues.fifo import BATCH_BYTES
+
+from .broker import MeasuredPeer, Prompter, StepMeter
+from .meter import LIMIT_MS
+
+MESSAGES, CONSUMERS = 450, 20
+FRAME_MAX = 1 << 17
+QUORUM = {"x-queue-type": "quorum", "x-delivery-limit": -1}
+LONG = {"headers": {"h": "v" * (FRAME_MAX - 100)}}
+
+
+def publish(peer: InProcessPeer, exchange: str, key: str, count: int, **properties: object) -> None:
+    """Publish messages without a body on channel 1."""
+    client = peer.connect()
+    client.channel()
+    fields = {"exchange": exchange, "routing_key": key, "mandatory": False, "immediate": False}
+    content = codec.method_frame(1, Basic.Publish, fields) + codec.header_frame(1, 0, properties)
+    for _ in range(count):
+        client.raw(content)
+        peer.settle()
+
+
+def consume(peer: InProcessPeer, queue: str, **fields: object) -> FakeSocket:
+    """Consume on channel 2, whose frames are made anew, as a client that does not read."""
+    client = peer.connect()
+    client.channel()
+    channel = client.channel()
+    socket = socket_of(client)
+    socket.outgoing.clear()
+    socket.stalled = True
+    socket.incoming += codec.method_frame(channel.number, Basic.Consume, {"queue": queue} | fields)
+    return socket
+
+
+def test_deliveries_to_a_consumer_that_does_not_read(step_meter: StepMeter) -> None:
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        peer.connect().channel().declare("q")
+        publish(peer, "", "q", MESSAGES, **LONG)
+        step_meter.begin()
+        socket = consume(peer, "q", no_ack=True)
+        peer.settle()
+        assert len(socket.outgoing) < BATCH_BYTES + 2 * FRAME_MAX
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
+
+
+def test_deliveries_to_many_consumers_that_do_not_read(step_meter: StepMeter) -> None:
+    """The output of each is bounded, whether they share one queue or have queues of their own."""
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        channel = peer.connect().channel()
+        channel.exchange("all", "fanout")
+        for number in range(CONSUMERS):
+            channel.declare(f"q{number}")
+            channel.bind(f"q{number}", "all", "")
+        publish(peer, "all", "", MESSAGES, **LONG)
+        step_meter.begin()
+        sockets = [consume(peer, f"q{number}") for number in range(CONSUMERS)]
+        sockets += [consume(peer, "q0") for _ in range(CONSUMERS)]
+        peer.settle()
+        for _ in range(3):
+            peer.wait(0)
+        assert all(0 < len(socket.outgoing) < BATCH_BYTES + 2 * FRAME_MAX for socket in sockets)
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
+
+
+# What is requeued by a quorum queue, which writes the count of its deliveries into a copy of each message
+
+
+def recover_all(consumer: Prompter) -> None:
+    consumer.send(Basic.Recover, requeue=True)
+
+
+def reject_each(consumer: Prompter) -> None:
+    for tag in range(1, MESSAGES + 1):
+        fields = {"delivery_tag": tag, "requeue": True}
+        consumer.socket.incoming += codec.method_frame(consumer.channel.number, Basic.Reject, fields)
+
+
+def close_channel(consumer: Prompter) -> None:
+    consumer.send(Channel.Close, reply_code=200)
+
+
+def close_connection(consumer: Prompter) -> None:
+    consumer.socket.incoming += codec.method_frame(0, Connection.Close, {"reply_code": 200})
+
+
+def fail(consumer: Prompter) -> None:
+    consumer.send(Basic.Ack, delivery_tag=MESSAGES + 1)
+
+
+def vanish(consumer: Prompter) -> None:
+    consumer.socket.close()
+
+
+def close_transactional_channel(consumer: Prompter) -> None:
+    consumer.send(Basic.Ack, delivery_tag=0, multiple=True)
+    close_channel(consumer)
+
+
+LONGEST = {"one long field": LONG, "many fields": {"headers": {f"h{n}": "v" * 110 for n in range(1000)}}}
+ENDINGS = (recover_all, reject_each, close_channel, close_connection, fail, vanish, close_transactional_channel)
+
+
+@pytest.mark.parametrize("properties", LONGEST.values(), ids=LONGEST)
+@pytest.mark.parametrize("action", ENDINGS, ids=lambda action: action.__name__)
+def test_deliveries_that_are_requeued(
+    step_meter: StepMeter, action: Callable[[Prompter], None], properties: dict[str, object]
+) -> None:
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        peer.connect().channel().declare("q", durable=True, arguments=QUORUM)
+        publish(peer, "", "q", MESSAGES, **properties)
+        consumer = Prompter(peer, transactional=action is close_transactional_channel)
+        consumer.send(Basic.Consume, queue="q", consumer_tag="c")
+        for _ in range(MESSAGES):
+            peer.settle()
+            consumer.socket.outgoing.clear()
+        assert consumer.unacked == MESSAGES
+        consumer.socket.stalled = True
+        step_meter.begin()
+        action(consumer)
+        peer.wait(0)
+        queue = peer.node.vhosts["/"].queues["q"]
+        assert queue.ready + queue.unacked == MESSAGES
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
