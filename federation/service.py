@@ -32,6 +32,7 @@ from warren.broker.core.policies.policy_keys import DEDUPLICATE
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.plugin import Binding, Exchange, Host, Node, Queue, Service
 
+from .binding_set import ExchangeBindings
 from .deduplication import DuplicateWindow
 from .exchange_link import ExchangeLink
 from .link import CLOSE_S, Link, Pace
@@ -84,6 +85,7 @@ class FederationService(Service):
         self._limit = math.inf
         self._rechecks = self._recheck_again = False
         self._windows: dict[tuple[str, str], DuplicateWindow] = {}  # of exchanges that deduplicate, by vhost and name
+        self._bindings: dict[tuple[str, str], ExchangeBindings] = {}  # of exchanges with links, by vhost and name
         self._exchange_links: dict[tuple[str, str], list[ExchangeLink]] = {}  # by vhost and local name
         self._queue_links: dict[tuple[str, str], list[QueueLink]] = {}
 
@@ -197,6 +199,7 @@ class FederationService(Service):
             if key not in running:  # nothing asks for it, or its target was added to those that are federated meanwhile
                 yield from self._reconcile_links(node, link.target, upstreams, running, refused)
         self._ending = {key: link for key, link in self._ending.items() if not link.is_over}
+        self._bindings = {place: them for place, them in self._bindings.items() if place in self._exchange_links}
         self._windows = {place: window for place, window in self._windows.items() if deduplicates(node, *place)}
         self._refuse(refused)
         self._passed()
@@ -228,6 +231,12 @@ class FederationService(Service):
                 yield SPEC_COST
                 continue
             running.add(key)
+            if isinstance(target, Exchange) and self._bindings_of(target) is None:
+                bindings = self._bindings[target.vhost, target.name] = ExchangeBindings(target)
+                yield from bindings.read()
+                if not still_exists(node, target):
+                    return
+                present = self.links.get(key)
             cost = CHANGE_COST
             if present is None:
                 self._start(now, target, self._ending.get(key))
@@ -256,7 +265,9 @@ class FederationService(Service):
         if isinstance(target, Exchange):
             check_s = self._host.config.federation.internal_exchange_check_interval / 1000
             window = self._windows.setdefault(place, DuplicateWindow()) if now.deduplicate else None
-            link = ExchangeLink(self._host, self._pace, now, target, check_s, window)
+            bindings = self._bindings_of(target)
+            assert bindings is not None
+            link = ExchangeLink(self._host, self._pace, now, bindings, check_s, window)
             if isinstance(after, ExchangeLink) and after.exchange is target:
                 link.origin = after.origin
             self._exchange_links.setdefault(place, []).append(link)
@@ -310,6 +321,20 @@ class FederationService(Service):
         self._rechecks = False
 
     # Events
+
+    def binding_changed(self, vhost: str, binding: Binding, bound: bool) -> None:
+        """Note a change and tell the links, unless the exchange is deleted: what they leave keeps its bindings."""
+        bindings = self._bindings.get((vhost, binding.source))
+        if bindings is None or self._host is None or not still_exists(self._host.node, bindings.exchange):
+            return
+        if bindings.change(binding, bound) and not bindings.announced:
+            bindings.announced = True
+            for link in self.exchange_links(vhost, binding.source):
+                link.bindings_changed()
+
+    def _bindings_of(self, exchange: Exchange) -> ExchangeBindings | None:
+        bindings = self._bindings.get((exchange.vhost, exchange.name))
+        return bindings if bindings is not None and bindings.exchange is exchange else None
 
     def exchange_links(self, vhost: str, name: str) -> list[ExchangeLink]:
         return self._exchange_links.get((vhost, name), NO_EXCHANGE_LINKS)
@@ -423,13 +448,11 @@ class Watcher(Observer):
             self._service.recheck_permissions()
 
     def binding_added(self, vhost: str, binding: Binding) -> None:
-        for link in self._service.exchange_links(vhost, binding.source):
-            link.binding_added(binding)
+        self._service.binding_changed(vhost, binding, True)
 
     def binding_removed(self, vhost: str, binding: Binding) -> None:
-        for link in self._service.exchange_links(vhost, binding.source):
-            link.binding_removed(binding)
+        self._service.binding_changed(vhost, binding, False)
 
     def consumers_changed(self, queue: Queue) -> None:
         for link in self._service.queue_links(queue):
-            link.check_demand()
+            link.consumers_changed()
