@@ -3,10 +3,11 @@
 Nor do very many links of one exchange or queue whose bindings or consumers change.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import pytest
 
@@ -18,9 +19,12 @@ from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.config.config import Federation
 from warren.broker.runtime.garbage_collection import collect_young
+from warren.federation import exchange_link, queue_link
+from warren.federation.exchange_link import ExchangeLink
 from warren.federation.link import Link
 from warren.federation.queue_link import QueueLink
-from warren.federation.upstream.turns import TURN_COST
+from warren.federation.upstream.errors import LinkError
+from warren.federation.upstream.turns import CHECK_COST, TURN_COST
 from warren.plugins.management.application import application
 from warren.plugins.management.framework.context import State
 
@@ -281,3 +285,33 @@ def test_consumers_of_a_queue_with_very_many_links(meter: Meter, up: Place, coun
 
 async def evaluate(meter: Meter, evaluated: list[tuple[QueueLink, int]], link: QueueLink, *_: object) -> None:
     evaluated.append((link, meter.turns))
+
+
+@pytest.mark.parametrize("kind", ["exchange", "queue"])
+def test_checks_of_very_many_links_that_are_due_at_the_same_moment(
+    meter: Meter, up: Place, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 100
+    with Fan(meter, up, count, kind) as fan:
+        checked: list[int] = []
+
+        async def check(*_: object) -> NoReturn:
+            checked.append(meter.turns)
+            raise LinkError("checked")
+
+        def checks(link: Link) -> Coroutine[Any, Any, None]:
+            if isinstance(link, QueueLink):
+                link._look_at_backlog = check  # type: ignore[method-assign]
+                return link._watch_backlog(cast(Any, None))
+            assert isinstance(link, ExchangeLink) and link._connection is not None
+            link.open_passive_channel = check  # type: ignore[method-assign]
+            return link._check(link._connection, cast(Any, None))
+
+        async def check_all() -> None:
+            await asyncio.gather(*map(checks, fan.links()), return_exceptions=True)
+
+        for module in (exchange_link, queue_link):
+            monkeypatch.setattr(module, "BACKLOG_S", 0.001)
+        meter.run(check_all())
+        assert len(checked) == count
+        assert max(Counter(checked).values()) <= TURN_COST // CHECK_COST
