@@ -1,4 +1,4 @@
-"""The set of bindings that a federated exchange needs at its upstream; pure.
+"""The set of bindings that a federated exchange needs at its upstreams; pure. All its links read the same one.
 
 Local bindings with equal keys and arguments become one upstream binding, whatever their destinations. A binding that
 another downstream made has the argument x-bound-from with the name of its exchange, so it equals no other binding.
@@ -6,7 +6,14 @@ another downstream made has the argument x-bound-from with the name of its excha
 
 from __future__ import annotations
 
-from warren.broker.plugin import Binding, Table
+from collections import OrderedDict
+
+from warren.broker.core.jobs.scheduler import Job
+from warren.broker.plugin import Binding, Exchange, Table
+
+CHANGES_BYTES = 1 << 20  # of the latest changes of one exchange that are kept
+CHANGE_BYTES = 300  # of one change, beside routing key and arguments
+SLICE, SLICE_COST = 100, 300  # bindings that are read in one step of a job
 
 
 class UpstreamBinding:
@@ -25,17 +32,29 @@ class UpstreamBinding:
     def __hash__(self) -> int:
         return hash(self._identity)
 
+    @property
+    def size(self) -> int:
+        return CHANGE_BYTES + len(self.routing_key) + len(self.arguments.framed)
+
     def __repr__(self) -> str:
         return f"UpstreamBinding({self.routing_key!r}, {self.arguments!r})"
 
 
 class BindingSet:
-    """The upstream bindings of one exchange, each with its local destinations."""
+    """The upstream bindings of one exchange, each with its local destinations, and which of them changed last.
 
-    __slots__ = ("_destinations",)
+    `number` counts the changes. A link that has followed them to some number reads what changed since, each binding
+    once however often it changed, and acts on its present state.
+    """
+
+    __slots__ = ("number", "_destinations", "_changed", "_changed_bytes", "_dropped")
 
     def __init__(self) -> None:
+        self.number = 0
         self._destinations: dict[UpstreamBinding, set[tuple[str, str]]] = {}  # by kind and name
+        self._changed: OrderedDict[UpstreamBinding, int] = OrderedDict()  # the number of its last change, oldest first
+        self._changed_bytes = 0
+        self._dropped = 0  # the number of the latest change that is no longer kept
 
     def __len__(self) -> int:
         return len(self._destinations)
@@ -52,6 +71,7 @@ class BindingSet:
             destinations.add(destination)
             return None
         self._destinations[upstream] = {destination}
+        self._note(upstream)
         return upstream
 
     def remove(self, binding: Binding) -> UpstreamBinding | None:
@@ -64,8 +84,69 @@ class BindingSet:
         if destinations:
             return None
         del self._destinations[upstream]
+        self._note(upstream)
         return upstream
 
     def all(self) -> list[UpstreamBinding]:
         """Return the upstream bindings, oldest first."""
         return list(self._destinations)
+
+    def changed_since(self, number: int) -> list[UpstreamBinding] | None:
+        """Return the bindings that changed after change `number`, oldest first; None if too many changed since."""
+        if number < self._dropped:
+            return None
+        found = []
+        for binding, changed in reversed(self._changed.items()):
+            if changed <= number:
+                break
+            found.append(binding)
+        return found[::-1]
+
+    def _note(self, binding: UpstreamBinding) -> None:
+        self.number += 1
+        if binding in self._changed:
+            self._changed.move_to_end(binding)
+        else:
+            self._changed_bytes += binding.size
+        self._changed[binding] = self.number
+        while self._changed_bytes > CHANGES_BYTES:
+            oldest, self._dropped = self._changed.popitem(last=False)
+            self._changed_bytes -= oldest.size
+
+
+class ExchangeBindings(BindingSet):
+    """The upstream bindings of a local exchange, for all its links.
+
+    `announced`: all links know that something changed, and none has read what.
+    """
+
+    __slots__ = ("exchange", "announced", "_listening")
+
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__()
+        self.exchange = exchange
+        self.announced = False
+        listening = exchange.type.upstream_binding
+        self._listening = listening[0] if listening is not None else None
+
+    def read(self) -> Job:
+        """Add the present bindings of the exchange; later changes may come meanwhile."""
+        bindings = self.exchange.outgoing
+        for number, (key, binding) in enumerate(list(bindings.items()), 1):
+            if bindings.get(key) is binding:
+                self.change(binding, True)
+            if number % SLICE == 0:
+                yield SLICE_COST
+
+    def change(self, binding: Binding, bound: bool) -> bool:
+        """Add or remove a local binding. Returns whether the upstream bindings changed.
+
+        Each link binds by itself the key for which the exchange's type listens.
+        """
+        if binding.routing_key == self._listening:
+            return False
+        return (self.add(binding) if bound else self.remove(binding)) is not None
+
+    def changed_since(self, number: int) -> list[UpstreamBinding] | None:
+        self.announced = False
+        return super().changed_since(number)

@@ -9,12 +9,13 @@ bindings, and AMQP has no method that lists them.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from warren.broker.plugin import Binding, Exchange, Table
+from warren.broker.plugin import Table
 
 from . import hop_headers
-from .binding_set import BindingSet, UpstreamBinding
+from .binding_set import ExchangeBindings, UpstreamBinding
 
 if TYPE_CHECKING:
     from .link_spec import LinkSpec
@@ -25,15 +26,14 @@ RESEND_LIMIT = 1000  # bindings resent at each check
 
 
 class BindingSync:
-    """The synchronisation of the bindings of `exchange` with one internal exchange upstream.
+    """The synchronisation of the bindings of an exchange with one internal exchange upstream.
 
-    It starts with all present bindings pending. Changes are added by `binding_added` and `binding_removed`, which have
-    to be called from the construction on, so that no change is missed.
+    It starts with all present bindings to be sent. Later changes are read from `bindings` after each call of `changed`.
     """
 
     def __init__(
         self,
-        exchange: Exchange,
+        bindings: ExchangeBindings,
         spec: LinkSpec,
         cluster_name: str,
         status: LinkStatus,
@@ -47,63 +47,46 @@ class BindingSync:
         `upstream` is the upstream's cluster name and virtual host; `internal` is the internal exchange's name and
         generation; `listens`: also bind what the exchange's type listens for.
         """
-        self._exchange = exchange
+        self._bindings = bindings
         self._spec = spec
         self._cluster_name = cluster_name
         self._status = status
         self._channel = channel
         self._upstream = upstream
         self._internal, self._generation = internal
-        self._bindings = BindingSet()
-        self._pending: dict[UpstreamBinding, bool] = {}  # to bind (True) or to unbind
+        self._read = -1  # the number of the last change that was read
+        self._sent: dict[UpstreamBinding, None] = {}  # those bound upstream, or without hops left
         self._resend: list[UpstreamBinding] = []
         self._resent = 0  # bindings resent so far in the present round
         self._changed = asyncio.Event()
+        self._expected = False  # `changed` will be called
         status.bindings = 0
-        for binding in list(exchange.outgoing.values()):
-            self.binding_added(binding)
-        listening = exchange.type.upstream_binding
-        if listens and listening is not None:
-            self._add(Binding(exchange.name, exchange, *listening))
+        listening = bindings.exchange.type.upstream_binding if listens else None
+        self._listener = UpstreamBinding(*listening) if listening is not None else None
 
     # Local changes
 
-    def binding_added(self, binding: Binding) -> None:
-        """Add a new binding of the local exchange."""
-        if not self._is_listener(binding):
-            self._add(binding)
+    def expect(self) -> bool:
+        """Note that `changed` will be called. Returns False if it will be anyway, or was."""
+        if self._expected or self._changed.is_set():
+            return False
+        self._expected = True
+        return True
 
-    def binding_removed(self, binding: Binding) -> None:
-        """Remove a deleted binding of the local exchange."""
-        if not self._is_listener(binding):
-            last = self._bindings.remove(binding)
-            if last is not None:
-                self._set_pending(last, False)
+    def changed(self) -> None:
+        """Have changes sent."""
+        self._expected = False
+        self._changed.set()
 
     def resend_some(self) -> None:
         """Schedule the next RESEND_LIMIT bindings to be sent again."""
         bindings = self._bindings.all()
+        if self._listener is not None:
+            bindings.append(self._listener)
         begin = self._resent if self._resent < len(bindings) else 0
         self._resent = begin + RESEND_LIMIT
         self._resend = bindings[begin : self._resent]
         self._changed.set()
-
-    def _is_listener(self, binding: Binding) -> bool:
-        """Whether the binding has the key that the exchange's type listens for, which the link binds by itself."""
-        listening = self._exchange.type.upstream_binding
-        return listening is not None and listening[0] == binding.routing_key
-
-    def _add(self, binding: Binding) -> None:
-        first = self._bindings.add(binding)
-        if first is not None:
-            self._set_pending(first, True)
-
-    def _set_pending(self, binding: UpstreamBinding, bind: bool) -> None:
-        if self._pending.get(binding, bind) != bind:
-            del self._pending[binding]  # the opposite change was not sent yet
-        else:
-            self._pending[binding] = bind
-            self._changed.set()
 
     # Sending
 
@@ -116,25 +99,44 @@ class BindingSync:
     async def send(self) -> None:
         """Send all pending changes; the upstream has applied them when this returns. Raises LinkError."""
         self._changed.clear()
-        pending, self._pending = self._pending, {}
-        source, nowait = self._spec.key.upstream_name, self._spec.settings.bind_nowait
-        for bind in (True, False):  # binding first: no message is missed when one binding replaces another
-            items = self._encode([binding for binding, state in pending.items() if state == bind])
-            if items and bind:
-                await self._channel.bind_many(self._internal, source, items, nowait)
-                self._status.bindings += len(items)
-            elif items:
-                await self._channel.unbind_many(self._internal, source, items, nowait)
-                self._status.bindings -= len(items)
-        items = self._encode([one for one in self._resend if one not in pending and one in self._bindings])
-        self._resend.clear()
-        if items:
-            await self._channel.bind_many(self._internal, source, items, nowait)
+        changed = self._bindings.changed_since(self._read)
+        bound, unbound = (self._bindings.all(), list(self._sent)) if changed is None else (changed, changed)
+        if self._read < 0 and self._listener is not None:
+            bound.append(self._listener)
+        self._read = self._bindings.number
+        resend, self._resend = self._resend, []
+        to, source, nowait = self._internal, self._spec.key.upstream_name, self._spec.settings.bind_nowait
+        # Binding first: no message is missed when one binding replaces another.
+        await self._channel.bind_many(to, source, self._encode(self._to_bind(bound), 1), nowait)
+        await self._channel.unbind_many(to, source, self._encode(self._to_unbind(unbound), -1), nowait)
+        again = (binding for binding in resend if binding in self._sent)
+        await self._channel.bind_many(to, source, self._encode(again, 0), nowait)
 
-    def _encode(self, bindings: list[UpstreamBinding]) -> list[tuple[str, Table]]:
-        """Return routing keys and arguments to bind with upstream, without bindings that have no hops left."""
-        items = [(binding.routing_key, self._arguments(binding)) for binding in bindings]
-        return [(routing_key, arguments) for routing_key, arguments in items if arguments is not None]
+    def _to_bind(self, changed: list[UpstreamBinding]) -> Iterator[UpstreamBinding]:
+        for binding in changed:
+            if binding not in self._sent and self._wanted(binding):
+                self._sent[binding] = None
+                yield binding
+
+    def _to_unbind(self, changed: list[UpstreamBinding]) -> Iterator[UpstreamBinding]:
+        for binding in changed:
+            if binding in self._sent and not self._wanted(binding):
+                del self._sent[binding]
+                yield binding
+
+    def _wanted(self, binding: UpstreamBinding) -> bool:
+        return binding in self._bindings or binding == self._listener
+
+    def _encode(self, bindings: Iterable[UpstreamBinding], counts: int) -> Iterator[tuple[str, Table]]:
+        """Yield routing keys and arguments to bind with upstream, without bindings that have no hops left.
+
+        `counts` is how many bindings the upstream has more for each.
+        """
+        for binding in bindings:
+            arguments = self._arguments(binding)
+            if arguments is not None:
+                self._status.bindings += counts
+                yield binding.routing_key, arguments
 
     def _arguments(self, binding: UpstreamBinding) -> Table | None:
         """Return the arguments to bind with upstream, or None for a binding that has no hops left."""

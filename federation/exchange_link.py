@@ -12,16 +12,18 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from warren.broker.plugin import Binding, Exchange, Host, Invalid, Table, UpstreamExchange
+from warren.broker.plugin import Host, Invalid, Table, UpstreamExchange
 
 from . import hop_headers
+from .binding_set import ExchangeBindings
 from .binding_sync import BindingSync
 from .deduplication import NO_IDENTITY, DuplicateWindow, effective_max_hops, identify
 from .forwarder import NO_ACK, Forwarder
 from .link import Link, Pace
-from .link_spec import LinkSpec, still_exists
+from .link_spec import LinkSpec
 from .link_status import FLOWING
 from .upstream.errors import LinkError
+from .upstream.turns import CHANGES_COST, CHECK_COST
 from .upstream.type_check import type_mismatch
 from .upstream_exchange import DEDUPLICATE
 from .upstream_names import GENERATIONS, base_name, internal_name, next_generation
@@ -47,10 +49,17 @@ class ExchangeLink(Link):
     """
 
     def __init__(
-        self, host: Host, pace: Pace, spec: LinkSpec, exchange: Exchange, check_s: float, window: DuplicateWindow | None
+        self,
+        host: Host,
+        pace: Pace,
+        spec: LinkSpec,
+        bindings: ExchangeBindings,
+        check_s: float,
+        window: DuplicateWindow | None,
     ) -> None:
-        super().__init__(host, pace, spec, exchange)
-        self.exchange = exchange
+        super().__init__(host, pace, spec, bindings.exchange)
+        self.exchange = bindings.exchange
+        self._bindings = bindings
         self._check_s = check_s
         self._window = window  # None unless the exchange deduplicates
         self._connection: UpstreamConnection | None = None
@@ -317,22 +326,17 @@ class ExchangeLink(Link):
 
     # Bindings
 
-    def binding_added(self, binding: Binding) -> None:
-        """Mirror a new binding of the local exchange."""
-        if self._sync is not None:
-            self._sync.binding_added(binding)
-
-    def binding_removed(self, binding: Binding) -> None:
-        """Mirror the deletion of a binding, unless the exchange is deleted: what the link leaves keeps its bindings."""
-        if self._sync is not None and still_exists(self.node, self.exchange):
-            self._sync.binding_removed(binding)
+    def bindings_changed(self) -> None:
+        """Mirror changes of the local exchange's bindings in a turn that has time for it."""
+        if self._sync is not None and self._sync.expect():
+            self.pace.turns.run(CHANGES_COST, self._sync.changed)
 
     async def _bind_all(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
         """Give the internal exchange all bindings of the local exchange; later changes are mirrored from then on."""
         upstream = connection.cluster_name or "", connection.vhost
         internal = self._internal, self._generation
         self._sync = BindingSync(
-            self.exchange, self.spec, self.cluster_name, self.status, channel, upstream, internal, self._listens
+            self._bindings, self.spec, self.cluster_name, self.status, channel, upstream, internal, self._listens
         )
         await self._sync.send()
 
@@ -351,7 +355,8 @@ class ExchangeLink(Link):
         check_s = every_s if connection.is_warren else self._check_s
         since_s = 0.0
         while True:
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(self.jittered(every_s))
+            await self.pace.turns.wait(CHECK_COST)
             channel = await self.open_passive_channel(connection)
             self.status.backlog, _ = await channel.declare_queue(self._queue, durable=True, passive=True)
             since_s += every_s

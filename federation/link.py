@@ -40,7 +40,7 @@ REJECTED_S = 60.0  # between log lines about rejected messages, which may be man
 # The deadline of `set_up`, whose requests also have deadlines of their own, is extended for many bindings: an upstream
 # that syncs each binding to its disk makes about BINDINGS_PER_S.
 SET_UP_S, BINDINGS_PER_S = 120, 50
-JITTER = 0.1  # of the delay between attempts, so that links that failed together do not reconnect together
+JITTER = 0.1  # of the delays between attempts and between checks
 
 
 class Pace:
@@ -254,7 +254,11 @@ class Link:
         if ran and now_s >= self._hurried_s + least_s:
             self._hurried_s = now_s
             return least_s * random.uniform(0, JITTER)
-        return least_s * random.uniform(1 - JITTER, 1 + JITTER)
+        return self.jittered(least_s)
+
+    def jittered(self, seconds: float) -> float:
+        """Return about so many seconds, so that links that began together do not go on together."""
+        return seconds * random.uniform(1 - JITTER, 1 + JITTER)
 
     async def _attempt(self) -> None:
         """Make one attempt, until it fails. Raises LinkError."""

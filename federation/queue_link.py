@@ -29,7 +29,7 @@ from .link import Link, Pace
 from .link_spec import LinkSpec
 from .link_status import BLOCKED, FLOWING, PAUSED
 from .upstream.errors import LinkError
-from .upstream.turns import DEMAND_COST
+from .upstream.turns import CHECK_COST, DEMAND_COST
 
 if TYPE_CHECKING:
     from .upstream.connection import UpstreamChannel, UpstreamConnection
@@ -58,6 +58,7 @@ class QueueLink(Link):
         self._prefetch = 0  # the prefetch of the present consumer
         self._changed = asyncio.Event()  # demand has to be evaluated
         self._urgent = asyncio.Event()  # demand has to be evaluated before DEMAND_INTERVAL_S is over
+        self._change_expected = self._urgent_expected = False  # the events are set in a later turn
 
     # Setting up
 
@@ -70,7 +71,7 @@ class QueueLink(Link):
         self._channel.cancelled = self._cancelled
         self.end_with(self._channel)
         self._forwarder = self._make_forwarder(connection)
-        self.queue.demand_followers += (self._changed.set,)
+        self.queue.demand_followers += (self._room_changed,)
         self.node.alarms.add_hook(self._alarm_changed)
         self.status.flow(PAUSED, "no consumer here wants more")
         self.check_demand()
@@ -149,8 +150,28 @@ class QueueLink(Link):
         self._urgent.set()
         self._changed.set()
 
+    def consumers_changed(self) -> None:
+        """Have demand evaluated in a turn that has time for it, since all links of the queue have to."""
+        if not self._urgent_expected and not self._urgent.is_set():
+            self._urgent_expected = True
+            self.pace.turns.run(DEMAND_COST, self._check)
+
+    def _check(self) -> None:
+        self._urgent_expected = False
+        self.check_demand()
+
     def _alarm_changed(self, resource: str, on: bool) -> None:
-        self.pace.turns.run(DEMAND_COST, self.check_demand)
+        self.consumers_changed()
+
+    def _room_changed(self) -> None:
+        """Have demand evaluated as after `consumers_changed`, but not at once. HOT: called for each message."""
+        if not self._change_expected and not self._changed.is_set():
+            self._change_expected = True
+            self.pace.turns.run(DEMAND_COST, self._note_change)
+
+    def _note_change(self) -> None:
+        self._change_expected = False
+        self._changed.set()
 
     def background_work(self) -> list[Coroutine[Any, Any, None]]:
         assert self._connection is not None and self._channel is not None and self._forwarder is not None
@@ -159,7 +180,8 @@ class QueueLink(Link):
 
     async def _watch_backlog(self, connection: UpstreamConnection) -> None:
         while True:
-            await asyncio.sleep(BACKLOG_S)
+            await asyncio.sleep(self.jittered(BACKLOG_S))
+            await self.pace.turns.wait(CHECK_COST)
             exists = await self._look_at_backlog(connection)
             if self.settings.drain and exists and self._missing:
                 self._missing = False
@@ -259,7 +281,7 @@ class QueueLink(Link):
             self._forwarder.close()
             self.node.alarms.remove_hook(self._alarm_changed)
         self.queue.demand_followers = tuple(
-            follower for follower in self.queue.demand_followers if follower != self._changed.set
+            follower for follower in self.queue.demand_followers if follower != self._room_changed
         )
         self._forwarder = self._connection = self._channel = self.passive_channel = None
         self._consuming = False

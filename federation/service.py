@@ -4,7 +4,7 @@ After each event and every few seconds it reconciles the running links with thos
 order of events leaves a link too many or too few. A pass is a job: what changes meanwhile leads to another pass.
 
 No more links run than `warren.federation_link_limit`. Those beyond it are refused: they are shown with an error, and
-start when others have ended.
+start when others have ended. The virtual hosts share the places fairly.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from warren.broker.core.metadata.records import (
 from warren.broker.core.policies.parameters import CLUSTER_NAME
 from warren.broker.core.policies.policy_keys import DEDUPLICATE
 from warren.broker.core.vhost.observer import Observer
-from warren.broker.plugin import Binding, Exchange, Host, Node, Queue, Service
+from warren.broker.plugin import Binding, Exchange, Host, Invalid, Node, Queue, Service
 
+from .binding_set import ExchangeBindings
 from .deduplication import DuplicateWindow
 from .exchange_link import ExchangeLink
 from .link import CLOSE_S, Link, Pace
@@ -47,7 +48,7 @@ from .link_spec import (
     scan,
     still_exists,
 )
-from .link_status import ERROR, LinkStatus
+from .link_status import ERROR, RUNNING, LinkStatus
 from .queue_link import QueueLink
 from .upstream.turns import LINK_COST
 
@@ -74,6 +75,8 @@ class FederationService(Service):
     def __init__(self) -> None:
         self.links: dict[LinkKey, Link] = {}
         self.refused = Refused()
+        self._counts: Counter[str] = Counter()  # of links, by virtual host
+        self._shares: dict[str, int] = {}  # of the limit, by virtual host
         self._ending: dict[LinkKey, Link] = {}  # the latest ended link of each key
         self._host: Host | None = None
         self._watcher: Watcher | None = None
@@ -84,6 +87,7 @@ class FederationService(Service):
         self._limit = math.inf
         self._rechecks = self._recheck_again = False
         self._windows: dict[tuple[str, str], DuplicateWindow] = {}  # of exchanges that deduplicate, by vhost and name
+        self._bindings: dict[tuple[str, str], ExchangeBindings] = {}  # of exchanges with links, by vhost and name
         self._exchange_links: dict[tuple[str, str], list[ExchangeLink]] = {}  # by vhost and local name
         self._queue_links: dict[tuple[str, str], list[QueueLink]] = {}
 
@@ -111,6 +115,7 @@ class FederationService(Service):
         for key, link in self.links.items():
             links[key.kind].append(link)
         self.links.clear()
+        self._counts.clear()
         removing = config.graceful_shutdown_cleanup
         await asyncio.gather(
             end_in_batches(links["exchange"], config.exchanges, removing),
@@ -145,12 +150,17 @@ class FederationService(Service):
         return counts
 
     def restart(self, id_: str) -> bool:
-        """Restart the link with this id; its objects upstream stay. Returns False if there is no such link."""
+        """Restart the link with this id; its objects upstream stay. Returns False if there is no such link.
+
+        Raises Invalid if the link is refused because of the limit.
+        """
         assert self._host is not None
         for key, link in self.links.items():
             if key.id == id_ and key in desired_links(self._host.node, [link.target]):
                 self._start(link.spec, link.target, self._end(key, removing=False))
                 return True
+        if any(key.id == id_ for key in self.refused.first):
+            raise Invalid(LIMITED)
         return False
 
     # Reconciling
@@ -189,6 +199,7 @@ class FederationService(Service):
         targets: list[Exchange | Queue] = []
         yield from read_upstreams(node, upstreams)
         yield from scan(node, upstreams, targets)
+        yield from self._share_places(node, targets, upstreams)
         running: set[LinkKey] = set()
         refused = Refused(self.refused)
         for target in targets:
@@ -196,10 +207,45 @@ class FederationService(Service):
         for key, link in list(self.links.items()):
             if key not in running:  # nothing asks for it, or its target was added to those that are federated meanwhile
                 yield from self._reconcile_links(node, link.target, upstreams, running, refused)
+        yield from self._give_back_places(refused)
         self._ending = {key: link for key, link in self._ending.items() if not link.is_over}
+        self._bindings = {place: them for place, them in self._bindings.items() if place in self._exchange_links}
         self._windows = {place: window for place, window in self._windows.items() if deduplicates(node, *place)}
         self._refuse(refused)
         self._passed()
+
+    def _share_places(
+        self, node: Node, targets: list[Exchange | Queue], upstreams: Mapping[str, Upstreams]
+    ) -> Generator[int, None, None]:
+        """Share the places for links between virtual hosts, by the links that each asks for."""
+        wanted: Counter[str] = Counter()
+        for target in targets if self._limit < math.inf else ():
+            if wanted[target.vhost] >= self._limit:
+                continue
+            keys: set[LinkKey] = set()
+            for spec in links_of(node, target, upstreams):
+                keys.add(spec.key)
+                yield SPEC_COST
+            wanted[target.vhost] += len(keys)
+        self._shares = fair_shares(wanted, self._limit)
+
+    def _give_back_places(self, refused: Refused) -> Job:
+        """End links of virtual hosts that have more than their share, first those that do not run, then the newest."""
+        excess = {vhost: count - self._shares.get(vhost, count) for vhost, count in self._counts.items()}
+        if not any(count > 0 for count in excess.values()):
+            return
+        links = list(reversed(self.links.values()))
+        links.sort(key=lambda link: link.status.status == RUNNING)
+        for link in links:
+            key = link.spec.key
+            if excess.get(key.vhost, 0) > 0 and self.links.get(key) is link:
+                excess[key.vhost] -= 1
+                self._end(key, removing=False)
+                refused.add(link.spec)
+                yield CHANGE_COST
+
+    def _has_place(self, vhost: str) -> bool:
+        return len(self.links) < self._limit and self._counts[vhost] < self._shares.get(vhost, self._limit)
 
     def _reconcile_links(
         self,
@@ -223,11 +269,17 @@ class FederationService(Service):
             if not still_exists(node, target):
                 return
             present = self.links.get(key)
-            if present is None and len(self.links) >= self._limit:
+            if present is None and not self._has_place(target.vhost):
                 refused.add(now)
                 yield SPEC_COST
                 continue
             running.add(key)
+            if isinstance(target, Exchange) and self._bindings_of(target) is None:
+                bindings = self._bindings[target.vhost, target.name] = ExchangeBindings(target)
+                yield from bindings.read()
+                if not still_exists(node, target):
+                    return
+                present = self.links.get(key)
             cost = CHANGE_COST
             if present is None:
                 self._start(now, target, self._ending.get(key))
@@ -256,7 +308,9 @@ class FederationService(Service):
         if isinstance(target, Exchange):
             check_s = self._host.config.federation.internal_exchange_check_interval / 1000
             window = self._windows.setdefault(place, DuplicateWindow()) if now.deduplicate else None
-            link = ExchangeLink(self._host, self._pace, now, target, check_s, window)
+            bindings = self._bindings_of(target)
+            assert bindings is not None
+            link = ExchangeLink(self._host, self._pace, now, bindings, check_s, window)
             if isinstance(after, ExchangeLink) and after.exchange is target:
                 link.origin = after.origin
             self._exchange_links.setdefault(place, []).append(link)
@@ -266,10 +320,14 @@ class FederationService(Service):
         if after is not None and after.settings.uris == now.settings.uris:  # it leads to the same upstream
             link.status.cluster_name, link.status.vhost = after.status.cluster_name, after.status.vhost
         self.links[now.key] = link
+        self._counts[now.key.vhost] += 1
         link.start(after)
 
     def _end(self, key: LinkKey, removing: bool) -> Link:
         link = self._ending[key] = self.links.pop(key)
+        self._counts[key.vhost] -= 1
+        if not self._counts[key.vhost]:
+            del self._counts[key.vhost]
         place = (key.vhost, key.name)
         if isinstance(link, ExchangeLink):
             forget(self._exchange_links, place, link)
@@ -311,6 +369,20 @@ class FederationService(Service):
 
     # Events
 
+    def binding_changed(self, vhost: str, binding: Binding, bound: bool) -> None:
+        """Note a change and tell the links, unless the exchange is deleted: what they leave keeps its bindings."""
+        bindings = self._bindings.get((vhost, binding.source))
+        if bindings is None or self._host is None or not still_exists(self._host.node, bindings.exchange):
+            return
+        if bindings.change(binding, bound) and not bindings.announced:
+            bindings.announced = True
+            for link in self.exchange_links(vhost, binding.source):
+                link.bindings_changed()
+
+    def _bindings_of(self, exchange: Exchange) -> ExchangeBindings | None:
+        bindings = self._bindings.get((exchange.vhost, exchange.name))
+        return bindings if bindings is not None and bindings.exchange is exchange else None
+
     def exchange_links(self, vhost: str, name: str) -> list[ExchangeLink]:
         return self._exchange_links.get((vhost, name), NO_EXCHANGE_LINKS)
 
@@ -338,6 +410,19 @@ class Refused:
         if len(self.first) < REFUSED_SHOWN:
             known = self._before.get(spec.key)
             self.first[spec.key] = spec, known[1] if known is not None else refused_status()
+
+
+def fair_shares(wanted: Mapping[str, int], limit: float) -> dict[str, int]:
+    """Return how many of `limit` places each virtual host gets.
+
+    None gets more than it wants, and what those that want little leave is shared equally by the others.
+    """
+    shares: dict[str, int] = {}
+    left = limit
+    for place, (vhost, count) in enumerate(sorted(wanted.items(), key=lambda one: (one[1], one[0]))):
+        shares[vhost] = int(min(count, left // (len(wanted) - place)))
+        left -= shares[vhost]
+    return shares
 
 
 def refused_status() -> LinkStatus:
@@ -423,13 +508,11 @@ class Watcher(Observer):
             self._service.recheck_permissions()
 
     def binding_added(self, vhost: str, binding: Binding) -> None:
-        for link in self._service.exchange_links(vhost, binding.source):
-            link.binding_added(binding)
+        self._service.binding_changed(vhost, binding, True)
 
     def binding_removed(self, vhost: str, binding: Binding) -> None:
-        for link in self._service.exchange_links(vhost, binding.source):
-            link.binding_removed(binding)
+        self._service.binding_changed(vhost, binding, False)
 
     def consumers_changed(self, queue: Queue) -> None:
         for link in self._service.queue_links(queue):
-            link.check_demand()
+            link.consumers_changed()

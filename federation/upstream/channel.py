@@ -8,7 +8,7 @@ code if it closed the channel, with code 0 if the connection is lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from warren.broker.plugin import Table
 
 from .encoding import encode_flags, encode_short
 from .errors import LinkError
+from .turns import METHODS, METHODS_COST
 
 if TYPE_CHECKING:
     from .transport import UpstreamTransport
@@ -99,29 +100,38 @@ class UpstreamChannel:
         await self._call(EXCHANGE_DELETE, TICKET + encode_short(name) + encode_flags(if_unused, False))
 
     async def bind_many(
-        self, destination: str, source: str, items: Sequence[tuple[str, Table]], nowait: bool = False
+        self, destination: str, source: str, items: Iterable[tuple[str, Table]], nowait: bool = False
     ) -> None:
         """Bind `destination` to `source` by each pair of routing key and arguments, WINDOW methods at a time.
 
         The upstream has made all bindings when this returns; with `nowait` it replies only to the last of each window.
+        Pairs are taken one by one, METHODS in one turn or more if the turn has time for them.
         """
         await self._send_many(EXCHANGE_BIND, destination, source, items, nowait)
 
     async def unbind_many(
-        self, destination: str, source: str, items: Sequence[tuple[str, Table]], nowait: bool = False
+        self, destination: str, source: str, items: Iterable[tuple[str, Table]], nowait: bool = False
     ) -> None:
         """Unbind `destination` from `source` by each pair, in the same way as `bind_many`."""
         await self._send_many(EXCHANGE_UNBIND, destination, source, items, nowait)
 
     async def _send_many(
-        self, index: int, destination: str, source: str, items: Sequence[tuple[str, Table]], nowait: bool
+        self, index: int, destination: str, source: str, items: Iterable[tuple[str, Table]], nowait: bool
     ) -> None:
         answers: list[asyncio.Future[bytes]] = []
-        count = size = 0
-        for place, (routing_key, arguments) in enumerate(items, 1):
+        count = size = sent = 0
+        pairs = iter(items)
+        pair = next(pairs, None)
+        while pair is not None:
+            if sent % METHODS == 0:
+                await self._transport.turns.wait(METHODS_COST)
+                if self.ended.done():
+                    raise self.ended.result()
+            sent += 1
+            (routing_key, arguments), pair = pair, next(pairs, None)
             method = encode_binding(destination, source, routing_key, nowait, arguments)
             count, size = count + 1, size + len(method)
-            last = count == WINDOW or size >= WINDOW_BYTES or place == len(items)
+            last = count == WINDOW or size >= WINDOW_BYTES or pair is None
             if last and nowait:
                 method = encode_binding(destination, source, routing_key, False, arguments)
             if last or not nowait:

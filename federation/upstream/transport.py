@@ -86,7 +86,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self.started = False  # whether connection.start was received
         self._tls = False
         self._events = events
-        self._turns = turns or Turns()
+        self.turns = turns or Turns()
         self._reason = ""
         self._calls: dict[int, deque[tuple[int, asyncio.Future[bytes]]]] = {}
         self._pauses: set[str] = set()  # the reasons for which the socket is not read
@@ -109,7 +109,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self._reads += 1
         if len(data) > SHORT_READ and YIELDING not in self._pauses:
             self._read(data)
-        elif not self._turns.run(READ_COST, partial(self._read, data)):
+        elif not self.turns.run(READ_COST, partial(self._read, data)):
             self.hold(YIELDING)
 
     def _read(self, data: bytes) -> None:
@@ -132,7 +132,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         """
         if self._tls or self.socket is None:
             return False
-        self._turns.run(CLOSE_COST, self.socket.close)
+        self.turns.run(CLOSE_COST, self.socket.close)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -140,7 +140,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         for timer in (self._heartbeat_timer, self._deadline_timer):
             if timer is not None:
                 timer.cancel()
-        self._turns.run(LINK_COST, partial(self._end, exc))
+        self.turns.run(LINK_COST, partial(self._end, exc))
 
     def _end(self, exc: Exception | None) -> None:
         reason = self._reason or (self.fault.text if self.fault is not None else "")
@@ -298,7 +298,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
             self._events.channel_closed(channel, fault)
         elif index == CONNECTION_CLOSE:
             self.fault = close_error(frame)
-            self._turns.spend(LINK_COST)
+            self.turns.spend(LINK_COST)
         elif index == CANCEL:
             tag = frame[12 : 12 + frame[11]]
             self._events.cancelled(channel, tag.decode("utf-8", "surrogateescape"))

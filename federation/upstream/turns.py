@@ -1,7 +1,7 @@
 """The work of links in one turn of the event loop, bounded however many links have some at the same moment.
 
-All links lose their connections when their upstream goes away, all evaluate demand when an alarm changes, and upstreams
-may send something to all at once.
+All links lose their connections when their upstream goes away, all evaluate demand when an alarm changes, all links of
+one object follow its bindings or consumers, and upstreams may send something to all at once.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ import asyncio
 import gc
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 TURN_COST = 64  # of all links in one turn: some 5 ms
 LINK_COST = 8  # of a link that begins to run, ends, or loses its connection, with the report and the next attempt
 READ_COST, CLOSE_COST = 1, 1  # of reading a socket and of closing one
 DEMAND_COST = 1  # of evaluating the demand of one link
+CHANGES_COST = 1  # of having a link send changed bindings
+METHODS, METHODS_COST = 4, 2  # of sending so many bindings, with their replies
+CHECK_COST = 4  # of checking what a link has upstream
 YOUNG = 1  # the older of the two generations that are collected often
 
 
@@ -40,6 +44,15 @@ class Turns:
         self._waiting.append((cost, step))
         return False
 
+    async def wait(self, cost: int) -> None:
+        """Return in a turn that has time for work of this cost."""
+        if self._left > 0 and not self._waiting:
+            self.spend(cost)
+            return
+        ready = self._loop.create_future()
+        self._waiting.append((cost, partial(complete, ready)))
+        await ready
+
     def spend(self, cost: int) -> None:
         """Count what is done in this turn anyway."""
         self._left -= cost
@@ -56,3 +69,8 @@ class Turns:
             cost, step = self._waiting.popleft()
             self.spend(cost)  # before the step, which may raise
             step()
+
+
+def complete(ready: asyncio.Future[None]) -> None:
+    if not ready.done():  # unless it was cancelled
+        ready.set_result(None)

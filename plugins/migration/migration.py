@@ -11,16 +11,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from warren.broker.ctl.api_client import APIError
-from warren.broker.ctl.exit_status import DATA, TIMEOUT, ExitError, Unreachable
+from warren.broker.ctl.exit_status import DATA, TIMEOUT, UNAVAILABLE, ExitError, Unreachable
 
 from .brokers import Broker, QueueName, QueueState
-from .movers import Mover, Moving
+from .movers import LINK_LIMIT, Mover, Moving
 from .plan import Plan, Target, plan
 from .progress import Display, Progress, table, totals
 
 LOOK_S = 2.0  # between two looks at both brokers
 # A RabbitMQ reports the lengths of its queues every 5 s: what is empty has to stay so for longer than two reports.
 SETTLE_S, SETTLE_WARREN_S = 12.0, 3.0
+NO_ROOM_S = 20.0  # for which the target may refuse all links
 REFUSALS = 100  # objects that are left out one by one after the target has refused them
 
 
@@ -54,6 +55,8 @@ class Migration:
         self._progress: dict[QueueName, Progress] = {}
         self._counted: dict[QueueName, int] = {}  # the last count of each link or queue
         self._refused: set[QueueName] = set()
+        self._room = options.links  # links that the target may run, as far as is known
+        self._refused_since_s: float | None = None  # the time since which it runs none
         self._clients = 0  # connections at the source that are not our links
         self._began_s = time.monotonic()
 
@@ -129,9 +132,11 @@ class Migration:
         """Look at both brokers, and make the links that are needed. Returns queues that are new at the source."""
         states = self._source.queues()
         chosen = {name: state for name, state in states.items() if name in known}
-        moving = self._mover.state()
+        state = self._mover.state()
+        moving = {name: link for name, link in state.items() if not link.refused}
         self._update(chosen, moving)
-        wanted = choose(self._progress, self._mover.queues(), self._options.links)
+        self._measure_room(len(moving), len(state))
+        wanted = choose(self._progress, moving, self._room)
         self._mover.set(wanted)
         connections = [
             name
@@ -146,6 +151,26 @@ class Migration:
             for name, state in states.items()
             if name not in known and name not in self._refused and may_be_new(state, name, self._options.vhosts)
         }
+
+    def _measure_room(self, running: int, linked: int) -> None:
+        """Set how many queues may have a link, fewer than asked for if the target refuses some.
+
+        So those that are empty leave their places to others. Raises ExitError (69) if there is no place for long.
+        """
+        if running == linked:
+            self._refused_since_s = None
+            self._room = min(self._room + 1, self._options.links)  # there may be more places by now
+            return
+        if self._room >= self._options.links:
+            self._display.note(
+                f"the target has places for {running} of {linked} links ({LINK_LIMIT}): queues take turns"
+            )
+        self._room = max(running, 1)
+        now_s = time.monotonic()
+        self._refused_since_s = None if running else self._refused_since_s or now_s
+        if self._refused_since_s is not None and now_s - self._refused_since_s >= NO_ROOM_S:
+            reason = f"{LINK_LIMIT} is reached there: raise it, or have fewer links of policies, and start again"
+            raise ExitError(UNAVAILABLE, f"the target runs none of the links: {reason}")
 
     def _import_new(self, new: set[QueueName]) -> set[QueueName]:
         """Import queues that clients have declared at the source since; return those that the target has now."""

@@ -18,6 +18,7 @@ UPSTREAM, SHOVEL = "federation-upstream", "shovel"
 PREFETCH = 1000
 RECONNECT_S = 1
 NOT_STARTED = "the shovel does not start; the log of the RabbitMQ has the reason"
+LINK_LIMIT = "warren.federation_link_limit"  # begins the error of a link that a Warren refuses for it
 STARTING = "starting"
 DOWN = ("error", "terminated", "invalid_upstream_uri", "shutdown")
 
@@ -26,12 +27,13 @@ class Moving(NamedTuple):
     """The state of the link of one queue.
 
     `moved` counts messages since the link began, or is None if the broker does not count them; `unconfirmed` are on
-    the way; `problem` is why it does not move any, or empty.
+    the way; `problem` is why it does not move any, or empty; `refused`: the broker runs no more links.
     """
 
     moved: int | None = None
     unconfirmed: int = 0
     problem: str = ""
+    refused: bool = False
 
 
 class Mover(Protocol):
@@ -94,7 +96,10 @@ class Drains:
                 unconfirmed = row["unconfirmed"] if running else 0
                 moved = row["forwarded"] - unconfirmed
                 found[QueueName(row["vhost"], row["queue"])] = Moving(
-                    moved, unconfirmed, "" if running and not problem else problem or row["status"]
+                    moved,
+                    unconfirmed,
+                    "" if running and not problem else problem or row["status"],
+                    row.get("error", "").startswith(LINK_LIMIT),
                 )
         return found
 

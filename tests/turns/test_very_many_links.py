@@ -1,7 +1,13 @@
-"""Very many links that start, fail, lose their upstream and are removed at the same moment hold no turn of the loop."""
+"""Very many links that start, fail, lose their upstream and are removed at the same moment hold no turn of the loop.
 
+Nor do very many links of one exchange or queue whose bindings or consumers change.
+"""
+
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NoReturn, TypeVar, cast
 
 import pytest
 
@@ -10,8 +16,15 @@ from tests.support.http import asgi_scope
 from tests.support.loop_thread import LoopThread
 from tests.support.polling import until_async
 from tests.support.speed import within
+from warren.broker.amqp.field_table import Table
 from warren.broker.config.config import Federation
 from warren.broker.runtime.garbage_collection import collect_young
+from warren.federation import exchange_link, queue_link
+from warren.federation.exchange_link import ExchangeLink
+from warren.federation.link import Link
+from warren.federation.queue_link import QueueLink
+from warren.federation.upstream.errors import LinkError
+from warren.federation.upstream.turns import CHECK_COST, TURN_COST
 from warren.plugins.management.application import application
 from warren.plugins.management.framework.context import State
 
@@ -106,6 +119,51 @@ class Crowd:
         self.site.close()
 
 
+class Fan:
+    """A broker with one exchange and one queue that very many links of one kind connect to as many upstreams."""
+
+    def __init__(self, meter: Meter, up: Place, count: int, kind: str) -> None:
+        self.meter = meter
+        self.count = count
+        self.site = Site(MeasuredLoop(meter), "down", federation=Federation(link_limit=None))
+        place = self.site.place()
+        self.vhost = self.site.node.vhosts[place.vhost]
+        self._young = meter.loop.create_task(collect_young())
+        with self.site.host.acting("guest"):
+            self.vhost.declare_exchange("fed", "direct")
+            self.queue = self.vhost.declare_queue("fed")
+            self.other = self.vhost.declare_queue("other")
+        for number in range(count):
+            place.upstream(f"u{number}", up.uri, **{kind: f"up{number}"})
+        policies = self.site.node.policies
+        policies.set(place.vhost, "p", "^fed", {"federation-upstream-set": "all"}, 0, f"{kind}s")
+        self.until(lambda: self.site.federation.count_by_status() == {"running": count})
+
+    def links(self) -> list[Link]:
+        return list(self.site.federation.links.values())
+
+    def until(self, done: Callable[[], bool], act: Callable[[], object] = lambda: None) -> float:
+        """Return the longest turn from `act` until `done`, in milliseconds."""
+
+        async def work() -> None:
+            act()
+            await until_async(done, lambda: f"{self.bound()}, {self.site.federation.count_by_status()}", WITHIN_S, 0.01)
+
+        self.meter.run(work())
+        return self.meter.longest_s * 1000
+
+    def bound(self) -> set[int]:
+        """The numbers of bindings that links have upstream."""
+        return {link.status.bindings for link in self.links()}
+
+    def __enter__(self) -> "Fan":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._young.cancel()
+        self.site.close()
+
+
 @pytest.fixture
 def up() -> Iterator[Place]:
     thread = LoopThread()
@@ -163,3 +221,97 @@ def test_very_many_links_that_lose_their_upstream(meter: Meter, up: Place, count
 
     with crowd:
         check(crowd, attempt)
+
+
+def check_one_of(attempt: Callable[[], float], count: int) -> None:
+    """Fail if the longest turn is too long in each of some attempts."""
+    limit_ms = TURN_MS if count > FEW else FEW_MS
+    longest_ms = []
+    for _ in range(ATTEMPTS):
+        longest_ms.append(attempt())
+        if within(longest_ms[-1], limit_ms):
+            return
+    pytest.fail(f"{longest_ms}")
+
+
+BINDINGS = 30
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=FULL)])
+def test_bindings_of_an_exchange_with_very_many_links(meter: Meter, up: Place, count: int) -> None:
+    with Fan(meter, up, count, "exchange") as fan:
+        vhost = fan.vhost
+
+        def bind() -> None:
+            for number in range(BINDINGS):
+                vhost.bind("fed", fan.other, f"k{number}", Table.EMPTY)
+
+        def unbind() -> None:
+            for number in range(BINDINGS):
+                vhost.unbind("fed", fan.other, f"k{number}", Table.EMPTY)
+
+        def attempt() -> float:
+            bound = fan.until(lambda: fan.bound() == {BINDINGS}, bind)
+            return max(bound, fan.until(lambda: fan.bound() == {0}, unbind))
+
+        check_one_of(attempt, count)
+        upstream = up.site.node.vhosts[up.vhost]
+        fan.until(lambda: fan.bound() == {BINDINGS}, bind)
+        fan.until(lambda: all(len(upstream.exchanges[f"up{number}"].outgoing) == BINDINGS for number in range(count)))
+        assert fan.site.federation.count_by_status() == {"running": count}
+
+
+@pytest.mark.parametrize("count", [FEW, pytest.param(2_000, marks=FULL)])
+@pytest.mark.parametrize("change", ["consumers", "room"])
+def test_consumers_of_a_queue_with_very_many_links(meter: Meter, up: Place, count: int, change: str) -> None:
+    with Fan(meter, up, count, "queue") as fan:
+        evaluated: list[tuple[QueueLink, int]] = []
+        for link in fan.links():
+            assert isinstance(link, QueueLink)
+            link._evaluate_demand = partial(evaluate, meter, evaluated, link)  # type: ignore[method-assign]
+
+        def act() -> None:
+            for _ in range(100):
+                fan.vhost.consumers_changed(fan.queue) if change == "consumers" else fan.queue._demand_changed()
+
+        def attempt() -> float:
+            evaluated.clear()
+            return fan.until(lambda: len({link for link, _ in evaluated}) == count, act)
+
+        check_one_of(attempt, count)
+        assert len(evaluated) == count, "many changes are one"
+        assert max(Counter(turn for _, turn in evaluated).values()) <= TURN_COST
+
+
+async def evaluate(meter: Meter, evaluated: list[tuple[QueueLink, int]], link: QueueLink, *_: object) -> None:
+    evaluated.append((link, meter.turns))
+
+
+@pytest.mark.parametrize("kind", ["exchange", "queue"])
+def test_checks_of_very_many_links_that_are_due_at_the_same_moment(
+    meter: Meter, up: Place, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 100
+    with Fan(meter, up, count, kind) as fan:
+        checked: list[int] = []
+
+        async def check(*_: object) -> NoReturn:
+            checked.append(meter.turns)
+            raise LinkError("checked")
+
+        def checks(link: Link) -> Coroutine[Any, Any, None]:
+            if isinstance(link, QueueLink):
+                link._look_at_backlog = check  # type: ignore[method-assign]
+                return link._watch_backlog(cast(Any, None))
+            assert isinstance(link, ExchangeLink) and link._connection is not None
+            link.open_passive_channel = check  # type: ignore[method-assign]
+            return link._check(link._connection, cast(Any, None))
+
+        async def check_all() -> None:
+            await asyncio.gather(*map(checks, fan.links()), return_exceptions=True)
+
+        for module in (exchange_link, queue_link):
+            monkeypatch.setattr(module, "BACKLOG_S", 0.001)
+        meter.run(check_all())
+        assert len(checked) == count
+        assert max(Counter(checked).values()) <= TURN_COST // CHECK_COST

@@ -21,7 +21,7 @@ class Links(Protocol):
         """Yield the status of each link, in no order; links may change meanwhile."""
 
     def restart(self, id: str) -> bool:
-        """Restart a link in later turns of the loop; return False if it does not exist."""
+        """Restart a link in later turns of the loop; return False if it does not exist. Raises Invalid."""
 
 
 def links_of(host: Host) -> Links | None:

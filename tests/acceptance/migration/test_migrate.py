@@ -226,6 +226,33 @@ def test_few_links_at_a_time_move_many_queues(pair: Pair) -> None:
     assert [pair.messages(NEW, f"q{number}") for number in range(6)] == [2] * 6
 
 
+@pytest.mark.rest("some looks at both brokers")
+def test_queues_take_turns_where_the_new_broker_runs_few_links(pair: Pair) -> None:
+    restart_with_links(pair, 2)
+    for number in range(6):
+        fill(pair, f"q{number}", 2)
+    done = pair.migrate()
+    assert done.returncode == 0, done
+    assert "the target has places for 2 of 6 links (warren.federation_link_limit): queues take turns" in done.stdout
+    assert [pair.messages(NEW, f"q{number}") for number in range(6)] == [2] * 6
+
+
+@pytest.mark.rest("the time for which all links may be refused")
+def test_a_new_broker_that_runs_no_link_ends_the_command(pair: Pair) -> None:
+    restart_with_links(pair, 0)
+    fill(pair, "orders", 2)
+    done = pair.migrate()
+    assert done.returncode == 69 and done.stderr.count("\n") == 1, done
+    assert "the target runs none of the links: warren.federation_link_limit is reached there" in done.stderr
+    assert pair.messages(OLD, "orders") == 2
+
+
+def restart_with_links(pair: Pair, limit: int) -> None:
+    pair.new.stop()
+    pair.new.configure(f"warren.federation_link_limit = {limit}")
+    pair.new.start()
+
+
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [

@@ -4,9 +4,10 @@ import random
 
 import pytest
 
+from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.messages.binding import Binding, Destination
-from warren.federation.binding_set import BindingSet, UpstreamBinding
+from warren.federation.binding_set import CHANGES_BYTES, SLICE, BindingSet, ExchangeBindings, UpstreamBinding
 
 
 class Queue(Destination):
@@ -74,3 +75,43 @@ def test_a_storm_leaves_what_is_bound(groups: BindingSet) -> None:
             old = groups.remove(binding(queue, key))
             upstream -= {old.routing_key} if old is not None else set()
         assert upstream == {key for _, key in bound} == {group.routing_key for group in groups.all()}
+
+
+def test_each_change_is_read_once_however_often_a_binding_changed(groups: BindingSet) -> None:
+    for key in "abc":
+        groups.add(binding("q", key))
+    before = groups.number
+    groups.remove(binding("q", "a"))
+    groups.add(binding("q", "d"))
+    groups.remove(binding("q", "b"))
+    groups.add(binding("q", "a"))
+    assert [one.routing_key for one in groups.changed_since(before) or ()] == ["d", "b", "a"]
+    assert groups.changed_since(groups.number) == []
+
+
+def test_changes_are_kept_up_to_some_bytes(groups: BindingSet) -> None:
+    large = "x" * 10_000
+    count = CHANGES_BYTES // len(large) + 1
+    for number in range(count):
+        groups.add(binding("q", str(number), a=large))
+        groups.remove(binding("q", str(number), a=large))
+    assert groups.changed_since(0) is None and groups.changed_since(2) is None
+    assert len(groups.changed_since(groups.number - 20) or ()) == 10
+    assert groups._changed_bytes <= CHANGES_BYTES
+
+
+def test_a_binding_that_ends_while_those_of_its_exchange_are_read_is_not_added() -> None:
+    vhost = new_node(SlowJournal()).vhosts["/"]
+    queue = vhost.declare_queue("q")
+    bindings = ExchangeBindings(vhost.declare_exchange("x", "direct"))
+    for number in range(2 * SLICE):
+        vhost.bind("x", queue, str(number), Table.EMPTY)
+    steps = bindings.read()
+    next(steps)
+    for key, bound in (("0", False), (str(SLICE), False), ("new", True)):
+        (vhost.bind if bound else vhost.unbind)("x", queue, key, Table.EMPTY)
+        bindings.change(Binding("x", queue, key, Table.EMPTY), bound)
+    for _ in steps:
+        pass
+    left = {one.routing_key for one in bindings.all()}
+    assert left == {binding.routing_key for binding in bindings.exchange.outgoing.values()}

@@ -1,17 +1,17 @@
 """Binding synchronisation: which binds and unbinds a link sends, and in which order."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
 
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.core.vhost.vhost import VHost
-from warren.federation import binding_sync
+from warren.federation import binding_set, binding_sync
+from warren.federation.binding_set import ExchangeBindings
 from warren.federation.binding_sync import BindingSync
 from warren.federation.hop_headers import as_array, as_table
 from warren.federation.link_settings import link_settings
@@ -30,13 +30,13 @@ class RecordingChannel:
         self.sent: Sent = []
         self.arguments: list[Table] = []
 
-    async def bind_many(self, to: str, source: str, items: Sequence[tuple[str, Table]], nowait: bool = False) -> None:
+    async def bind_many(self, to: str, source: str, items: Iterable[tuple[str, Table]], nowait: bool = False) -> None:
         self._note("bind", to, source, items)
 
-    async def unbind_many(self, to: str, source: str, items: Sequence[tuple[str, Table]], nowait: bool = False) -> None:
+    async def unbind_many(self, to: str, source: str, items: Iterable[tuple[str, Table]], nowait: bool = False) -> None:
         self._note("unbind", to, source, items)
 
-    def _note(self, what: str, to: str, source: str, items: Sequence[tuple[str, Table]]) -> None:
+    def _note(self, what: str, to: str, source: str, items: Iterable[tuple[str, Table]]) -> None:
         for key, arguments in items:
             self.sent.append((what, source, to, key))
             self.arguments.append(arguments)
@@ -67,18 +67,20 @@ def status() -> LinkStatus:
 
 def synchronise(vhost: VHost, channel: RecordingChannel, status: LinkStatus, max_hops: int = 1) -> BindingSync:
     """A synchronisation that follows the exchange x."""
-    exchange: Exchange = vhost.exchanges["x"]
+    bindings = ExchangeBindings(vhost.exchanges["x"])
+    for _ in bindings.read():
+        pass
     settings = link_settings("up", {"uri": "amqp://there", "max-hops": max_hops})
     spec = LinkSpec(LinkKey("/", "exchange", "x", "up", "there.x"), settings, "")
     upstream, internal = ("up-cluster", "/"), ("federation: x B", "B")
-    sync = BindingSync(exchange, spec, "here", status, cast(Any, channel), upstream, internal, False)
+    sync = BindingSync(bindings, spec, "here", status, cast(Any, channel), upstream, internal, False)
 
     class Follower(Observer):
         def binding_added(self, _: str, binding: Any) -> None:
-            sync.binding_added(binding)
+            bindings.change(binding, True)
 
         def binding_removed(self, _: str, binding: Any) -> None:
-            sync.binding_removed(binding)
+            bindings.change(binding, False)
 
     vhost._observers.add(Follower())  # those of its node
     return sync
@@ -182,3 +184,31 @@ async def test_bindings_carry_where_they_come_from_and_stop_where_hops_end(
     fields = as_table(entry)
     assert fields is not None
     assert (fields.text("cluster-name"), fields.text("exchange"), fields.integer("hops")) == ("here", "/:x B", 2)
+
+
+async def test_a_link_that_missed_too_many_changes_compares_all_bindings(
+    vhost: VHost, channel: RecordingChannel, status: LinkStatus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binding_set, "CHANGES_BYTES", 1_000)
+    for key in "abc":
+        bind(vhost, key)
+    sync = synchronise(vhost, channel, status)
+    await sync.send()
+    channel.take()
+    unbind(vhost, "b")
+    for number in range(10):
+        bind(vhost, f"{number}")
+    await sync.send()
+    assert channel.take() == [*(("bind", f"{number}") for number in range(10)), ("unbind", "b")]
+    assert status.bindings == 12
+
+
+async def test_a_change_is_expected_once_until_it_is_sent(
+    vhost: VHost, channel: RecordingChannel, status: LinkStatus
+) -> None:
+    sync = synchronise(vhost, channel, status)
+    assert sync.expect() and not sync.expect()
+    sync.changed()
+    assert not sync.expect()
+    await sync.send()
+    assert sync.expect()

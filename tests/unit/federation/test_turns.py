@@ -49,3 +49,16 @@ def test_a_step_that_raises_keeps_nothing_from_the_next_turn() -> None:
     done: list[int] = []
     asyncio.run(work())
     assert done == [1] and len(errors) == 1
+
+
+def test_waiting_ends_in_a_turn_that_has_time_and_its_cancellation_keeps_nothing_from_others() -> None:
+    async def work() -> None:
+        turns = Turns()
+        await turns.wait(TURN_COST)
+        waiting = [asyncio.ensure_future(turns.wait(TURN_COST)) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert [task.done() for task in waiting] == [True, False, False]
+        waiting[1].cancel()
+        await asyncio.wait_for(waiting[2], 10)
+
+    asyncio.run(work())

@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 
 from tests.support.warrenctl import Controlled, Warrenctl
+from warren.broker.amqp.errors import Invalid
 from warren.broker.ctl.link_columns import COLUMNS, RABBITMQ
 from warren.broker.hosting.host import Host, Service
 
@@ -48,6 +49,7 @@ class Links(Service):
 
     def __init__(self) -> None:
         self.restarted: list[str] = []
+        self.refusal = ""
         self.rows = [
             link("aaaaaaaa", local_connection="127.0.0.1:5 -> 127.0.0.1:6"),
             link("bbbbbbbb", type="queue", name="q", upstream_name="p", consumer_tag="tag", status="starting"),
@@ -63,6 +65,8 @@ class Links(Service):
         return iter(self.rows)
 
     def restart(self, id: str) -> bool:
+        if self.refusal:
+            raise Invalid(self.refusal)
         known = id in [row["id"] for row in self.rows]
         self.restarted += [id] * known
         return known
@@ -145,3 +149,9 @@ def test_a_link_is_restarted_and_an_unknown_one_is_not(links: Links, in_process:
     assert in_process("restart_federation_link eeeeeeee")[::2] == (69, unknown)
     assert in_process("restart_federation_link")[0] == 64
     assert in_process("restart_federation_link a b")[0] == 64
+
+
+def test_the_reason_for_which_a_link_is_refused_is_printed(links: Links, in_process: Warrenctl) -> None:
+    links.refusal = "warren.federation_link_limit is reached"
+    assert in_process("restart_federation_link aaaaaaaa")[::2] == (69, f"Error:\n{links.refusal}\n")
+    assert links.restarted == []
