@@ -219,7 +219,8 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
                 persistent = checked.persistent
                 alone = in_transaction or checked.special
                 largest = (header_bytes if header_bytes > body_bytes else body_bytes) + FRAME_OVERHEAD
-                some_long = some_long or header_bytes > LONG_HEADER_SIZE
+                if header_bytes > LONG_HEADER_SIZE:
+                    some_long = True
             if not sizes.low < body_bytes <= sizes.high:
                 sizes.turn(body_bytes)
             sizes.run += 1
@@ -259,7 +260,8 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
             published += 1
             run.messages.append(message)
             run.body_bytes += body_bytes
-            run.persistent = run.persistent or persistent
+            if persistent:
+                run.persistent = True
             run.places.append(place)
             place += 1
     finally:  # the messages before a refused one too
