@@ -51,7 +51,7 @@ FAULTS["all"] = FAULTS["network"] | FAULTS["processes"] | FAULTS["disks"]
 
 
 def set_small_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make turns and steps short, so that few messages and queues take the paths of very many."""
+    """Make turns and steps short, so that few messages take the paths of very many, unless they are compiled."""
     monkeypatch.setattr(scheduler, "TURN_COST", 100)
     monkeypatch.setattr(scheduler, "PUMP_LIMIT", 20)
     monkeypatch.setattr(connection, "AT_ONCE_COST", 20)
@@ -517,6 +517,9 @@ class World:
             links = [each for each in process.server.connections.values() if each.client_name.startswith("Federation")]
             expected = 2 * sum(upstream == name for upstream, _ in self.federation.edges)
             assert len(links) == expected, f"{name} has {len(links)} connections of {expected} links"
+        for publisher in self.publishers.values():
+            waiting = list(publisher.unconfirmed) if publisher.connected else []
+            assert not waiting, f"publishes {waiting} at {publisher.broker} are neither confirmed nor refused"
         attempts = sum(process.attempts for _, process in self.serving())
         attempts += sum(broker.attempts for broker in self.brokers.values())
         breaks = attempts + self._broken_links
