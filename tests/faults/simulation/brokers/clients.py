@@ -219,6 +219,8 @@ class Consumer(Peer):
         redelivered = item.redelivered or any(link.get("redelivered") for link in links)
         self.trace(f"{self.broker} delivers {number} of {queue}{' again' if redelivered else ''}")
         copy = self.model.deliver(place, number, item.body, redelivered)
+        twice = not copy.links and any(each.copy is copy for each in self.outstanding)
+        assert not twice, f"message {number} of {place} is delivered again before it is settled"
         consumer = item.method.consumer_tag
         self.outstanding.append(Unsettled(channel, item.tag, consumer, copy))
         mine = sum(each.consumer == consumer for each in self.outstanding)
