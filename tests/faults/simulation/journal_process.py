@@ -152,6 +152,22 @@ class JournalProcess:
         for _ in range(steps):
             self.workers.step() if self.random.random() < 0.4 else self._work()
 
+    def empty(self) -> None:
+        """Settle all messages and change the metadata, after which the log may have no file any more."""
+        self._quiet = True
+        alive = [queue for queue in self.world.queues.values() if queue.deleted is None]
+        held = [(queue.number, entry) for queue in alive for entry in queue.held]
+        for number, entry in [*held, *self.orphans, *[(0, entry) for entry in self.pages]]:
+            self.journal.settle(number, *entry.page)
+            entry.settled = self.journal.ticket()
+        self.trace(f"settle all in {self.journal.ticket()}")
+        self.orphans, self.pages = [], []
+        for _ in range(2):
+            for _ in range(20):
+                self.workers.step()
+            self._declare(alive)
+        self._quiet = False
+
     def finish(self) -> None:
         """Stop cleanly: nothing new happens, and all that has gathered becomes durable."""
         self.world.disk.limit_bytes = None

@@ -60,6 +60,8 @@ def live(world: World, durable: int, end: str) -> int:
         if failure is not None or end.startswith("stopped"):
             stop_after(world.disk, failure)
         process.run(random.choice((0, 5, 40, 150)))
+        if random.random() < 0.2:
+            process.empty()
         if end == "close":
             process.finish()
     except Stopped:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RECEIVED_FROM = "x-received-from"
 NOT_FOUND = 404
 SERVED_S = 0.5  # within which a broker serves what it has received
-ORDERED = ("sink", "timed")  # queues whose messages come by one path
+ORDERED = ("sink", "twin", "timed")  # queues whose messages come by one path
 _identities = count(1)
 
 
@@ -219,11 +219,13 @@ class Consumer(Peer):
         redelivered = item.redelivered or any(link.get("redelivered") for link in links)
         self.trace(f"{self.broker} delivers {number} of {queue}{' again' if redelivered else ''}")
         copy = self.model.deliver(place, number, item.body, redelivered)
+        twice = not copy.links and any(each.copy is copy for each in self.outstanding)
+        assert not twice, f"message {number} of {place} is delivered again before it is settled"
         consumer = item.method.consumer_tag
         self.outstanding.append(Unsettled(channel, item.tag, consumer, copy))
         mine = sum(each.consumer == consumer for each in self.outstanding)
         assert mine <= self._prefetch, f"{mine} unacknowledged deliveries with a prefetch of {self._prefetch}"
-        if queue in ORDERED and not redelivered and copy.delivered == 1:
+        if queue in ORDERED and not redelivered and copy.unmarked == 1:
             publisher, sequence = copy.origin
             assert self._latest.get((queue, publisher), 0) < sequence, f"message {number} of {queue} is out of order"
             self._latest[queue, publisher] = sequence

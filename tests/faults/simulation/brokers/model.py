@@ -101,8 +101,8 @@ class Model:
         if not self.faults:
             assert not again, f"{name} is delivered twice"
             assert redelivered == copy.returned or moves and not redelivered, f"{name}: redelivered is {redelivered}"
-        elif again and not moves:
-            assert redelivered or not copy.unmarked, f"{name} is delivered again without a mark"
+        elif again:
+            assert redelivered or moves or not copy.unmarked, f"{name} is delivered again without a mark"
             assert copy.links or not copy.sure, f"{name} is delivered after it was consumed"
         if copy.sure:
             self.repeated += 1

@@ -14,6 +14,7 @@ from itertools import count
 from random import Random
 from typing import NamedTuple
 
+import pytest
 from pamqp.commands import Connection, Exchange, Queue
 
 from tests.faults.simulation.brokers.accounts import check_accounts
@@ -24,8 +25,13 @@ from tests.faults.simulation.brokers.loop import TURN_S, SimulatedLoop, VirtualT
 from tests.faults.simulation.brokers.model import Copy, Model
 from tests.faults.simulation.brokers.network import Network
 from tests.support.amqp_client import Channel
+from warren.broker.core.jobs import scheduler
+from warren.broker.session import connection
 
 TIMED = {"x-message-ttl": 3000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+AT_LEAST_ONCE = {"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
+RETURNED = AT_LEAST_ONCE | {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "timed"}
+LENGTHS = (1, 3, 20)  # of queues that refuse what is beyond
 BODY_BYTES = (0, 20, 300, 1200, 9000)
 START_S, QUIET_S = 60.0, 300.0  # the longest time until all is ready, and until all is consumed
 BOUND_S = 5.0  # until all links have bound a queue that was declared again
@@ -42,6 +48,14 @@ FAULTS: dict[str, dict[str, int]] = {
     "disks": {"fail": 3, "fill": 3, "die": 2},
 }
 FAULTS["all"] = FAULTS["network"] | FAULTS["processes"] | FAULTS["disks"]
+
+
+def set_small_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make turns and steps short, so that few messages take the paths of very many, unless they are compiled."""
+    monkeypatch.setattr(scheduler, "TURN_COST", 100)
+    monkeypatch.setattr(scheduler, "PUMP_LIMIT", 20)
+    monkeypatch.setattr(connection, "AT_ONCE_COST", 20)
+    monkeypatch.setattr(connection, "STEP_COST", 10)
 
 
 class Step(NamedTuple):
@@ -74,11 +88,30 @@ class World:
         self.brokers = {name: Broker(name, self.random, self.network, self.note) for name in self.federation.brokers}
         self.publishers: dict[str, Publisher] = {}
         self.consumers: dict[str, Consumer] = {}
+        self.queues = self._draw_queues(random)
+        self.bound = [queue for queue in ("sink", "twin") if queue in self.queues]  # to the exchange
         self._calm_s = 0.0  # when any broker had a message last
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._broken_links = 0
         self._number = count()
         self._turns = 0
+
+    def _draw_queues(self, random: Random) -> dict[str, dict[str, object]]:
+        """Return the queues of each broker, with their arguments.
+
+        In some worlds one queue refuses messages: `sink`, whose messages from links `twin` must not get meanwhile, as
+        they come again; or the one that dead letters of `timed` are for, with the strategy at-least-once.
+        """
+        queues: dict[str, dict[str, object]] = {"sink": {}, QUEUE: {}, "timed": {**TIMED}, "dead": {}}
+        limit = {"x-max-length": random.choice(LENGTHS), "x-overflow": "reject-publish"}
+        kind = random.random()
+        if kind < 0.15:
+            queues |= {"sink": limit, "twin": {}}
+        elif kind < 0.3:
+            queues |= {"timed": TIMED | AT_LEAST_ONCE, "dead": limit}
+        elif kind < 0.45:
+            queues |= {"timed": RETURNED | limit}
+        return queues
 
     def note(self, line: str) -> None:
         self.trace.append(f"{self.time.now_s - 1000:9.4f} {line}")
@@ -121,7 +154,9 @@ class World:
         if loop.errors:
             raise loop.errors[0]
         if loop.dead:
-            self._ended(self.brokers[loop.name], False, False)
+            broker = self.brokers[loop.name]
+            assert broker.process is not None
+            self._ended(broker, not broker.process.stopped and self.random.random() < 0.5, False)
 
     # Processes
 
@@ -198,9 +233,10 @@ class World:
 
         def send(channel: Channel) -> None:
             channel.send(Exchange.Declare, exchange=EXCHANGE, exchange_type=federation.exchange_type, durable=True)
-            for queue, arguments in (("sink", {}), (QUEUE, {}), ("timed", TIMED), ("dead", {})):
+            for queue, arguments in self.queues.items():
                 channel.send(Queue.Declare, queue=queue, durable=True, arguments=arguments)
-            channel.send(Queue.Bind, queue="sink", exchange=EXCHANGE, routing_key=federation.key)
+            for queue in self.bound:
+                channel.send(Queue.Bind, queue=queue, exchange=EXCHANGE, routing_key=federation.key)
 
         self.admin(name, send)
 
@@ -216,7 +252,8 @@ class World:
 
     def connect(self, name: str) -> None:
         """Connect the clients of a broker that are not connected."""
-        places = {"sink": f"sink@{name}", QUEUE: QUEUE, "timed": f"timed@{name}", "dead": f"timed@{name}"}
+        places = {queue: f"{queue}@{name}" for queue in self.queues}
+        places |= {QUEUE: QUEUE, "dead": f"timed@{name}"}
         with suppress(ConnectionRefusedError):
             if name not in self.publishers or not self.publishers[name].connected:
                 self.publishers[name] = self._peer(Publisher, name)
@@ -282,7 +319,8 @@ class World:
         origin = publisher.identity, number
         if target == EXCHANGE:
             paths = self.federation.paths(name)
-            copies = [Copy(f"sink@{there}", number, body, origin, path) for there, path in paths.items()]
+            ways = [(f"{queue}@{there}", path) for there, path in paths.items() for queue in self.bound]
+            copies = [Copy(place, number, body, origin, path) for place, path in ways]
             publisher.publish(EXCHANGE, self.federation.key, body, copies)
         else:
             links = self.federation.edges if target == QUEUE else ()
@@ -364,7 +402,7 @@ class World:
             self._ended(broker, random.random() < 0.5, random.random() < 0.3)
 
     def step_die(self, random: Random) -> None:
-        """Kill a process at one of its next calls to the disk."""
+        """Kill a process at one of its next calls to the disk, perhaps by a power cut."""
         self.brokers[self._any(random)].fail_after(random.randrange(40), None)
 
     def step_stop(self, random: Random) -> None:
@@ -439,7 +477,7 @@ class World:
         for name, process in self.serving():
             process.act(lambda name=name, process=process: self.federation.define(process, name))
             self.declare(name)
-        self.run_until(self.links_run, QUIET_S, "all links run again")
+        self.run_until(self._links_run_again, QUIET_S, "all links run again")
         self._calm_s = self.time.now_s
         self.run_until(self._consumed, QUIET_S, "all messages are consumed")
         self.look()
@@ -450,6 +488,12 @@ class World:
         """Return whether no broker is down, or will be as its stop has begun."""
         serving = self.serving()
         return len(serving) == len(self.brokers) and not any(process.stopping for _, process in serving)
+
+    def _links_run_again(self) -> bool:
+        """Return whether all links run. One without acknowledgements starts once full queues have room."""
+        if "twin" in self.queues:
+            self._consumed()
+        return self.links_run()
 
     def _consumed(self) -> bool:
         """Consume what has arrived; return whether nothing was anywhere for CALM_S."""
@@ -473,6 +517,9 @@ class World:
             links = [each for each in process.server.connections.values() if each.client_name.startswith("Federation")]
             expected = 2 * sum(upstream == name for upstream, _ in self.federation.edges)
             assert len(links) == expected, f"{name} has {len(links)} connections of {expected} links"
+        for publisher in self.publishers.values():
+            waiting = list(publisher.unconfirmed) if publisher.connected else []
+            assert not waiting, f"publishes {waiting} at {publisher.broker} are neither confirmed nor refused"
         attempts = sum(process.attempts for _, process in self.serving())
         attempts += sum(broker.attempts for broker in self.brokers.values())
         breaks = attempts + self._broken_links
