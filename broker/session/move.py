@@ -155,7 +155,7 @@ class Move:
                 return
             targets, recorders = split_recorders(search.targets)
             self._cost += search.cost + PER_MESSAGE_COST * len(search.targets)
-            self._cost += cost_of_records(copy.body_bytes, search.targets)
+            self._cost += cost_of_records(len(copy.frames), search.targets)
             if self._run is not None and not self._run.takes(targets, copy):
                 self._publish(result)
             if not result.problem:

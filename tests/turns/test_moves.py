@@ -80,7 +80,7 @@ def test_dead_letters_for_very_many_queues_as_the_node_stops(peer: MeasuredPeer,
     def attempt() -> None:
         source = vhost.queues["source"]
         channel.fill("source", *[b"x"] * 100)
-        source.dead_letter_or_drop(source.ready_messages.drop_excess(0, -1, 100), "maxlen")
+        source.dead_letter_or_drop(source.ready_messages.drop_excess(0, -1, 100)[0], "maxlen")
         before = min(published(vhost))
         step_meter.begin()
         turns = [step_meter.measured(peer.node.finish)(TURN_COST) for _ in range(10)]

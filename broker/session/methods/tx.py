@@ -37,12 +37,13 @@ class Transaction:
     no consumer can free; 0 for no limit.
     """
 
-    __slots__ = ("publishes", "settlements", "_connection", "_published_bytes", "_cost", "_steps")
+    __slots__ = ("publishes", "settlements", "_connection", "_published_bytes", "_cost", "_copies_cost", "_steps")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._published_bytes = 0
         self._cost = 0  # of the publishes (`jobs.scheduler`)
+        self._copies_cost = 0  # of the settlements, beside that of each
         self.publishes: list[tuple[Exchange, Message, tuple[RouteTarget, ...], bool, tuple[Recorder, ...]]] = []
         self.settlements: list[tuple[int, Unacked, Settlement]] = []
         self._steps: Job | None = None  # a long settlement or rollback under way
@@ -71,6 +72,7 @@ class Transaction:
 
     def settle(self, tag: int, delivery: Unacked, settlement: Settlement) -> None:
         """Add a settlement of a delivery."""
+        self._copies_cost += acknowledge.cost_of_copies(settlement, (delivery,))
         self.settlements.append((tag, delivery, settlement))
 
     def settle_many(self, channel: Channel, tags: list[int], settlement: Settlement) -> Job:
@@ -84,13 +86,15 @@ class Transaction:
         while tags:
             some = tags[: -SLICE - 1 : -1]
             del tags[-SLICE:]
-            self.settlements += [(tag, channel.unacked.pop(tag), settlement) for tag in some]
+            added = [(tag, channel.unacked.pop(tag), settlement) for tag in some]
+            self._copies_cost += acknowledge.cost_of_copies(settlement, [delivery for _, delivery, _ in added])
+            self.settlements += added
             yield SLICE
 
     def is_long(self, budget: MemoryBudget) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""
         cost = self._cost * PAGE_COST if budget.exceeded else self._cost
-        return cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
+        return cost + self._copies_cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
 
     def commit(self, channel: Channel) -> Job:
         """Publish and settle, in steps.
@@ -130,7 +134,7 @@ class Transaction:
 
     def _forget_publishes(self) -> None:
         self._connection.transaction_bytes -= self._published_bytes
-        self._published_bytes = self._cost = 0
+        self._published_bytes = self._cost = self._copies_cost = 0
 
     def rollback(self, channel: Channel) -> Job:
         """Drop publishes, and make settled deliveries outstanding again in the order of their tags, in steps.
