@@ -203,8 +203,13 @@ class Transport(asyncio.Protocol, TransportPort):
         return True
 
     def _ended(self) -> None:
-        """Release the connection, and close the socket after what is left of its output."""
+        """Release the connection once its input is served, and close the socket after what is left of its output."""
+        if self._unserved:
+            self._server.call_in_turn(self._ended)
+            return
         if self._connection is not None:
+            if self._connection.await_requests(self._ended):
+                return
             self._connection.lost(DEPARTED)
         if self._socket is not None:
             self._server.closed_socket()
@@ -227,7 +232,7 @@ class Transport(asyncio.Protocol, TransportPort):
         """Release the connection once all that was read from its socket is served."""
         if self._unserved:
             self._server.call_in_turn(partial(self._lost, reason))
-        elif self._connection is not None:
+        elif self._connection is not None and not self._connection.await_requests(partial(self._lost, reason)):
             self._connection.lost(reason)
             self._server.disconnected(self)
             self._server.commit_soon()

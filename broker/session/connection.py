@@ -6,6 +6,7 @@ the client in `closing.fail` and `closing.close_channel`, and nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -120,6 +121,7 @@ class Connection(Publisher):
         "_flushing",
         "_left",
         "_queued",
+        "_requests_ended",
         "_throttled",
         "refusal",
         "transaction_bytes",
@@ -167,9 +169,16 @@ class Connection(Publisher):
         self._flushing = False
         self._left = AT_ONCE_COST  # cost that may be spent before others have their turn
         self._queued = False  # a job handles the input
+        self._requests_ended: Callable[[], None] | None = None
         self._throttled = False  # suspended until the journal has caught up
         self.refusal: AMQPError | None = None  # the error of `deferred`, which failed while earlier replies were due
         self.transaction_bytes = 0  # of the publishes in the transactions of all channels
+
+    def await_requests(self, call: Callable[[], None]) -> bool:
+        """Return whether a job handles the input, at whose end `call` is called."""
+        if self._queued:
+            self._requests_ended = call
+        return self._queued
 
     @property
     def name(self) -> str:
@@ -309,6 +318,9 @@ class Connection(Publisher):
         finally:
             if more:
                 self._queued = False
+            ended, self._requests_ended = self._requests_ended, None
+            if ended is not None:
+                ended()
         self.request_flush()  # so that the transport checks whether to read on
 
     def _greet(self) -> bool:

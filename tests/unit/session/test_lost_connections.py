@@ -9,6 +9,7 @@ from pamqp.commands import Connection as Methods
 from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
 from tests.support.clock import FakeClock
+from tests.support.in_process import InProcessPeer, socket_of
 from tests.support.session import connected, new_node, pipe_of
 from warren.broker.core.node.node import Node
 from warren.broker.session.connection import Connection
@@ -254,3 +255,19 @@ def test_a_client_that_says_goodbye_gets_no_cancel_for_what_its_successor_has_en
     second.declare("mine", exclusive=True)
     later(node)
     assert not first.client.inbox(1)
+
+
+@pytest.mark.parametrize("end", ["eof", "lost"])
+def test_what_a_client_sent_before_it_left_is_served_although_it_takes_several_turns(end: str) -> None:
+    peer = InProcessPeer()
+    client = peer.connect()
+    client.channel()
+    peer.settle()
+    transport = socket_of(client).transport
+    frames = [codec.method_frame(1, Queue.Declare, {"queue": f"q{at}", "nowait": True}) for at in range(300)]
+    transport.data_received(b"".join(frames))
+    if end == "eof":
+        transport.eof_received()
+    transport.connection_lost(None)
+    peer.settle()
+    assert len(peer.node.vhosts["/"].queues) == 300

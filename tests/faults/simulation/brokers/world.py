@@ -26,6 +26,7 @@ from tests.faults.simulation.brokers.model import Copy, Model
 from tests.faults.simulation.brokers.network import Network
 from tests.support.amqp_client import Channel
 from warren.broker.core.jobs import scheduler
+from warren.broker.net import server
 from warren.broker.session import connection
 
 TIMED = {"x-message-ttl": 3000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -43,7 +44,7 @@ STEPS = {"publish": 37, "stream": 3, "settle": 25, "wait": 25, "consume": 3, "co
 CHANGES = {"policy": 4, "redeclare": 2}
 FAULTS: dict[str, dict[str, int]] = {
     "none": {},
-    "network": {"cut": 8, "flap": 4, "stall": 4, "slow": 2},
+    "network": {"cut": 8, "flap": 4, "stall": 4, "slow": 2, "leave": 4},
     "processes": {"kill": 5, "stop": 2, "die": 4, "step_clock": 1},
     "disks": {"fail": 3, "fill": 3, "die": 2},
 }
@@ -54,6 +55,7 @@ def set_small_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make turns and steps short, so that few messages take the paths of very many, unless they are compiled."""
     monkeypatch.setattr(scheduler, "TURN_COST", 100)
     monkeypatch.setattr(scheduler, "PUMP_LIMIT", 20)
+    monkeypatch.setattr(server, "TURN_S", 0.0002)
     monkeypatch.setattr(connection, "AT_ONCE_COST", 20)
     monkeypatch.setattr(connection, "STEP_COST", 10)
 
@@ -88,6 +90,7 @@ class World:
         self.brokers = {name: Broker(name, self.random, self.network, self.note) for name in self.federation.brokers}
         self.publishers: dict[str, Publisher] = {}
         self.consumers: dict[str, Consumer] = {}
+        self.left: list[Consumer] = []  # that have closed their sockets
         self.queues = self._draw_queues(random)
         self.bound = [queue for queue in ("sink", "twin") if queue in self.queues]  # to the exchange
         self._calm_s = 0.0  # when any broker had a message last
@@ -286,9 +289,9 @@ class World:
         """Check what holds at any time, and note what is certain by now."""
         for name, process in self.serving():
             check_accounts(process)
-            consumer = self.consumers.get(name)
-            if consumer is not None and process.all_stored:
-                consumer.note_stored(process.loop)
+            for consumer in [*self.consumers.values(), *self.left]:
+                if consumer.broker == name and process.all_stored:
+                    consumer.note_stored(process.loop)
         complete = {edge for edge in self.federation.edges if self._complete(edge)}
         self.model.disturbed -= complete
         for place, since_s in list(self.model.deleted.items()):
@@ -373,6 +376,15 @@ class World:
             self._broken_between(edge)
         if ends:
             self.network.cut(random.choice(ends))
+
+    def step_leave(self, random: Random) -> None:
+        """Let a consumer settle deliveries and close its socket, without a word: they are settled nevertheless."""
+        consumer = self.consumers.get(self._any(random))
+        if consumer is not None and consumer.connected:
+            self.model.faults = True
+            consumer.settle(50, random)
+            consumer.end.close()
+            self.left.append(consumer)
 
     def step_flap(self, random: Random) -> None:
         """Cut the links between two brokers again and again while they connect."""
