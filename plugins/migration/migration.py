@@ -136,7 +136,8 @@ class Migration:
         moving = {name: link for name, link in state.items() if not link.refused}
         self._update(chosen, moving)
         self._measure_room(len(moving), len(state))
-        wanted = choose(self._progress, moving, self._room)
+        linked = self._mover.queues() - (state.keys() - moving.keys())
+        wanted = choose(self._progress, linked, self._room)
         self._mover.set(wanted)
         connections = [
             name
