@@ -103,7 +103,7 @@ def migrate(options: Namespace) -> int:
     )
     migration = Migration(source, target, mover, chosen, Display(sys.stdout))
     if options.stop:
-        mover.set(())
+        migration.end()
         print(f"no link from {source} to {target} is left")
         return 0
     made = migration.plan()

@@ -19,6 +19,7 @@ from .plan import Plan, Target, plan
 from .progress import Display, Progress, table, totals
 
 LOOK_S = 2.0  # between two looks at both brokers
+END_S, END_LOOK_S = 10.0, 0.1
 # A RabbitMQ reports the lengths of its queues every 5 s: what is empty has to stay so for longer than two reports.
 SETTLE_S, SETTLE_WARREN_S = 12.0, 3.0
 NO_ROOM_S = 20.0  # for which the target may refuse all links
@@ -115,7 +116,7 @@ class Migration:
                 now_s = time.monotonic()
                 empty_since_s = None if new or not self._is_empty() else empty_since_s or now_s
                 if empty_since_s is not None and now_s - empty_since_s >= settle_s:
-                    self._mover.set(())
+                    self.end()
                     return
             except (Unreachable, TimeoutError) as error:
                 empty_since_s = None
@@ -127,6 +128,13 @@ class Migration:
             if self._options.timeout_s is not None and time.monotonic() - self._began_s >= self._options.timeout_s:
                 raise ExitError(TIMEOUT, "the time is over; the links stay and continue: start again to go on")
             time.sleep(LOOK_S)
+
+    def end(self) -> None:
+        """Remove the links, and wait for END_S until their connections are gone: they take messages until then."""
+        self._mover.set(())
+        until_s = time.monotonic() + END_S
+        while any(self._mover.is_link(name) for _, name in self._source.connections()) and time.monotonic() < until_s:
+            time.sleep(END_LOOK_S)
 
     def _look(self, known: set[QueueName]) -> set[QueueName]:
         """Look at both brokers, and make the links that are needed. Returns queues that are new at the source."""
