@@ -15,6 +15,7 @@ CHANGES_BYTES = 1 << 20  # of the latest changes of one exchange that are kept
 CHANGE_BYTES = 300  # of one change, beside routing key and arguments
 BINDING_COST, ARGUMENTS_SHIFT = 3, 3  # of reading one binding in a job, and 8 bytes of its arguments
 STEP_COST = 300  # of one step
+FREED = 100  # bindings that are freed in one step, each at a cost of 1
 
 
 class UpstreamBinding:
@@ -141,6 +142,13 @@ class ExchangeBindings(BindingSet):
             if cost >= STEP_COST:
                 yield cost
                 cost = 0
+
+    def clear(self) -> Job:
+        """Remove all bindings once no link uses them any more: to free very many in one turn takes long."""
+        while self._destinations:
+            for _ in range(min(FREED, len(self._destinations))):
+                self._destinations.popitem()
+            yield FREED
 
     def change(self, binding: Binding, bound: bool) -> bool:
         """Add or remove a local binding. Returns whether the upstream bindings changed.
