@@ -13,7 +13,9 @@ from warren.broker.plugin import Binding, Exchange, Table
 
 CHANGES_BYTES = 1 << 20  # of the latest changes of one exchange that are kept
 CHANGE_BYTES = 300  # of one change, beside routing key and arguments
-SLICE, SLICE_COST = 100, 300  # bindings that are read in one step of a job
+BINDING_COST, ARGUMENTS_SHIFT = 3, 3  # of reading one binding in a job, and 8 bytes of its arguments
+STEP_COST = 300  # of one step
+FREED = 100  # bindings that are freed in one step, each at a cost of 1
 
 
 class UpstreamBinding:
@@ -132,11 +134,21 @@ class ExchangeBindings(BindingSet):
     def read(self) -> Job:
         """Add the present bindings of the exchange; later changes may come meanwhile."""
         bindings = self.exchange.outgoing
-        for number, (key, binding) in enumerate(list(bindings.items()), 1):
+        cost = 0
+        for key, binding in list(bindings.items()):
             if bindings.get(key) is binding:
                 self.change(binding, True)
-            if number % SLICE == 0:
-                yield SLICE_COST
+            cost += BINDING_COST + (len(binding.arguments.raw) >> ARGUMENTS_SHIFT)
+            if cost >= STEP_COST:
+                yield cost
+                cost = 0
+
+    def clear(self) -> Job:
+        """Remove all bindings once no link uses them any more: to free very many in one turn takes long."""
+        while self._destinations:
+            for _ in range(min(FREED, len(self._destinations))):
+                self._destinations.popitem()
+            yield FREED
 
     def change(self, binding: Binding, bound: bool) -> bool:
         """Add or remove a local binding. Returns whether the upstream bindings changed.

@@ -9,13 +9,14 @@ bindings, and AMQP has no method that lists them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from warren.broker.plugin import Table
 
 from . import hop_headers
 from .binding_set import ExchangeBindings, UpstreamBinding
+from .upstream.turns import COMPARED, COMPARED_COST, arguments_cost
 
 if TYPE_CHECKING:
     from .link_spec import LinkSpec
@@ -107,32 +108,43 @@ class BindingSync:
         resend, self._resend = self._resend, []
         to, source, nowait = self._internal, self._spec.key.upstream_name, self._spec.settings.bind_nowait
         # Binding first: no message is missed when one binding replaces another.
-        await self._channel.bind_many(to, source, self._encode(self._to_bind(bound), 1), nowait)
-        await self._channel.unbind_many(to, source, self._encode(self._to_unbind(unbound), -1), nowait)
-        again = (binding for binding in resend if binding in self._sent)
-        await self._channel.bind_many(to, source, self._encode(again, 0), nowait)
+        await self._channel.bind_many(to, source, self._encode(bound, self._to_bind, 1), nowait)
+        await self._channel.unbind_many(to, source, self._encode(unbound, self._to_unbind, -1), nowait)
+        await self._channel.bind_many(to, source, self._encode(resend, self._sent.__contains__, 0), nowait)
 
-    def _to_bind(self, changed: list[UpstreamBinding]) -> Iterator[UpstreamBinding]:
-        for binding in changed:
-            if binding not in self._sent and self._wanted(binding):
-                self._sent[binding] = None
-                yield binding
+    def _to_bind(self, binding: UpstreamBinding) -> bool:
+        """Whether to bind now; if so, the binding counts as sent, and what changes from now on is in the next call."""
+        if binding in self._sent or not self._wanted(binding):
+            return False
+        self._sent[binding] = None
+        return True
 
-    def _to_unbind(self, changed: list[UpstreamBinding]) -> Iterator[UpstreamBinding]:
-        for binding in changed:
-            if binding in self._sent and not self._wanted(binding):
-                del self._sent[binding]
-                yield binding
+    def _to_unbind(self, binding: UpstreamBinding) -> bool:
+        """Whether to unbind now, in the same way."""
+        if binding not in self._sent or self._wanted(binding):
+            return False
+        del self._sent[binding]
+        return True
 
     def _wanted(self, binding: UpstreamBinding) -> bool:
         return binding in self._bindings or binding == self._listener
 
-    def _encode(self, bindings: Iterable[UpstreamBinding], counts: int) -> Iterator[tuple[str, Table]]:
-        """Yield routing keys and arguments to bind with upstream, without bindings that have no hops left.
+    def _encode(
+        self, bindings: Iterable[UpstreamBinding], chosen: Callable[[UpstreamBinding], bool], counts: int
+    ) -> Iterator[tuple[str, Table] | int]:
+        """Yield routing keys and arguments to bind with upstream, and the cost of making some of them.
 
-        `counts` is how many bindings the upstream has more for each.
+        Bindings that are not `chosen` or have no hops left are left out. `counts` is how many bindings the upstream has
+        more for each.
         """
-        for binding in bindings:
+        for number, binding in enumerate(bindings, 1):
+            if number % COMPARED == 0:
+                yield COMPARED_COST
+            if not chosen(binding):
+                continue
+            cost = arguments_cost(binding.arguments)
+            if cost:
+                yield cost
             arguments = self._arguments(binding)
             if arguments is not None:
                 self._status.bindings += counts
@@ -141,8 +153,9 @@ class BindingSync:
     def _arguments(self, binding: UpstreamBinding) -> Table | None:
         """Return the arguments to bind with upstream, or None for a binding that has no hops left."""
         key, max_hops = self._spec.key, self._spec.settings.max_hops
-        left = hop_headers.hops_left(binding.arguments, max_hops, *self._upstream)
+        given = Table(binding.arguments.raw)  # a copy, so that what is decoded here is not kept
+        left = hop_headers.hops_left(given, max_hops, *self._upstream)
         if left <= 0:
             return None
         name = f"{key.name} {self._generation}"
-        return hop_headers.bound_from(binding.arguments, self._cluster_name, key.vhost, name, left)
+        return hop_headers.bound_from(given, self._cluster_name, key.vhost, name, left)

@@ -59,7 +59,7 @@ class ExchangeLink(Link):
     ) -> None:
         super().__init__(host, pace, spec, bindings.exchange)
         self.exchange = bindings.exchange
-        self._bindings = bindings
+        self.bindings = bindings
         self._check_s = check_s
         self._window = window  # None unless the exchange deduplicates
         self._connection: UpstreamConnection | None = None
@@ -336,7 +336,7 @@ class ExchangeLink(Link):
         upstream = connection.cluster_name or "", connection.vhost
         internal = self._internal, self._generation
         self._sync = BindingSync(
-            self._bindings, self.spec, self.cluster_name, self.status, channel, upstream, internal, self._listens
+            self.bindings, self.spec, self.cluster_name, self.status, channel, upstream, internal, self._listens
         )
         await self._sync.send()
 

@@ -208,11 +208,21 @@ class FederationService(Service):
             if key not in running:  # nothing asks for it, or its target was added to those that are federated meanwhile
                 yield from self._reconcile_links(node, link.target, upstreams, running, refused)
         yield from self._give_back_places(refused)
-        self._ending = {key: link for key, link in self._ending.items() if not link.is_over}
-        self._bindings = {place: them for place, them in self._bindings.items() if place in self._exchange_links}
+        yield from self._forget_ended()
         self._windows = {place: window for place, window in self._windows.items() if deduplicates(node, *place)}
         self._refuse(refused)
         self._passed()
+
+    def _forget_ended(self) -> Job:
+        """Forget links that have ended, and the bindings of exchanges that only they used."""
+        over = [link for link in self._ending.values() if link.is_over]
+        self._ending = {key: link for key, link in self._ending.items() if not link.is_over}
+        self._bindings = {place: them for place, them in self._bindings.items() if place in self._exchange_links}
+        links = (*self.links.values(), *self._ending.values())
+        used = {link.bindings for link in links if isinstance(link, ExchangeLink)}
+        for link in over:
+            if isinstance(link, ExchangeLink) and link.bindings not in used:
+                yield from link.bindings.clear()
 
     def _share_places(
         self, node: Node, targets: list[Exchange | Queue], upstreams: Mapping[str, Upstreams]

@@ -8,7 +8,7 @@ code if it closed the channel, with code 0 if the connection is lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
@@ -100,35 +100,36 @@ class UpstreamChannel:
         await self._call(EXCHANGE_DELETE, TICKET + encode_short(name) + encode_flags(if_unused, False))
 
     async def bind_many(
-        self, destination: str, source: str, items: Iterable[tuple[str, Table]], nowait: bool = False
+        self, destination: str, source: str, items: Iterable[tuple[str, Table] | int], nowait: bool = False
     ) -> None:
         """Bind `destination` to `source` by each pair of routing key and arguments, WINDOW methods at a time.
 
         The upstream has made all bindings when this returns; with `nowait` it replies only to the last of each window.
-        Pairs are taken one by one, METHODS in one turn or more if the turn has time for them.
+        Pairs are taken one by one, METHODS in one turn or more if the turn has time for them. A number among them is
+        the cost (`turns`) of what comes next.
         """
         await self._send_many(EXCHANGE_BIND, destination, source, items, nowait)
 
     async def unbind_many(
-        self, destination: str, source: str, items: Iterable[tuple[str, Table]], nowait: bool = False
+        self, destination: str, source: str, items: Iterable[tuple[str, Table] | int], nowait: bool = False
     ) -> None:
         """Unbind `destination` from `source` by each pair, in the same way as `bind_many`."""
         await self._send_many(EXCHANGE_UNBIND, destination, source, items, nowait)
 
     async def _send_many(
-        self, index: int, destination: str, source: str, items: Iterable[tuple[str, Table]], nowait: bool
+        self, index: int, destination: str, source: str, items: Iterable[tuple[str, Table] | int], nowait: bool
     ) -> None:
         answers: list[asyncio.Future[bytes]] = []
         count = size = sent = 0
         pairs = iter(items)
-        pair = next(pairs, None)
+        pair = await self._next(pairs)
         while pair is not None:
             if sent % METHODS == 0:
                 await self._transport.turns.wait(METHODS_COST)
                 if self.ended.done():
                     raise self.ended.result()
             sent += 1
-            (routing_key, arguments), pair = pair, next(pairs, None)
+            (routing_key, arguments), pair = pair, await self._next(pairs)
             method = encode_binding(destination, source, routing_key, nowait, arguments)
             count, size = count + 1, size + len(method)
             last = count == WINDOW or size >= WINDOW_BYTES or pair is None
@@ -143,6 +144,14 @@ class UpstreamChannel:
                     await answer
                 answers.clear()
                 count = size = 0
+
+    async def _next(self, pairs: Iterator[tuple[str, Table] | int]) -> tuple[str, Table] | None:
+        """Return the next pair, in a turn that has time for it, or None if there is none."""
+        for pair in pairs:
+            if not isinstance(pair, int):
+                return pair
+            await self._transport.turns.wait(pair)
+        return None
 
     # Consuming
 

@@ -12,12 +12,16 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from warren.broker.plugin import Table
+
 TURN_COST = 64  # of all links in one turn: some 5 ms
 LINK_COST = 8  # of a link that begins to run, ends, or loses its connection, with the report and the next attempt
 READ_COST, CLOSE_COST = 1, 1  # of reading a socket and of closing one
 DEMAND_COST = 1  # of evaluating the demand of one link
 CHANGES_COST = 1  # of having a link send changed bindings
 METHODS, METHODS_COST = 4, 2  # of sending so many bindings, with their replies
+COMPARED, COMPARED_COST = 100, 3  # of finding out which of so many bindings are to be sent
+ARGUMENTS_SHIFT, ARGUMENTS_MAX = 7, 20  # to write 128 bytes of arguments costs 1; a table has at most 1,024 fields
 CHECK_COST = 4  # of checking what a link has upstream
 YOUNG = 1  # the older of the two generations that are collected often
 
@@ -69,6 +73,11 @@ class Turns:
             cost, step = self._waiting.popleft()
             self.spend(cost)  # before the step, which may raise
             step()
+
+
+def arguments_cost(arguments: Table) -> int:
+    """Return the cost of writing these arguments of a binding anew, beside the binding's own."""
+    return min(len(arguments.raw) >> ARGUMENTS_SHIFT, ARGUMENTS_MAX)
 
 
 def complete(ready: asyncio.Future[None]) -> None:

@@ -261,6 +261,29 @@ def test_bindings_of_an_exchange_with_very_many_links(meter: Meter, up: Place, c
         assert fan.site.federation.count_by_status() == {"running": count}
 
 
+def test_bindings_are_forgotten_when_the_links_of_their_exchange_have_ended(meter: Meter, up: Place) -> None:
+    with Fan(meter, up, 2, "exchange") as fan:
+        for number in range(BINDINGS):
+            fan.vhost.bind("fed", fan.other, f"k{number}", Table.EMPTY)
+        fan.until(lambda: fan.bound() == {BINDINGS})
+        federation = fan.site.federation
+        (bindings,) = federation._bindings.values()
+        assert len(bindings) == BINDINGS
+
+        def forgotten() -> bool:
+            federation.reconcile_soon()
+            return not bindings.all()
+
+        def kept() -> bool:
+            federation.reconcile_soon()
+            return fan.bound() == {BINDINGS} and not federation._ending
+
+        fan.until(kept, lambda: federation.restart(next(iter(federation.links)).id))
+        assert list(federation._bindings.values()) == [bindings] and len(bindings) == BINDINGS
+        fan.until(forgotten, lambda: fan.site.node.policies.clear(fan.vhost.name, "p"))
+        assert not federation.links and not federation._bindings
+
+
 @pytest.mark.parametrize("count", [FEW, pytest.param(2_000, marks=FULL)])
 @pytest.mark.parametrize("change", ["consumers", "room"])
 def test_consumers_of_a_queue_with_very_many_links(meter: Meter, up: Place, count: int, change: str) -> None:

@@ -7,7 +7,16 @@ import pytest
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.messages.binding import Binding, Destination
-from warren.federation.binding_set import CHANGES_BYTES, SLICE, BindingSet, ExchangeBindings, UpstreamBinding
+from warren.federation.binding_set import (
+    BINDING_COST,
+    CHANGES_BYTES,
+    STEP_COST,
+    BindingSet,
+    ExchangeBindings,
+    UpstreamBinding,
+)
+
+IN_A_STEP = STEP_COST // BINDING_COST  # bindings without arguments
 
 
 class Queue(Destination):
@@ -104,11 +113,11 @@ def test_a_binding_that_ends_while_those_of_its_exchange_are_read_is_not_added()
     vhost = new_node(SlowJournal()).vhosts["/"]
     queue = vhost.declare_queue("q")
     bindings = ExchangeBindings(vhost.declare_exchange("x", "direct"))
-    for number in range(2 * SLICE):
+    for number in range(2 * IN_A_STEP):
         vhost.bind("x", queue, str(number), Table.EMPTY)
     steps = bindings.read()
     next(steps)
-    for key, bound in (("0", False), (str(SLICE), False), ("new", True)):
+    for key, bound in (("0", False), (str(IN_A_STEP), False), ("new", True)):
         (vhost.bind if bound else vhost.unbind)("x", queue, key, Table.EMPTY)
         bindings.change(Binding("x", queue, key, Table.EMPTY), bound)
     for _ in steps:

@@ -1,7 +1,7 @@
 """Binding synchronisation: which binds and unbinds a link sends, and in which order."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import pytest
@@ -17,29 +17,41 @@ from warren.federation.hop_headers import as_array, as_table
 from warren.federation.link_settings import link_settings
 from warren.federation.link_spec import LinkKey, LinkSpec
 from warren.federation.link_status import LinkStatus
+from warren.federation.upstream.turns import COMPARED
 
 pytestmark = pytest.mark.asyncio
 
 Sent = list[tuple[str, str, str, str]]
+Items = Iterable[tuple[str, Table] | int]
 
 
 class RecordingChannel:
-    """A channel to an upstream that only notes what it is to send."""
+    """A channel to an upstream that only notes what it is to send. `meanwhile` is called once, when it is to wait."""
 
     def __init__(self) -> None:
         self.sent: Sent = []
         self.arguments: list[Table] = []
+        self.meanwhile: Callable[[], None] | None = None
 
-    async def bind_many(self, to: str, source: str, items: Iterable[tuple[str, Table]], nowait: bool = False) -> None:
+    async def bind_many(self, to: str, source: str, items: Items, nowait: bool = False) -> None:
         self._note("bind", to, source, items)
 
-    async def unbind_many(self, to: str, source: str, items: Iterable[tuple[str, Table]], nowait: bool = False) -> None:
+    async def unbind_many(self, to: str, source: str, items: Items, nowait: bool = False) -> None:
         self._note("unbind", to, source, items)
 
-    def _note(self, what: str, to: str, source: str, items: Iterable[tuple[str, Table]]) -> None:
-        for key, arguments in items:
+    def _note(self, what: str, to: str, source: str, items: Items) -> None:
+        for item in items:
+            if isinstance(item, int):
+                self._wait()
+                continue
+            key, arguments = item
             self.sent.append((what, source, to, key))
             self.arguments.append(arguments)
+
+    def _wait(self) -> None:
+        act, self.meanwhile = self.meanwhile, None
+        if act is not None:
+            act()
 
     def take(self) -> list[tuple[str, str]]:
         sent, self.sent = self.sent, []
@@ -201,6 +213,66 @@ async def test_a_link_that_missed_too_many_changes_compares_all_bindings(
     await sync.send()
     assert channel.take() == [*(("bind", f"{number}") for number in range(10)), ("unbind", "b")]
     assert status.bindings == 12
+
+
+async def test_changes_while_bindings_are_sent_are_merged_with_those_still_to_be_sent(
+    vhost: VHost, channel: RecordingChannel, status: LinkStatus
+) -> None:
+    keys = [f"{number}" for number in range(COMPARED + 3)]
+    for key in keys:
+        bind(vhost, key)
+    sync = synchronise(vhost, channel, status)
+    sent, unsent = keys[0], keys[COMPARED]
+
+    def meanwhile() -> None:
+        assert len(channel.sent) == COMPARED - 1
+        unbind(vhost, sent)
+        unbind(vhost, unsent)
+        bind(vhost, "new")
+        unbind(vhost, keys[1])
+        bind(vhost, keys[1])  # as it was
+
+    channel.meanwhile = meanwhile
+    await sync.send()
+    assert channel.take() == [("bind", key) for key in keys if key != unsent]
+    await sync.send()
+    assert channel.take() == [("bind", "new"), ("unbind", sent)]
+    await sync.send()
+    assert channel.take() == [] and status.bindings == len(keys) - 1
+
+
+async def test_a_binding_that_changes_while_it_waits_for_its_turn_changes_upstream_in_the_same_order(
+    vhost: VHost, channel: RecordingChannel, status: LinkStatus
+) -> None:
+    large = Table.of({"a": "b" * 200})  # for which it waits
+    queue = vhost.queues["q1"]
+    sync = synchronise(vhost, channel, status)
+    bind(vhost, "k", "q1", large)
+    channel.meanwhile = lambda: vhost.unbind("x", queue, "k", large)
+    await sync.send()
+    await sync.send()
+    assert channel.take() == [("bind", "k"), ("unbind", "k")]
+    bind(vhost, "k", "q1", large)
+    await sync.send()
+    channel.take()
+    vhost.unbind("x", queue, "k", large)
+    channel.meanwhile = lambda: bind(vhost, "k", "q1", large)
+    await sync.send()
+    await sync.send()
+    assert channel.take() == [("unbind", "k"), ("bind", "k")]
+    assert status.bindings == 1
+
+
+async def test_what_is_decoded_of_a_binding_is_not_kept(
+    vhost: VHost, channel: RecordingChannel, status: LinkStatus
+) -> None:
+    passed_on = Table.of({"x-bound-from": [{"cluster-name": "far", "vhost": "/", "exchange": "/:y A", "hops": 2}]})
+    bind(vhost, "k", "q1", passed_on)
+    (binding,) = vhost.exchanges["x"].outgoing.values()
+    binding.arguments = Table(passed_on.raw)  # one that nobody has read
+    await synchronise(vhost, channel, status).send()
+    assert channel.take() == [("bind", "k")]
+    assert binding.arguments.read_cost == 0
 
 
 async def test_a_change_is_expected_once_until_it_is_sent(
