@@ -16,7 +16,14 @@ from pathlib import Path
 from tests.support.checkout import ROOT
 
 UNITS = tuple(f"tests/unit/{folder}" for folder in ("core", "storage", "session", "federation"))
-TESTS = (*UNITS, "tests/acceptance/amqp", "tests/acceptance/operator/management/test_detailed_rates.py")
+TESTS = (
+    *UNITS,
+    "tests/unit/hosting",
+    "tests/acceptance/amqp",
+    "tests/acceptance/federation/test_many_links.py",
+    "tests/acceptance/operator/management/test_detailed_rates.py",
+    "tests/acceptance/operator/management/test_queue_messages.py",
+)
 
 
 def main() -> int:

@@ -225,7 +225,8 @@ class Consumer(Peer):
         self.outstanding.append(Unsettled(channel, item.tag, consumer, copy))
         mine = sum(each.consumer == consumer for each in self.outstanding)
         assert mine <= self._prefetch, f"{mine} unacknowledged deliveries with a prefetch of {self._prefetch}"
-        if queue in ORDERED and not redelivered and copy.unmarked == 1:
+        came_back = any(death["queue"] == queue for death in item.headers.get("x-death") or [])  # as a dead letter
+        if queue in ORDERED and not redelivered and copy.unmarked == 1 and not came_back:
             publisher, sequence = copy.origin
             assert self._latest.get((queue, publisher), 0) < sequence, f"message {number} of {queue} is out of order"
             self._latest[queue, publisher] = sequence
