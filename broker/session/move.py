@@ -125,8 +125,6 @@ class Move:
                 taken_bytes += taken[1].body_bytes
                 self._add(taken, result)
             self._publish(result)
-            if not result.unfinished:
-                self._long = None  # whose job has ended at once
         finally:
             self._put_back()
             self._queue.schedule_pump()
@@ -180,11 +178,11 @@ class Move:
     def _move_in_steps(self, taken: Taken, copy: Message, search: Search, result: MoveStep) -> None:
         """Have a job move one message, which stays in the journal until all its copies are durable."""
         host = self._queue.host
-        self._long = result
         result.unfinished = True
         job = self._long_move(taken, copy, search, result)
-        failed = partial(self._end, taken, "a bug, which the log describes")
+        failed = partial(self._end, taken, "a bug, which the log describes", result)
         host.scheduler.start(f"move from {self._queue}", job, failed, appends=True)
+        self._long = result if result.unfinished else None
 
     def _long_move(self, taken: Taken, copy: Message, search: Search, result: MoveStep) -> Job:
         yield from search.in_steps()
@@ -194,11 +192,11 @@ class Move:
         if not problem and not all(target.has_room(copy.body_bytes) for target in targets):
             problem = FULL
         if problem:
-            self._end(taken, problem)
+            self._end(taken, problem, result)
             return
         vhost = self._channel.vhost
         if (yield from enqueue_in_slices(vhost, targets, [copy], MOVED)).refused:
-            self._end(taken, FULL)
+            self._end(taken, FULL, result)
             return
         for recorder in recorders:
             recorder.handle([copy])
@@ -217,11 +215,10 @@ class Move:
         else:
             vhost.journal.when_durable(ticket, stored)
 
-    def _end(self, taken: Taken, problem: str) -> None:
+    def _end(self, taken: Taken, problem: str, result: MoveStep) -> None:
         """End the job without having moved its message."""
-        assert self._long is not None
-        self._long.problem = problem
-        self._long.unfinished = False
+        result.problem = problem
+        result.unfinished = False
         if self._queue.deleted:
             self._queue.release([taken[1]])
         else:

@@ -10,6 +10,7 @@ from warren.broker.core.access.users import InternalUser
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.plugin import Peer
+from warren.broker.session.move import Move
 
 from .broker import MeasuredPeer, StepMeter
 
@@ -28,6 +29,11 @@ def fan(vhost: VHost, count: int, **arguments: object) -> None:
         vhost.bind("amq.fanout", vhost.declare_queue(f"q{number}", arguments=Table.of(arguments)), "", Table.EMPTY)
 
 
+def move_all(peer: MeasuredPeer, vhost: VHost) -> Move:
+    """Return a move of the messages of `source` to the queues of `fan`."""
+    return Api(peer).host.channel(InternalUser("/"), vhost, Peer("", 0, "", 0, True)).move("source", "amq.fanout", None)
+
+
 def published(vhost: VHost) -> set[int]:
     return {queue.published for name, queue in vhost.queues.items() if name.startswith("q")}
 
@@ -37,7 +43,7 @@ def test_a_message_that_is_moved_to_very_many_queues(peer: MeasuredPeer, step_me
     fan(vhost, QUEUES)
     channel = peer.connect().channel()
     channel.declare("source")
-    work = Api(peer).host.channel(InternalUser("/"), vhost, Peer("", 0, "", 0, True)).move("source", "amq.fanout", None)
+    work = move_all(peer, vhost)
     moved = 0
 
     def attempt() -> None:
@@ -64,7 +70,7 @@ def test_a_long_move_that_ends_puts_its_message_back(peer: MeasuredPeer, step_me
     channel.fill("source", b"1", b"2")
     if not full:
         channel.bind("source", "amq.fanout")
-    work = Api(peer).host.channel(InternalUser("/"), vhost, Peer("", 0, "", 0, True)).move("source", "amq.fanout", None)
+    work = move_all(peer, vhost)
     result = work.step(2)
     peer.settle()
     assert (result if not result.unfinished else work.step(2)).problem

@@ -138,7 +138,7 @@ class DefinitionsImport:
         """
         node, journal = self._node, self._node.journal
         for name in self._vhosts:
-            if node.is_ending(name) and name not in node.vhosts:
+            if node.is_ending(name):
                 yield partial(node.when_dropped, name)
             elif name in node.vhosts:
                 for kind, of in list(node.vhosts[name].unbindings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 
+from ..jobs.scheduler import UNLIMITED
 from ..messages.binding import Destination
 from ..messages.message import Address, Message
 from ..messages.ports import Journal
@@ -23,7 +24,6 @@ FEW = ENQUEUE_COST // PAGE_COST  # queues in which any message may be enqueued i
 SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
 RUN = 128  # messages that are enqueued together in very many queues, in steps
 LONG_BYTES = 1 << 20  # of messages for several queues, of all their records: they are enqueued in steps
-UNLIMITED = 1 << 30
 
 RouteKey = bytes | tuple[str, str]
 """The key of a cached route: the payload of basic.publish, or exchange and routing key of an internal publisher."""

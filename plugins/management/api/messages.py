@@ -17,12 +17,12 @@ from warren.broker.session.operator_channel import FetchedMessage
 
 from ...http.auth import VHOST
 from ...http.responses import Pieces, Response, bad, json_of, not_found, ok
-from ...http.slices import when
 from ..framework.bodies import CostlyBody
 from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
 from .arguments import table_of
+from .queues import until_resumed
 
 PUBLISH_BYTES = 5 << 20  # of a message to publish; its JSON is decoded at once, in a thread that keeps the interpreter
 MESSAGES_LIMIT = 5_000  # of one response; they are requeued in one turn of the loop
@@ -143,8 +143,7 @@ async def get(request: Request) -> Response:
     size = 0
     with request.sliced_channel() as channel:
         for number in range(body.count):
-            while queue.paused:  # it has only a part of what is being requeued
-                await when(queue.when_resumed)
+            await until_resumed(queue)
             try:
                 with request.host.acting(request.user.name):
                     taken = channel.get(queue.name, 1, no_ack=body.ackmode == TAKEN)

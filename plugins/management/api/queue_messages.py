@@ -17,12 +17,13 @@ from warren.broker.session.unacked import Unacked
 
 from ...http.auth import VHOST
 from ...http.responses import Response, bad, not_found, ok
-from ...http.slices import Turn, when
+from ...http.slices import Turn
 from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import channel_key
 from ..views.detailed_rates import channel_details
+from .queues import until_resumed
 
 UNACKED_LIMIT, UNACKED = 500, 100  # deliveries of one response: at most, and unless asked otherwise
 EXAMINED = 20_000  # the oldest deliveries of each channel that are looked at
@@ -103,8 +104,7 @@ async def move(request: Request) -> Response:
     exchange, routing_key = destination_of(request, body.destination)
     moved = 0
     problem = ""
-    while queue.paused:  # it has only a part of what is being requeued
-        await when(queue.when_resumed)
+    await until_resumed(queue)
     with request.sliced_channel() as channel:
         with request.host.acting(request.user.name):
             work = channel.move(queue.name, exchange, routing_key)

@@ -95,8 +95,14 @@ async def purge_queue(request: Request) -> Response:
 async def resumed(request: Request) -> Queue:
     """Return the queue in the path once no messages are being requeued in it. Raises HTTPError (404)."""
     while (queue := request.queue()).paused:
-        await when(queue.when_resumed)
+        await until_resumed(queue)
     return queue
+
+
+async def until_resumed(queue: Queue) -> None:
+    """Return once no messages are being requeued in the queue, which has only a part of them until then."""
+    while queue.paused:
+        await when(queue.when_resumed)
 
 
 def act(request: Request) -> Response:

@@ -47,7 +47,7 @@ async def put_vhost(request: Request) -> Response:
     """Create a virtual host, in which its creator gets all permissions, or change an existing one."""
     body: VHostBody = request.body
     node, name = request.node, request.path["name"]
-    while node.is_ending(name) and name not in node.vhosts:  # its objects are known by names
+    while node.is_ending(name):  # its objects are known by names
         await when(partial(node.when_dropped, name))
     with request.acting():
         return changed_vhost(request, node, name, body)
