@@ -185,5 +185,9 @@ def frame_bytes(messages: list[Message]) -> int:
 
 def header_bytes_of(messages: list[Message]) -> int:
     """Return the sum of the lengths of their long headers: of the frames beside the body above LONG_HEADER."""
-    lengths = [len(message.frames) - message.body_bytes for message in messages]
-    return sum([length for length in lengths if length > LONG_HEADER])
+    total = 0
+    for message in messages:
+        length = len(message.frames) - message.body_bytes
+        if length > LONG_HEADER:
+            total += length
+    return total

@@ -165,8 +165,6 @@ class PerMessageEnqueue:
         self.run_bytes += message.body_bytes
         if ttl_ms == 0:
             self._hand_over(message)
-        elif self.settings.rejects_publish:
-            self.push()  # the limits apply to the next message
         return True
 
     def push(self) -> None:
@@ -203,6 +201,9 @@ class PerMessageEnqueue:
         queue.schedule_pump()
 
     def _has_room(self, message: Message) -> bool:
+        if not self.queue.is_full(self.run_bytes + message.body_bytes, len(self.run)):
+            return True
+        self.push()
         if self.queue.takes(message.body_bytes):
             return True
         if self.settings.dead_letters_rejected:

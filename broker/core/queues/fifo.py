@@ -139,9 +139,11 @@ class Fifo:
 
     def push_timed(self, messages: list[Message], body_bytes: int, shared: bool = False) -> None:
         """Append messages that may have deadlines."""
-        self.timed = self.timed or any(
-            message.state is not None and message.state.deadline_ms != NEVER for message in messages
-        )
+        if not self.timed:
+            for message in messages:
+                if message.state is not None and message.state.deadline_ms != NEVER:
+                    self.timed = True
+                    break
         self.push(messages, body_bytes, shared)
 
     def requeue(self, position: int, message: Message, redelivered: bool = True) -> None:

@@ -211,15 +211,19 @@ class Queue(RouteTarget):
 
     def takes(self, body_bytes: int) -> bool:
         """Return whether the queue can take a body of this length without dropping or rejecting a message."""
-        if not self._is_full(body_bytes):
+        if not self.is_full(body_bytes):
             return True
         self.host.feed(self)  # deliverable messages do not count
         self.schedule_pump()
-        return not self._is_full(body_bytes)
+        return not self.is_full(body_bytes)
 
-    def _is_full(self, body_bytes: int) -> bool:
+    def is_full(self, body_bytes: int, before: int = 0) -> bool:
+        """Return whether a message is above a limit, if deliverable ones count.
+
+        `before` messages are pushed first; `body_bytes` is the sum of their bodies and its own.
+        """
         settings, ready = self.settings, self.ready_messages
-        count, total = ready.count, ready.body_bytes + body_bytes
+        count, total = ready.count + before, ready.body_bytes + body_bytes
         if settings.dead_letters_at_least_once:
             count, total = count + len(self.outbox), total + self.outbox.persistent_bytes
         return NONE < settings.max_length <= count or NONE < settings.max_bytes < total
@@ -308,16 +312,18 @@ class Queue(RouteTarget):
         self.feed()
         cost += max(ready_bytes - ready.body_bytes, self.delivered_bytes - delivered_bytes, 0) >> COPY_SHIFT
         cost -= ready.count
+        again = not self._slice
         outbox = self.outbox
-        if len(outbox):
+        if outbox.waiting or outbox.forwarded or outbox.unconfirmed:
             cost += outbox.publish_slice(self.published - self._pumped)
+            again = outbox.publishable or again and not outbox.many
+            if not again and outbox.unconfirmed and not outbox.awaits_journal:
+                self._message_expiry.pump_at(outbox.retry_at_ms)
         self._pumped = self.published
         if self.demand_followers and not self.ready:
             self._demand_changed()
-        if outbox.publishable or not self._slice and not outbox.many:
+        if again:
             self._message_expiry.pump_again()
-        elif outbox.unconfirmed and not outbox.awaits_journal:
-            self._message_expiry.pump_at(outbox.retry_at_ms)
         return cost
 
     def feed(self) -> None:
