@@ -150,6 +150,7 @@ class SimulatedFile(File):
             self._call("write")
         except Stopped:
             inode.append(data[: disk.random.randrange(len(data) + 1)])
+            disk.torn = True
             raise
         assert start == len(inode.data), f"{self._name} is written through two file objects"
         room = disk.free_bytes()
@@ -192,13 +193,18 @@ class SimulatedFile(File):
 
 
 class SimulatedDisk(Disk):
-    """A simulated disk. `limit_bytes` is the total size that all files may have; None for no limit."""
+    """A simulated disk.
+
+    limit_bytes  the total size that all files may have; None for no limit
+    stopped      the process has ended in a call
+    torn         that call was a write, of which a part is in the file
+    """
 
     def __init__(self, random: Random, limit_bytes: int | None = None) -> None:
         self.random = random
         self.limit_bytes = limit_bytes
         self.before: Callable[[str, str], None] | None = None
-        self.stopped = False
+        self.stopped = self.torn = False
         self._inodes: dict[str, Inode] = {}
         # By name, its inodes since the folder was synced, first the certain one.
         self._meant: dict[str, list[Inode | None]] = {}

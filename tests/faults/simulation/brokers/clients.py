@@ -220,6 +220,7 @@ class Consumer(Peer):
         self.trace(f"{self.broker} delivers {number} of {queue}{' again' if redelivered else ''}")
         copy = self.model.deliver(place, number, item.body, redelivered)
         twice = not copy.links and any(each.copy is copy for each in self.outstanding)
+        twice = twice and not self.model.comes_again(copy)
         assert not twice, f"message {number} of {place} is delivered again before it is settled"
         consumer = item.method.consumer_tag
         self.outstanding.append(Unsettled(channel, item.tag, consumer, copy))

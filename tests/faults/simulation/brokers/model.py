@@ -47,6 +47,8 @@ class Model:
 
     unmarked     the beginnings of places in which a redelivery may lose its mark: messages are dead-lettered there, or
                  links bring them back to where they were
+    again        the beginnings of places whose dead letters may come again after a fault, as other messages: they are
+                 dead-lettered at least once, or a write of the log was torn
     faults       something has broken: deliveries may be repeated, but are marked so
     repeated     deliveries of copies that were surely consumed
     bodies       the number of messages so far
@@ -56,6 +58,7 @@ class Model:
     """
 
     unmarked: tuple[str, ...]
+    again: tuple[str, ...] = ()
     faults: bool = False
     uncertain: set[tuple[str, str]] = field(default_factory=set)
     disturbed: set[tuple[str, str]] = field(default_factory=set)
@@ -103,13 +106,17 @@ class Model:
             assert redelivered == copy.returned or moves and not redelivered, f"{name}: redelivered is {redelivered}"
         elif again:
             assert redelivered or moves or not copy.unmarked, f"{name} is delivered again without a mark"
-            assert copy.links or not copy.sure, f"{name} is delivered after it was consumed"
+            assert copy.links or not copy.sure or self.comes_again(copy), f"{name} is delivered after it was consumed"
         if copy.sure:
             self.repeated += 1
         copy.delivered += 1
         copy.unmarked += not redelivered
         copy.returned = copy.settled = copy.sure = False
         return copy
+
+    def comes_again(self, copy: Copy) -> bool:
+        """Return whether a fault may have made another message of this one, by dead-lettering it again."""
+        return self.faults and copy.place.startswith(self.again)
 
     def lost(self) -> list[Copy]:
         """Return the copies that were never consumed, though they had to be."""

@@ -25,9 +25,10 @@ GATE_SEEDS, REST_SEEDS = 2 * SEEDS // 5, 5 * SEEDS // 2
 
 
 @pytest.fixture(autouse=True)
-def sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def sizes(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     set_small_sizes(monkeypatch, 1000)
-    set_small_costs(monkeypatch)
+    if "with_turns_as_they_are" not in request.node.name:
+        set_small_costs(monkeypatch)
     monkeypatch.setattr(password_hashing, "MEMORY_KIB", 8)
     monkeypatch.setattr(password_hashing, "PASSES", 1)
 
@@ -58,6 +59,12 @@ def test_brokers_and_links_keep_their_promises(world: World) -> None:
 @pytest.mark.rest("runs more seeds")
 @each_seed(world_of, REST_SEEDS, after=GATE_SEEDS)
 def test_brokers_and_links_keep_their_promises_with_more_seeds(world: World) -> None:
+    live(world)
+
+
+@pytest.mark.rest("runs more seeds")
+@each_seed(world_of, REST_SEEDS // 3, after=GATE_SEEDS + REST_SEEDS)
+def test_brokers_and_links_keep_their_promises_with_turns_as_they_are(world: World) -> None:
     live(world)
 
 
