@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .local_socket import LocalServer
     from .standby_host import StandbyHost
 
+FULL_LOOK_S = 0.1  # between two looks whether a full disk has room
 INSIDE = "inside"  # in the name of a connection, in place of an address
 
 
@@ -276,6 +277,15 @@ class Host:
             journal.when_durable(ticket, self._storing[1].set)
             self.commit_soon()
         await self._storing[1].wait()
+
+    async def jobs_go_on(self) -> None:
+        """Wait for the next turn of the loop, in which jobs go on; for longer while they wait for room."""
+        if self.node.scheduler.full:
+            await asyncio.sleep(FULL_LOOK_S)
+            return
+        if self.node.journal.behind():
+            await self.stored()
+        await asyncio.sleep(0)
 
     # Listening
 

@@ -49,6 +49,7 @@ class Committer:
         self._journal = journal
         self._enough = enough
         self._full = full
+        self._is_full = False
         self._checking: asyncio.TimerHandle | None = None
         self._syncing: asyncio.TimerHandle | None = None
         self._failed = failed
@@ -81,11 +82,11 @@ class Committer:
     async def finish(self, work: Callable[[], bool]) -> None:
         """Call `work` in each turn of the loop until it returns True, and wait while the journal is behind.
 
-        Give up after FINISH_S, or where a batch takes too long, as on a full disk: `stop` will, too.
+        Give up after FINISH_S, while the disk is full, or where a batch takes too long: `stop` will, too.
         """
         journal = self._journal
         until_s = self._loop.time() + FINISH_S
-        while not work() and self._loop.time() < until_s:
+        while not work() and self._loop.time() < until_s and not self._is_full:
             self.commit_soon()
             if not journal.behind():
                 await asyncio.sleep(0)
@@ -168,12 +169,16 @@ class Committer:
 
     def _raised(self, error: Exception) -> None:
         if isinstance(error, OSError) and error.errno in FULL:
-            self._full(True)
+            self._set_full(True)
         elif isinstance(error, OSError) and error.errno in EXHAUSTED:
             self._exhausted(error)
         else:
             self._lost = True
             self._failed(error)
+
+    def _set_full(self, full: bool) -> None:
+        self._is_full = full
+        self._full(full)
 
     def _sync(self) -> None:
         if self._syncing is not None:
@@ -195,7 +200,7 @@ class Committer:
         enough = False
         with suppress(OSError):  # the alarm stays as it is
             enough = self._enough()
-            self._full(not enough)
+            self._set_full(not enough)
         if not enough:
             self._checking = self._loop.call_later(RETRY_S, self._check_again)
 

@@ -4,7 +4,8 @@ Each call into the core runs to its end, and nothing else is served meanwhile. W
 objects is therefore a job: it changes at once what an observer can see, and does the rest in slices.
 
 A job that appends messages to the journal waits while the journal is behind, so that what one request stores many times
-over is not all in memory. Jobs that only settle messages do not wait: they make room.
+over is not all in memory. It waits while the disk is full, too: what is left of the disk is for settlements and
+deletions. Jobs that only settle messages do not wait: they make room.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Scheduler:
     """
 
     __slots__ = (
-        *("pending", "report", "_clock", "_journal", "_tasks", "_waiting"),
+        *("pending", "report", "_clock", "_journal", "_full", "_tasks", "_waiting"),
         *("_left", "_running", "_expected", "_pumped"),
     )
 
@@ -80,8 +81,9 @@ class Scheduler:
         self.report: Report = lambda event, level, fields: None
         self._clock = clock
         self._journal = journal
+        self._full = False
         self._tasks: deque[Task] = deque()
-        self._waiting: deque[Task] = deque()  # for the journal, in the order of their turns
+        self._waiting: deque[Task] = deque()  # for room, in the order of their turns
         self._left = TURN_COST  # the rest of this turn's budget
         self._running = False
         self._expected = False  # a next turn is scheduled
@@ -134,12 +136,27 @@ class Scheduler:
         """Run a job as far as this turn's budget goes, and the rest in later turns, in turn with other jobs.
 
         `name` is for the log. `failed` is called if the job raises, to release its waiters. A job that `appends`
-        messages to the journal makes no step while the journal is behind.
+        messages to the journal makes no step while there is no room (`has_room`).
         """
         self._tasks.append(Task(name, job, failed, appends))
         if not self._running:
             self._run()
             self._expect()
+
+    def has_room(self) -> bool:
+        """Return whether messages may be appended that can wait: the journal is not behind, nor the disk full."""
+        return not (self._full or self._journal.behind())
+
+    @property
+    def full(self) -> bool:
+        """Whether the disk is full. Jobs that append messages wait until it is set to False."""
+        return self._full
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self._full = full
+        if not full:
+            self._resume_waiting()
 
     def charge(self, cost: int) -> None:
         """Charge the jobs of this turn for work that was done at once, within a step or outside of jobs."""
@@ -160,7 +177,7 @@ class Scheduler:
         self._expect()
 
     def finish_all(self, budget: int = UNLIMITED) -> bool:
-        """Run all jobs to their end, and return True; False if some wait for the journal, or that has cost `budget`."""
+        """Run all jobs to their end, and return True; False if some wait for room, or that has cost `budget`."""
         while self._tasks and budget > 0:
             self._left = TURN_COST
             self._run()
@@ -174,8 +191,8 @@ class Scheduler:
         try:
             while tasks and self._left > 0:
                 task = tasks.popleft()
-                if task.appends and self._journal.behind() and not task.next_in_turn:
-                    self._await_journal(task)
+                if task.appends and (self._full or self._journal.behind() and not task.next_in_turn):
+                    self._await_room(task)
                     continue
                 task.next_in_turn = False
                 cost = self._step(task)
@@ -185,13 +202,13 @@ class Scheduler:
         finally:
             self._running = False
 
-    def _await_journal(self, task: Task) -> None:
-        """Run the job again when all that the journal has now is durable."""
+    def _await_room(self, task: Task) -> None:
+        """Run the job again when all that the journal has now is durable and the disk is not full."""
         self._waiting.append(task)
-        if len(self._waiting) == 1:
-            self._journal.when_durable(self._journal.ticket(), self._journal_caught_up)
+        if len(self._waiting) == 1 and not self._full:
+            self._journal.when_durable(self._journal.ticket(), self._resume_waiting)
 
-    def _journal_caught_up(self) -> None:
+    def _resume_waiting(self) -> None:
         if self._waiting:
             self._waiting[0].next_in_turn = True
         self._tasks.extendleft(reversed(self._waiting))

@@ -25,7 +25,7 @@ from ..queues.queue_journal import QueueNumbers
 from ..telemetry.detailed_rates import DetailedRates
 from ..telemetry.event_exchange import Events
 from ..telemetry.firehose import Firehose
-from ..telemetry.resource_alarms import Alarms
+from ..telemetry.resource_alarms import DISK, Alarms
 from ..telemetry.system_exchange import SystemExchange
 from ..vhost.node_services import NodeServices
 from ..vhost.observer import Observers
@@ -106,6 +106,7 @@ class Node:
         self.not_restored: Callable[[], list[str]] = list
         self.events = Events(self.system_exchange(EVENT), self.vhosts)
         self.alarms = Alarms()
+        self.alarms.add_hook(self._alarm_changed)
         self.replication = Replication()
         self.services = NodeServices(
             clock,
@@ -253,10 +254,14 @@ class Node:
         user = self.users.get(self.events.actor)
         return "" if user is None or vhost in user.permissions else user.name
 
+    def _alarm_changed(self, resource: str, on: bool) -> None:
+        if resource == DISK:
+            self.scheduler.full = on
+
     def finish(self, budget: int = UNLIMITED) -> bool:
         """Finish all jobs, and publish the dead letters in all outboxes, before the node stops.
 
-        Return False, with the rest undone, where the journal is behind, or that has cost `budget` (`jobs.scheduler`).
+        Return False, with the rest undone, where there is no room (`jobs.scheduler`), or that has cost `budget`.
         """
         if not self.scheduler.finish_all(budget):
             return False

@@ -195,7 +195,7 @@ class DeadLetterOutbox:
     unconfirmed       those that are to be retried at `retry_at_ms`, which is 0 without any
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
-    awaits_journal    nothing is published until the journal, which is behind, has caught up
+    awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
     """
 
     __slots__ = (
@@ -252,9 +252,9 @@ class DeadLetterOutbox:
     def publish_slice(self, published: int) -> int:
         """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up.
 
-        Stop where they have cost too much, and wait while the journal is behind; return the cost.
+        Stop where they have cost too much, and wait while the journal is behind or the disk full; return the cost.
         """
-        if self.awaits_journal or self._queue.host.journal.behind():
+        if self.awaits_journal or not self._queue.host.scheduler.has_room():
             self._await_journal()
             return 0
         return self._publish_slice(published)
@@ -269,7 +269,7 @@ class DeadLetterOutbox:
         return cost
 
     def _await_journal(self) -> None:
-        """Go on when the journal has caught up, in turn with other jobs that wait for it."""
+        """Go on when there is room, in turn with other jobs that wait for it."""
         if not self.awaits_journal:
             self.awaits_journal = True
             queue = self._queue
@@ -286,13 +286,13 @@ class DeadLetterOutbox:
     def publish_all(self, budget: int) -> bool:
         """Publish all messages, as the node stops.
 
-        Return False, with the rest undone, where the journal is behind, or that has cost `budget`. Stored messages that
+        Return False, with the rest undone, where there is no room, or that has cost `budget`. Stored messages that
         targets do not take, or that are not published, are in the queue after a restart.
         """
         self.awaits_journal = False
         cost = 0
         while self.waiting or self.forwarded:
-            if self._queue.host.journal.behind() or cost >= budget:
+            if cost >= budget or not self._queue.host.scheduler.has_room():
                 return False
             self.unconfirmed.clear()
             cost += self._publish_first(len(self.waiting), SLICE_COST)

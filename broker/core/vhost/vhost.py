@@ -304,7 +304,9 @@ class VHost(QueueHost):
             cost += step or 0
         self.scheduler.charge(cost)
         if step is not None:
-            self.scheduler.start(f"bindings of {target}", job, appends=True)  # it advances emissions
+            # Emissions of its exchange, which the job advances, append messages. A deletion that does not must go on
+            # while the disk is full.
+            self.scheduler.start(f"bindings of {target}", job, appends=target in self.emitting)
 
     def _delete_in_steps(self, key: tuple[str, str], steps: Job, doomed: deque[Exchange]) -> Job:
         """The job of `_delete_rest`. A loop in place of recursion: clients can build chains of any length."""
@@ -594,13 +596,12 @@ class VHost(QueueHost):
             queue.start()
 
     def publish(self, exchange: Exchange, message: Message) -> bool:
-        """Route and enqueue a message of the broker itself at once; in slices if there are many queues, or the journal
-        is behind.
+        """Route and enqueue a message of the broker itself at once; in slices if there are many queues, or no room.
 
         Return False if it is dropped, as too many of the exchange wait.
         """
         emissions = self.emitting.get(exchange)
-        if emissions is None and not self.journal.behind():
+        if emissions is None and self.scheduler.has_room():
             search = self.search(exchange, (message.address.routing_key,), message)
             if search.run(SLICE) and PAGE_COST * len(search.targets) <= SLICE:
                 self.enqueue([message], message.body_bytes, message.persistent, search.targets)

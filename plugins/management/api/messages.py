@@ -79,9 +79,7 @@ async def publish(request: Request) -> Response:
         except AMQPError as error:
             raise bad(f"{error.code} {error.reply_text}") from None
         while channel.busy:
-            if request.node.journal.behind():
-                await request.host.stored()
-            await asyncio.sleep(0)
+            await request.host.jobs_go_on()
             with acting(request.user.name):
                 outcome = channel.outcome()
     if outcome.refused:
