@@ -202,6 +202,7 @@ class Committer:
             enough = self._enough()
             self._set_full(not enough)
         if not enough:
+            self._journal.make_room()
             self._checking = self._loop.call_later(RETRY_S, self._check_again)
 
     def _check_again(self) -> None:

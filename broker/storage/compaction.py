@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 REFUSED_S = 600.0  # wait after a read error in a segment: each further attempt may take seconds
 SLICE_BYTES = 256 << 10  # read of a segment for each batch
-WANTED_SHARE = 4  # a segment is compacted when fewer than one in this many of its messages are live
 
 
 class Compaction:
@@ -128,12 +127,7 @@ class Compaction:
     def _choose(self) -> Segment | None:
         journal = self._journal
         for segment in journal.segments.values():
-            if (
-                not journal.is_current(segment)
-                and segment.live
-                and segment.live * WANTED_SHARE < segment.total
-                and self._may_read(segment)
-            ):
+            if segment.live and segment.mostly_dead and not journal.is_current(segment) and self._may_read(segment):
                 return segment
         return None
 

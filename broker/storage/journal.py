@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .metadata import Metadata
 
 SEGMENT_BYTES = 64 << 20
+EARLY_BYTES = 1 << 20  # a segment that is mostly dead may end at this length when the disk is full
 READ_LIMIT = 2 << 20  # bytes of frames that one read returns, but for the last message
 BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, publishers and jobs wait for the disk
 # The last deleted queues, for which settlements are no longer recorded. Those for older ones are, which is harmless.
@@ -157,6 +158,7 @@ class Journal(ports.Journal):
         self._changes: list[Change] = []
         self._unsynced = False
         self._sync_due = False
+        self._ends_early = False  # the current segment, with the next batch
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._compaction = Compaction(self)
 
@@ -325,12 +327,14 @@ class Journal(ports.Journal):
             self._buffer += log_records.encode_settled(salt, next_id, queue, ids)
         for queue, ids in self._moved.items():
             self._buffer += log_records.encode_moved(salt, next_id, queue, self._batch_first_id, ids)
+        if self._ends_early and not self._buffer:  # only what is appended can be synced
+            self._buffer += log_records.encode_settled(salt, next_id, 0, [])
         data = self._buffer
         self.written_bytes += len(data)
         segment = self._current
-        last = segment.length + len(data) >= self._segment_bytes
+        last = self._ends_early or segment.length + len(data) >= self._segment_bytes
         sync = self._sync_due or bool(data)
-        self._sync_due = False
+        self._sync_due = self._ends_early = False
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
         # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
         removal = self._compaction.removal(segment, self._filling) if data or not outstanding else None
@@ -371,6 +375,12 @@ class Journal(ports.Journal):
 
     def sync(self) -> None:
         self._sync_due = self._unsynced or self._compaction.unsaved
+
+    def make_room(self) -> None:
+        current = self._current
+        self._ends_early = current.length >= EARLY_BYTES and current.mostly_dead
+        others = [segment for segment in self.segments.values() if segment is not current]
+        self._sync_due = self._sync_due or self._ends_early or any(segment.mostly_dead for segment in others)
 
     def committed(self, number: int) -> None:
         """Note that the batch is durable, and call what waited for it, once all batches before are durable too."""

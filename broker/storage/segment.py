@@ -20,6 +20,7 @@ from .shared_messages import Sharing
 SUFFIX = ".log"
 OFFSET_BITS = 32
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
+WANTED_SHARE = 4  # a segment is compacted when fewer than one in this many of its messages are live
 
 
 class SegmentState:
@@ -98,6 +99,11 @@ class Segment:
     @property
     def head(self) -> bytes:
         return Head(self.first_id, self.salt).encode()
+
+    @property
+    def mostly_dead(self) -> bool:
+        """Whether it is to be compacted or, without live messages, deleted, once it is not the current one."""
+        return not self.live or self.live * WANTED_SHARE < self.total
 
     def release(self, id_: int) -> None:
         """Mark a message as dead, whichever queues want it. Repeated calls are harmless."""

@@ -153,6 +153,9 @@ class Journal:
         """Return whether publishers and jobs that append messages must wait, as too much is waiting to be written."""
         return False
 
+    def make_room(self) -> None:
+        """Have the next batches free what they can of the disk, which is full."""
+
     def append(self, queues: list[int], messages: list[Message]) -> None:
         """Store each message once for all these queues. Sets its `id` and `location`, which must be 0."""
         raise NotImplementedError
