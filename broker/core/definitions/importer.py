@@ -124,6 +124,7 @@ class DefinitionsImport:
         self._users: set[str] = set()
         self._parameters: dict[str, set[tuple[str, str]]] = {}  # new ones, by component
         self._emissions: EmissionQueue | None = None  # of the last binding
+        self._wait: Wait | None = None  # of the present step
         if not isinstance(document, dict):
             raise Invalid("definitions should be a map")
         if vhost is not None and vhost not in node.vhosts:
@@ -136,24 +137,32 @@ class DefinitionsImport:
 
         Yields a `Wait` for what should be awaited before the next step, if there is a loop that can.
         """
-        node, journal = self._node, self._node.journal
-        for name in self._vhosts:
-            if node.is_ending(name):
-                yield partial(node.when_dropped, name)
-            elif name in node.vhosts:
-                for kind, of in list(node.vhosts[name].unbindings):
-                    if (kind, of) in node.vhosts[name].unbindings:
-                        yield partial(node.vhosts[name].when_unbound, kind, of)
+        journal = self._node.journal
         while self._steps:
-            try:
-                self._steps.popleft()()
-            except (OperatorError, AMQPError) as error:
-                self.failures.append(error.text)
+            step = self._steps.popleft()
+            self._carry_out(step)
+            if self._wait is not None:
+                yield self._wait
+                self._carry_out(step)
+                self._wait = None
             yield None
             while self._emissions is not None and self._emissions.full:
                 yield partial(journal.when_durable, journal.ticket()) if journal.behind() else None
                 self._emissions.advance()
-        node.pump()
+        self._node.pump()
+
+    def _carry_out(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except (OperatorError, AMQPError) as error:
+            self.failures.append(error.text)
+
+    def _waits(self, wait: Wait) -> bool:
+        """Have the present step done again after this, and return True; or False if it has waited already."""
+        if self._wait is not None:
+            return False
+        self._wait = wait
+        return True
 
     def check_failures(self) -> None:
         """Raise Invalid if an entry could not be imported."""
@@ -291,7 +300,7 @@ class DefinitionsImport:
             for exchange, kind in predeclared:
                 planned.exchanges[exchange] = self._node.registry.create(kind, exchange, Table.EMPTY)
             self._new["exchange"] += len(predeclared)
-            self._steps.append(partial(self._node.add_vhost, name, description, tags, type_))
+            self._steps.append(partial(self._add_vhost, name, description, tags, type_))
             if protected:
                 self._steps.append(partial(self._node.update_vhost, name, protected=True))
         limits = item.map("limits")
@@ -400,7 +409,15 @@ class DefinitionsImport:
         type_.validate_binding(key, arguments, vhost.destination_type(kind, name))
         self._steps.append(partial(self._bind, vhost.name, source, kind, name, key, arguments))
 
-    # Steps
+    # Steps. A new object waits for the deletion of an earlier one with its name.
+
+    def _add_vhost(self, name: str, description: str, tags: tuple[str, ...], default_queue_type: str) -> None:
+        node = self._node
+        if not (node.is_ending(name) and self._waits(partial(node.when_dropped, name))):
+            node.add_vhost(name, description, tags, default_queue_type)
+
+    def _waits_for_unbinding(self, vhost: VHost, kind: str, name: str) -> bool:
+        return (kind, name) in vhost.unbindings and self._waits(partial(vhost.when_unbound, kind, name))
 
     def _vhost_of(self, name: str) -> VHost:
         """Return the virtual host. Raises Unknown if it was deleted since the plan was made."""
@@ -413,12 +430,16 @@ class DefinitionsImport:
         self, vhost: str, name: str, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
         target = self._vhost_of(vhost)
+        if self._waits_for_unbinding(target, "exchange", name):
+            return
         if name not in target.exchanges:  # it may have been declared since the plan was made
             flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
             target.declare_exchange(name, type_, **flags, arguments=arguments, user=self._node.events.actor)
 
     def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
         target = self._vhost_of(vhost)
+        if self._waits_for_unbinding(target, "queue", name):
+            return
         if name not in target.queues:
             target.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments, as_is=True)
 
