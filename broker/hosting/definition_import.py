@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
-from ..core.definitions.exporter import UNFINISHED_IMPORT
-from ..core.definitions.importer import DefinitionsImport, Wait
+from ..core.definitions.importer import DefinitionsImport, Wait, begin_import, end_import
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
 
@@ -34,12 +33,15 @@ class Imports:
         self._lock = asyncio.Lock()
         self.under_way = False
 
-    async def run(self, document: object, vhost: str | None, actor: str, leave_out: bool = False) -> DefinitionsImport:
+    async def run(
+        self, document: object, vhost: str | None, actor: str, leave_out: bool = False, digest: str = ""
+    ) -> DefinitionsImport:
         """Import all or nothing, and return the import with its warnings. The document is emptied.
 
-        With `leave_out` entries with an error are left out, and those that need them. Raises Invalid, Unknown.
+        With `leave_out` entries with an error are left out, and those that need them. `digest` is that of the text
+        (`core.metadata.unfinished_import`). Raises Invalid, Unknown.
         """
-        return await self._work(Import(document, vhost, leave_out), actor)
+        return await self._work(Import(document, vhost, leave_out, digest=digest), actor)
 
     async def check(self, document: object, vhost: str | None, leave_out: bool = False) -> DefinitionsImport:
         """Check a document without importing it, and return the import with its warnings.
@@ -77,16 +79,14 @@ class Imports:
         """Carry an import out. If it takes several turns, a mark is stored until its end: the node may crash before."""
         work.begun = True
         begun_s = time.perf_counter()
-        parameters = self._node.parameters
 
         def steps() -> Iterator[Wait | None]:
             for wait in plan.carry_out():
                 if not self.under_way and (wait is not None or time.perf_counter() - begun_s > SLICE_S / 2):
                     self.under_way = True
-                    parameters.set_global(UNFINISHED_IMPORT, self._node.clock.timestamp_s())
+                    begin_import(self._node, work.digest, work.vhost)
                 yield wait
-            if UNFINISHED_IMPORT in parameters.globals():
-                parameters.clear_global(UNFINISHED_IMPORT)
+            end_import(self._node, work.digest, work.vhost)
 
         try:
             await in_turns(steps(), lambda: self._acting(actor))
@@ -97,15 +97,21 @@ class Imports:
 class Import:
     """One import: `begun` once something may have changed, `error` if it was refused."""
 
-    __slots__ = ("document", "vhost", "leave_out", "checked_only", "plan", "begun", "error")
+    __slots__ = ("document", "vhost", "leave_out", "checked_only", "digest", "plan", "begun", "error")
 
     def __init__(
-        self, document: object, vhost: str | None, leave_out: bool = False, checked_only: bool = False
+        self,
+        document: object,
+        vhost: str | None,
+        leave_out: bool = False,
+        checked_only: bool = False,
+        digest: str = "",
     ) -> None:
         self.document = document
         self.vhost = vhost
         self.leave_out = leave_out
         self.checked_only = checked_only
+        self.digest = digest
         self.plan: DefinitionsImport | None = None
         self.begun = False
         self.error: OperatorError | AMQPError | None = None

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ..core.metadata.records import Change, Definitions, StoredQueue
+from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..system_errors import file_error
 from . import log_records
 from .disk import UNFINISHED_NAME, Disk, FolderDisk
@@ -38,10 +39,13 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
             if not is_url(source) and not Path(source, "meta.sqlite").is_file():
                 raise StorageFault(f"{source}: no broker has stored anything there")
             from_disk, from_metadata = stack.enter_context(opened(source, password_file, schema))
-            to_disk, to_metadata = stack.enter_context(opened(target, password_file, schema))
             check_finished(from_disk)
-            check_finished(to_disk)
             definitions = from_metadata.load()
+            if unfinished := unfinished_import(definitions.global_parameters):
+                advice = f"start its broker, then {ADVICE}; nothing was copied"
+                raise StorageFault(f"{shown(source)}: {unfinished}: {advice}")
+            to_disk, to_metadata = stack.enter_context(opened(target, password_file, schema))
+            check_finished(to_disk)
             if to_disk.names() or to_metadata.load().changes():
                 raise StorageFault(f"{shown(target)}: not empty; nothing was copied")
             begin(to_disk)

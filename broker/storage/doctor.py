@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from ..core.messages.ports import EXHAUSTED
+from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..system_errors import file_error
 from . import checkpoint, log_records
 from .disk import Disk, File, FolderDisk, FolderFile, contents
@@ -166,7 +167,10 @@ def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[dict[int, str] | N
     for exchange in definitions.exchanges:
         if exchange.number:
             names[exchange.number] = f"exchange {exchange.name} in {exchange.vhost}"
-    return names, True
+    unfinished = unfinished_import(definitions.global_parameters)
+    if unfinished:
+        print(f"metadata: INCOMPLETE: {unfinished}: start the broker, then {ADVICE}")
+    return names, not unfinished
 
 
 def _log(disk: Disk, names: dict[int, str] | None) -> bool:

@@ -106,6 +106,8 @@ def migrate(options: Namespace) -> int:
         migration.end()
         print(f"no link from {source} to {target} is left")
         return 0
+    for place, broker in (("source", source), ("target", target)):
+        broker.check_definitions(place)
     made = migration.plan()
     again = bool(mover.queues())
     if not again:

@@ -25,6 +25,7 @@ from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
 from ..metadata.queue_types import CLASSIC, QUEUE_TYPE_ALIASES
 from ..metadata.records import StoredUser, StoredVHost
+from ..metadata.unfinished_import import UNFINISHED_IMPORT, marks_of, with_mark, without_mark
 from ..node.node import Node, check_metadata
 from ..policies.limits import NAME, VHOST_LIMITS, user_limits
 from ..policies.parameters import POLICY
@@ -448,6 +449,23 @@ class DefinitionsImport:
         end: Destination = target.queue(name) if kind == "queue" else target.exchange(name)
         target.bind(source, end, key, arguments)
         self._emissions = target.emissions_of(source)
+
+
+def begin_import(node: Node, digest: str, vhost: str | None) -> None:
+    """Store the mark of an import (`metadata.unfinished_import`), before a part of its document is stored."""
+    value = node.parameters.globals().get(UNFINISHED_IMPORT)
+    node.parameters.set_global(UNFINISHED_IMPORT, with_mark(value, digest, vhost, node.clock.timestamp_s()))
+
+
+def end_import(node: Node, digest: str, vhost: str | None) -> None:
+    """Clear the mark of an import that has ended, also that of an earlier one of the same document."""
+    parameters = node.parameters
+    marks = marks_of(parameters.globals().get(UNFINISHED_IMPORT))
+    left = without_mark(marks, digest, vhost)
+    if left:
+        parameters.set_global(UNFINISHED_IMPORT, left)
+    elif marks:
+        parameters.clear_global(UNFINISHED_IMPORT)
 
 
 def algorithm_of(document: Document) -> str:

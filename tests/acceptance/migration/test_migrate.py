@@ -130,6 +130,16 @@ def test_a_dry_run_shows_what_would_be_moved_and_changes_nothing(pair: Pair) -> 
     assert pair.messages(OLD, "orders") == 20
 
 
+def test_a_broker_with_a_part_of_an_import_is_neither_source_nor_target(pair: Pair) -> None:
+    path = "/global-parameters/internal_unfinished_import"
+    for name, place in ((NEW, "target"), (OLD, "source")):
+        pair.ask(name, "PUT", path, {"value": [{}]})
+        done = pair.migrate("--definitions-only")
+        assert done.returncode == 69 and f"the {place}, " in done.stderr
+        assert "has only a part of an import of definitions" in done.stderr
+        pair.ask(name, "DELETE", path)
+
+
 def test_definitions_that_the_new_broker_refuses_stop_the_command_before_it_does_anything(pair: Pair) -> None:
     fill(pair, "orders", 1)
     pair.ask(NEW, "PUT", "/queues/%2f/other", {"durable": True})

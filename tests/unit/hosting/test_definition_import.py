@@ -1,6 +1,7 @@
 """Imports into a running broker: in slices, one at a time, to the end."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 
 from tests.support.definitions import new_node
 from warren.broker.amqp.errors import Invalid
-from warren.broker.core.definitions.exporter import UNFINISHED_IMPORT
+from warren.broker.core.definitions.importer import begin_import
+from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, marks_of
 from warren.broker.core.node.node import Node
 from warren.broker.hosting import definition_import
 from warren.broker.hosting.definition_import import Imports
@@ -130,3 +132,46 @@ def test_a_bad_item_leaves_nothing_behind_and_its_document_is_used_up() -> None:
         assert (await imports.run({}, None, "alice")).warnings == []
 
     assert not run(work).vhosts
+
+
+def test_only_an_import_of_the_same_document_into_the_same_place_clears_its_mark() -> None:
+    """Each of two imports is interrupted by a bug, and leaves its mark as it would in a crash."""
+
+    async def work(node: Node, imports: Imports) -> None:
+        node.add_vhost("v")
+        begin_import(node, "one", None)
+        begin_import(node, "one", "v")
+        begin_import(node, "two", None)
+        begin_import(node, "two", None)  # tried again, and interrupted again
+
+        def marked() -> list[tuple[object, object]]:
+            marks = marks_of(node.parameters.globals().get(UNFINISHED_IMPORT))
+            return [(mark["sha256"], mark["vhost"]) for mark in marks]
+
+        assert marked() == [("one", None), ("one", "v"), ("two", None)]
+        await imports.run({}, None, "alice", digest="three")
+        await imports.run(document(), None, "alice", digest="four")  # of several turns, with a mark of its own
+        assert marked() == [("one", None), ("one", "v"), ("two", None)]
+        await imports.run(document(), None, "alice", digest="two")
+        await imports.run({}, "v", "alice", digest="one")
+        assert marked() == [("one", None)]
+        await imports.run({}, None, "alice", digest="one")
+        assert UNFINISHED_IMPORT not in node.parameters.globals()
+
+    run(work)
+
+
+def test_the_digest_of_a_document_is_that_of_its_text_without_blanks() -> None:
+    value = {"queues": [{"name": "q"}]}
+    texts = [json.dumps(value), json.dumps(value, indent=2) + "\r\n", json.dumps(value, separators=(",", ":"))]
+    assert len({digest_of(text.encode()) for text in texts}) == 1
+    assert digest_of(b"{}") != digest_of(b"[]")
+
+
+def test_a_mark_of_an_earlier_version_stays_until_it_is_cleared_by_hand() -> None:
+    async def work(node: Node, imports: Imports) -> None:
+        node.parameters.set_global(UNFINISHED_IMPORT, 1_700_000_000)
+        await imports.run(document(), None, "alice", digest="one")
+        assert UNFINISHED_IMPORT in node.parameters.globals()
+
+    run(work)

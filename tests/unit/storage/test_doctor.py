@@ -10,7 +10,8 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.app.store import Store
 from warren.broker.config import Config
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.metadata.records import Change, StoredQueue, StoredVHost
+from warren.broker.core.metadata.records import Change, StoredGlobalParameter, StoredQueue, StoredVHost
+from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.storage import log_records
 from warren.broker.storage.disk import FolderDisk
 from warren.broker.storage.doctor import examine
@@ -137,6 +138,16 @@ def test_a_folder_without_data_and_a_missing_one_are_reported(
     assert examine(tmp_path / "none") == 66
     says = "there is no such folder: name the folder of a broker (--data)"
     assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: {says}\n"
+
+
+def test_a_part_of_an_interrupted_import_is_named(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    metadata = SQLiteMetadata(log.parent / "meta.sqlite")
+    metadata.load()
+    metadata.apply([Change(True, StoredGlobalParameter(UNFINISHED_IMPORT, "1700000000"))])
+    metadata.close()
+    status, lines = run_doctor(capsys, log)
+    says = "an import of definitions was interrupted, and a part of them is here"
+    assert status == 1 and f"metadata: INCOMPLETE: {says}: start the broker, then {ADVICE}" in lines
 
 
 def test_a_copy_without_a_lock_gets_none(capsys: pytest.CaptureFixture[str], log: Path) -> None:
