@@ -11,6 +11,7 @@ from ..amqp.errors import AMQPError, OperatorError
 from ..core.definitions.importer import DefinitionsImport, Wait, begin_import, end_import
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
+from .memory_wait import MemoryWait
 
 SLICE_S = 0.003  # between two turns of the loop; a document that takes no longer is imported in one turn
 RELEASED = 500  # items of a document that are freed in one step
@@ -20,16 +21,22 @@ class Imports:
     """The imports of one node, one at a time.
 
     A document is checked as a whole before any of it is imported. An import that has begun is completed even if its
-    client disconnects. `acting` is a context in which changes are attributed to a user. `under_way` is True while a
+    client disconnects. One with new objects begins when memory is not low, and waits for that again wherever an alarm
+    begins meanwhile. `acting` is a context in which changes are attributed to a user. `under_way` is True while a
     part of a document is imported.
     """
 
     def __init__(
-        self, node: Node, supervisor: Supervisor, acting: Callable[[str], AbstractContextManager[None]]
+        self,
+        node: Node,
+        supervisor: Supervisor,
+        acting: Callable[[str], AbstractContextManager[None]],
+        memory: MemoryWait,
     ) -> None:
         self._node = node
         self._supervisor = supervisor
         self._acting = acting
+        self._memory = memory
         self._lock = asyncio.Lock()
         self.under_way = False
 
@@ -39,7 +46,7 @@ class Imports:
         """Import all or nothing, and return the import with its warnings. The document is emptied.
 
         With `leave_out` entries with an error are left out, and those that need them. `digest` is that of the text
-        (`core.metadata.unfinished_import`). Raises Invalid, Unknown.
+        (`core.metadata.unfinished_import`). Raises Invalid, Unknown, or NotNow while memory is low.
         """
         return await self._work(Import(document, vhost, leave_out, digest=digest), actor)
 
@@ -70,6 +77,8 @@ class Imports:
                 plan = work.plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out)
                 await in_turns(plan.check())
                 if not work.checked_only:
+                    if plan.declares:
+                        await self._memory.wait()
                     await self._carry_out(work, plan, actor)
             except (OperatorError, AMQPError) as error:
                 work.error = error
@@ -80,8 +89,14 @@ class Imports:
         work.begun = True
         begun_s = time.perf_counter()
 
-        def steps() -> Iterator[Wait | None]:
+        def waits() -> Iterator[Wait | None]:
             for wait in plan.carry_out():
+                yield wait
+                if plan.declares and self._memory.needed:
+                    yield self._memory.when_over
+
+        def steps() -> Iterator[Wait | None]:
+            for wait in waits():
                 if not self.under_way and (wait is not None or time.perf_counter() - begun_s > SLICE_S / 2):
                     self.under_way = True
                     begin_import(self._node, work.digest, work.vhost)

@@ -122,6 +122,7 @@ class DefinitionsImport:
         self._steps: deque[Callable[[], object]] = deque()
         self._vhosts: dict[str, VHostPreview] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
+        self._binds = False  # anything that is not bound yet
         self._users: set[str] = set()
         self._parameters: dict[str, set[tuple[str, str]]] = {}  # new ones, by component
         self._emissions: EmissionQueue | None = None  # of the last binding
@@ -132,6 +133,11 @@ class DefinitionsImport:
             raise unknown_vhost(vhost)
         self._algorithm = algorithm_of(document)
         self._document: Document = document
+
+    @property
+    def declares(self) -> bool:
+        """Whether the plan has virtual hosts, exchanges, queues or bindings that do not exist yet."""
+        return self._binds or any(self._new.values())
 
     def carry_out(self) -> Iterator[Wait | None]:
         """Carry out the plan. Steps that are impossible now are skipped.
@@ -408,6 +414,9 @@ class DefinitionsImport:
         type_ = vhost.type_of(source)
         assert type_ is not None
         type_.validate_binding(key, arguments, vhost.destination_type(kind, name))
+        if not self._binds:
+            existing = vhost.existing
+            self._binds = existing is None or not existing.has_binding(source, kind, name, key, arguments)
         self._steps.append(partial(self._bind, vhost.name, source, kind, name, key, arguments))
 
     # Steps. A new object waits for the deletion of an earlier one with its name.
