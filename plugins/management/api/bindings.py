@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote, unquote_plus
 import msgspec
 
 from warren.broker.plugin import Binding, Exchange, Queue, VHost
+from warren.broker.session.operator_channel import short
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, missing, ok
@@ -136,6 +137,7 @@ async def post_binding(request: Request) -> Response:
     body: BindingBody = request.body
     table = table_of(body.arguments)
     kind, source_name, name = names(request)
+    short("a routing key", body.routing_key)
     if not request.path_vhost().has_binding(source_name, kind, name, body.routing_key, table):
         await request.host.memory.wait()
     request.check_vhost()
