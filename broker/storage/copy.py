@@ -22,7 +22,7 @@ from .errors import StorageFault
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata
-from .recovery import check_finished
+from .recovery import check_definitions, check_finished
 from .segment import number_of
 
 COPIED_STATUS, FAILED_STATUS = 0, 1
@@ -41,6 +41,7 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
             from_disk, from_metadata = stack.enter_context(opened(source, password_file, schema))
             check_finished(from_disk)
             definitions = from_metadata.load()
+            check_definitions(from_disk, definitions.vhosts)
             if unfinished := unfinished_import(definitions.global_parameters):
                 advice = f"start its broker, then {ADVICE}; nothing was copied"
                 raise StorageFault(f"{shown(source)}: {unfinished}: {advice}")

@@ -150,6 +150,18 @@ def test_a_part_of_an_interrupted_import_is_named(capsys: pytest.CaptureFixture[
     assert status == 1 and f"metadata: INCOMPLETE: {says}: start the broker, then {ADVICE}" in lines
 
 
+@pytest.mark.parametrize("kind", ["missing", "a file", "a loop of links"])
+def test_a_log_that_is_no_folder_is_damage(capsys: pytest.CaptureFixture[str], log: Path, kind: str) -> None:
+    log.rename(log.parent / "elsewhere")
+    if kind == "a file":
+        log.touch()
+    elif kind == "a loop of links":
+        log.symlink_to(log)
+    assert examine(log.parent) == 1
+    says = "it is missing" if kind == "missing" else "this is no folder"
+    assert capsys.readouterr().out.splitlines()[-1] == f"log: BAD: {says}"
+
+
 def test_a_copy_without_a_lock_gets_none(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     before = sorted(path.name for path in log.parent.iterdir())
     assert run_doctor(capsys, log)[0] == 0

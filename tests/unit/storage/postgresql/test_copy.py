@@ -138,6 +138,16 @@ def test_a_folder_without_a_store_is_named(
     assert capsys.readouterr().err == f"warren: {tmp_path}: no broker has stored anything there\n"
 
 
+def test_a_store_whose_definitions_are_lost_is_not_copied(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster
+) -> None:
+    url, target = postgresql.url(), tmp_path / "target"
+    assert copy_store(str(folder), url, "", address.schema) == 0
+    postgresql.execute(f'DELETE FROM "{address.schema}".records')
+    assert copy_store(url, str(target), "", address.schema) == 1 and not target.exists()
+    assert "and the log has messages" in capsys.readouterr().err
+
+
 def test_a_difference_is_found(folder: Path, tmp_path: Path) -> None:
     original, copied = FolderDisk(folder / "log", False), FolderDisk(tmp_path / "copy", False)
     name = original.names()[0]
