@@ -117,6 +117,12 @@ def test_a_bad_checkpoint_is_damage(capsys: pytest.CaptureFixture[str], log: Pat
     assert any(line.startswith("recovery: checkpoint: ") for line in lines)
 
 
+def test_a_checkpoint_that_is_no_file_is_named(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    os.mkfifo(log / "checkpoint")
+    assert examine(log.parent) == 1
+    assert capsys.readouterr().err == f"warren: {log}/checkpoint: it is no regular file\n"
+
+
 def test_a_log_of_another_version_is_reported(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     head = log_records.SEGMENT_HEAD_1.pack(log_records.SEGMENT_MAGIC, 1, 0, 6)
     (log / "00000003.log").write_bytes(head + log_records.CRC.pack(log_records.crc32(head)))
