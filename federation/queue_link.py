@@ -65,6 +65,8 @@ class QueueLink(Link):
     async def set_up(self, connection: UpstreamConnection) -> None:
         if "consumer_priorities" not in connection.capabilities:
             raise LinkError("upstream_lacks_consumer_priorities")
+        if self.settings.drain and self._is_same_queue(connection):
+            raise LinkError("the upstream queue is the queue itself, which cannot drain itself")
         self._connection = connection
         await self._ensure_upstream_queue(connection)
         self._channel = await connection.channel()
@@ -104,6 +106,13 @@ class QueueLink(Link):
 
     def _upstream(self, connection: UpstreamConnection) -> Identity:
         return connection.cluster_name or "", connection.vhost, self.spec.key.upstream_name
+
+    def _is_same_queue(self, connection: UpstreamConnection) -> bool:
+        """Whether the upstream queue is the local queue itself, so that its messages would circle."""
+        key = self.spec.key
+        if (connection.cluster_name, connection.vhost) != (self.cluster_name, key.vhost):
+            return False
+        return key.upstream_name == key.name and connection.leads_back(self.host)
 
     async def _ensure_upstream_queue(self, connection: UpstreamConnection) -> None:
         """Declare the upstream queue like the local one, unless one of that name exists, of whatever kind.

@@ -280,7 +280,8 @@ PARTS_MAY_IMPORT: dict[str, set[str]] = {
         "logs.redaction",
     },
     "plugins/migration": {
-        *("plugin", "amqp", "core.metadata.patterns", "core.policies.policy_keys", "ctl.api_client", "ctl.exit_status"),
+        *("plugin", "amqp", "core.metadata.patterns", "core.metadata.unfinished_import", "core.policies.policy_keys"),
+        *("ctl.api_client", "ctl.exit_status"),
     },
     "plugins/prometheus": {"plugin", "product", "core", "session", "runtime", "config"},
     "plugins/throughput": {"plugin", "system_errors", "amqp", "core", "net.connection_limits", "runtime", "config"},

@@ -133,6 +133,10 @@ class Invalid(OperatorError):
     """An invalid value or a limit that is reached: HTTP 400. Nothing has changed."""
 
 
+class NotNow(OperatorError):
+    """A request that can be done later, such as after an alarm: HTTP 503. Nothing has changed."""
+
+
 class Unknown(OperatorError):
     """A virtual host, user, parameter or policy that does not exist: HTTP 404."""
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
-from ..core.definitions.exporter import UNFINISHED_IMPORT
-from ..core.definitions.importer import DefinitionsImport, Wait
+from ..core.definitions.importer import DefinitionsImport, Wait, begin_import, end_import
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
+from .memory_wait import MemoryWait
 
 SLICE_S = 0.003  # between two turns of the loop; a document that takes no longer is imported in one turn
 RELEASED = 500  # items of a document that are freed in one step
@@ -21,25 +21,34 @@ class Imports:
     """The imports of one node, one at a time.
 
     A document is checked as a whole before any of it is imported. An import that has begun is completed even if its
-    client disconnects. `acting` is a context in which changes are attributed to a user. `under_way` is True while a
+    client disconnects. One with new objects begins when memory is not low, and waits for that again wherever an alarm
+    begins meanwhile. `acting` is a context in which changes are attributed to a user. `under_way` is True while a
     part of a document is imported.
     """
 
     def __init__(
-        self, node: Node, supervisor: Supervisor, acting: Callable[[str], AbstractContextManager[None]]
+        self,
+        node: Node,
+        supervisor: Supervisor,
+        acting: Callable[[str], AbstractContextManager[None]],
+        memory: MemoryWait,
     ) -> None:
         self._node = node
         self._supervisor = supervisor
         self._acting = acting
+        self._memory = memory
         self._lock = asyncio.Lock()
         self.under_way = False
 
-    async def run(self, document: object, vhost: str | None, actor: str, leave_out: bool = False) -> DefinitionsImport:
+    async def run(
+        self, document: object, vhost: str | None, actor: str, leave_out: bool = False, digest: str = ""
+    ) -> DefinitionsImport:
         """Import all or nothing, and return the import with its warnings. The document is emptied.
 
-        With `leave_out` entries with an error are left out, and those that need them. Raises Invalid, Unknown.
+        With `leave_out` entries with an error are left out, and those that need them. `digest` is that of the text
+        (`core.metadata.unfinished_import`). Raises Invalid, Unknown, or NotNow while memory is low.
         """
-        return await self._work(Import(document, vhost, leave_out), actor)
+        return await self._work(Import(document, vhost, leave_out, digest=digest), actor)
 
     async def check(self, document: object, vhost: str | None, leave_out: bool = False) -> DefinitionsImport:
         """Check a document without importing it, and return the import with its warnings.
@@ -68,6 +77,8 @@ class Imports:
                 plan = work.plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out)
                 await in_turns(plan.check())
                 if not work.checked_only:
+                    if plan.declares:
+                        await self._memory.wait()
                     await self._carry_out(work, plan, actor)
             except (OperatorError, AMQPError) as error:
                 work.error = error
@@ -77,16 +88,20 @@ class Imports:
         """Carry an import out. If it takes several turns, a mark is stored until its end: the node may crash before."""
         work.begun = True
         begun_s = time.perf_counter()
-        parameters = self._node.parameters
+
+        def waits() -> Iterator[Wait | None]:
+            for wait in plan.carry_out():
+                yield wait
+                if plan.declares and self._memory.needed:
+                    yield self._memory.when_over
 
         def steps() -> Iterator[Wait | None]:
-            for wait in plan.carry_out():
+            for wait in waits():
                 if not self.under_way and (wait is not None or time.perf_counter() - begun_s > SLICE_S / 2):
                     self.under_way = True
-                    parameters.set_global(UNFINISHED_IMPORT, self._node.clock.timestamp_s())
+                    begin_import(self._node, work.digest, work.vhost)
                 yield wait
-            if UNFINISHED_IMPORT in parameters.globals():
-                parameters.clear_global(UNFINISHED_IMPORT)
+            end_import(self._node, work.digest, work.vhost)
 
         try:
             await in_turns(steps(), lambda: self._acting(actor))
@@ -97,15 +112,21 @@ class Imports:
 class Import:
     """One import: `begun` once something may have changed, `error` if it was refused."""
 
-    __slots__ = ("document", "vhost", "leave_out", "checked_only", "plan", "begun", "error")
+    __slots__ = ("document", "vhost", "leave_out", "checked_only", "digest", "plan", "begun", "error")
 
     def __init__(
-        self, document: object, vhost: str | None, leave_out: bool = False, checked_only: bool = False
+        self,
+        document: object,
+        vhost: str | None,
+        leave_out: bool = False,
+        checked_only: bool = False,
+        digest: str = "",
     ) -> None:
         self.document = document
         self.vhost = vhost
         self.leave_out = leave_out
         self.checked_only = checked_only
+        self.digest = digest
         self.plan: DefinitionsImport | None = None
         self.begun = False
         self.error: OperatorError | AMQPError | None = None

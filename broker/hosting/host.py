@@ -35,6 +35,7 @@ from ..session.settings import Settings
 from ..session.transport import Peer
 from .definition_import import Imports
 from .feature_flags import PLUGINS, PLUGINS_OF_SERVICES, PLUGINS_OF_TYPES
+from .memory_wait import MemoryWait
 from .node_control import NodeControl
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class Host:
     commit_soon   makes the committer check the journal at the end of the turn
     supervisor    runs each task of a service that outlives a call
     turns         watches the turns of the event loop
+    memory        waits while memory is low
     imports       imports definitions
     control       starts and stops what the node serves
     services      running services by the names of their entry points
@@ -161,7 +163,8 @@ class Host:
         self.tls = tls
         self.config_files = config_files
         self.started_ms = node.clock.now_ms()
-        self.imports = Imports(node, server.supervisor, self.acting)
+        self.memory = MemoryWait(node.alarms)
+        self.imports = Imports(node, server.supervisor, self.acting, self.memory)
         self.services: dict[str, Service] = {}
         self.control = NodeControl(self, server)
         self._server = server

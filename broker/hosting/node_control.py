@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
-from ..core.definitions.exporter import is_internal
+from ..core.policies.parameters import CLUSTER_ID
 from . import services
 from .default_user import default_user
 from .node_log import NodeLog
@@ -87,7 +87,7 @@ class NodeControl:
         for user in node.users.all():
             node.users.delete(user.name)
         for name in node.parameters.globals():
-            if not is_internal(name):
+            if name != CLUSTER_ID:  # the hash and the mark of imports are of definitions that are gone
                 node.parameters.clear_global(name)
         config = host.config
         node.add_vhost(config.default_vhost)

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from ..amqp.errors import AMQPError
-from ..core.exchanges.exchange import binding_key
 from ..core.telemetry.resource_alarms import MEMORY
 from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import Method, MixedPublishes, Publishes
 from .names import REPLY_TO
 
 if TYPE_CHECKING:
-    from ..core.messages.binding import Destination
     from .connection import Connection
 
 BODY_SIZE = slice(11, 19)  # the size of the body in a header frame
@@ -58,17 +56,14 @@ def creates(connection: Connection, event: Method) -> bool:
     if isinstance(method, commands.Exchange.Declare):
         return not method.passive and (method.exchange or "") not in vhost.exchanges
     if isinstance(method, commands.Queue.Bind):
-        name, source, key = method.queue or channel.last_queue, method.exchange, method.routing_key
-        destination: Destination | None = vhost.queues.get(name)
-        key = key or (name if not method.queue else "")
+        kind, name = "queue", method.queue or channel.last_queue
+        source, key = method.exchange or "", method.routing_key or (name if not method.queue else "")
     else:
         assert isinstance(method, commands.Exchange.Bind)
-        source, key = method.source, method.routing_key or ""
-        destination = vhost.exchanges.get(method.destination or "")
-    exchange = vhost.exchanges.get(source or "")
-    if exchange is None or destination is None:
-        return False
-    return binding_key(exchange.name, destination, key, arguments) not in exchange.outgoing
+        kind, name = "exchange", method.destination or ""
+        source, key = method.source or "", method.routing_key or ""
+    ends = source in vhost.exchanges and name in (vhost.queues if kind == "queue" else vhost.exchanges)
+    return ends and not vhost.has_binding(source, kind, name, key, arguments)
 
 
 def admit_first(connection: Connection, publishes: Publishes | MixedPublishes) -> Publishes | None:

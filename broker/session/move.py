@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..amqp.errors import AccessRefused, Invalid
+from ..amqp.errors import AccessRefused, AMQPError, NotNow, OperatorError
 from ..amqp.properties import HEADERS, replace
 from ..core.exchanges.deduplicating import Recorder, split_recorders
 from ..core.exchanges.exchange_type import DESTINATIONS_SHIFT
@@ -95,19 +95,26 @@ class Move:
         self._address = Address(exchange, routing_key or "")
         self._run: Run | None = None
         self._long: MoveStep | None = None  # the result of the job that moves one message
+        self._moved = False  # whether an earlier step has moved a message
         self._cost = 0  # of the routes of this step, and of enqueueing in several queues (`jobs.scheduler`)
 
     def step(self, limit: int) -> MoveStep:
-        """Move at most `limit` messages and SLICE, fewer if they are long. Raises Invalid during an alarm."""
-        alarm = self._channel.connection.node.alarms.reason
-        if alarm:
-            raise Invalid(f"nothing can be moved now: the broker is {alarm}")
+        """Move at most `limit` messages and SLICE, fewer if they are long.
+
+        Raises NotNow during an alarm, and AccessRefused (403) for a message with a topic that the user may not write.
+        Once this move has moved messages, either is the `problem` of the result: their number must not be lost.
+        """
         if self._long is not None:
             result = self._long
             if not result.unfinished:
                 self._long = None
+                self._moved = self._moved or result.moved > 0
             return result
         result = MoveStep()
+        alarm = self._channel.connection.node.alarms.reason
+        if alarm:
+            self._refuse(NotNow(f"nothing can be moved now: the broker is {alarm}"), result)
+            return result
         taken_bytes = count = 0
         try:
             self._cost = 0
@@ -125,10 +132,20 @@ class Move:
                 taken_bytes += taken[1].body_bytes
                 self._add(taken, result)
             self._publish(result)
+        except AccessRefused as error:
+            self._publish(result)
+            self._refuse(error, result)
         finally:
             self._put_back()
             self._queue.schedule_pump()
+        self._moved = self._moved or result.moved > 0
         return result
+
+    def _refuse(self, error: AMQPError | OperatorError, result: MoveStep) -> None:
+        """Raise the error, or make it the problem of the result if messages are moved already."""
+        if not self._moved and not result.moved:
+            raise error
+        result.problem = error.text
 
     def _take(self) -> Taken | None:
         """Take the next message that has not expired, or None."""

@@ -5,7 +5,7 @@ It calls the operations that also serve the methods of clients, so both agree on
 
 from __future__ import annotations
 
-from ..amqp.errors import Invalid, Unreadable
+from ..amqp.errors import Invalid, NotNow, Unreadable
 from ..amqp.field_table import Table
 from ..amqp.framing import content_frames
 from ..amqp.limits import SHORT_STRING
@@ -156,12 +156,12 @@ class OperatorChannel:
         """Publish with the mandatory flag. A persistent message is safe with the next batch of the journal.
 
         With `in_slices` this may take several turns of the loop: the outcome is known when the channel is not `busy`.
-        Raises Invalid during an alarm, which would block a client, and for properties that fit no frame.
+        Raises NotNow during an alarm, which would block a client, and Invalid for properties that fit no frame.
         """
         channel, connection = self._channel, self._connection
         alarm = connection.node.alarms.reason
         if alarm:
-            raise Invalid(f"nothing can be published now: the broker is {alarm}")
+            raise NotNow(f"nothing can be published now: the broker is {alarm}")
         short("an exchange", exchange)
         short("a routing key", routing_key)
         raw = properties.encode()

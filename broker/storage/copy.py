@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ..core.metadata.records import Change, Definitions, StoredQueue
+from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..system_errors import file_error
 from . import log_records
 from .disk import UNFINISHED_NAME, Disk, FolderDisk
@@ -21,7 +22,7 @@ from .errors import StorageFault
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata
-from .recovery import check_finished
+from .recovery import check_definitions, check_finished
 from .segment import number_of
 
 COPIED_STATUS, FAILED_STATUS = 0, 1
@@ -38,10 +39,14 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
             if not is_url(source) and not Path(source, "meta.sqlite").is_file():
                 raise StorageFault(f"{source}: no broker has stored anything there")
             from_disk, from_metadata = stack.enter_context(opened(source, password_file, schema))
-            to_disk, to_metadata = stack.enter_context(opened(target, password_file, schema))
             check_finished(from_disk)
-            check_finished(to_disk)
             definitions = from_metadata.load()
+            check_definitions(from_disk, definitions.vhosts)
+            if unfinished := unfinished_import(definitions.global_parameters):
+                advice = f"start its broker, then {ADVICE}; nothing was copied"
+                raise StorageFault(f"{shown(source)}: {unfinished}: {advice}")
+            to_disk, to_metadata = stack.enter_context(opened(target, password_file, schema))
+            check_finished(to_disk)
             if to_disk.names() or to_metadata.load().changes():
                 raise StorageFault(f"{shown(target)}: not empty; nothing was copied")
             begin(to_disk)

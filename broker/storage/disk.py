@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,7 +108,10 @@ class FolderFile(File):
         self._descriptor = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600)
         self._durable = durable
         try:
-            self.size = os.fstat(self._descriptor).st_size
+            status = os.fstat(self._descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            self.size = status.st_size
         except OSError:
             os.close(self._descriptor)
             raise

@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 
 from ..core.messages.ports import EXHAUSTED
+from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..system_errors import file_error
 from . import checkpoint, log_records
 from .disk import Disk, File, FolderDisk, FolderFile, contents
-from .errors import StorageFault, Unavailable
+from .errors import Missing, StorageFault, Unavailable
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .folder_lock import NAME as LOCK
 from .metadata import Metadata
@@ -98,7 +99,9 @@ def examine(folder: Path) -> int:
         disk = UntouchedFolder(folder / "log") if (folder / "log").is_dir() else None
         names, sound = _metadata_of_folder(folder / "meta.sqlite", disk)
         if disk is None:
-            print("log: none")
+            fault = "this is no folder" if os.path.lexists(folder / "log") else "it is missing" if names else ""
+            print(f"log: BAD: {fault}" if fault else "log: none")
+            sound = sound and not fault
         return SOUND_STATUS if (disk is None or _log(disk, names)) and sound else DAMAGED_STATUS
     except OSError as error:
         print(f"warren: {file_error(error, str(folder))}", file=sys.stderr)
@@ -127,7 +130,8 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         return IN_USE_STATUS
     except StorageFault as fault:
         print(f"warren: {fault}", file=sys.stderr)
-        return UNAVAILABLE_STATUS if isinstance(fault, Unavailable) else NOTHING_STATUS
+        kinds = ((Unavailable, UNAVAILABLE_STATUS), (Missing, NOTHING_STATUS), (StorageFault, DAMAGED_STATUS))
+        return next(status for kind, status in kinds if isinstance(fault, kind))
     except OSError as error:
         print(f"warren: {error.strerror}", file=sys.stderr)
         return UNAVAILABLE_STATUS if error.errno in EXHAUSTED else DAMAGED_STATUS
@@ -166,7 +170,10 @@ def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[dict[int, str] | N
     for exchange in definitions.exchanges:
         if exchange.number:
             names[exchange.number] = f"exchange {exchange.name} in {exchange.vhost}"
-    return names, True
+    unfinished = unfinished_import(definitions.global_parameters)
+    if unfinished:
+        print(f"metadata: INCOMPLETE: {unfinished}: start the broker, then {ADVICE}")
+    return names, not unfinished
 
 
 def _log(disk: Disk, names: dict[int, str] | None) -> bool:

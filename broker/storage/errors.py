@@ -11,6 +11,10 @@ class Unavailable(StorageFault):
     """The server with the data cannot be reached now; nothing is known of the data."""
 
 
+class Missing(StorageFault):
+    """No broker has stored anything there."""
+
+
 class ConfirmedLost(OSError):
     """The server has fewer transactions, `stored`, than were `confirmed`, as after a failover to a server behind."""
 

@@ -256,6 +256,13 @@ class UpstreamConnection:
         if self.endpoint.heartbeat_s:
             self.transport.watch_heartbeats(self.endpoint.heartbeat_s)
 
+    def leads_back(self, host: Host) -> bool:
+        """Whether it connects to this same broker, which then has it among its connections."""
+        if self.direct or self.transport.socket is None:
+            return self.direct
+        own = self.transport.socket.get_extra_info("sockname")
+        return any((one.peer.host, one.peer.port) == (own[0], own[1]) for one in host.connections())
+
     @property
     def is_warren(self) -> bool:
         """Whether the upstream is a Warren, whose `product` may be that of RabbitMQ."""

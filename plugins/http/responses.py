@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from warren.broker.plugin import AccessRefused, AMQPError, NotFound, OperatorError, Unknown, Unreadable
+from warren.broker.plugin import AccessRefused, AMQPError, NotFound, NotNow, OperatorError, Unknown, Unreadable
 
 RETRY_S = 5  # sent as retry-after with status 503
 NO_HEADERS: Mapping[str, str] = {}
@@ -91,7 +91,7 @@ def missing() -> HTTPError:
 
 
 def not_now(reason: str) -> HTTPError:
-    """A temporary overload, or messages that cannot be read now (503)."""
+    """A temporary overload, an alarm, or messages that cannot be read now (503)."""
     return HTTPError(503, "service_unavailable", reason, {"retry-after": str(RETRY_S)})
 
 
@@ -112,7 +112,7 @@ def http_error_of(error: AMQPError | OperatorError) -> HTTPError:
         return not_found(error.text)
     if isinstance(error, Unknown):
         return missing()
-    if isinstance(error, Unreadable):
+    if isinstance(error, (NotNow, Unreadable)):
         return not_now(error.text)
     return bad(error.text)
 

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from warren.broker.amqp.errors import Invalid
 from warren.broker.core.metadata.patterns import Pattern
+from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.ctl.api_client import API, NotFound
 from warren.broker.ctl.exit_status import UNAVAILABLE, ExitError
 
@@ -79,6 +80,12 @@ class Broker:
         return self.address == other.address or (
             id is not None and (id, self.node) == (other.globals.get(CLUSTER_ID), other.node)
         )
+
+    def check_definitions(self, place: str) -> None:
+        """Raises ExitError (69) if the broker, which is the `place`, has a part of an import of definitions."""
+        if UNFINISHED_IMPORT in self.globals:
+            advice = f"let the import end; if a crash has interrupted it, {ADVICE}"
+            raise ExitError(UNAVAILABLE, f"the {place}, {self}, has only a part of an import of definitions: {advice}")
 
     def get(self, *path: str, **query: str) -> Any:
         with closing(self._connect()) as api:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +15,18 @@ from urllib.parse import quote, unquote, urlsplit
 from warren.broker.plugin import Command, command_failed
 
 if TYPE_CHECKING:
+    from warren.broker.ctl.api_client import API
+
     from .brokers import Broker
+    from .migration import Migration
+    from .movers import Mover
     from .plan import Plan
 
 failed = partial(command_failed, "migrate")
 INTERRUPTED = 130
 NOT_AUTHORIZED = 401  # of HTTP
 LINKS = 500
+AGAIN_S = 1.0  # in which another run makes its links after it has looked
 NAMES_SHOWN = 20  # of queues in a dry run
 
 
@@ -84,28 +92,35 @@ def migrate(options: Namespace) -> int:
 
     from .brokers import REQUEST_S, Broker
     from .migration import Migration, Options
-    from .movers import Drains, Mover, Shovels
+    from .movers import Drains, Shovels
     from .progress import Display
 
-    source = Broker(partial(API, options.source, REQUEST_S, options.from_password_file))
+    connect = partial(API, options.source, REQUEST_S, options.from_password_file)
+    source = source_of(connect, options.stop)
     if options.to is not None:
         target = Broker(partial(API, options.to, REQUEST_S, options.to_password_file))
     else:
         target = Broker(partial(LocalAPI, Path(options.data), REQUEST_S))
-    if source.is_same(target):
+    if source is not None and source.is_same(target):
         raise ExitError(USAGE, "source and target are the same broker: name another one with --to or --data")
-    uri = options.amqp or amqp_uri(source, options.source, options.from_password_file)
-    parts = urlsplit(options.source)
-    name = f"migrate-{parts.hostname}-{source.address.rpartition(':')[2]}"
+    uri = options.amqp or (amqp_uri(source, options.source, options.from_password_file) if source is not None else "")
+    with closing(connect()) as api:
+        name = f"migrate-{api.host}-{api.port}"
     mover: Mover = Drains(target, name, uri) if target.is_warren else Shovels(target, name, uri)
+    if source is None:
+        stop(mover)
+        print(f"no link from {api.address} to {target} is left; {api.address} does not answer")
+        return 0
     chosen = Options(
         tuple(options.vhost), options.once, options.leave_out, options.links, options.timeout, options.definitions_only
     )
     migration = Migration(source, target, mover, chosen, Display(sys.stdout))
     if options.stop:
-        migration.end()
+        stop(mover, migration)
         print(f"no link from {source} to {target} is left")
         return 0
+    for place, broker in (("source", source), ("target", target)):
+        broker.check_definitions(place)
     made = migration.plan()
     again = bool(mover.queues())
     if not again:
@@ -126,6 +141,40 @@ def migrate(options: Namespace) -> int:
     migration.move(made)
     print("\n".join(migration.summary()))
     return 0
+
+
+def source_of(connect: Callable[[], API], stops: bool) -> Broker | None:
+    """Return the source; None if it does not answer and the links are only to be removed. Raises as `Broker` does."""
+    from warren.broker.ctl.exit_status import Unreachable
+
+    from .brokers import Broker
+
+    try:
+        return Broker(connect)
+    except (Unreachable, TimeoutError):
+        if not stops:
+            raise
+        return None
+
+
+def stop(mover: Mover, migration: Migration | None = None) -> None:
+    """Remove the links of an earlier run. Raises ExitError (69) if another run, which still goes on, makes them again.
+
+    A `migration`, unless its source does not answer, also waits for the end of their connections there.
+    """
+    from warren.broker.ctl.exit_status import UNAVAILABLE, ExitError
+
+    from .migration import LOOK_S
+
+    linked = bool(mover.queues())
+    if migration is not None:
+        migration.end()
+    else:
+        mover.set(())
+    if linked:
+        time.sleep(LOOK_S + AGAIN_S)
+    if linked and mover.queues():
+        raise ExitError(UNAVAILABLE, "another run of this command makes the links again: end it, and stop once more")
 
 
 def amqp_uri(source: Broker, url: str, password_file: str) -> str:

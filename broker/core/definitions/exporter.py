@@ -35,7 +35,6 @@ RUN = 500  # objects sorted in one step
 
 INTERNAL_PURPOSE = "x-internal-purpose"  # an argument of objects that a plugin declares for itself
 IMPORTED_HASH = "imported_definition_hash_value"  # RabbitMQ's name for the hash of the definitions loaded at the start
-UNFINISHED_IMPORT = "internal_unfinished_import"  # a global parameter, while a part of a document is imported
 
 
 def is_internal(global_parameter: str) -> bool:

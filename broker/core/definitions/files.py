@@ -8,9 +8,10 @@ from pathlib import Path
 
 from ...amqp.errors import OperatorError
 from ...system_errors import file_error
+from ..metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, is_of, marks_of
 from ..node.node import Node
 from .exporter import IMPORTED_HASH
-from .importer import import_definitions
+from .importer import end_import, import_definitions
 
 
 class DefinitionsError(Exception):
@@ -54,17 +55,23 @@ def digest(texts: dict[Path, bytes]) -> str:
 def load(node: Node, place: Path, skip_if_unchanged: bool = False) -> list[str] | None:
     """Import all files, and return a line for each definition that was left out.
 
-    Returns None if the files are unchanged since the last import and are to be skipped then. Raises DefinitionsError;
-    files before the bad one may have been imported by then, so the node has to stop.
+    Returns None if the files are unchanged since the last import and are to be skipped then, unless an import of one of
+    them was interrupted. Raises DefinitionsError; files before the bad one may have been imported by then, so the node
+    has to stop.
     """
     texts = read(place)
     found = digest(texts)
-    if skip_if_unchanged and node.parameters.globals().get(IMPORTED_HASH) == found:
+    digests = {file: digest_of(text) for file, text in texts.items()}
+    globals_ = node.parameters.globals()
+    marks = marks_of(globals_.get(UNFINISHED_IMPORT))
+    interrupted = any(is_of(mark, one, None) for mark in marks for one in digests.values())
+    if skip_if_unchanged and not interrupted and globals_.get(IMPORTED_HASH) == found:
         return None
     lines: list[str] = []
     for file, data in texts.items():
         try:
             lines += import_definitions(node, parse_json(data))
+            end_import(node, digests[file], None)
         except ValueError as error:
             raise DefinitionsError(f"{file}: failed to parse JSON: {error}") from None
         except OperatorError as error:

@@ -25,6 +25,7 @@ from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
 from ..metadata.queue_types import CLASSIC, QUEUE_TYPE_ALIASES
 from ..metadata.records import StoredUser, StoredVHost
+from ..metadata.unfinished_import import UNFINISHED_IMPORT, marks_of, with_mark, without_mark
 from ..node.node import Node, check_metadata
 from ..policies.limits import NAME, VHOST_LIMITS, user_limits
 from ..policies.parameters import POLICY
@@ -121,9 +122,11 @@ class DefinitionsImport:
         self._steps: deque[Callable[[], object]] = deque()
         self._vhosts: dict[str, VHostPreview] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
+        self._binds = False  # anything that is not bound yet
         self._users: set[str] = set()
         self._parameters: dict[str, set[tuple[str, str]]] = {}  # new ones, by component
         self._emissions: EmissionQueue | None = None  # of the last binding
+        self._wait: Wait | None = None  # of the present step
         if not isinstance(document, dict):
             raise Invalid("definitions should be a map")
         if vhost is not None and vhost not in node.vhosts:
@@ -131,29 +134,42 @@ class DefinitionsImport:
         self._algorithm = algorithm_of(document)
         self._document: Document = document
 
+    @property
+    def declares(self) -> bool:
+        """Whether the plan has virtual hosts, exchanges, queues or bindings that do not exist yet."""
+        return self._binds or any(self._new.values())
+
     def carry_out(self) -> Iterator[Wait | None]:
         """Carry out the plan. Steps that are impossible now are skipped.
 
         Yields a `Wait` for what should be awaited before the next step, if there is a loop that can.
         """
-        node, journal = self._node, self._node.journal
-        for name in self._vhosts:
-            if node.is_ending(name):
-                yield partial(node.when_dropped, name)
-            elif name in node.vhosts:
-                for kind, of in list(node.vhosts[name].unbindings):
-                    if (kind, of) in node.vhosts[name].unbindings:
-                        yield partial(node.vhosts[name].when_unbound, kind, of)
+        journal = self._node.journal
         while self._steps:
-            try:
-                self._steps.popleft()()
-            except (OperatorError, AMQPError) as error:
-                self.failures.append(error.text)
+            step = self._steps.popleft()
+            self._carry_out(step)
+            if self._wait is not None:
+                yield self._wait
+                self._carry_out(step)
+                self._wait = None
             yield None
             while self._emissions is not None and self._emissions.full:
                 yield partial(journal.when_durable, journal.ticket()) if journal.behind() else None
                 self._emissions.advance()
-        node.pump()
+        self._node.pump()
+
+    def _carry_out(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except (OperatorError, AMQPError) as error:
+            self.failures.append(error.text)
+
+    def _waits(self, wait: Wait) -> bool:
+        """Have the present step done again after this, and return True; or False if it has waited already."""
+        if self._wait is not None:
+            return False
+        self._wait = wait
+        return True
 
     def check_failures(self) -> None:
         """Raise Invalid if an entry could not be imported."""
@@ -291,7 +307,7 @@ class DefinitionsImport:
             for exchange, kind in predeclared:
                 planned.exchanges[exchange] = self._node.registry.create(kind, exchange, Table.EMPTY)
             self._new["exchange"] += len(predeclared)
-            self._steps.append(partial(self._node.add_vhost, name, description, tags, type_))
+            self._steps.append(partial(self._add_vhost, name, description, tags, type_))
             if protected:
                 self._steps.append(partial(self._node.update_vhost, name, protected=True))
         limits = item.map("limits")
@@ -398,9 +414,20 @@ class DefinitionsImport:
         type_ = vhost.type_of(source)
         assert type_ is not None
         type_.validate_binding(key, arguments, vhost.destination_type(kind, name))
+        if not self._binds:
+            existing = vhost.existing
+            self._binds = existing is None or not existing.has_binding(source, kind, name, key, arguments)
         self._steps.append(partial(self._bind, vhost.name, source, kind, name, key, arguments))
 
-    # Steps
+    # Steps. A new object waits for the deletion of an earlier one with its name.
+
+    def _add_vhost(self, name: str, description: str, tags: tuple[str, ...], default_queue_type: str) -> None:
+        node = self._node
+        if not (node.is_ending(name) and self._waits(partial(node.when_dropped, name))):
+            node.add_vhost(name, description, tags, default_queue_type)
+
+    def _waits_for_unbinding(self, vhost: VHost, kind: str, name: str) -> bool:
+        return (kind, name) in vhost.unbindings and self._waits(partial(vhost.when_unbound, kind, name))
 
     def _vhost_of(self, name: str) -> VHost:
         """Return the virtual host. Raises Unknown if it was deleted since the plan was made."""
@@ -413,12 +440,16 @@ class DefinitionsImport:
         self, vhost: str, name: str, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
         target = self._vhost_of(vhost)
+        if self._waits_for_unbinding(target, "exchange", name):
+            return
         if name not in target.exchanges:  # it may have been declared since the plan was made
             flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
             target.declare_exchange(name, type_, **flags, arguments=arguments, user=self._node.events.actor)
 
     def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
         target = self._vhost_of(vhost)
+        if self._waits_for_unbinding(target, "queue", name):
+            return
         if name not in target.queues:
             target.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments, as_is=True)
 
@@ -427,6 +458,23 @@ class DefinitionsImport:
         end: Destination = target.queue(name) if kind == "queue" else target.exchange(name)
         target.bind(source, end, key, arguments)
         self._emissions = target.emissions_of(source)
+
+
+def begin_import(node: Node, digest: str, vhost: str | None) -> None:
+    """Store the mark of an import (`metadata.unfinished_import`), before a part of its document is stored."""
+    value = node.parameters.globals().get(UNFINISHED_IMPORT)
+    node.parameters.set_global(UNFINISHED_IMPORT, with_mark(value, digest, vhost, node.clock.timestamp_s()))
+
+
+def end_import(node: Node, digest: str, vhost: str | None) -> None:
+    """Clear the mark of an import that has ended, also that of an earlier one of the same document."""
+    parameters = node.parameters
+    marks = marks_of(parameters.globals().get(UNFINISHED_IMPORT))
+    left = without_mark(marks, digest, vhost)
+    if left:
+        parameters.set_global(UNFINISHED_IMPORT, left)
+    elif marks:
+        parameters.clear_global(UNFINISHED_IMPORT)
 
 
 def algorithm_of(document: Document) -> str:

@@ -19,10 +19,10 @@ from ..metadata.records import (
     StoredQueue,
     StoredTopicPermission,
 )
+from ..metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from ..node.node import Node
 from ..queues.queue import Queue
 from ..vhost.vhost import VHost
-from .exporter import UNFINISHED_IMPORT
 
 
 class Loss:
@@ -85,7 +85,7 @@ def restore(node: Node, definitions: Definitions) -> Restored:
             restored.lost.append(Loss(text, partial(_is_orphan, node, binding)))
             restored.orphans.append(binding)
     if UNFINISHED_IMPORT in node.parameters.globals():
-        text = "the rest of an import of definitions, which a crash has interrupted: import them again"
+        text = f"the rest of an import of definitions, which a crash has interrupted: {ADVICE}"
         restored.lost.append(Loss(text, lambda: UNFINISHED_IMPORT in node.parameters.globals()))
     node.numbering.next = definitions.next_queue
     node.not_restored = lambda: [loss.text for loss in restored.lost if loss.is_missing()]

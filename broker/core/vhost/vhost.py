@@ -536,6 +536,14 @@ class VHost(QueueHost):
         self.clear_route_cache()
         return binding, exchange.type.on_bind(binding)
 
+    def has_binding(self, source: str, kind: str, name: str, routing_key: str, arguments: Table) -> bool:
+        """Return whether a queue or an exchange (`kind`) of this name is bound to the source like this."""
+        exchange = self.exchanges.get(source)
+        destination: Destination | None = self.queues.get(name) if kind == Queue.kind else self.exchanges.get(name)
+        if exchange is None or destination is None:
+            return False
+        return binding_key(source, destination, routing_key, arguments) in exchange.outgoing
+
     def unbind(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
         """Delete the binding, if it exists. Raises AccessRefused (403) for the default exchange."""
         check_not_default(source)

@@ -15,6 +15,7 @@ from .call import Call, Handler, Item
 from .lists import connections, pid
 
 DOWN = ("federation-links", "state", "down")
+DEFAULT_EXCHANGE = "amq.default"  # how paths name the exchange ""
 EMPTY_MOVES = 50  # successive requests of a move for which the queue has no message: some seconds
 
 
@@ -48,12 +49,15 @@ def delete_queue(call: Call) -> str:
 
 
 def move_messages(call: Call) -> str:
-    """Move messages by requests of a tenth of a second each. Raises CommandError (65, 69)."""
+    """Move messages by requests of a tenth of a second each. Raises CommandError (64, 69)."""
     queue, destination = call.arguments
     found = call.find("queues", call.vhost_name, queue)
     if found is None:
         raise CommandError(USAGE, "Queue not found")
-    if not call.flag("to-exchange"):
+    kind, name = ("exchange", destination or DEFAULT_EXCHANGE) if call.flag("to-exchange") else ("queue", destination)
+    if call.find(f"{kind}s", call.vhost_name, name) is None:  # an empty queue asks the broker for no move
+        raise CommandError(USAGE, f"Destination {kind} not found")
+    if kind == "queue":
         target = {"queue": destination}
     elif call.text("routing-key"):
         target = {"exchange": destination, "routing_key": call.text("routing-key")}
@@ -65,7 +69,13 @@ def move_messages(call: Call) -> str:
     problem = ""
     while moved < wanted and not problem and empty < EMPTY_MOVES:
         body = {"destination": target, "count": wanted - moved}
-        answer = call.api.post("warren", "queues", call.vhost_name, queue, "move", body=body)
+        try:
+            answer = call.api.post("warren", "queues", call.vhost_name, queue, "move", body=body)
+        except APIError as error:
+            if not moved:
+                raise
+            problem = error.reason
+            break
         moved, problem = moved + answer["moved"], answer["problem"]
         empty = 0 if answer["moved"] else empty + 1
         if not answer["messages_ready"]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from ..errors import StorageFault
+from ..errors import Missing, StorageFault, Unavailable
 from .database import BARRIER
 from .errors import Refused, Unreachable
 from .operations import Statement, quoted
@@ -57,6 +57,7 @@ def create(session: Session, schema: str) -> bool:
             session.run([(f"CREATE SCHEMA {quoted(schema)}", ())], LIMIT_S)
         version = _version(session, schema)
         if version == VERSION:
+            check(session, schema)
             return False
         if version > VERSION:
             raise StorageFault(newer(schema, version))
@@ -81,13 +82,13 @@ def check(session: Session, schema: str) -> str:
     writable(session)
     try:
         if not session.run([(_EXISTS, (schema,))], LIMIT_S)[0]:
-            raise StorageFault(f"there is no schema {schema}; `warren store init URL` creates it")
+            raise Missing(f"there is no schema {schema}; `warren store init URL` creates it")
         rights = session.run([(_MAY_CREATE, (quoted(schema),))], LIMIT_S)[0][0]
         if rights != [b"t", b"t"]:
             raise StorageFault(f"schema {schema}: the role may not create tables in it, or not use it")
         version = _version(session, schema)
         if not version:
-            raise StorageFault(f"schema {schema}: it has no store; `warren store init URL` creates one")
+            raise Missing(f"schema {schema}: it has no store; `warren store init URL` creates one")
         if version > VERSION:
             raise StorageFault(newer(schema, version))
         if version < VERSION:
@@ -102,7 +103,7 @@ def check(session: Session, schema: str) -> str:
     except Refused as error:
         raise StorageFault(f"schema {schema}: {error}") from error
     except Unreachable as error:
-        raise StorageFault(str(error)) from error
+        raise Unavailable(str(error)) from error
     return (found[0] or b"").decode()
 
 

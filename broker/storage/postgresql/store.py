@@ -35,7 +35,7 @@ class PostgreSQLStore:
         try:
             self.id = schema.check(session, address.schema)
         except StorageFault as fault:
-            raise StorageFault(f"{address.shown}: {fault}") from fault
+            raise type(fault)(f"{address.shown}: {fault}") from fault
         finally:
             session.close()
         self.database = PostgreSQL(address, f"warren {self.id} standby")

@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote, unquote_plus
 import msgspec
 
 from warren.broker.plugin import Binding, Exchange, Queue, VHost
+from warren.broker.session.operator_channel import short
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, missing, ok
@@ -134,9 +135,13 @@ async def get_binding(request: Request) -> Response:
 async def post_binding(request: Request) -> Response:
     """Create a binding; the header Location has its properties key."""
     body: BindingBody = request.body
+    table = table_of(body.arguments)
+    kind, source_name, name = names(request)
+    short("a routing key", body.routing_key)
+    if not request.path_vhost().has_binding(source_name, kind, name, body.routing_key, table):
+        await request.host.memory.wait()
+    request.check_vhost()
     with request.acting():
-        table = table_of(body.arguments)
-        kind, source_name, name = names(request)
         request.channel().bind(source_name, kind, name, body.routing_key, table)
         source, destination = source_and_destination(request)
         key = properties_key(Binding(source.name, destination, body.routing_key, table))

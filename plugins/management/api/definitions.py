@@ -10,6 +10,7 @@ from typing import Any
 
 from warren.broker.core.definitions.exporter import snapshot, text_pieces, user_document
 from warren.broker.core.definitions.files import parse_json
+from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT, digest_of
 from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.plugin import Invalid, Node
 
@@ -39,6 +40,8 @@ async def get_definitions(request: Request) -> Response:
     chosen = columns_of(request.query)
     if request.host.imports.under_way:
         raise not_now("an import of definitions is under way: a part of them is here")
+    if UNFINISHED_IMPORT in request.node.parameters.globals():
+        raise not_now(f"an import of definitions was interrupted, and a part of them is here: {ADVICE}")
     head, sections = snapshot(request.node, name)
     if chosen is not None:
         head = prune(head, chosen)
@@ -52,9 +55,9 @@ async def get_definitions(request: Request) -> Response:
 
 async def post_definitions(request: Request) -> Response:
     """Import definitions, all of them or none; with `leave-out` all that this broker can have."""
-    document = await document_of_request(request)
-    leave_out = request.flag("leave-out")
-    imported = await request.host.imports.run(document, request.path.get("name"), request.user.name, leave_out)
+    document, digest = await document_of_request(request)
+    vhost, leave_out = request.path.get("name"), request.flag("leave-out")
+    imported = await request.host.imports.run(document, vhost, request.user.name, leave_out, digest)
     for line in imported.warnings:
         request.host.report("definitions", "warning", {"what": line})
     return Response(204, headers=without_password(imported.without_password))
@@ -62,44 +65,45 @@ async def post_definitions(request: Request) -> Response:
 
 async def check_definitions(request: Request) -> Response:
     """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
-    document = await document_of_request(request)
+    document, _ = await document_of_request(request)
     checked = await request.host.imports.check(document, request.path.get("name"), request.flag("leave-out"))
     return ok({"skipped": checked.warnings})
 
 
-async def document_of_request(request: Request) -> dict[str, Any]:
-    """Return the definitions of the body. Raises HTTPError (400, 404)."""
+async def document_of_request(request: Request) -> tuple[dict[str, Any], str]:
+    """Return the definitions of the body, and the digest of their text. Raises HTTPError (400, 404)."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise not_found(NO_VHOST)
     body, media_type = request.body, request.headers.get("content-type", "")
     if len(body) > bodies.THREAD_FROM:
-        document = await asyncio.to_thread(decode_document, body, media_type)
+        document, digest = await asyncio.to_thread(decode_document, body, media_type)
     else:
-        document = decode_document(body, media_type)
+        document, digest = decode_document(body, media_type)
     users = document.get("users")
     async for user in in_slices(users if isinstance(users, list) else ()):
         check_protected(request.node, user)
     parameters = document.get("parameters")
     async for parameter in in_slices(parameters if isinstance(parameters, list) else ()):
         check_unchanged(request, parameter, name)
-    return document
+    return document, digest
 
 
-def decode_document(body: bytes, media_type: str) -> dict[str, Any]:
-    """Return the definitions of a body. It uses no state of the broker, so it can run in a thread.
+def decode_document(body: bytes, media_type: str) -> tuple[dict[str, Any], str]:
+    """Return the definitions of a body, and the digest of their text, without using the state of the broker.
 
-    Raises HTTPError (400), Invalid.
+    It may run in a thread. Raises HTTPError (400), Invalid.
     """
     check_arrays(body)
+    text = document_of(body, media_type)
     try:
-        document = parse_json(document_of(body, media_type))
+        document = parse_json(text)
     except ValueError:
         raise bad("failed_to_parse_json") from None
     if not isinstance(document, dict):
         raise bad("failed_to_parse_json")
     bodies.check_depth(document)
-    return document
+    return document, digest_of(text)
 
 
 def check_arrays(body: bytes) -> None:

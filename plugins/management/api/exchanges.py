@@ -44,7 +44,10 @@ async def put_exchange(request: Request) -> Response:
     """Declare an exchange."""
     body: Declaration = request.body
     name = request.exchange_name()
+    if name not in request.path_vhost().exchanges:
+        await request.host.memory.wait()
     await unbound(request, Exchange.kind, name)
+    request.check_vhost()
     with request.acting():
         existed = name in request.path_vhost().exchanges
         request.channel().declare_exchange(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from warren.broker.core.definitions.exporter import is_internal
+from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT
 from warren.broker.core.policies.parameters import CLUSTER_NAME
 
 from ...http.auth import ADMIN, POLICIES
-from ...http.responses import Response, done, missing, ok, put
+from ...http.responses import Response, done, missing, not_now, ok, put
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import LONG_BODY_BYTES, Route
@@ -62,6 +63,8 @@ def delete_global(request: Request) -> Response:
     """Clear a global parameter."""
     name, _ = find_global(request)
     check_name(request, name)
+    if name == UNFINISHED_IMPORT and request.host.imports.under_way:
+        raise not_now("an import of definitions is under way, which clears it at its end")
     request.node.parameters.clear_global(name)
     return done()
 

@@ -47,6 +47,8 @@ async def put_vhost(request: Request) -> Response:
     """Create a virtual host, in which its creator gets all permissions, or change an existing one."""
     body: VHostBody = request.body
     node, name = request.node, request.path["name"]
+    if name not in node.vhosts:
+        await request.host.memory.wait()
     while node.is_ending(name):  # its objects are known by names
         await when(partial(node.when_dropped, name))
     with request.acting():

@@ -15,6 +15,7 @@ from warren.broker.core.access.passwords import ARGON2ID, DIGESTS
 from warren.broker.core.definitions.exporter import IMPORTED_HASH
 from warren.broker.core.definitions.files import parse_json
 from warren.broker.core.metadata.patterns import query_pattern
+from warren.broker.core.metadata.unfinished_import import digest_of
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
 from warren.broker.hosting.node_control import NodeControl
 from warren.broker.hosting.node_log import LEVELS
@@ -125,6 +126,8 @@ def reset(request: Request) -> Response:
     if not control.app_is_stopped:
         reason = f"Mnesia is still running on node {request.node.name}: stop it first with stop_app"
         raise HTTPError(409, "conflict", reason)
+    if request.host.imports.under_way:
+        raise not_now("an import of definitions is under way")
     control.reset()
     return done()
 
@@ -362,7 +365,9 @@ async def import_definitions(request: Request) -> Response:
         document = await asyncio.to_thread(parse_json, body)
     except ValueError as error:
         raise bad(f"failed to parse JSON: {error}") from None
-    imported = await request.host.imports.run(document, None, request.user.name, request.flag("leave-out"))
+    text_digest = await asyncio.to_thread(digest_of, body)
+    leave_out = request.flag("leave-out")
+    imported = await request.host.imports.run(document, None, request.user.name, leave_out, text_digest)
     if skip:
         with request.acting():
             request.node.parameters.set_global(IMPORTED_HASH, digest)

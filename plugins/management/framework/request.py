@@ -11,7 +11,7 @@ from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Peer, Qu
 from warren.broker.session.connection import Connection
 
 from ...http.auth import Caller
-from ...http.responses import NOT_OWNER, HTTPError, bad, missing, not_authorised
+from ...http.responses import NO_VHOST, NOT_OWNER, HTTPError, bad, missing, not_authorised, not_found
 from ..stats.rates import BadRange, Ranges, ranges
 
 if TYPE_CHECKING:
@@ -105,6 +105,12 @@ class Request:
     def connections(self) -> list[Connection]:
         """Return the open connections: all for users with the tag monitoring, otherwise the user's own."""
         return [one for one in self.host.connections() if self.caller.sees_connection(one)]
+
+    def check_vhost(self) -> None:
+        """Raises HTTPError (404) if the virtual host in the path has been deleted since the request began."""
+        vhost = self.path_vhost()
+        if self.node.vhosts.get(vhost.name) is not vhost:
+            raise not_found(NO_VHOST)
 
     # Query
 

@@ -57,6 +57,18 @@ def test_messages_keep_their_order_and_new_ones_follow(up: Place, down: Place) -
     until(lambda: down.row()["confirmed"] == 2600, lambda: str(down.row()))
 
 
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_queue_does_not_drain_itself(up: Place, direct: bool) -> None:
+    up.ch.declare("q", durable=True)
+    up.ch.fill("q", b"m")
+    up.upstream("self", up.inside if direct else up.uri, drain=["q"])
+    says = "the upstream queue is the queue itself, which cannot drain itself"
+    until(lambda: up.row()["error"] == says, lambda: str(up.row()))
+    assert up.ready("q") == 1
+    up.clear_upstream("self")
+    up.without_links()
+
+
 def test_a_copied_message_is_not_routed_again(up: Place, down: Place) -> None:
     both(up, down)
     both(up, down, "copies")

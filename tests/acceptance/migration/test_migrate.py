@@ -1,5 +1,6 @@
 """`warren migrate` between two Warrens, as an operator uses it."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.broker_process import BrokerProcess, environment_of, run
+from tests.support.broker_process import BrokerProcess, command_line, environment_of, run
 from tests.support.polling import until
 
 pytestmark = pytest.mark.sockets
@@ -130,6 +131,16 @@ def test_a_dry_run_shows_what_would_be_moved_and_changes_nothing(pair: Pair) -> 
     assert pair.messages(OLD, "orders") == 20
 
 
+def test_a_broker_with_a_part_of_an_import_is_neither_source_nor_target(pair: Pair) -> None:
+    path = "/global-parameters/internal_unfinished_import"
+    for name, place in ((NEW, "target"), (OLD, "source")):
+        pair.ask(name, "PUT", path, {"value": [{}]})
+        done = pair.migrate("--definitions-only")
+        assert done.returncode == 69 and f"the {place}, " in done.stderr
+        assert "has only a part of an import of definitions" in done.stderr
+        pair.ask(name, "DELETE", path)
+
+
 def test_definitions_that_the_new_broker_refuses_stop_the_command_before_it_does_anything(pair: Pair) -> None:
     fill(pair, "orders", 1)
     pair.ask(NEW, "PUT", "/queues/%2f/other", {"durable": True})
@@ -191,6 +202,27 @@ def test_stop_removes_the_links_and_messages_stay_where_they_are(pair: Pair) -> 
     channel.publish("", "orders", b"stays")
     until(lambda: pair.messages(OLD, "orders") == 1, "the message")
     client.close()
+
+
+@pytest.mark.rest("the command waits for some seconds")
+def test_stop_needs_no_source_and_says_that_another_run_goes_on(pair: Pair) -> None:
+    fill(pair, "orders", 1)
+    client = pair.old.connect()
+    words = ("migrate", "--from", pair.url(OLD), "--to", pair.url(NEW))
+    environment = {**os.environ, "PYTHONPATH": environment_of(pair.folder)["PYTHONPATH"]}
+    other = subprocess.Popen(command_line(*words), env=environment, stdout=subprocess.DEVNULL)
+    try:
+        until(lambda: pair.ask(NEW, "GET", "/parameters") != [], "the links of the other run")
+        stopped = pair.migrate("--stop", timeout=False)
+        assert stopped.returncode == 69 and "another run of this command makes the links again" in stopped.stderr
+    finally:
+        other.kill()
+        other.wait()
+    client.close()
+    pair.old.close()
+    stopped = pair.migrate("--stop", timeout=False)
+    assert stopped.returncode == 0 and "does not answer" in stopped.stdout, stopped
+    assert pair.ask(NEW, "GET", "/parameters") == []
 
 
 def test_a_queue_that_clients_declare_meanwhile_is_taken_along(pair: Pair) -> None:

@@ -1,6 +1,7 @@
 """Imports into a running broker: in slices, one at a time, to the end."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -8,11 +9,14 @@ from typing import Any
 import pytest
 
 from tests.support.definitions import new_node
-from warren.broker.amqp.errors import Invalid
-from warren.broker.core.definitions.exporter import UNFINISHED_IMPORT
+from warren.broker.amqp.errors import Invalid, NotNow
+from warren.broker.core.definitions.importer import begin_import
+from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, marks_of
 from warren.broker.core.node.node import Node
-from warren.broker.hosting import definition_import
+from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
+from warren.broker.hosting import definition_import, memory_wait
 from warren.broker.hosting.definition_import import Imports
+from warren.broker.hosting.memory_wait import MemoryWait
 from warren.broker.runtime.supervisor import Supervisor
 
 TURNS = 200  # more than any import here takes
@@ -45,7 +49,7 @@ def run(work: Callable[[Node, Imports], Coroutine[Any, Any, None]]) -> Node:
     async def main() -> None:
         supervisor = Supervisor(no_failures)
         async with asyncio.timeout(60):
-            await work(node, Imports(node, supervisor, acting))
+            await work(node, Imports(node, supervisor, acting, MemoryWait(node.alarms)))
             for _ in range(TURNS):
                 await asyncio.sleep(0)
             assert not any(one["running"] for one in supervisor.status())
@@ -130,3 +134,90 @@ def test_a_bad_item_leaves_nothing_behind_and_its_document_is_used_up() -> None:
         assert (await imports.run({}, None, "alice")).warnings == []
 
     assert not run(work).vhosts
+
+
+def test_only_an_import_of_the_same_document_into_the_same_place_clears_its_mark() -> None:
+    """Each of two imports is interrupted by a bug, and leaves its mark as it would in a crash."""
+
+    async def work(node: Node, imports: Imports) -> None:
+        node.add_vhost("v")
+        begin_import(node, "one", None)
+        begin_import(node, "one", "v")
+        begin_import(node, "two", None)
+        begin_import(node, "two", None)  # tried again, and interrupted again
+
+        def marked() -> list[tuple[object, object]]:
+            marks = marks_of(node.parameters.globals().get(UNFINISHED_IMPORT))
+            return [(mark["sha256"], mark["vhost"]) for mark in marks]
+
+        assert marked() == [("one", None), ("one", "v"), ("two", None)]
+        await imports.run({}, None, "alice", digest="three")
+        await imports.run(document(), None, "alice", digest="four")  # of several turns, with a mark of its own
+        assert marked() == [("one", None), ("one", "v"), ("two", None)]
+        await imports.run(document(), None, "alice", digest="two")
+        await imports.run({}, "v", "alice", digest="one")
+        assert marked() == [("one", None)]
+        await imports.run({}, None, "alice", digest="one")
+        assert UNFINISHED_IMPORT not in node.parameters.globals()
+
+    run(work)
+
+
+def test_the_digest_of_a_document_is_that_of_its_text_without_blanks() -> None:
+    value = {"queues": [{"name": "q"}]}
+    texts = [json.dumps(value), json.dumps(value, indent=2) + "\r\n", json.dumps(value, separators=(",", ":"))]
+    assert len({digest_of(text.encode()) for text in texts}) == 1
+    assert digest_of(b"{}") != digest_of(b"[]")
+
+
+def test_a_mark_of_an_earlier_version_stays_until_it_is_cleared_by_hand() -> None:
+    async def work(node: Node, imports: Imports) -> None:
+        node.parameters.set_global(UNFINISHED_IMPORT, 1_700_000_000)
+        await imports.run(document(), None, "alice", digest="one")
+        assert UNFINISHED_IMPORT in node.parameters.globals()
+
+    run(work)
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_an_import_of_new_objects_waits_while_memory_is_low(begins: bool) -> None:
+    """The alarm begins before the import or, with `begins`, when a part of it is done."""
+
+    async def work(node: Node, imports: Imports) -> None:
+        if not begins:
+            node.alarms.set(MEMORY)
+        task = asyncio.ensure_future(imports.run(document(), None, "alice", digest="one"))
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+            if queues_of(node) == 10:
+                node.alarms.set(MEMORY)
+        assert (queues_of(node), imports.under_way) == ((10, True) if begins else (0, False)) and not task.done()
+        assert (UNFINISHED_IMPORT in node.parameters.globals()) is begins, "a waiting import may be killed"
+        node.alarms.set(DISK)
+        node.alarms.clear(MEMORY)
+        assert (await task).warnings == []
+
+    assert queues_of(run(work)) == 20
+
+
+def test_an_import_is_refused_for_now_if_memory_stays_low(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_wait, "WAIT_S", 0.0)
+
+    async def work(node: Node, imports: Imports) -> None:
+        await imports.run(document(), None, "alice")
+        node.alarms.set(MEMORY)
+        hooks = len(node.alarms._hooks)
+        with pytest.raises(NotNow, match="nothing new can be declared now: the broker is low on memory"):
+            await imports.run(document(21), None, "alice")
+        assert len(node.alarms._hooks) == hooks
+        binding = {"vhost": "v", "source": "amq.direct", "destination": "q1", "destination_type": "queue"}
+        with pytest.raises(NotNow):
+            await imports.run({"bindings": [binding]}, None, "alice")
+        node.alarms.clear(MEMORY)
+        await imports.run({"bindings": [binding]}, None, "alice")
+        node.alarms.set(MEMORY)
+        user = {"name": "bob", "password_hash": "", "tags": ""}
+        await imports.run(document() | {"bindings": [binding], "users": [user]}, None, "alice")
+        assert node.users.get("bob") is not None, "nothing but what exists is declared"
+
+    run(work)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.in_process import InProcessPeer
-from warren.broker.amqp.errors import AccessRefused, Invalid, NotFound, PreconditionFailed, ResourceLocked
+from warren.broker.amqp.errors import AccessRefused, Invalid, NotFound, NotNow, PreconditionFailed, ResourceLocked
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.app.build import build_settings
@@ -96,7 +96,7 @@ def test_a_publish_is_routed_or_not_or_refused_and_counted(peer: InProcessPeer, 
     with pytest.raises(PreconditionFailed, match="user_id"):
         channel.publish("", "q", Properties(user_id="other"), b"")
     peer.node.alarms.set("memory")
-    with pytest.raises(Invalid, match="low on memory"):
+    with pytest.raises(NotNow, match="low on memory"):
         channel.publish("", "q", Properties(), b"")
 
 

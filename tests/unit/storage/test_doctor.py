@@ -10,7 +10,8 @@ from warren.broker.amqp.framing import content_frames
 from warren.broker.app.store import Store
 from warren.broker.config import Config
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.metadata.records import Change, StoredQueue, StoredVHost
+from warren.broker.core.metadata.records import Change, StoredGlobalParameter, StoredQueue, StoredVHost
+from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.storage import log_records
 from warren.broker.storage.disk import FolderDisk
 from warren.broker.storage.doctor import examine
@@ -116,6 +117,12 @@ def test_a_bad_checkpoint_is_damage(capsys: pytest.CaptureFixture[str], log: Pat
     assert any(line.startswith("recovery: checkpoint: ") for line in lines)
 
 
+def test_a_checkpoint_that_is_no_file_is_named(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    os.mkfifo(log / "checkpoint")
+    assert examine(log.parent) == 1
+    assert capsys.readouterr().err == f"warren: {log}/checkpoint: it is no regular file\n"
+
+
 def test_a_log_of_another_version_is_reported(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     head = log_records.SEGMENT_HEAD_1.pack(log_records.SEGMENT_MAGIC, 1, 0, 6)
     (log / "00000003.log").write_bytes(head + log_records.CRC.pack(log_records.crc32(head)))
@@ -137,6 +144,28 @@ def test_a_folder_without_data_and_a_missing_one_are_reported(
     assert examine(tmp_path / "none") == 66
     says = "there is no such folder: name the folder of a broker (--data)"
     assert capsys.readouterr().err == f"warren: {tmp_path / 'none'}: {says}\n"
+
+
+def test_a_part_of_an_interrupted_import_is_named(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    metadata = SQLiteMetadata(log.parent / "meta.sqlite")
+    metadata.load()
+    metadata.apply([Change(True, StoredGlobalParameter(UNFINISHED_IMPORT, "1700000000"))])
+    metadata.close()
+    status, lines = run_doctor(capsys, log)
+    says = "an import of definitions was interrupted, and a part of them is here"
+    assert status == 1 and f"metadata: INCOMPLETE: {says}: start the broker, then {ADVICE}" in lines
+
+
+@pytest.mark.parametrize("kind", ["missing", "a file", "a loop of links"])
+def test_a_log_that_is_no_folder_is_damage(capsys: pytest.CaptureFixture[str], log: Path, kind: str) -> None:
+    log.rename(log.parent / "elsewhere")
+    if kind == "a file":
+        log.touch()
+    elif kind == "a loop of links":
+        log.symlink_to(log)
+    assert examine(log.parent) == 1
+    says = "it is missing" if kind == "missing" else "this is no folder"
+    assert capsys.readouterr().out.splitlines()[-1] == f"log: BAD: {says}"
 
 
 def test_a_copy_without_a_lock_gets_none(capsys: pytest.CaptureFixture[str], log: Path) -> None:

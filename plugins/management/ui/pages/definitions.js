@@ -55,6 +55,9 @@ function listed(title, names) {
 }
 
 function preview(found, skipped) {
+  if (found instanceof Error) {
+    return [h("p", {}, `What the import would change is unknown: ${found.message}`), listed("Left out", skipped)];
+  }
   const rows = found.map(({ section, added, changed, same }) => h("tr", {}, h("td", {}, section.replaceAll("_", " ")),
     [added.length, changed.length, same].map((number) => h("td.number", {}, format.count(number)))));
   return [
@@ -79,7 +82,10 @@ async function importFile(file, vhost, context) {
   }
   const at = (way) => (vhost ? `${way}/${encodeURIComponent(vhost)}` : way);
   const { skipped } = await api.post(at("warren/check-definitions"), body);
-  const found = differences(document, await api.get(at("definitions")), vhost);
+  const found = await api.get(at("definitions")).then((existing) => differences(document, existing, vhost), (error) => {
+    if (error.status !== 503) throw error;
+    return error; // a part of an import is there, such as that of this file before a crash
+  });
   const agreed = await dialog(`Import ${file.name}?`, (close) => [preview(found, skipped), h("div.buttons", {},
     h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Cancel"),
     h("button.primary", { type: "button", onclick: () => close(true) }, "Import"))]);

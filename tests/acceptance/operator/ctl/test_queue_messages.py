@@ -1,12 +1,14 @@
 """Commands for the messages of a queue, which RabbitMQ's lack: unacknowledged ones, and moves."""
 
 import json
+from typing import Any
 
 import pika
 import pytest
 
 from tests.support.polling import until
 from tests.support.warrenctl import Ready, Warrenctl
+from warren.broker.ctl.api_client import API, APIError
 
 from .test_http import parameters
 
@@ -35,9 +37,36 @@ def test_messages_are_moved_to_a_queue_and_to_an_exchange(
         assert channel.queue_declare("keyed", passive=True).method.message_count == 5
         status, out, err = by_http("-s move_messages --to-exchange keyed amq.fanout")
         assert (status, out) == (69, "") and err.startswith("Error:\nMoved 0 messages, then: ")
-        assert by_http("-s move_messages keyed nowhere")[0] != 0
+        for destination in ("nowhere", "--to-exchange nowhere"):
+            kind = "exchange" if "exchange" in destination else "queue"
+            missing = (64, "", f"Error:\nDestination {kind} not found\n")
+            for queue in ("keyed", "to"):  # the second one is empty
+                assert by_http(f"-s move_messages {queue} {destination}") == missing
         assert by_http("-s move_messages nowhere to") == (64, "", "Error:\nQueue not found\n")
         assert channel.queue_declare("keyed", passive=True).method.message_count == 5
+
+
+def test_a_move_that_is_refused_later_says_how_many_messages_have_moved(
+    ready: Ready, by_http: Warrenctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = API.post
+
+    def refuse_second(self: API, *path: str, **more: Any) -> Any:
+        if more["body"]["count"] == 2:
+            return post(self, *path, body=more["body"] | {"count": 1})
+        raise APIError(503, "service_unavailable", "nothing can be moved now: the broker is low on memory")
+
+    monkeypatch.setattr(API, "post", refuse_second)
+    with pika.BlockingConnection(parameters(ready)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for queue in ("first", "second"):
+            channel.queue_declare(queue)
+        for body in (b"1", b"2"):
+            channel.basic_publish("", "first", body)
+        reason = "nothing can be moved now: the broker is low on memory"
+        assert by_http("-s move_messages first second") == (69, "", f"Error:\nMoved 1 messages, then: {reason}\n")
+        assert channel.queue_declare("second", passive=True).method.message_count == 1
 
 
 def test_unacknowledged_messages_are_listed_with_consumer_and_age(

@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.http import Api
 from warren.broker.core.access.passwords import SHA256, hash_password
+from warren.broker.core.definitions.importer import begin_import
+from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT, digest_of
 
 MD5 = "rabbit_password_hashing_md5"
 QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
@@ -255,4 +257,30 @@ def test_there_is_no_export_while_a_part_of_an_import_is_here(api: Api) -> None:
     assert answer.status == 503 and answer.headers["retry-after"]
     assert answer.json["reason"] == "an import of definitions is under way: a part of them is here"
     api.host.imports.under_way = False
+    assert api.get("/definitions").status == 200
+
+
+def marked(api: Api) -> bool:
+    return UNFINISHED_IMPORT in [item["name"] for item in api.get("/global-parameters").json]
+
+
+@pytest.mark.parametrize("vhost", ["", "/%2F"])
+def test_an_interrupted_import_is_in_no_export_until_the_same_document_is_imported(api: Api, vhost: str) -> None:
+    text = json.dumps({"queues": [QUEUE] if not vhost else []}, indent=1)
+    begin_import(api.peer.node, digest_of(text.encode()), "/" if vhost else None)
+    for path in ("/definitions", "/definitions/%2F", "/all-configuration"):
+        answer = api.get(path)
+        assert answer.status == 503 and answer.json["reason"].endswith(ADVICE)
+    assert api.post("/definitions", {}).status == 204 and marked(api)
+    assert api.post(f"/definitions{vhost}", (text + "\n").encode()).status == 204
+    assert not marked(api) and api.get("/definitions").status == 200
+
+
+def test_an_administrator_clears_the_mark_of_an_interrupted_import_but_not_of_one_under_way(api: Api) -> None:
+    begin_import(api.peer.node, "lost", None)
+    path = f"/global-parameters/{UNFINISHED_IMPORT}"
+    api.host.imports.under_way = True
+    assert api.delete(path).status == 503
+    api.host.imports.under_way = False
+    assert api.delete(path).status == 204
     assert api.get("/definitions").status == 200

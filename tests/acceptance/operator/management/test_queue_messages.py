@@ -6,6 +6,8 @@ import pytest
 
 from tests.support.http import Api
 from warren.broker.core.access.passwords import SHA256, hash_password
+from warren.broker.session import move as move_module
+from warren.broker.session.move import Move, MoveStep
 from warren.plugins.management.stats.sampler import Sampler
 
 PUBLISH = "/exchanges/%2F/amq.default/publish"
@@ -169,9 +171,65 @@ def test_an_invalid_move_is_refused(queues: Api, body: Any, status: int) -> None
 def test_nothing_moves_during_an_alarm(queues: Api) -> None:
     publish(queues, "1")
     queues.peer.node.alarms.set("memory")
-    assert queues.post(MOVE, {"destination": {"queue": "other"}, "count": 1}).status == 400
+    for path, body in (
+        (MOVE, {"destination": {"queue": "other"}, "count": 1}),
+        (PUBLISH, {"routing_key": "q", "properties": {}, "payload": "2", "payload_encoding": "string"}),
+    ):
+        answer = queues.post(path, body)
+        assert answer.status == 503 and answer.headers["retry-after"], "it is not refused for good"
+        assert answer.json["reason"].endswith("now: the broker is low on memory")
     queues.peer.node.alarms.clear("memory")
     assert payloads(queues, "q") == ["1"]
+
+
+def test_an_alarm_that_begins_during_a_move_leaves_its_count(queues: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(queues, *map(str, range(5)))
+    monkeypatch.setattr(move_module, "SLICE", 2)
+    alarms, step = queues.peer.node.alarms, Move.step
+
+    def with_alarm(self: Move, limit: int) -> MoveStep:
+        result = step(self, limit)
+        alarms.set("memory")
+        return result
+
+    monkeypatch.setattr(Move, "step", with_alarm)
+    problem = "nothing can be moved now: the broker is low on memory"
+    assert move(queues, queue="other") == {"moved": 2, "messages_ready": 3, "problem": problem}
+    assert queues.get("/queues/%2F/other").json["messages"] == 2
+
+
+def test_an_alarm_that_begins_while_a_job_moves_a_message_leaves_its_count(
+    queues: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(queues, "1")
+    monkeypatch.setattr(move_module, "FEW", 0)  # of the targets of a message that is moved at once
+    alarms, begin = queues.peer.node.alarms, Move._move_in_steps
+
+    def with_alarm(self: Move, *rest: Any) -> None:
+        begin(self, *rest)
+        alarms.set("memory")
+
+    monkeypatch.setattr(Move, "_move_in_steps", with_alarm)
+    assert move(queues, queue="other") == {"moved": 1, "messages_ready": 0, "problem": ""}
+
+
+def test_messages_before_one_that_the_user_may_not_write_are_moved_and_counted(queues: Api) -> None:
+    for key in ("a", "b"):
+        queues.post("/bindings/%2F/e/amq.topic/q/q", {"routing_key": key})
+        body = {"routing_key": key, "properties": {}, "payload": key, "payload_encoding": "string"}
+        assert queues.post("/exchanges/%2F/amq.topic/publish", body).json == {"routed": True}
+        queues.delete(f"/bindings/%2F/e/amq.topic/q/q/{key}")
+        queues.post("/bindings/%2F/e/amq.topic/q/other", {"routing_key": key})
+    users = queues.peer.node.users
+    users.add("mover", hash_password("mover", b"salt", SHA256), ("management",), SHA256)
+    users.set_permission("mover", "/", "", ".*", ".*")
+    users.set_topic_permission("mover", "/", "amq.topic", "^a$", "")
+    answers = [
+        queues.post(MOVE, {"destination": {"exchange": "amq.topic"}, "count": 9}, user="mover") for _ in range(2)
+    ]
+    assert (answers[0].json["moved"], answers[0].json["messages_ready"]) == (1, 1)
+    assert answers[0].json["problem"] and answers[1].status == 401, "nothing is moved the second time"
+    assert (payloads(queues, "other"), payloads(queues, "q")) == (["a"], ["b"])
 
 
 # Unacknowledged messages and ages

@@ -14,6 +14,9 @@ from tests.support.prepared import path_of
 from tests.support.users import set_tags
 from tests.support.warrenctl import Controlled, commanded
 from warren.broker.config import Config, HTTPListener, Management
+from warren.broker.core.definitions.importer import begin_import
+from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of
+from warren.broker.core.policies.parameters import CLUSTER_ID
 from warren.broker.ctl.api_client import APIError, LocalAPI, NotFound, UnixConnection, basic_credentials
 from warren.broker.hosting import local_socket
 from warren.plugins.http.auth import LOCAL
@@ -36,6 +39,31 @@ def test_no_header_of_an_administrator_over_tcp_reaches_a_local_route(api: Api) 
     responses = {route: api.request(route.method, path_of(api, route), {}, headers=headers) for route in local}
     wrong = [f"{route}: {response}" for route, response in responses.items() if response.error != refused]
     assert local and not wrong, "\n".join(wrong)
+
+
+def test_the_mark_of_an_interrupted_import_is_cleared_by_the_same_file_and_by_a_reset(
+    controlled: Controlled, local: Any
+) -> None:
+    node = controlled.host.node
+
+    def interrupted() -> None:
+        begin_import(node, digest_of(b"{}"), None)
+
+    controlled.listening.call(interrupted)
+    local.post("warren", "definitions", body='{"vhosts": []}')
+    assert UNFINISHED_IMPORT in node.parameters.globals()
+    local.post("warren", "definitions", body="{ }")
+    assert UNFINISHED_IMPORT not in node.parameters.globals()
+
+    controlled.listening.call(interrupted)
+    controlled.listening.call(lambda: node.parameters.set_global(CLUSTER_ID, "id"))
+    query = {"skip-if-unchanged": "true"}
+    for _ in range(2):
+        local.request("POST", ("warren", "definitions"), '{"vhosts": [{"name": "new"}]}', query)
+        assert "new" in node.vhosts
+        controlled.host.control.app_is_stopped = True
+        local.post("warren", "reset")
+        assert node.parameters.globals() == {CLUSTER_ID: "id"} and "new" not in node.vhosts
 
 
 def test_limits_are_sizes_or_fractions(api: Api) -> None:

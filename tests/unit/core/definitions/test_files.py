@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.definitions import DEFINITIONS, new_node
 from warren.broker.core.definitions.files import DefinitionsError, load, parse_json
+from warren.broker.core.definitions.importer import begin_import
+from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, marks_of
 from warren.broker.core.node.node import Node
 
 VHOST = {"vhosts": [{"name": "v"}]}
@@ -91,3 +93,17 @@ def test_unchanged_files_are_skipped_if_so_configured(node: Node, tmp_path: Path
     assert load(node, file) == [] and "v" in node.vhosts
     write(file, VHOST | QUEUE)
     assert load(node, file, True) == [] and "q" in node.vhosts["v"].queues
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_loading_a_file_clears_the_mark_of_its_interrupted_import_and_no_other(
+    node: Node, tmp_path: Path, skip: bool
+) -> None:
+    file = write(tmp_path / "all.json", VHOST)
+    load(node, file, skip_if_unchanged=True)
+    begin_import(node, "another", None)
+    begin_import(node, digest_of(file.read_bytes()), None)
+    assert load(node, file, skip_if_unchanged=skip) == [], "it is unchanged, and yet its import was interrupted"
+    assert [mark["sha256"] for mark in marks_of(node.parameters.globals()[UNFINISHED_IMPORT])] == ["another"]
+    if skip:
+        assert load(node, file, skip_if_unchanged=True) is None

@@ -9,6 +9,9 @@ from warren.broker.amqp.errors import Invalid
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.definitions.exporter import export_definitions, snapshot
 from warren.broker.core.definitions.importer import DefinitionsImport, import_definitions
+from warren.broker.core.jobs.scheduler import TURN_COST
+from warren.broker.core.vhost import vhost as vhost_module
+from warren.broker.core.vhost.vhost import VHost
 
 DOCUMENT = {
     "vhosts": [{"name": "v"}],
@@ -66,3 +69,63 @@ def test_an_export_is_of_the_moment_when_it_began() -> None:
     node.users.set_permission("alice", "w", "", "", "")
     made = {section.name: [item for items in section.batches() for item in items] for section in sections}
     assert head | made == before
+
+
+def delete_in_a_job(vhost: VHost, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vhost_module, "AT_ONCE_COST", -1)  # as for very many bindings
+    vhost.bind("amq.fanout", vhost.queues[queue], "", Table.EMPTY)
+    vhost.scheduler.charge(TURN_COST)
+    vhost.delete_queue(vhost.queues[queue])
+    assert ("queue", queue) in vhost.unbindings
+
+
+def test_a_virtual_host_deleted_during_a_wait_costs_only_its_own_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = new_node()
+    for name in ("v", "w"):
+        node.add_vhost(name)
+    for name in ("a", "b"):
+        node.vhosts["v"].declare_queue(name)
+        delete_in_a_job(node.vhosts["v"], name, monkeypatch)
+    queues = [{"vhost": vhost, "name": name} for vhost in ("v", "w") for name in ("a", "b")]
+    plan = DefinitionsImport(node, {"queues": queues})
+    list(plan.check())
+    steps = plan.carry_out()
+    over: list[bool] = []
+    wait = next(steps)
+    assert wait is not None, "it waits for the bindings of the deleted queue"
+    wait(lambda: over.append(True))
+    node.delete_vhost("v")
+    node.scheduler.finish_all()
+    assert over == [True]
+    list(steps)
+    assert set(node.vhosts["w"].queues) == {"a", "b"} and "v" not in node.vhosts
+    with pytest.raises(Invalid, match=r'2 definitions were not imported.*Virtual host "v" does not exist'):
+        plan.check_failures()
+
+
+def test_a_queue_deleted_during_an_import_is_declared_after_its_bindings_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = new_node()
+    node.add_vhost("v")
+    plan = DefinitionsImport(node, DOCUMENT)
+    list(plan.check())
+    steps = plan.carry_out()
+    assert next(steps) is None
+    node.vhosts["v"].declare_queue("a")
+    delete_in_a_job(node.vhosts["v"], "a", monkeypatch)
+    wait = next(steps)
+    assert wait is not None and "a" not in node.vhosts["v"].queues
+    node.scheduler.finish_all()
+    list(steps)
+    plan.check_failures()
+    assert set(node.vhosts["v"].queues) == {"a", "b", "c"}
+
+
+def test_an_import_without_a_loop_finishes_what_it_would_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = new_node()
+    node.add_vhost("v")
+    node.vhosts["v"].declare_queue("a")
+    delete_in_a_job(node.vhosts["v"], "a", monkeypatch)
+    import_definitions(node, DOCUMENT)
+    assert set(node.vhosts["v"].queues) == {"a", "b", "c"}

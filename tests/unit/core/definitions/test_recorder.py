@@ -11,7 +11,6 @@ from warren.broker.amqp.errors import Invalid, PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import Users
-from warren.broker.core.definitions.exporter import UNFINISHED_IMPORT
 from warren.broker.core.definitions.recorder import Recorder
 from warren.broker.core.definitions.restore import Restored, restore
 from warren.broker.core.exchanges.exchange_type import Emission
@@ -31,6 +30,7 @@ from warren.broker.core.metadata.records import (
     StoredVHost,
     first_definitions,
 )
+from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.core.vhost.vhost import EVENT, PREDECLARED, VHost
@@ -429,12 +429,12 @@ def test_restoring_notifies_no_observer() -> None:
     assert len(node.vhosts["/"].queues["q"].incoming) == 1
 
 
-def test_an_interrupted_import_is_reported_until_another_one_ends() -> None:
+def test_an_interrupted_import_is_reported_until_its_mark_is_cleared() -> None:
     node, _ = empty_node()
     definitions = operator_policy("^tenant")
     definitions.global_parameters.append(StoredGlobalParameter(UNFINISHED_IMPORT, "1700000000"))
     restore(node, definitions)
     (line,) = node.not_restored()
-    assert line == "the rest of an import of definitions, which a crash has interrupted: import them again"
+    assert line == f"the rest of an import of definitions, which a crash has interrupted: {ADVICE}"
     node.parameters.clear_global(UNFINISHED_IMPORT)
     assert not node.not_restored()

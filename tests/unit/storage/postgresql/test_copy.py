@@ -13,9 +13,10 @@ from warren.broker.app.store import Store
 from warren.broker.config import Config
 from warren.broker.core.messages.message import Address as MessageAddress
 from warren.broker.core.messages.message import Message
-from warren.broker.core.metadata.records import StoredQueue
+from warren.broker.core.metadata.records import StoredGlobalParameter, StoredQueue
+from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
 from warren.broker.storage import copy
-from warren.broker.storage.copy import copy_store, verify_file
+from warren.broker.storage.copy import copy_store, opened, verify_file
 from warren.broker.storage.disk import Disk, FolderDisk
 from warren.broker.storage.doctor import examine, examine_url
 from warren.broker.storage.errors import StorageFault
@@ -137,6 +138,16 @@ def test_a_folder_without_a_store_is_named(
     assert capsys.readouterr().err == f"warren: {tmp_path}: no broker has stored anything there\n"
 
 
+def test_a_store_whose_definitions_are_lost_is_not_copied(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster
+) -> None:
+    url, target = postgresql.url(), tmp_path / "target"
+    assert copy_store(str(folder), url, "", address.schema) == 0
+    postgresql.execute(f'DELETE FROM "{address.schema}".records')
+    assert copy_store(url, str(target), "", address.schema) == 1 and not target.exists()
+    assert "and the log has messages" in capsys.readouterr().err
+
+
 def test_a_difference_is_found(folder: Path, tmp_path: Path) -> None:
     original, copied = FolderDisk(folder / "log", False), FolderDisk(tmp_path / "copy", False)
     name = original.names()[0]
@@ -151,6 +162,30 @@ def test_a_difference_is_found(folder: Path, tmp_path: Path) -> None:
 
 class Killed(BaseException):
     """The process ends here."""
+
+
+def test_definitions_of_an_interrupted_import_are_not_copied_and_the_doctor_names_them(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster
+) -> None:
+    url, third = postgresql.url(), tmp_path / "third"
+    assert copy_store(str(folder), url, "", address.schema) == 0
+    mark = puts([StoredGlobalParameter(UNFINISHED_IMPORT, '[{"sha256": "0", "vhost": null, "since": 1}]')])
+    for place in (url, str(folder)):
+        with opened(place, "", address.schema) as (disk, metadata):
+            metadata.load()
+            metadata.apply(mark)
+            metadata.sync()
+            disk.sync_folder()
+    capsys.readouterr()
+    says = "an import of definitions was interrupted, and a part of them is here"
+    for source, examined in (
+        (url, lambda: examine_url(url, "", address.schema)),
+        (str(folder), lambda: examine(folder)),
+    ):
+        assert copy_store(source, str(third), "", address.schema) == 1 and not third.exists()
+        assert says in capsys.readouterr().err
+        assert examined() == 1
+        assert f"metadata: INCOMPLETE: {says}: start the broker, then {ADVICE}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("step", ["copy_log", "copy_metadata", "verify_log", "verify_metadata"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.postgresql import Cluster
-from warren.broker.storage.doctor import UNAVAILABLE_STATUS, examine_url
+from warren.broker.storage.doctor import DAMAGED_STATUS, NOTHING_STATUS, UNAVAILABLE_STATUS, examine_url
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.postgresql import commands
 from warren.broker.storage.postgresql.address import Address, parse
@@ -89,6 +89,23 @@ def test_missing_rights_are_named(postgresql: Cluster, address: Address) -> None
     assert "owner: the role lacks the right to SELECT, INSERT, UPDATE, DELETE" in fault_of(stranger)
     with pytest.raises(StorageFault, match="permission denied for database"):
         create(parse(postgresql.url(user="guest"), schema="of guest"))
+
+
+def test_a_role_that_may_only_read_and_a_missing_table_are_faults_and_not_an_empty_store(
+    postgresql: Cluster, address: Address, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema = address.schema
+    postgresql.execute("CREATE ROLE reader LOGIN")
+    postgresql.execute(f'GRANT ALL ON SCHEMA "{schema}" TO reader')
+    postgresql.execute(f'GRANT SELECT ON ALL TABLES IN SCHEMA "{schema}" TO reader')
+    url = postgresql.url(user="reader")
+    assert commands.init(url, "", schema) == commands.FAULT_STATUS
+    assert examine_url(url, "", schema) == DAMAGED_STATUS
+    assert capsys.readouterr().err.count("the role lacks the right to INSERT, UPDATE, DELETE") == 2
+    postgresql.execute(f'DROP TABLE "{schema}".records')
+    assert examine_url(postgresql.url(), "", schema) == DAMAGED_STATUS
+    assert "records" in capsys.readouterr().err
+    assert examine_url(postgresql.url(), "", "missing") == NOTHING_STATUS
 
 
 def test_a_doctor_knows_nothing_of_a_store_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,56 @@
+"""The mark of imports that have not ended: a global parameter, whose value names each document that was being imported.
+
+It is stored before a part of a document is, and cleared when an import of the same document has ended. What stays is
+of imports that a crash has interrupted. The broker then has a part of their definitions, so it exports none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+
+from .records import StoredGlobalParameter
+
+UNFINISHED_IMPORT = "internal_unfinished_import"
+BLANKS = b" \t\r\n"  # clients and tools may change them
+PIECE_BYTES = 1 << 20  # in which a thread holds the interpreter
+ADVICE = f"import the same document again, or clear the global parameter {UNFINISHED_IMPORT}"
+
+Marks = list[dict[str, object]]
+
+
+def digest_of(document: bytes) -> str:
+    """Return a hash of the text of a document, without its blanks."""
+    found = hashlib.sha256()
+    for start in range(0, len(document), PIECE_BYTES):
+        found.update(document[start : start + PIECE_BYTES].translate(None, BLANKS))
+    return found.hexdigest()
+
+
+def marks_of(value: object) -> Marks:
+    """Return the marks in the value of the parameter, None if it is not set; an unknown value counts as one mark."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) and all(isinstance(mark, dict) for mark in value) else [{}]
+
+
+def is_of(mark: dict[str, object], digest: str, vhost: str | None) -> bool:
+    """Return whether the mark is of this document, imported into this virtual host or as a whole."""
+    return (mark.get("sha256"), mark.get("vhost")) == (digest, vhost)
+
+
+def with_mark(value: object, digest: str, vhost: str | None, since_s: int) -> Marks:
+    return [*without_mark(value, digest, vhost), {"sha256": digest, "vhost": vhost, "since": since_s}]
+
+
+def without_mark(value: object, digest: str, vhost: str | None) -> Marks:
+    return [mark for mark in marks_of(value) if not is_of(mark, digest, vhost)]
+
+
+def unfinished_import(parameters: Iterable[StoredGlobalParameter]) -> str:
+    """Return what is wrong with stored definitions, or an empty text."""
+    for parameter in parameters:
+        if parameter.name == UNFINISHED_IMPORT and json.loads(parameter.value):
+            return "an import of definitions was interrupted, and a part of them is here"
+    return ""
