@@ -50,6 +50,25 @@ def test_publishes_and_settlements_are_stored_on_a_full_disk_and_free_its_segmen
     assert bodies(after, pages) == [b"the last one"]
 
 
+def test_a_segment_that_is_dead_ends_early_and_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warren.broker.storage.journal.EARLY_BYTES", 1_000)
+    disk = ReservingDisk(Random(1))
+    journal, _ = opened(disk, 1 << 20)
+    stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
+    commit(journal)
+    journal.make_room()
+    assert not commit_any(journal), "its messages are live"
+    journal.settle_many(1, stored)
+    journal.queue_deleted(2)
+    commit(journal)
+    for _ in range(3):  # the segment ends; it is removed; there is nothing more to do
+        journal.make_room()
+        commit_any(journal)
+    assert disk.used_bytes < 1_000 and len(journal.segments) == 1
+    after, pages = opened(disk.power_loss(Random(2)), SEGMENT_BYTES)
+    assert not after.report and not bodies(after, pages)
+
+
 def test_a_disk_without_room_for_a_checkpoint_gets_the_reserve() -> None:
     disk = ReservingDisk(Random(1))
     journal, _ = opened(disk, SEGMENT_BYTES)

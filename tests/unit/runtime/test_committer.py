@@ -246,6 +246,17 @@ async def test_publishers_wait_while_there_is_little_room_and_go_on_when_there_i
 
 
 @pytest.mark.asyncio
+async def test_work_that_needs_space_is_given_up_at_the_stop_while_the_disk_is_full() -> None:
+    scene = Scene()
+    scene.room = False
+    scene.committer.check_disk()
+    calls: list[int] = []
+    await asyncio.wait_for(scene.committer.finish(lambda: bool(calls.append(1))), 2)
+    assert len(calls) == 1
+    assert await scene.committer.stop()
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), ValueError("a bug")])
 async def test_any_other_failure_is_final(error: Exception) -> None:
     scene = Scene()

@@ -58,6 +58,19 @@ def test_jobs_that_append_wait_for_the_journal_and_others_do_not(jobs: Jobs) -> 
     assert jobs.turns() == ["p0", "p1", "p2"] and not len(jobs.scheduler)
 
 
+def test_jobs_that_append_wait_while_the_disk_is_full_although_the_journal_has_caught_up(jobs: Jobs) -> None:
+    jobs.fill()
+    jobs.scheduler.start("publish", jobs.job("p", fills=True), appends=True)
+    jobs.scheduler.full = True
+    jobs.scheduler.start("purge", jobs.job("s"))
+    jobs.commit()
+    assert jobs.turns() == ["s0", "s1", "s2"] and not jobs.scheduler.has_room() and not jobs.scheduler.finish_all()
+    jobs.scheduler.full = False
+    assert jobs.turns() == ["p0"], "the journal is behind again"
+    jobs.commit()
+    assert jobs.turns() == ["p1"]
+
+
 def test_a_job_that_fills_the_journal_waits_before_its_next_step(jobs: Jobs) -> None:
     jobs.scheduler.start("publish", jobs.job("p", fills=True), appends=True)
     for step in range(STEPS):

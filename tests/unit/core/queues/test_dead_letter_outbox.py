@@ -13,6 +13,7 @@ from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering, queue
+from warren.broker.core.telemetry.resource_alarms import DISK
 
 MANY = 3 * queue.SLICE
 SOME = 5 * dead_lettering.SLICE
@@ -105,6 +106,26 @@ def test_dead_letters_wait_for_the_journal_in_their_order_and_make_no_attempts_m
     house.clock.advance(10_000)
     assert house.ch.count("letters") == 0 and house.kept("queue") == SOME
     house.journal.catch_up()
+    house.clock.advance(1)
+    assert house.kept("queue") == 0
+    assert house.ch.drain("letters") == [b"%d" % number for number in range(SOME)]
+
+
+def test_dead_letters_wait_while_the_disk_is_full_and_queues_with_many_bindings_are_deleted_meanwhile() -> None:
+    house = House(message_ttl=10)
+    house.ch.fill("queue", *[b"%d" % number for number in range(SOME)], **DURABLE)
+    for number in range(5_000):
+        house.ch.bind("letters", "amq.direct", str(number))
+    house.node.alarms.set(DISK)
+    house.clock.advance(10_000)
+    assert house.ch.count("letters") == 0 and house.kept("queue") == SOME
+    house.ch.declare("other", durable=True)
+    for number in range(5_000):
+        house.ch.bind("other", "amq.direct", str(number))
+    house.ch.send(QueueMethods.Delete, queue="other")
+    house.clock.advance(1)
+    assert house.ch.next().name == "Queue.DeleteOk", "it waits for space to be deleted"
+    house.node.alarms.clear(DISK)
     house.clock.advance(1)
     assert house.kept("queue") == 0
     assert house.ch.drain("letters") == [b"%d" % number for number in range(SOME)]
