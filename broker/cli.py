@@ -159,7 +159,8 @@ def serve(options: argparse.Namespace) -> int:
     try:
         logs.configure(config.log, node=config.node)
     except OSError as error:
-        print(f"warren: log.file: {file_error(error, config.log.file)}", file=sys.stderr)
+        origin = sources.origins.get("log.file", "configuration")
+        print(f"warren: {origin}: log.file: {file_error(error, config.log.file)}", file=sys.stderr)
         return CONFIG_STATUS
 
     from .app import main as app

@@ -35,10 +35,11 @@ OPTIONS = {
 
 class Sources:
     """The file `path`, options of the command line (`flags`, by the names of OPTIONS; repeatable ones are lists), and
-    the environment. After `load`: `files` were read, `warnings` are for the operator.
+    the environment. After `load`: `files` were read, `warnings` are for the operator, `origins` has the place of each
+    field of the configuration that was set.
     """
 
-    __slots__ = ("files", "warnings", "_path", "_flags", "_environment")
+    __slots__ = ("files", "warnings", "origins", "_path", "_flags", "_environment")
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Sources:
     ) -> None:
         self.files: list[str] = []
         self.warnings: list[str] = []
+        self.origins: dict[str, str] = {}
         self._environment = os.environ if environment is None else environment
         self._path = path or self._environment.get("RABBITMQ_CONFIG_FILE") or None
         self._flags = flags or {}
@@ -62,11 +64,8 @@ class Sources:
         builder.add_all(self._options())
         ignored = variables.ignored(self._environment)
         self.warnings = builder.warnings + [f"environment: {', '.join(ignored)}: ignored"] * bool(ignored)
-        try:
-            return builder.config(variables.defaults(self._environment))
-        except ConfigError as error:
-            where = self.files[0] if self.files else "configuration"
-            raise ConfigError(f"{where}: {error}") from None
+        self.origins = builder.origins
+        return builder.config(variables.defaults(self._environment))
 
     def _find_files(self) -> list[str]:
         """Return the file, then those of conf.d by name."""
