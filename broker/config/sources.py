@@ -18,6 +18,8 @@ from .value_types import Listener, parse_address
 
 STOCK_NAME = "rabbitmq.conf"  # a file with this name has a folder conf.d beside it
 
+COMMAND_LINE = "command line"  # begins the origin of an option's value
+
 # option of the command line -> key
 OPTIONS = {
     "amqp": "listeners.tcp",
@@ -92,7 +94,7 @@ class Sources:
 
     def _options(self) -> Iterator[Setting]:
         for option, value in self._flags.items():
-            origin = f"command line: --{'data' if option == 'data_dir' else option.replace('_', '-')}"
+            origin = f"{COMMAND_LINE}: --{'data' if option == 'data_dir' else option.replace('_', '-')}"
             path = path_of(OPTIONS[option])
             if option == "http":
                 host, port = _parsed_address(str(value), origin)

@@ -91,9 +91,10 @@ def test_missing_rights_are_named(postgresql: Cluster, address: Address) -> None
         create(parse(postgresql.url(user="guest"), schema="of guest"))
 
 
-def test_a_doctor_knows_nothing_of_a_store_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
-    assert examine_url("postgresql://postgres@127.0.0.1:1/warren", "", "warren") == UNAVAILABLE_STATUS
-    assert "Connection refused" in capsys.readouterr().err
+def test_a_command_knows_nothing_of_a_store_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (examine_url, commands.init, commands.check):
+        assert command("postgresql://postgres@127.0.0.1:1/warren", "", "warren") == UNAVAILABLE_STATUS
+        assert "Connection refused" in capsys.readouterr().err
 
 
 def test_the_commands_say_in_what_state_a_store_is(
