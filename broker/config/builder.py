@@ -12,6 +12,7 @@ from .ignored_keys import ALIASES, canonical_path, not_followed
 from .key import ANY, LIST, MAP, NAMES, NONE, ONE, Key
 from .keys import KEYS
 from .setting import Path, Setting, dotted
+from .value_types import NAME_LONGEST_BYTES, shown
 
 Some = TypeVar("Some", bound=Part)
 
@@ -49,6 +50,8 @@ class ConfigBuilder:
         if key is None:
             self._add_unknown(setting, path)
             return
+        if key.shape in (MAP, NAMES) and len(name.encode("utf-8", "surrogatepass")) > NAME_LONGEST_BYTES:
+            raise setting.wrong(f"a name in a key has at most {NAME_LONGEST_BYTES} bytes")
         if "\0" in setting.text:
             raise setting.wrong("has a NUL character")
         if setting.text.startswith(ENCRYPTED):
@@ -74,7 +77,7 @@ class ConfigBuilder:
     def _add_unknown(self, setting: Setting, path: Path) -> None:
         warning = not_followed(path, setting.text)
         if warning is None:
-            raise ConfigError(f"{setting.origin}: unknown key {dotted(setting.path)}{suggestion(setting.path)}")
+            raise ConfigError(f"{setting.origin}: unknown key {shown(dotted(setting.path))}{suggestion(setting.path)}")
         if warning:
             self.warnings.append(f"{setting.origin}: {warning}")
 

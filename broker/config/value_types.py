@@ -21,7 +21,7 @@ for _power, _letter in enumerate("kmgtp", 1):
     UNITS[_letter] = UNITS[_letter + "ib"] = 1024**_power
     UNITS[_letter + "b"] = 1000**_power
 _SIZE = re.compile(r"([0-9]+)([a-z]*)", re.ASCII | re.IGNORECASE)
-LARGEST = (1 << 63) - 1  # number
+LARGEST = (1 << 63) - 1  # of numbers without a limit of their own
 DIGITS = len(str(LARGEST))
 SHOWN = 100  # characters of a wrong value in its error text
 HOST_LONGEST = 255  # of a name in the DNS

@@ -12,7 +12,7 @@ from warren.broker.app.listeners import socket_options
 from warren.broker.app.main import set_watermarks
 from warren.broker.config import Config, ConfigError
 from warren.broker.config.builder import ConfigBuilder
-from warren.broker.config.key import ANY, MAP, ONE, Key
+from warren.broker.config.key import ANY, MAP, NAMES, ONE, Key
 from warren.broker.config.keys import KEYS
 from warren.broker.config.printing import value_of
 from warren.broker.config.setting import Setting, dotted
@@ -88,6 +88,12 @@ def use_one(key: Key, value: object) -> None:
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: dotted(key.path))
 def test_the_worst_values_of_a_key_are_refused_with_their_place_or_can_be_used(key: Key) -> None:
     path = tuple("1" if element == ANY else element for element in key.path)
+    refused = [(*path, "\n" * 300)]
+    if key.shape in (MAP, NAMES):
+        refused.append(tuple("\n" * 300 if element == ANY else element for element in key.path))
+    for wrong in refused:
+        with pytest.raises(ConfigError, match=r"^place: [^\n]{1,200}$"):
+            ConfigBuilder().add(Setting(wrong, "true", "place"))
     for text in worst(key):
         begun_s = time.process_time()
         builder = ConfigBuilder()

@@ -9,7 +9,7 @@ COUNT = 200
 
 
 def test_a_queue_takes_few_bytes_of_memory() -> None:
-    """It was once 5,300 bytes, most of them for the empty deques of dead letters and messages."""
+    """The memory was once 5,300 bytes, most of them for the empty deques of dead letters and messages."""
     host = new_queue().host
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
