@@ -101,7 +101,7 @@ class RegularExpression(Text):
         try:
             Pattern(text)
         except Invalid as error:
-            raise ValueError(error.text) from None
+            raise ValueError(" ".join(error.text.split())) from None
         return text
 
 
