@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from .config import Address
+from .config import Address, default_node
 
 EVERY_INTERFACE = "::"
 INFINITY = "infinity"
@@ -77,6 +77,18 @@ class Name(Text):
 
     def __init__(self) -> None:
         super().__init__(empty=False, longest_bytes=NAME_LONGEST_BYTES)
+
+
+class NodeName(Name):
+    """The name of a node; without a host it gets that of this machine, as in RabbitMQ."""
+
+    name = "NAME@HOST"
+
+    def read(self, text: str) -> str:
+        name, at, host = super().read(text).partition("@")
+        if not name or (at and not host):
+            raise self.refused(text)
+        return f"{name}@{host or default_node().partition('@')[2]}"
 
 
 class Header(Text):

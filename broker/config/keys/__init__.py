@@ -15,6 +15,7 @@ from ..value_types import (
     Integer,
     Listener,
     Name,
+    NodeName,
     RegularExpression,
     Size,
     Text,
@@ -125,7 +126,7 @@ OBJECTS = (
 OWN = (
     Key("warren.generate_default_pass", Boolean(), "generate_default_pass",
         "true: a random default_pass, printed once, unless one is configured"),
-    Key("warren.node", Name(), "node", "NAME@HOST; default: warren on this machine"),
+    Key("warren.node", NodeName(), "node", "NAME@HOST; default: warren on this machine"),
     Key("warren.data_dir", FilePath(), "data_dir", "the data folder"),
     Key("warren.memory", Boolean(), "memory", "true: nothing is stored, nothing survives the process"),
     Key("warren.sync", Words("fsync", "os"), "sync", "what a confirm waits for: disk, or operating system"),

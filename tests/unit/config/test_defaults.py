@@ -58,6 +58,15 @@ def test_a_frame_that_amqp_does_not_allow_is_refused(conf: Path) -> None:
     assert refused(conf).startswith(f"{conf}:1: frame_max: less than 4096")
 
 
+def test_a_node_without_a_host_has_that_of_this_machine(conf: Path) -> None:
+    host = Config().node.partition("@")[2]
+    for given in ("shop", f"shop@{host}"):
+        assert load(None, {"node": given}).node == f"shop@{host}"
+    for wrong in ("@", "@host", "shop@"):
+        conf.write_text(f"warren.node = {wrong}")
+        assert refused(conf) == f"{conf}:1: warren.node: '{wrong}' is not NAME@HOST"
+
+
 def test_tls_needs_a_certificate(conf: Path) -> None:
     conf.write_text("listeners.ssl.default = 5671")
     assert refused(conf) == f"{conf}:1: listeners.ssl: needs ssl_options.certfile"
