@@ -102,7 +102,7 @@ def parse_endpoint(uri: str) -> Endpoint:
         password=password,
         vhost=unquote(parts.path[1:]) if parts.path else None,
         heartbeat_s=min(int(given.get("heartbeat", HEARTBEAT_S)), SHORT),
-        connection_timeout_s=min(max(int(given.get("connection_timeout", TIMEOUT_MS)), 1), LONG) / 1000,
+        connection_timeout_s=max(int(given.get("connection_timeout", TIMEOUT_MS)), 1) / 1000,
         channel_max=min(int(given.get("channel_max", CHANNEL_MAX)), SHORT),
         frame_max=min(int(given.get("frame_max", 0)), LONG),
         mechanisms=tuple(dict.fromkeys(value.lower() for name, value in options if name == "auth_mechanism")),

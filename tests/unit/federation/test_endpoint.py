@@ -97,7 +97,6 @@ def test_options_of_the_connection_are_numbers_and_mechanisms_a_list() -> None:
     assert found.mechanisms == ("external", "plain")
     huge = parse_endpoint("amqp://h?heartbeat=9999999999&channel_max=9999999999&frame_max=9999999999")
     assert (huge.heartbeat_s, huge.channel_max, huge.frame_max) == (65_535, 65_535, 4_294_967_295)
-    assert parse_endpoint(f"amqp://h?connection_timeout={10**400}").connection_timeout_s == 4_294_967.295
 
 
 @pytest.mark.parametrize(
