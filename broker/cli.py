@@ -136,7 +136,7 @@ def add_store_options(command: argparse.ArgumentParser) -> None:
 
 def serve(options: argparse.Namespace) -> int:
     """Run a broker until it is stopped, and return the exit status."""
-    from .config import ConfigError, Sources
+    from .config import COMMAND_LINE, ConfigError, Sources
 
     overrides: dict[str, Any] = {key: getattr(options, key) for key in FLAGS if getattr(options, key) is not None}
     if overrides.keys() & {"data_dir", "store"}:
@@ -146,7 +146,7 @@ def serve(options: argparse.Namespace) -> int:
         config = sources.load()
     except ConfigError as error:
         print(f"warren: {error}", file=sys.stderr)
-        return CONFIG_STATUS
+        return USAGE_STATUS if str(error).startswith(COMMAND_LINE) else CONFIG_STATUS
     if options.print_config:
         from .config.printing import text_of
 
@@ -159,7 +159,8 @@ def serve(options: argparse.Namespace) -> int:
     try:
         logs.configure(config.log, node=config.node)
     except OSError as error:
-        print(f"warren: log.file: {file_error(error, config.log.file)}", file=sys.stderr)
+        origin = sources.origins.get("log.file", "configuration")
+        print(f"warren: {origin}: log.file: {file_error(error, config.log.file)}", file=sys.stderr)
         return CONFIG_STATUS
 
     from .app import main as app

@@ -41,6 +41,7 @@ STARTS: dict[str, str] = {
     "broker/storage/postgresql/watch.py::Watch.__init__": "the thread of the heartbeat; its failure ends the node",
     "broker/storage/postgresql/ownership.py::Beats.start": "short calls; a failure shows in the next transaction",
     "broker/storage/postgresql/database.py::PostgreSQL._replaced": "one call; a failure shows in the next read",
+    "broker/app/main.py::reload": "a call in a thread, awaited",
     "broker/app/standby.py::Standby.wait": "a call in a thread, awaited",
     "broker/app/standby.py::Standby._look": "a call in a thread, awaited",
     "broker/runtime/password_hashing.py::ThreadHashing.__init__": "a thread of short calls; the loop reads the results",
@@ -93,7 +94,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage": {"system_errors", "core.messages", "core.metadata", "psycopg"},
     "runtime": {"core", "logs.redaction", "argon2"},
     "net": {"system_errors", "amqp", "core", "wire", "session", "runtime"},
-    "config": {"system_errors", "regex"},
+    "config": {"system_errors", "amqp.errors", "core.metadata.patterns"},
     "logs": {"config", "structlog"},
     "hosting": {
         *("compilation", "system_errors", "amqp", "core", "session", "net", "runtime", "config", "logs", "structlog"),

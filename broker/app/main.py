@@ -72,14 +72,26 @@ def set_watermarks(resources: Resources, config: Config) -> None:
     resources.set_disk_free_limit(config.disk_free_limit_bytes if relative is None else resources.share(relative))
 
 
-def reload(sources: Sources, host: Host, server: Server, systemd: Systemd) -> None:
-    """Reload what can change without a restart: the configuration of the log, and the certificates."""
+async def keep_reloading(asked: asyncio.Event, sources: Sources, host: Host, server: Server, systemd: Systemd) -> None:
+    """Reload each time that `asked` is set, until cancelled."""
+    while True:
+        await asked.wait()
+        asked.clear()
+        systemd.reloading()
+        try:
+            await reload(sources, host)
+        finally:  # an error of the configuration must not leave certificates in use that have expired
+            server.reload_certificates()
+            systemd.reloaded()
+
+
+async def reload(sources: Sources, host: Host) -> None:
+    """Reload the configuration, and follow what can change without a restart: the keys of the log."""
     from ..config.printing import changes  # here, because it is rarely needed
 
-    systemd.reloading()
     before = replace(host.config, log=host.control.log.log)
     try:
-        config = sources.load()
+        config = await asyncio.to_thread(sources.load)  # its files and regular expressions may be long
         host.control.log.configure(config.log)
     except (ConfigError, OSError) as error:
         reason = file_error(error) if isinstance(error, OSError) else str(error)
@@ -90,8 +102,6 @@ def reload(sources: Sources, host: Host, server: Server, systemd: Systemd) -> No
         waiting = ", ".join(name for name in changed if not name.startswith("log."))
         log_event = log.warning if waiting else log.info
         log_event("configuration_reloaded", changes=applied, needs_restart=waiting)
-    server.reload_certificates()
-    systemd.reloaded()
 
 
 def enough_descriptors(descriptors: int) -> bool:
@@ -217,7 +227,8 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     control = host.control
     control.listen, control.stop = partial(listen, server, config), ending.begin
     control.start_services = partial(restart_services, host)
-    loop.add_signal_handler(signal.SIGHUP, reload, sources, host, server, systemd)
+    reload_asked = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, reload_asked.set)
     if not await services.start_around(found, host):
         return UNAVAILABLE
     bound = await listen(server, config)
@@ -226,6 +237,7 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
         await services.stop(host)
         return UNAVAILABLE
     supervisor.keep("event_loop_watch", server.turns.run)
+    supervisor.keep("reload", partial(keep_reloading, reload_asked, sources, host, server, systemd))
     freeze_heap()
     supervisor.keep("garbage_collection", collections.run)
     supervisor.keep("young_garbage_collection", collect_young)

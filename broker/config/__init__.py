@@ -2,10 +2,11 @@
 
 from .config import NO_LOGIN, Config, HTTPListener, Links, Management, Prometheus, SSLOptions, Throughput, default_node
 from .errors import ConfigError
-from .sources import Sources
+from .sources import COMMAND_LINE, Sources
 from .value_types import parse_address
 
 __all__ = [
+    "COMMAND_LINE",
     "NO_LOGIN",
     "Config",
     "ConfigError",

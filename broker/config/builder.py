@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from .config import Config, Part
+from .config import Config, Contradiction, Part
 from .errors import ConfigError
 from .ignored_keys import ALIASES, canonical_path, not_followed
 from .key import ANY, LIST, MAP, NAMES, NONE, ONE, Key
 from .keys import KEYS
 from .setting import Path, Setting, dotted
+from .value_types import NAME_LONGEST_BYTES, shown
 
 Some = TypeVar("Some", bound=Part)
 
@@ -23,12 +24,15 @@ WITH_NAMES: tuple[Key, ...] = tuple(key for key in KEYS if ANY in key.path)
 
 
 class ConfigBuilder:
-    """The values collected so far; later settings win. `warnings` are about keys that are not followed."""
+    """The values collected so far; later settings win. `warnings` are about keys that are not followed, `origins` has
+    the place where each field was set last.
+    """
 
-    __slots__ = ("warnings", "_ones", "_many", "_shapes", "_none")
+    __slots__ = ("warnings", "origins", "_ones", "_many", "_shapes", "_none")
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
+        self.origins: dict[str, str] = {}
         self._ones: dict[str, object] = {}
         self._many: dict[str, dict[str, object]] = {}  # field -> name -> value
         self._shapes: dict[str, str] = {}
@@ -46,6 +50,10 @@ class ConfigBuilder:
         if key is None:
             self._add_unknown(setting, path)
             return
+        if key.shape in (MAP, NAMES) and len(name.encode("utf-8", "surrogatepass")) > NAME_LONGEST_BYTES:
+            raise setting.wrong(f"a name in a key has at most {NAME_LONGEST_BYTES} bytes")
+        if "\0" in setting.text:
+            raise setting.wrong("has a NUL character")
         if setting.text.startswith(ENCRYPTED):
             raise setting.wrong("an encrypted value cannot be read here; give it plain, or as $(VARIABLE)")
         try:
@@ -57,6 +65,7 @@ class ConfigBuilder:
             self._none.discard(key.field)
         if not key.field:
             return
+        self.origins[key.field] = setting.origin
         if key.shape == ONE:
             self._ones[key.field] = value
         elif key.shape == NONE:
@@ -68,7 +77,7 @@ class ConfigBuilder:
     def _add_unknown(self, setting: Setting, path: Path) -> None:
         warning = not_followed(path, setting.text)
         if warning is None:
-            raise ConfigError(f"{setting.origin}: unknown key {dotted(setting.path)}{suggestion(setting.path)}")
+            raise ConfigError(f"{setting.origin}: unknown key {shown(dotted(setting.path))}{suggestion(setting.path)}")
         if warning:
             self.warnings.append(f"{setting.origin}: {warning}")
 
@@ -83,8 +92,8 @@ class ConfigBuilder:
             _put(fields, field, ())
         try:
             return _changed(defaults, fields)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+        except Contradiction as error:
+            raise ConfigError(f"{self.origins.get(error.field, 'configuration')}: {error}") from None
 
 
 def find(path: Path) -> tuple[Key | None, str]:

@@ -33,6 +33,14 @@ def default_node() -> str:
     return "warren@" + socket.gethostname().partition(".")[0]
 
 
+class Contradiction(ValueError):
+    """The error of values that cannot be used together; `field` is that of one which is set."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """Values that belong together."""
@@ -302,11 +310,15 @@ class Config(Part):
 
     def __post_init__(self) -> None:
         if 0 < self.frame_max < SMALLEST_FRAME:
-            raise ValueError(f"frame_max: less than {SMALLEST_FRAME}, the smallest that AMQP 0-9-1 allows")
+            reason = f"frame_max: less than {SMALLEST_FRAME}, the smallest that AMQP 0-9-1 allows"
+            raise Contradiction("frame_max", reason)
         if self.storage.url and self.memory:
-            raise ValueError("storage.url: warren.memory is set as well, which stores nothing")
+            raise Contradiction("storage.url", "storage.url: warren.memory is set as well, which stores nothing")
         if self.listeners_ssl and not self.ssl_options.certfile:
-            raise ValueError("listeners.ssl: needs ssl_options.certfile")
+            raise Contradiction("listeners_ssl", "listeners.ssl: needs ssl_options.certfile")
+        for name, part in (("management", self.management), ("prometheus", self.prometheus)):
+            if part.ssl.port is not None and not part.ssl_options.certfile:
+                raise Contradiction(f"{name}.ssl.port", f"{name}.ssl.port: needs {name}.ssl.certfile")
 
     @property
     def initial_password(self) -> str | None:

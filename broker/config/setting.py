@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .errors import ConfigError
+from .value_types import shown
 
 Path = tuple[str, ...]
 """The elements of a key between its dots; an element such as a user's name may contain dots."""
@@ -21,7 +22,7 @@ class Setting:
 
     def wrong(self, reason: str) -> ConfigError:
         """Return the error for this setting."""
-        return ConfigError(f"{self.origin}: {dotted(self.path)}: {reason}")
+        return ConfigError(f"{self.origin}: {shown(dotted(self.path))}: {reason}")
 
 
 def dotted(path: Path) -> str:

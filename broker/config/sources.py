@@ -18,6 +18,8 @@ from .value_types import Listener, parse_address
 
 STOCK_NAME = "rabbitmq.conf"  # a file with this name has a folder conf.d beside it
 
+COMMAND_LINE = "command line"  # begins the origin of an option's value
+
 # option of the command line -> key
 OPTIONS = {
     "amqp": "listeners.tcp",
@@ -35,10 +37,11 @@ OPTIONS = {
 
 class Sources:
     """The file `path`, options of the command line (`flags`, by the names of OPTIONS; repeatable ones are lists), and
-    the environment. After `load`: `files` were read, `warnings` are for the operator.
+    the environment. After `load`: `files` were read, `warnings` are for the operator, `origins` has the place of each
+    field of the configuration that was set.
     """
 
-    __slots__ = ("files", "warnings", "_path", "_flags", "_environment")
+    __slots__ = ("files", "warnings", "origins", "_path", "_flags", "_environment")
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Sources:
     ) -> None:
         self.files: list[str] = []
         self.warnings: list[str] = []
+        self.origins: dict[str, str] = {}
         self._environment = os.environ if environment is None else environment
         self._path = path or self._environment.get("RABBITMQ_CONFIG_FILE") or None
         self._flags = flags or {}
@@ -62,11 +66,8 @@ class Sources:
         builder.add_all(self._options())
         ignored = variables.ignored(self._environment)
         self.warnings = builder.warnings + [f"environment: {', '.join(ignored)}: ignored"] * bool(ignored)
-        try:
-            return builder.config(variables.defaults(self._environment))
-        except ConfigError as error:
-            where = self.files[0] if self.files else "configuration"
-            raise ConfigError(f"{where}: {error}") from None
+        self.origins = builder.origins
+        return builder.config(variables.defaults(self._environment))
 
     def _find_files(self) -> list[str]:
         """Return the file, then those of conf.d by name."""
@@ -93,7 +94,7 @@ class Sources:
 
     def _options(self) -> Iterator[Setting]:
         for option, value in self._flags.items():
-            origin = f"command line: --{'data' if option == 'data_dir' else option.replace('_', '-')}"
+            origin = f"{COMMAND_LINE}: --{'data' if option == 'data_dir' else option.replace('_', '-')}"
             path = path_of(OPTIONS[option])
             if option == "http":
                 host, port = _parsed_address(str(value), origin)

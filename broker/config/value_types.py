@@ -1,14 +1,16 @@
 """The types of values of keys: read from text, and written as text again.
 
-`read` raises ValueError with the fault, without the key. Numbers and booleans of TOML are text here too.
+`read` raises ValueError with the fault, without the key. Numbers and booleans of TOML are text here too. Every type has
+a bound, so that whatever reads the value can use it: a number fits 64 bits, a time is not longer than timers can be.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
-from .config import Address
+from .config import Address, default_node
 
 EVERY_INTERFACE = "::"
 INFINITY = "infinity"
@@ -19,6 +21,16 @@ for _power, _letter in enumerate("kmgtp", 1):
     UNITS[_letter] = UNITS[_letter + "ib"] = 1024**_power
     UNITS[_letter + "b"] = 1000**_power
 _SIZE = re.compile(r"([0-9]+)([a-z]*)", re.ASCII | re.IGNORECASE)
+LARGEST = (1 << 63) - 1  # of numbers without a limit of their own
+DIGITS = len(str(LARGEST))
+SHOWN = 100  # characters of a wrong value in its error text
+HOST_LONGEST = 255  # of a name in the DNS
+PATH_LONGEST_BYTES = 4095  # PATH_MAX of Linux, which counts the NUL at the end
+NAME_LONGEST_BYTES = 255  # of a short string of AMQP, and of an element of a path (NAME_MAX)
+TEXT_LONGEST_BYTES = 65_535
+YEARS = 100  # uvloop cuts longer timers
+PER_YEAR = {"ms": 31_557_600_000, "seconds": 31_557_600, "minutes": 525_960, "days": 366}
+LARGEST_SHARE = 1_000_000.0
 
 
 class Kind:
@@ -33,34 +45,103 @@ class Kind:
         """Return the value as text, empty for None."""
         return "" if value is None else str(value)
 
+    def refused(self, text: str) -> ValueError:
+        """Return the error for a text that is no value of this type."""
+        return ValueError(f"'{shown(text)}' is not {self.name}")
+
 
 class Text(Kind):
-    """Any text, which may be empty only if `empty`."""
+    """A text in UTF-8, which may be empty only if `empty`."""
 
-    def __init__(self, empty: bool = True) -> None:
+    def __init__(self, empty: bool = True, longest_bytes: int = TEXT_LONGEST_BYTES) -> None:
         self.empty = empty
+        self.longest_bytes = longest_bytes
 
     def read(self, text: str) -> str:
         if not text and not self.empty:
             raise ValueError("is empty")
+        try:
+            length = len(text.encode())
+        except UnicodeEncodeError:  # bytes of a variable or of the command line
+            raise ValueError("is not UTF-8") from None
+        if length > self.longest_bytes:
+            raise ValueError(f"has more than {self.longest_bytes} bytes")
         return text
 
     def write(self, value: object) -> str:
         return quoted(str(value))
 
 
+class Name(Text):
+    """The name of an object, which is a short string of AMQP."""
+
+    def __init__(self) -> None:
+        super().__init__(empty=False, longest_bytes=NAME_LONGEST_BYTES)
+
+
+class NodeName(Name):
+    """The name of a node; without a host it gets that of this machine, as in RabbitMQ."""
+
+    name = "NAME@HOST"
+
+    def read(self, text: str) -> str:
+        name, at, host = super().read(text).partition("@")
+        if not name or (at and not host):
+            raise self.refused(text)
+        return f"{name}@{host or default_node().partition('@')[2]}"
+
+
+class Header(Text):
+    """The value of a header of HTTP."""
+
+    def read(self, text: str) -> str:
+        if not (text.isascii() and text.isprintable()):
+            raise ValueError("has a character that a header of HTTP cannot have")
+        return super().read(text)
+
+
 class RegularExpression(Text):
-    """A regular expression."""
+    """A regular expression, with the syntax and the limits of those in policies and permissions."""
 
     name = "a regular expression"
 
     def read(self, text: str) -> str:
-        import regex  # here: most starts need no regular expression of a configuration
+        # Imported here, as most starts need no regular expression of a configuration.
+        from ..amqp.errors import Invalid
+        from ..core.metadata.patterns import Pattern
 
         try:
-            regex.compile(text)
-        except regex.error as error:
-            raise ValueError(f"'{text}' is not {self.name}: {error}") from None
+            Pattern(text)
+        except Invalid as error:
+            raise ValueError(" ".join(error.text.split())) from None
+        return text
+
+
+class FilePath(Text):
+    """The path of a file or folder, in any bytes that the system takes."""
+
+    def read(self, text: str) -> str:
+        if not text:
+            raise ValueError("is empty")
+        try:
+            path = os.fsencode(text)
+        except UnicodeEncodeError:
+            raise ValueError("is not UTF-8") from None
+        if len(path) > PATH_LONGEST_BYTES or max(map(len, path.split(b"/"))) > NAME_LONGEST_BYTES:
+            raise ValueError(
+                f"a path has at most {PATH_LONGEST_BYTES} bytes, and {NAME_LONGEST_BYTES} between two slashes"
+            )
+        return text
+
+
+class Host(Text):
+    """The name or address of a host."""
+
+    name = "the name or address of a host"
+
+    def read(self, text: str) -> str:
+        if not is_host(text):
+            raise self.refused(text)
         return text
 
 
@@ -68,16 +149,15 @@ class PathPrefix(Text):
     """The beginning of paths of URLs, with or without its first slash."""
 
     def read(self, text: str) -> str:
+        text = super().read(text)
         return f"/{text}" if text and not text.startswith("/") else text
 
 
-class FileName(Kind):
+class FileName(FilePath):
     """The name of a file, or `false`, which is read as an empty one."""
 
     def read(self, text: str) -> str:
-        if not text:
-            raise ValueError("is empty")
-        return "" if text == "false" else text
+        return "" if text == "false" else super().read(text)
 
     def write(self, value: object) -> str:
         return quoted(str(value)) if value else "false"
@@ -88,7 +168,7 @@ class Boolean(Kind):
 
     def read(self, text: str) -> bool:
         if text not in ("true", "false"):
-            raise ValueError(f"'{text}' is neither true nor false")
+            raise ValueError(f"'{shown(text)}' is neither true nor false")
         return text == "true"
 
     def write(self, value: object) -> str:
@@ -98,52 +178,55 @@ class Boolean(Kind):
 class Integer(Kind):
     """A number from `least` to `most`, or None for the word `none`, if that is not empty."""
 
-    def __init__(self, least: int = 0, most: int | None = None, none: str = "") -> None:
+    def __init__(self, least: int = 0, most: int = LARGEST, none: str = "") -> None:
         self.least = least
         self.most = most
         self.none = none
-        self.name = f"a number from {least}" + ("" if most is None else f" to {most}")
-        if none:
-            self.name += f", or {none}"
+        self.name = f"a number from {least} to {most}" + (f", or {none}" if none else "")
 
     def read(self, text: str) -> int | None:
         if self.none and text == self.none:
             return None
-        if not (text.isascii() and text.isdigit()):
-            raise ValueError(f"'{text}' is not {self.name}")
-        number = int(text)
-        if number < self.least or (self.most is not None and number > self.most):
-            raise ValueError(f"{text} is not {self.name}")
+        number = number_of(text)
+        if number is None or not self.least <= number <= self.most:
+            raise self.refused(text)
         return number
 
     def write(self, value: object) -> str:
         return self.none if value is None else str(value)
 
 
+class Duration(Integer):
+    """A number of ms, seconds, minutes or days, up to YEARS."""
+
+    def __init__(self, unit: str, least: int = 0, none: str = "") -> None:
+        super().__init__(least, YEARS * PER_YEAR[unit], none)
+
+
 class Size(Integer):
     """A size in bytes, with or without a unit."""
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self, most: int = LARGEST) -> None:
         super().__init__(0, most)
-        self.name = "a size such as 512, 64KB or 2GiB" + ("" if most is None else f", at most {most}")
+        self.name = f"a size such as 512, 64KB or 2GiB, at most {most}"
 
     def read(self, text: str) -> int:
         match = _SIZE.fullmatch(text)
         unit = UNITS.get(match[2].lower()) if match else None
-        if match is None or unit is None:
-            raise ValueError(f"'{text}' is not {self.name}")
-        size = int(match[1]) * unit
-        if self.most is not None and size > self.most:
-            raise ValueError(f"{text} is not {self.name}")
-        return size
+        number = number_of(match[1]) if match else None
+        if number is None or unit is None or number * unit > self.most:
+            raise self.refused(text)
+        return number * unit
 
 
 class Fraction(Kind):
-    name = "a number from 0"
+    """A share of something, which may be more than all of it."""
+
+    name = f"a number from 0 to {LARGEST_SHARE:.0f}"
 
     def read(self, text: str) -> float:
-        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text, re.ASCII):
-            raise ValueError(f"'{text}' is not {self.name}")
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text, re.ASCII) or float(text) > LARGEST_SHARE:
+            raise self.refused(text)
         return float(text)
 
 
@@ -156,7 +239,7 @@ class Choice(Kind):
 
     def read(self, text: str) -> object:
         if text not in self.words:
-            raise ValueError(f"'{text}' is not {self.name}")
+            raise self.refused(text)
         return self.words[text]
 
     def write(self, value: object) -> str:
@@ -180,8 +263,8 @@ class Listener(Kind):
             return EVERY_INTERFACE, port_of(text)
         host, _, port = text.rpartition(":")
         host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-        if not host:
-            raise ValueError(f"'{text}' is not {self.name}")
+        if not is_host(host):
+            raise self.refused(text)
         return host, port_of(port)
 
     def write(self, value: object) -> str:
@@ -205,9 +288,10 @@ class OneListener(Listener):
 
 def port_of(text: str) -> int:
     """Parse a port. Raises ValueError."""
-    if not (text.isascii() and text.isdigit() and int(text) <= PORT_LIMIT):
-        raise ValueError(f"'{text}' is not a port between 0 and {PORT_LIMIT}")
-    return int(text)
+    port = number_of(text)
+    if port is None or port > PORT_LIMIT:
+        raise ValueError(f"'{shown(text)}' is not a port between 0 and {PORT_LIMIT}")
+    return port
 
 
 def parse_address(text: str) -> Address:
@@ -216,9 +300,32 @@ def parse_address(text: str) -> Address:
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:
         host = host[1:-1]
-    if not colon or not host or (":" in host and not bracketed):
-        raise ValueError(f"'{text}' is not HOST:PORT")
+    if not colon or not is_host(host) or (":" in host and not bracketed):
+        raise ValueError(f"'{shown(text)}' is not HOST:PORT")
     return host, port_of(port)
+
+
+def number_of(text: str) -> int | None:
+    """Return the number that ASCII digits write; None for other text, and for more digits than a number has."""
+    digits = text.lstrip("0") or text[:1]
+    return int(digits) if text.isascii() and text.isdigit() and len(digits) <= DIGITS else None
+
+
+def is_host(text: str) -> bool:
+    """Return whether a text can be the name or address of a host."""
+    if not 0 < len(text) <= HOST_LONGEST:
+        return False
+    try:
+        text.encode("idna")  # as sockets do, of addresses too
+    except UnicodeError:
+        return False
+    return True
+
+
+def shown(text: str) -> str:
+    """Return the beginning of a text as one line, for an error text."""
+    beginning = "".join([character if character.isprintable() else "?" for character in text[:SHOWN]])
+    return beginning if len(text) <= SHOWN else beginning + "..."
 
 
 def quoted(text: str) -> str:

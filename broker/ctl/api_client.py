@@ -21,6 +21,7 @@ PORTS = {"http": 15672, "https": 15671}
 SOCKET_NAME = "ctl.sock"  # in the node's data folder
 ADDRESS_LIMIT = 100  # bytes of a path that each system accepts as the address of a unix socket
 ANSWER_LIMIT = 256 << 20  # bytes: the lists and definitions of a large broker are one response
+NO_LISTENER = "nothing listens there; the log of the broker says at which port its HTTP API does, usually 15672"
 NO_URL = "warrenctl: --url: not an http:// or https:// URL (signs such as / and @ are percent-encoded in a password)"
 PIECE_BYTES = 1 << 16  # of a response body, between two checks of the deadline
 EMPTY: Mapping[str, str] = {}
@@ -190,6 +191,8 @@ class API:
     def _unreachable(self, error: Exception) -> Unreachable:
         self._connection.close()
         reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+        if isinstance(error, ConnectionRefusedError) and not self.is_local:
+            reason += f": {NO_LISTENER}"
         return Unreachable(f"{self.address}: {' '.join(reason.split())}", isinstance(error, PermissionError))
 
     def _exchange(

@@ -86,10 +86,12 @@ class Resources:
         self._every(lambda: DISK_LOOK_S, look_at_disk)
 
     def _every(self, pause_s: Callable[[], float], look: Callable[[], None]) -> None:
+        next_s = MEMORY_LOOK_S
         try:
             look()
-        finally:  # an error of this check must not prevent the next one
-            self._timers[look] = asyncio.get_running_loop().call_later(pause_s(), self._every, pause_s, look)
+            next_s = pause_s()
+        finally:  # an error of this check, which the loop logs, must not prevent the next one
+            self._timers[look] = asyncio.get_running_loop().call_later(next_s, self._every, pause_s, look)
 
     def memory_look_s(self) -> float:
         """Return the time until the next check of the memory, in which publishers cannot exceed the limit by much."""

@@ -41,6 +41,10 @@ class ThroughputService(Service):
         self._hosts.add(host)
         export.prepare()
         self._export = export
+        for name in config.vhosts:
+            if name not in host.node.vhosts:
+                what = f"throughput.vhosts: there is no virtual host '{name}': it is exported once it is made"
+                host.report("configuration", "warning", {"what": what})
         await export.begin()
 
     async def stop(self) -> None:

@@ -72,6 +72,7 @@ def test_a_broker_that_stops_has_exported_all_that_happened(tmp_path: Path) -> N
 @pytest.mark.sockets
 def test_only_the_virtual_hosts_that_were_chosen_are_exported_also_where_they_come_later(tmp_path: Path) -> None:
     with Broker(tmp_path, "throughput.vhosts.1 = later", "throughput.sample_one_in = 10") as broker:
+        assert "there is no virtual host 'later'" in str(broker.wait_for_event("configuration")["what"])
         for vhost in ("later", "other"):
             assert broker.http().put(f"/vhosts/{vhost}").status == 201
             rights = {"configure": ".*", "write": ".*", "read": ".*"}

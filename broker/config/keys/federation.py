@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..key import Key
-from ..value_types import INFINITY, Boolean, Integer
+from ..value_types import INFINITY, Boolean, Duration, Integer
 
 CLOSE_MOST_MS = 5000
 
@@ -17,8 +17,8 @@ def link_keys(kind: str) -> tuple[Key, ...]:
             "ms, to close the connection to an upstream",
         ),
         Key(f"{prefix}.shutdown.link_batch_size", Integer(1), f"{prefix}.link_batch_size", "links that stop at a time"),
-        Key(f"{prefix}.shutdown.timeout", Integer(1), f"{prefix}.shutdown_timeout", "ms, for all of them"),
-        Key(f"{prefix}.shutdown.throttle_delay", Integer(0), f"{prefix}.throttle_delay", "ms, between batches"),
+        Key(f"{prefix}.shutdown.timeout", Duration("ms", 1), f"{prefix}.shutdown_timeout", "ms, for all of them"),
+        Key(f"{prefix}.shutdown.throttle_delay", Duration("ms"), f"{prefix}.throttle_delay", "ms, between batches"),
     )  # fmt: skip
 
 
@@ -26,7 +26,7 @@ FEDERATION_KEYS: tuple[Key, ...] = (
     *link_keys("exchanges"),
     *link_keys("queues"),
     Key(
-        "federation.internal_exchange_check_interval", Integer(1), "federation.internal_exchange_check_interval",
+        "federation.internal_exchange_check_interval", Duration("ms", 1), "federation.internal_exchange_check_interval",
         "ms, between checks of the objects of an exchange's link upstream",
     ),
     Key(

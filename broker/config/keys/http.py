@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from ..key import LIST, MAP, Key
-from ..value_types import Boolean, Integer, Kind, OneListener, PathPrefix, Size, Text, Words
+from ..value_types import (
+    Boolean,
+    Duration,
+    FilePath,
+    Header,
+    Host,
+    Integer,
+    Kind,
+    OneListener,
+    PathPrefix,
+    Size,
+    Text,
+    Words,
+)
 from .tls import tls_keys
 
 
@@ -11,12 +24,12 @@ def listener_keys(prefix: str, field: str, reads_bodies: bool = True) -> tuple[K
     """Return the keys of an HTTP listener."""
     kinds: tuple[tuple[str, Kind, str], ...] = (
         ("port", Integer(0, 65_535), "0 is any"),
-        ("ip", Text(empty=False), "an address; default: as AMQP"),
+        ("ip", Host(), "an address; default: as AMQP"),
         ("compress", Boolean(), "compress responses"),
-        ("idle_timeout", Integer(), "ms"),
-        *([("inactivity_timeout", Integer(), "ms")] if reads_bodies else []),
-        ("request_timeout", Integer(), "ms"),
-        ("shutdown_timeout", Integer(), "ms"),
+        ("idle_timeout", Duration("ms"), "ms"),
+        *([("inactivity_timeout", Duration("ms"), "ms")] if reads_bodies else []),
+        ("request_timeout", Duration("ms"), "ms"),
+        ("shutdown_timeout", Duration("ms"), "ms"),
         ("max_keepalive", Integer(), "requests of a connection"),
     )
     return tuple(Key(f"{prefix}.{name}", kind, f"{field}.{name}", doc) for name, kind, doc in kinds)
@@ -32,10 +45,10 @@ MANAGEMENT_KEYS: tuple[Key, ...] = (
     Key("management.http.max_body_size", Size(), "management.max_body_bytes", "bytes of a request"),
     Key("management.rates_mode", Words("none", "basic", "detailed"), "management.rates_mode", "objects with rates"),
     Key(
-        "management.sample_retention_policies.$.$", Integer(1), "management.sample_retention_policies",
+        "management.sample_retention_policies.$.$", Duration("seconds", 1), "management.sample_retention_policies",
         "seconds between samples; as global.hour", MAP,
     ),
-    Key("management.login_session_timeout", Integer(1), "management.login_session_timeout_min", "minutes"),
+    Key("management.login_session_timeout", Duration("minutes", 1), "management.login_session_timeout_min", "minutes"),
     Key("management.disable_stats", Boolean(), "management.disable_stats", "no statistics"),
     Key("management.enable_queue_totals", Boolean(), "management.enable_queue_totals", "but totals of queues"),
     Key("management.disable_basic_auth", Boolean(), "management.disable_basic_auth", "no basic authentication"),
@@ -47,16 +60,19 @@ MANAGEMENT_KEYS: tuple[Key, ...] = (
         "management.restrictions.operator_policy_changes.disabled", Boolean(),
         "management.operator_policy_changes_disabled", "operator policies change at the unix socket only",
     ),
-    Key("management.cors.allow_origins.$", Text(empty=False), "management.cors_allow_origins", "an origin, or *", LIST),
-    Key("management.cors.max_age", Integer(), "management.cors_max_age_s", "seconds"),
+    Key(
+        "management.cors.allow_origins.$", Header(empty=False), "management.cors_allow_origins",
+        "an origin, or *", LIST,
+    ),
+    Key("management.cors.max_age", Duration("seconds"), "management.cors_max_age_s", "seconds"),
     Key(
         "management.allowed_hosts.$", Text(empty=False), "management.allowed_hosts",
         "a name that a proxy on loopback uses", LIST,
     ),
-    Key("management.csp.policy", Text(), "management.csp_policy", "Content-Security-Policy"),
-    Key("management.hsts.policy", Text(), "management.hsts_policy", "Strict-Transport-Security"),
-    *(Key(f"management.headers.{name}", Text(), f"management.{name}", "a header's value") for name in HEADERS),
-    Key("management.http_log_dir", Text(empty=False), "management.http_log_dir", "a log of requests"),
+    Key("management.csp.policy", Header(), "management.csp_policy", "Content-Security-Policy"),
+    Key("management.hsts.policy", Header(), "management.hsts_policy", "Strict-Transport-Security"),
+    *(Key(f"management.headers.{name}", Header(), f"management.{name}", "a header's value") for name in HEADERS),
+    Key("management.http_log_dir", FilePath(), "management.http_log_dir", "a log of requests"),
 )  # fmt: skip
 
 PROMETHEUS_KEYS: tuple[Key, ...] = (

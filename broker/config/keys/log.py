@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..key import Key
-from ..value_types import Boolean, Choice, FileName, Integer, Size, Text, Words
+from ..value_types import Boolean, Choice, FileName, FilePath, Integer, Size, Words
 
 # log.*.level -> ours: notice is warning, and none is critical, above which nothing is logged
 LEVELS = Choice(
@@ -20,7 +20,7 @@ LOG = (
     Key("log.console.level", LEVELS, "log.level", "debug, info, notice, warning, error, critical, none"),
     Key("log.console.formatter", FORMS, "log.form", "plaintext or json; default: plaintext on a terminal"),
     Key("log.console.formatter.time_format", TIMES, "log.time", f"or {', '.join(list(TIMES.words)[1:])}"),
-    Key("log.dir", Text(empty=False), "log.dir", "folder of the file; default: the working directory"),
+    Key("log.dir", FilePath(), "log.dir", "folder of the file; default: the working directory"),
     Key("log.file", FileName(), "log.file", "a name, or false: no file"),
     Key("log.file.level", LEVELS, "log.file_level", "as of the console"),
     Key("log.file.formatter", FORMS, "log.file_form", "plaintext or json"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..key import LIST, Key
-from ..value_types import Boolean, Text, Words
+from ..value_types import Boolean, FilePath, Text, Words
 
 
 def tls_keys(prefix: str, field: str) -> tuple[Key, ...]:
@@ -14,9 +14,9 @@ def tls_keys(prefix: str, field: str) -> tuple[Key, ...]:
 
     # The files are reloaded when they change, but not their names.
     return (
-        Key(f"{prefix}.certfile", Text(empty=False), of("certfile"), "PEM, the whole chain"),
-        Key(f"{prefix}.keyfile", Text(empty=False), of("keyfile"), "PEM; default: in the certfile"),
-        Key(f"{prefix}.cacertfile", Text(empty=False), of("cacertfile"), "PEM, authorities for clients"),
+        Key(f"{prefix}.certfile", FilePath(), of("certfile"), "PEM, the whole chain"),
+        Key(f"{prefix}.keyfile", FilePath(), of("keyfile"), "PEM; default: in the certfile"),
+        Key(f"{prefix}.cacertfile", FilePath(), of("cacertfile"), "PEM, authorities for clients"),
         Key(f"{prefix}.password", Text(), of("password"), "of the keyfile", secret=True),
         Key(f"{prefix}.verify", Words("verify_none", "verify_peer"), of("verify"), "request clients' certificates"),
         Key(f"{prefix}.fail_if_no_peer_cert", Boolean(), of("fail_if_no_peer_cert"), "refuse clients without one"),

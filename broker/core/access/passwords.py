@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 
 from ...amqp.errors import Invalid
+from ..metadata.patterns import Pattern
 
 SHA256 = "rabbit_password_hashing_sha256"
 ARGON2ID = "argon2id"
@@ -66,21 +67,21 @@ class Hashing:
 class PasswordRules:
     """The conditions of RabbitMQ's credential validators: a minimum length and a regular expression."""
 
-    __slots__ = ("min_length", "regexp")
+    __slots__ = ("min_length", "_pattern")
 
     def __init__(self, min_length: int = 0, regexp: str = "") -> None:
         """Raises Invalid."""
         self.min_length = min_length
-        try:
-            self.regexp = re.compile(regexp)
-        except re.error as error:
-            raise Invalid(f"credential_validator.regexp: {error}") from None
+        self._pattern = Pattern(regexp or ".*")
 
     def check(self, password: str) -> None:
         """Raise Invalid if a password breaks the rules."""
         if len(password) < self.min_length:
             raise Invalid(f"minimum required password length is set to {self.min_length}")
-        if self.regexp.search(password) is None:
+        found = self._pattern.search(password)
+        if found is None:
+            raise Invalid("provided password is too long, or takes too long, for the validator regular expression")
+        if not found:
             raise Invalid("provided password does not match the validator regular expression")
 
 

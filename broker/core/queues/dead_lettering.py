@@ -11,7 +11,6 @@ where there is no target, or one rejects it. The journal settles it together wit
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, Job
 from ..messages.message import Message, header_bytes_of, total_bytes
 from .enqueue import ACCEPTED, EnqueueResult
+from .lazy_deque import LazyDeque, made
 from .message_log import DEAD_LETTERED
 from .route_target import (
     PAGE_COST,
@@ -206,8 +206,8 @@ class DeadLetterOutbox:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self.waiting: deque[tuple[Message, str, bool]] = deque()
-        self.forwarded: deque[DeadLetter] = deque()
+        self.waiting: LazyDeque[tuple[Message, str, bool]] = ()
+        self.forwarded: LazyDeque[DeadLetter] = ()
         self.unconfirmed: list[DeadLetter] = []
         self._first: DeadLetter | None = None  # of the first waiting message, of which a part of the work is done
         self._last: LastLetter | None = None
@@ -245,6 +245,7 @@ class DeadLetterOutbox:
         queue = self._queue
         strategy = AT_LEAST_ONCE if self._at_least_once else AT_MOST_ONCE
         queue.host.statistics.count_dead_letters(queue.settings.type, strategy, reason, len(messages))
+        self.waiting = made(self.waiting)
         self.waiting.extend([(message, reason, queued) for message in messages])
         if queued and queue.number:
             self._count(messages, 1)
@@ -311,11 +312,13 @@ class DeadLetterOutbox:
 
         Successive ones with the same reason are published together.
         """
-        queue, waiting = self._queue, self.waiting
+        queue = self._queue
         cost = self._forward_all(cost_limit)
         while count and cost < cost_limit and self.publishable:
+            waiting = made(self.waiting)
             _, reason, queued = waiting[0]
             if self._at_least_once:
+                self.forwarded = made(self.forwarded)
                 self.forwarded.append(DeadLetter(waiting.popleft()[0], reason))
                 cost += self._forward_all(cost_limit - cost)
                 count -= 1
@@ -338,8 +341,10 @@ class DeadLetterOutbox:
     def _retry(self) -> None:
         """Begin to publish the unconfirmed messages again."""
         self._retried = len(self.unconfirmed)
-        self.forwarded.extend(self.unconfirmed)
-        self.unconfirmed = []
+        if self.unconfirmed:
+            self.forwarded = made(self.forwarded)
+            self.forwarded.extend(self.unconfirmed)
+            self.unconfirmed = []
 
     def _end_retry(self) -> None:
         """Set the time of the next retry. Targets with room again take the rest soon."""
@@ -366,7 +371,8 @@ class DeadLetterOutbox:
         queue, message = self._queue, letter.message
         host, exchange = queue.host, queue.settings.dead_letter_exchange
         cost, done = 0, not self._at_least_once
-        self.forwarded.popleft()  # a copy for the queue itself takes the place of the message
+        forwarded = made(self.forwarded)
+        forwarded.popleft()  # a copy for the queue itself takes the place of the message
         self._count([message], -1)
         if exchange is not None and host.has_exchange(exchange):
             cost = letter.find_targets(queue, exchange, host.clock.timestamp_s(), cost_limit)
@@ -380,7 +386,7 @@ class DeadLetterOutbox:
                     letter.confirmed.update(takers)
                     letter.ticket = host.journal.ticket()
             if not letter.complete:
-                self.forwarded.appendleft(letter)
+                forwarded.appendleft(letter)
                 self._count([message], 1)
                 return cost
             if safe and letter.is_confirmed:

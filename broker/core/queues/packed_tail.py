@@ -8,7 +8,6 @@ frames when it is unpacked.
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
@@ -18,6 +17,7 @@ from mypy_extensions import mypyc_attr
 
 from ...amqp.framing import FRAME_OVERHEAD
 from ..messages.message import Message, total_bytes
+from .lazy_deque import LazyDeque, made
 from .memory_budget import MemoryBudget
 
 RUN = 256  # messages in a run
@@ -109,7 +109,7 @@ class PackedTail:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self.count = 0
-        self._runs: deque[PackedRun | list[Message]] = deque()
+        self._runs: LazyDeque[PackedRun | list[Message]] = ()
         self._last: list[Message] = []  # fewer than RUN
         self._shared = False  # some of these are also in other queues
         self._budget = budget
@@ -126,14 +126,15 @@ class PackedTail:
         end = len(last) - len(last) % RUN
         if not end:
             return
+        self._runs = runs = made(self._runs)
         for at in range(0, end, RUN):
             run = last[at : at + RUN]
             packed = None if self._shared else pack(run)
             if packed is not None:
                 self._budget.add_packed(packed.count)
-                self._runs.append(packed)
+                runs.append(packed)
             else:
-                self._runs.append(run)
+                runs.append(run)
         del last[:end]
         self._shared = shared and len(last) > 0
 
@@ -143,7 +144,7 @@ class PackedTail:
             messages, self._last = self._last, []
             self._shared = False
         else:
-            run = self._runs.popleft()
+            run = made(self._runs).popleft()
             if isinstance(run, PackedRun):
                 messages = run.unpack()
                 self._budget.add_packed(-run.count)

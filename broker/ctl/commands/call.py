@@ -52,7 +52,9 @@ class Call(Request):
         return user
 
     def find(self, *path: str) -> Item | None:
-        """Return the object at a path, or None."""
+        """Return the object at a path, or None. No object has an empty name, whose path would be that of a list."""
+        if "" in path:
+            return None
         try:
             item: Item = self.api.get(*path)
         except NotFound:

@@ -8,6 +8,8 @@ from .call import Call, Handler
 
 UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kb": 1000, "mb": 10**6, "gb": 10**9}
 UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tb": 10**12, "tib": 1 << 40, "t": 1 << 40}
+LARGEST_SIZE = (1 << 63) - 1  # as the HTTP API has it
+DIGITS = len(str(LARGEST_SIZE))
 
 
 def size_bytes(text: str) -> int:
@@ -18,7 +20,10 @@ def size_bytes(text: str) -> int:
         raise bad_argument("A size is a number of bytes, or a number with a unit, such as 512MiB or 2GB")
     if unit and unit not in UNITS:
         raise bad_argument("Invalid units. Use one of kB, MB, GB, TB, KiB, MiB, GiB, TiB")
-    return int(digits) * UNITS.get(unit, 1)
+    size = int(digits) * UNITS.get(unit, 1) if len(digits) <= DIGITS else LARGEST_SIZE + 1
+    if size > LARGEST_SIZE:
+        raise bad_argument(f"A size is at most {LARGEST_SIZE} bytes")
+    return size
 
 
 def fraction(text: str, other: str = "") -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..answers import Answer, CommandError, Rows, json_text
+from ..answers import Answer, CommandError, Rows, bad_argument, json_text
 from ..api_client import APIError, basic_credentials
 from ..exit_status import DATA, SOFTWARE, UNAVAILABLE
 from .call import Call, Handler, Item
@@ -12,6 +12,8 @@ KEPT = ("password_hash", "hashing_algorithm")  # stay the same when other attrib
 
 def add_user(call: Call) -> None:
     name, password = call.arguments
+    if not name:
+        raise bad_argument("user cannot be an empty string")
     if call.find("users", name) is not None:
         raise CommandError(SOFTWARE, f'User "{name}" already exists')
     hashed = call.flag("pre-hashed-password")

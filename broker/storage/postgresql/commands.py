@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from ..errors import StorageFault
+from ..errors import StorageFault, Unavailable
 
 DONE_STATUS, FAULT_STATUS = 0, 1
+UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE of sysexits.h: the server cannot be reached
 
 
 def init(url: str, password_file: str, schema: str) -> int:
@@ -47,4 +48,4 @@ def check(url: str, password_file: str, schema: str) -> int:
 
 def failed(fault: StorageFault) -> int:
     print(f"warren: {fault}", file=sys.stderr)
-    return FAULT_STATUS
+    return UNAVAILABLE_STATUS if isinstance(fault, Unavailable) else FAULT_STATUS

@@ -141,7 +141,7 @@ async def get(request: Request) -> Response:
     size = 0
     with request.sliced_channel() as channel:
         for number in range(body.count):
-            await until_resumed(queue)
+            await until_resumed(request, queue)
             try:
                 with request.host.acting(request.user.name):
                     taken = channel.get(queue.name, 1, no_ack=body.ackmode == TAKEN)

@@ -104,7 +104,7 @@ async def move(request: Request) -> Response:
     exchange, routing_key = destination_of(request, body.destination)
     moved = 0
     problem = ""
-    await until_resumed(queue)
+    await until_resumed(request, queue)
     with request.sliced_channel() as channel:
         with request.host.acting(request.user.name):
             work = channel.move(queue.name, exchange, routing_key)

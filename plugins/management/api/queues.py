@@ -98,14 +98,18 @@ async def purge_queue(request: Request) -> Response:
 async def resumed(request: Request) -> Queue:
     """Return the queue in the path once no messages are being requeued in it. Raises HTTPError (404)."""
     while (queue := request.queue()).paused:
-        await until_resumed(queue)
+        await until_resumed(request, queue)
     return queue
 
 
-async def until_resumed(queue: Queue) -> None:
-    """Return once no messages are being requeued in the queue, which has only a part of them until then."""
+async def until_resumed(request: Request, queue: Queue) -> None:
+    """Return once no messages are being requeued in the queue, which has only a part of them until then.
+
+    Raises HTTPError (404) if its virtual host was deleted meanwhile.
+    """
     while queue.paused:
         await when(queue.when_resumed)
+    request.path_vhost()
 
 
 def act(request: Request) -> Response:

@@ -16,6 +16,7 @@ from warren.broker.core.definitions.exporter import IMPORTED_HASH
 from warren.broker.core.definitions.files import parse_json
 from warren.broker.core.metadata.patterns import query_pattern
 from warren.broker.core.metadata.unfinished_import import digest_of
+from warren.broker.core.metadata.validation import LARGEST
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
 from warren.broker.hosting.node_control import NodeControl
 from warren.broker.hosting.node_log import LEVELS
@@ -154,11 +155,11 @@ def put_disk_limit(request: Request) -> Response:
 def limit_bytes(request: Request) -> int:
     """Return the limit of the body. Raises HTTPError (400)."""
     body: LimitBody = request.body
-    if body.bytes is not None and body.fraction is None and body.bytes >= 0:
+    if body.bytes is not None and body.fraction is None and 0 <= body.bytes <= LARGEST:
         return body.bytes
     if body.fraction is not None and body.bytes is None and 0 <= body.fraction < FRACTION_LIMIT:
         return request.host.resources.share(body.fraction)
-    raise bad(f"either bytes should be a number from 0 on, or fraction one from 0 to {FRACTION_LIMIT}")
+    raise bad(f"either bytes should be a number from 0 to {LARGEST}, or fraction one from 0 to {FRACTION_LIMIT}")
 
 
 def put_alarm(request: Request) -> Response:

@@ -80,8 +80,10 @@ class Request:
         return sorted((vhost for vhost in candidates if shown(vhost)), key=lambda vhost: vhost.name)
 
     def path_vhost(self) -> VHost:
-        """Return the virtual host in the path."""
+        """Return the virtual host in the path. Raises HTTPError (404) if it was deleted while the request waited."""
         assert self.vhost is not None, "the route has {vhost}, or the frame would not have come here"
+        if self.node.vhosts.get(self.vhost.name) is not self.vhost:
+            raise missing()
         return self.vhost
 
     def queue(self, name: str = "queue") -> Queue:

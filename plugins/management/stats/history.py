@@ -28,6 +28,8 @@ POLICIES = {  # by kind; the others have the policy basic
     **dict.fromkeys(("channel_exchange", "channel_queue", "exchange_queue"), "detailed"),
 }
 AGES_S = {"minute": 60, "hour": 3600, "day": 86_400}  # by the names in configuration keys
+AGE_DIGITS = 10
+SAMPLES_LIMIT = 100_000  # of one level: a number of 8 bytes for each counter of each object
 LIMIT_BYTES = 64 << 20
 NUMBER_BYTES = 8
 LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
@@ -43,11 +45,12 @@ def retention_of(configured: Mapping[str, int]) -> Mapping[str, Levels]:
     found: dict[str, list[tuple[int, int]]] = {}
     for key, step_s in configured.items():
         policy, _, age = key.partition(".")
-        age_s = AGES_S.get(age) or (int(age) if age.isdecimal() else 0)
-        if policy not in RETENTION or not 0 < step_s <= age_s:
+        age_s = AGES_S.get(age) or (int(age) if age.isdecimal() and len(age) <= AGE_DIGITS else 0)
+        if policy not in RETENTION or not 0 < step_s <= age_s <= step_s * SAMPLES_LIMIT:
             raise ValueError(
                 f"management.sample_retention_policies.{key} = {step_s}: name it global, basic or detailed, then "
-                "minute, hour, day or a number of seconds, and give at most that many seconds"
+                "minute, hour, day or a number of seconds, and give at most that many seconds, for at most "
+                f"{SAMPLES_LIMIT} samples"
             )
         found.setdefault(policy, []).append((age_s, step_s))
     return {policy: sorted(found.get(policy, levels)) for policy, levels in RETENTION.items()}

@@ -42,7 +42,7 @@ def test_an_unreadable_configuration_ends_warren_with_one_line(tmp_path: Path) -
 
 def test_an_address_that_is_none_ends_warren_with_one_line() -> None:
     done = warren("serve", "--amqp", "localhost")
-    assert (done.returncode, done.stdout) == (78, "")
+    assert (done.returncode, done.stdout) == (64, "")
     assert only_line(done.stderr) == "warren: command line: --amqp: 'localhost' is not HOST:PORT"
 
 

@@ -166,7 +166,10 @@ CASES: list[tuple[str, int, Callable[[Start], list[str]], Callable[[Start], str]
         "log file is a folder",
         78,
         lambda start: start.config("log.file = ."),
-        lambda start: f"log.file: {start.folder}: it is a folder, and a file is needed: {OTHER_PATH}",
+        lambda start: (
+            f"{start.folder}/broker.conf:2: log.file: {start.folder}: it is a folder, and a file is needed: "
+            f"{OTHER_PATH}"
+        ),
     ),
     (
         "definitions that are no JSON",

@@ -55,12 +55,25 @@ def test_anonymous_is_offered_where_it_is_listed_and_has_somebody_to_log_in_as(c
 
 def test_a_frame_that_amqp_does_not_allow_is_refused(conf: Path) -> None:
     conf.write_text("frame_max = 4095")
-    assert refused(conf).startswith(f"{conf}: frame_max: less than 4096")
+    assert refused(conf).startswith(f"{conf}:1: frame_max: less than 4096")
+
+
+def test_a_node_without_a_host_has_that_of_this_machine(conf: Path) -> None:
+    host = Config().node.partition("@")[2]
+    for given in ("shop", f"shop@{host}"):
+        assert load(None, {"node": given}).node == f"shop@{host}"
+    for wrong in ("@", "@host", "shop@"):
+        conf.write_text(f"warren.node = {wrong}")
+        assert refused(conf) == f"{conf}:1: warren.node: '{wrong}' is not NAME@HOST"
 
 
 def test_tls_needs_a_certificate(conf: Path) -> None:
     conf.write_text("listeners.ssl.default = 5671")
-    assert refused(conf) == f"{conf}: listeners.ssl: needs ssl_options.certfile"
+    assert refused(conf) == f"{conf}:1: listeners.ssl: needs ssl_options.certfile"
+    assert refused(None, {"amqps": ["localhost:1"]}).startswith("command line: --amqps: listeners.ssl: needs")
+    for part in ("management", "prometheus"):
+        conf.write_text(f"\n{part}.ssl.port = 15671")
+        assert refused(conf) == f"{conf}:2: {part}.ssl.port: needs {part}.ssl.certfile"
     conf.write_text("listeners.ssl.default = 5671\nssl_options.certfile = a.pem")
     assert load(conf).listeners_ssl == (("::", 5671),)
 

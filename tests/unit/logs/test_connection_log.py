@@ -134,4 +134,4 @@ def test_a_log_file_that_cannot_be_written_ends_the_start_with_one_line(tmp_path
     (tmp_path / "rabbitmq.conf").write_text("log.file = .\n")
     done = run("serve", "--config", "rabbitmq.conf", "--memory", folder=tmp_path)
     reason = "it is a folder, and a file is needed: choose another path"
-    assert (done.returncode, done.stderr) == (78, f"warren: log.file: {tmp_path}: {reason}\n")
+    assert (done.returncode, done.stderr) == (78, f"warren: rabbitmq.conf:1: log.file: {tmp_path}: {reason}\n")

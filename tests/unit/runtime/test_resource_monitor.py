@@ -1,10 +1,12 @@
 """The monitor of memory and disk, and what Linux reports of them."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from warren.broker.core.telemetry.resource_alarms import Alarms
+from warren.broker.runtime import resource_monitor
 from warren.broker.runtime.process_memory import PAGE_BYTES, cgroup_limits, resident_bytes, total_bytes
 from warren.broker.runtime.resource_monitor import TRIM_LOOKS, Resources
 
@@ -111,6 +113,21 @@ async def test_another_limit_of_the_disk_is_looked_at_at_once(machine: Machine):
     machine.free = 1001
     resources.set_disk_free_limit(1001)
     assert machine.alarms.reason == ""
+    resources.stop()
+
+
+@pytest.mark.asyncio
+async def test_an_error_of_one_check_does_not_end_the_checks(machine: Machine, monkeypatch: pytest.MonkeyPatch):
+    failed, trimmed = asyncio.Event(), asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda *_: failed.set())
+    monkeypatch.setattr(resource_monitor, "MEMORY_LOOK_S", 0.001)
+    resources = Resources(machine.alarms, lambda: 1, trimmed.set, lambda: 500, 1000)
+    resources.watch(lambda: None)
+    resources.memory_limit_bytes = 10**400  # which is too large for the time until the next check
+    await asyncio.wait_for(failed.wait(), 5)
+    resources.memory_limit_bytes = 499
+    await asyncio.wait_for(trimmed.wait(), 5)
+    assert machine.alarms.reason == "low on memory"
     resources.stop()
 
 

@@ -105,6 +105,35 @@ def test_a_get_and_a_move_wait_for_messages_that_are_being_requeued(
     assert not queue.ready
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/queues/v/q/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}),
+        ("POST", "/warren/queues/v/q/move", {"count": 1, "destination": {"queue": "other"}}),
+        ("DELETE", "/queues/v/q", None),
+        ("DELETE", "/queues/v/q/contents", None),
+    ],
+)
+def test_a_request_that_waits_while_its_virtual_host_is_deleted_is_answered_with_404(
+    api: Api, method: str, path: str, body: dict[str, object] | None
+) -> None:
+    for name in ("", "/other", "/q"):
+        assert api.put(f"/{'queues' if name else 'vhosts'}/v{name}").status == 201
+    queue = api.peer.node.vhosts["v"].queues["q"]
+    queue.pause()
+
+    async def ask() -> None:
+        response = asyncio.ensure_future(request(api.application, method, path, body))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not response.done()
+        assert (await request(api.application, "DELETE", "/vhosts/v")).status == 204
+        queue.resume()
+        assert (await response).status == 404
+
+    asyncio.run(ask())
+
+
 def test_each_column_alone_is_the_same_as_among_all(api: Api) -> None:
     body = {"pattern": ".", "definition": {"max-length": 9}, "apply-to": "queues"}
     api.put("/policies/%2F/p", body)

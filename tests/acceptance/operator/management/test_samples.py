@@ -190,3 +190,6 @@ def test_an_invalid_retention_policy_is_refused(key: str) -> None:
 def test_a_step_longer_than_the_age_is_refused() -> None:
     with pytest.raises(ValueError, match="at most that many seconds"):
         retention_of({"global.minute": 61})
+    for too_many in ("global.100001", f"global.{10**200}", "global.9999999999"):
+        with pytest.raises(ValueError, match="for at most 100000 samples"):
+            retention_of({too_many: 1})

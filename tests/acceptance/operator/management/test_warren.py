@@ -74,12 +74,15 @@ def test_limits_are_sizes_or_fractions(api: Api) -> None:
     for body in (
         {},
         {"bytes": -1},
+        {"bytes": 1 << 63},
+        {"bytes": 10**400},
         {"fraction": -0.5},
         {"fraction": 1e300},
         {"bytes": 1, "fraction": 0.5},
         {"bytes": "many"},
     ):
         assert api.put("/warren/limits/memory", body).status == 400
+        assert api.put("/warren/limits/disk", body).status == 400
 
 
 def test_limits_of_a_vhost_and_of_a_user_are_one_change(api: Api) -> None:

@@ -1,5 +1,7 @@
 """Password hashes of RabbitMQ's algorithms and of argon2id."""
 
+import time
+
 import pytest
 
 from warren.broker.amqp.errors import Invalid
@@ -87,3 +89,13 @@ def test_credential_validators_ask_for_length_and_form() -> None:
         rules.check("ABCDE")
     with pytest.raises(Invalid):
         PasswordRules(0, "(")
+
+
+def test_a_validator_that_would_take_seconds_refuses_the_password() -> None:
+    rules = PasswordRules(0, "^(a|aa)+$")
+    rules.check("a" * 20)
+    begun_s = time.process_time()
+    with pytest.raises(Invalid, match="takes too long"):
+        rules.check("a" * 100 + "b")
+    assert time.process_time() - begun_s < 0.1
+    PasswordRules(0, "^[[:alpha:]]++$").check("abc")  # the syntax that the configuration is checked for

@@ -108,9 +108,10 @@ def test_a_role_that_may_only_read_and_a_missing_table_are_faults_and_not_an_emp
     assert examine_url(postgresql.url(), "", "missing") == NOTHING_STATUS
 
 
-def test_a_doctor_knows_nothing_of_a_store_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
-    assert examine_url("postgresql://postgres@127.0.0.1:1/warren", "", "warren") == UNAVAILABLE_STATUS
-    assert "Connection refused" in capsys.readouterr().err
+def test_a_command_knows_nothing_of_a_store_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (examine_url, commands.init, commands.check):
+        assert command("postgresql://postgres@127.0.0.1:1/warren", "", "warren") == UNAVAILABLE_STATUS
+        assert "Connection refused" in capsys.readouterr().err
 
 
 def test_the_commands_say_in_what_state_a_store_is(
