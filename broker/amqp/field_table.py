@@ -284,6 +284,11 @@ def check(raw: bytes, at: int = 0, end: int = -1) -> None:
             at = after
 
 
+def fixed_value(encoded: bytes) -> Value | None:
+    """Return the value with these bytes (`Table.encoded`), or None if its type has no fixed length."""
+    return _decode(encoded, 0, len(encoded), 1) if encoded[0] in _FIXED else None
+
+
 def cost_of_skipping(size: int) -> int:
     """Return the cost of skipping all fields in so many bytes (`jobs.scheduler`)."""
     return min(size >> FIELDS_SHIFT, FIELDS_COST)

@@ -15,7 +15,7 @@ from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, TURN_COST, Job
 from ...core.messages.message import Message
 from ...core.queues.memory_budget import MemoryBudget
-from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_records, existing
+from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records, existing
 from ...wire import method_encoder
 from .. import closing
 from ..unacked import Settlement, Unacked
@@ -111,6 +111,7 @@ class Transaction:
             while publishes and cost < SLICE:
                 exchange, message, queues, mandatory, recorders = publishes.pop()
                 cost += PUBLISH_COST + len(queues) + sum([recorder.cost for recorder in recorders])
+                cost += cost_of_reading([message], queues[:FEW])
                 cost += cost_of_records(len(message.frames), queues[:FEW])  # more are enqueued in steps
                 if any(recorder.drops(message) for recorder in recorders):
                     continue
