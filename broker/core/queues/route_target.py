@@ -105,15 +105,10 @@ def cost_of_records(stored_bytes: int, targets: tuple[RouteTarget, ...]) -> int:
 
 
 def cost_of_reading(messages: list[Message], targets: tuple[RouteTarget, ...]) -> int:
-    """Return the cost of the headers that these targets read, each for itself (`jobs.scheduler`)."""
-    cost = sum([cost_of_header(message) for message in messages])
-    return cost * len([target for target in targets if target.reads_headers]) if cost else 0
-
-
-def cost_of_header(message: Message) -> int:
-    """Return the cost of reading one header of a message (`jobs.scheduler`)."""
-    size = message.header_end
-    return cost_of_skipping(size) + (size >> SEARCH_SHIFT)
+    """Return the cost of reading a header of each message at one target, 0 if no target does (`jobs.scheduler`)."""
+    sizes = [message.header_end for message in messages]
+    cost = sum([cost_of_skipping(size) + (size >> SEARCH_SHIFT) for size in sizes])
+    return cost if cost and any([target.reads_headers for target in targets]) else 0
 
 
 def in_parts(

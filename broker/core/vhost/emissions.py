@@ -18,7 +18,7 @@ from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes, total_bytes
 from ..queues.enqueue import ACCEPTED, EnqueueResult
 from ..queues.message_log import MADE
-from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing, in_parts, records_of
+from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, cost_of_reading, existing, in_parts, records_of
 
 if TYPE_CHECKING:
     from .vhost import VHost
@@ -135,10 +135,11 @@ def enqueue_in_slices(
         copies = count if exceeded else records_of(targets[:SLICE]) or 1  # of the frames
         shift = STORE_SHIFT if stores or vhost.budget.exceeded else COPY_SHIFT
         some = messages[at : at + max(limit // (weight * count), 1)]
-        while (cost := cost_of(some, weight * count, copies, shift)) > 2 * limit and len(some) > 1:
+        while (cost := cost_in(targets, some, weight, copies, shift)) > 2 * limit and len(some) > 1:
             some = some[: max(len(some) * limit // cost, 1)]
         first, at = at, at + len(some)
-        each = cost_of(some, weight, 1, shift) if exceeded else weight * len(some)
+        each = cost_of_reading(some, targets)
+        each += cost_of(some, weight, 1, shift) if exceeded else weight * len(some)
         for part in in_parts(targets, each, frame_bytes(some), max(limit, cost) if len(some) > 1 else limit):
             result = merge(result, enqueue(vhost, part, some, source), first)
             yield max(cost * len(part) // count, 1)
@@ -156,6 +157,12 @@ def merge(result: EnqueueResult, more: EnqueueResult, first: int) -> EnqueueResu
 def cost_of(messages: list[Message], each: int, copies: int, shift: int) -> int:
     """Return the cost of messages that cost `each` beside the copies of their frames, of which 2 ** `shift` cost 1."""
     return each * len(messages) + copies * (frame_bytes(messages) >> shift)
+
+
+def cost_in(targets: tuple[RouteTarget, ...], messages: list[Message], each: int, copies: int, shift: int) -> int:
+    """Return the cost of messages in these targets, as `cost_of`, and of their headers, which targets may read."""
+    count = len(targets)
+    return cost_of(messages, each * count, copies, shift) + cost_of_reading(messages, targets) * count
 
 
 def targets_of(destinations: Collection[Destination]) -> tuple[RouteTarget, ...]:

@@ -31,7 +31,6 @@ from ...core.queues.route_target import (
     PAGE_COST,
     PER_MESSAGE_COST,
     RouteTarget,
-    cost_of_header,
     cost_of_reading,
     existing,
     in_parts,
@@ -116,7 +115,8 @@ def publish(
         queues = None
     alone = checked.special or channel.transaction is not None or (route.markers and route.needs_message(raw))
     if route.reads_headers and not alone:
-        channel.connection.spent += cost_of_reading(messages, route.targets or ())
+        targets = route.targets or ()
+        channel.connection.spent += cost_of_reading(messages, targets) * len(targets)
     if queues is None and not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
         do_in_steps(channel, steps, in_slices)
@@ -301,7 +301,7 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
     refused: set[int] = set()
     for queues, run in runs.items():
         if run.route.reads_headers:
-            channel.connection.spent += cost_of_reading(run.messages, queues)
+            channel.connection.spent += cost_of_reading(run.messages, queues) * len(queues)
         header_bytes = header_bytes_of(run.messages) if some_long else 0
         result = enqueue(
             channel,
@@ -433,7 +433,7 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
     queues = route.targets
     if queues is not None and are_few(queues, message) and len(keys) == 1 and not route.markers:
         if route.reads_headers and channel.transaction is None:
-            channel.connection.spent += cost_of_reading([message], queues)
+            channel.connection.spent += cost_of_reading([message], queues) * len(queues)
         publish_to(channel, route, message, keys, queues, ())
         return
     do_in_steps(channel, publish_in_steps(channel, route, message, keys), in_slices)
@@ -489,7 +489,8 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     if channel.transaction is not None:
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
-        yield cost_of_reading([message], queues[:FEW]) + (len(queues) >> DESTINATIONS_SHIFT)  # were looked at
+        yield len(queues) >> DESTINATIONS_SHIFT  # that were looked at one by one
+        yield cost_of_reading([message], queues) * len(queues[:FEW])  # more are enqueued in steps
         queues = existing((yield from accepted_in_steps(queues, message)))
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
 
@@ -614,17 +615,14 @@ def are_few(queues: tuple[RouteTarget, ...], message: Message) -> bool:
     return (
         len(queues) <= FEW
         and (len(message.frames) * len(queues) <= LONG_BYTES or len(message.frames) * records_of(queues) <= LONG_BYTES)
-        and cost_of_reading([message], queues) <= ENQUEUE_COST
+        and cost_of_reading([message], queues) * len(queues) <= ENQUEUE_COST
     )
 
 
 def cost_of_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> int:
     """Return the cost of enqueueing the messages in one of these queues, beside that of storing them."""
     if messages[0].state is not None or any(queue.per_message for queue in queues):
-        header_cost = sum([cost_of_header(message) for message in messages])
-        if header_cost and not any(queue.reads_headers for queue in queues):
-            header_cost = 0
-        return PER_MESSAGE_COST * len(messages) + header_cost
+        return PER_MESSAGE_COST * len(messages) + cost_of_reading(messages, queues)
     return 1 + len(messages) // SHARED
 
 

@@ -111,8 +111,8 @@ class Transaction:
             while publishes and cost < SLICE:
                 exchange, message, queues, mandatory, recorders = publishes.pop()
                 cost += PUBLISH_COST + len(queues) + sum([recorder.cost for recorder in recorders])
-                cost += cost_of_reading([message], queues[:FEW])
-                cost += cost_of_records(len(message.frames), queues[:FEW])  # more are enqueued in steps
+                few = queues[:FEW]  # more are enqueued in steps
+                cost += cost_of_reading([message], few) * len(few) + cost_of_records(len(message.frames), few)
                 if any(recorder.drops(message) for recorder in recorders):
                     continue
                 returns = mandatory and not channel.closing
