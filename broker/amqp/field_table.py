@@ -212,8 +212,9 @@ class Table:
     def without(self, keys: Iterable[str]) -> "Table":
         """Return this table without the named fields; the others keep their bytes."""
         unwanted = frozenset(keys)
-        raw = self.raw
-        return Table(b"".join([raw[start:end] for key, start, _, end in self._spans() if key not in unwanted]))
+        raw, spans = self.raw, self._spans()
+        self._cost += len(spans)
+        return Table(b"".join([raw[start:end] for key, start, _, end in spans if key not in unwanted]))
 
     def with_items(self, items: list[tuple[str, Value]]) -> "Table":
         """Return this table with `items` at its end in place of fields with the same names; others keep their bytes."""

@@ -679,6 +679,7 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
                 bcc_keys = copies
         if "BCC" in headers:
             changed = properties.replace(changed, properties.HEADERS, headers.without(("BCC",)))
+        channel.connection.spent += headers.read_cost
     if len(keys) > 1:
         channel.check_topic("write", message.address.exchange, *keys[1:])
     user_id = properties.text(raw, properties.USER_ID)
