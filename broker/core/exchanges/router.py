@@ -151,7 +151,7 @@ class Search:
 class Route:
     """The cached route of all publishes with one address, valid until the topology changes.
 
-    targets        the queues; None if each message must be routed by itself, or while the `search` for them is unfinished
+    targets        the queues; None if each message must be routed by itself, or while the `search` is unfinished
     queues         the same, if messages may be enqueued at all of them in one step; else None
     cost           of enqueueing one message in one step (`jobs.scheduler`); 1 if it is enqueued in steps
     at_once        the number of messages that may be enqueued in one step, or together in steps

@@ -108,7 +108,7 @@ def cost_of_reading(messages: list[Message], targets: tuple[RouteTarget, ...]) -
     """Return the cost of reading a header of each message at one target, 0 if no target does (`jobs.scheduler`)."""
     sizes = [message.header_end for message in messages]
     cost = sum([cost_of_skipping(size) + (size >> SEARCH_SHIFT) for size in sizes])
-    return cost if cost and any([target.reads_headers for target in targets]) else 0
+    return cost if cost and any(target.reads_headers for target in targets) else 0
 
 
 def in_parts(

@@ -18,7 +18,15 @@ from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes, total_bytes
 from ..queues.enqueue import ACCEPTED, EnqueueResult
 from ..queues.message_log import MADE
-from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, cost_of_reading, existing, in_parts, records_of
+from ..queues.route_target import (
+    PAGE_COST,
+    PER_MESSAGE_COST,
+    RouteTarget,
+    cost_of_reading,
+    existing,
+    in_parts,
+    records_of,
+)
 
 if TYPE_CHECKING:
     from .vhost import VHost

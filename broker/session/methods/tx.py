@@ -118,7 +118,7 @@ class Transaction:
                     continue
                 returns = mandatory and not channel.closing
                 queues = existing(queues)
-                if any([queue.reads_headers for queue in queues]):  # it may be of an exchange type
+                if any(queue.reads_headers for queue in queues):  # it may be of an exchange type
                     queues = existing((yield from publishing.accepted_in_steps(queues, message)))
                 taken = yield from publishing.enqueue_in_steps(channel, exchange, [message], queues, returns, recorders)
                 complete = complete and taken
