@@ -106,9 +106,14 @@ def cost_of_records(stored_bytes: int, targets: tuple[RouteTarget, ...]) -> int:
 
 def cost_of_reading(messages: list[Message], targets: tuple[RouteTarget, ...]) -> int:
     """Return the cost of reading a header of each message at one target, 0 if no target does (`jobs.scheduler`)."""
-    sizes = [message.header_end for message in messages]
-    cost = sum([cost_of_skipping(size) + (size >> SEARCH_SHIFT) for size in sizes])
+    cost = cost_of_headers(messages)
     return cost if cost and any(target.reads_headers for target in targets) else 0
+
+
+def cost_of_headers(messages: list[Message]) -> int:
+    """Return the cost of reading a header of each message (`jobs.scheduler`)."""
+    sizes = [message.header_end for message in messages]
+    return sum([cost_of_skipping(size) + (size >> SEARCH_SHIFT) for size in sizes])
 
 
 def in_parts(

@@ -185,7 +185,7 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     steps, spent = transaction.commit(channel), 0
     while not is_long and (cost := next(steps, None)) is not None:
         spent += cost
-        is_long = spent > TURN_COST  # an exchange type may enqueue a message in steps
+        is_long = appends and spent > TURN_COST  # an exchange type may enqueue a message in steps
     if is_long:
         connection = channel.connection
         name = f"commit of channel {channel.number} of connection {connection.name}"
