@@ -102,7 +102,8 @@ class Table:
         if self._items is None:
             raw = self.raw
             self._items = [(key, _decode(raw, at, end, 1)) for key, _, at, end in self._spans()]
-            self._decoded = sum([_count(value) for _, value in self._items])
+            arrays = [value for _, value in self._items if value[0] == "A"]
+            self._decoded = len(self._items) + sum([_count(array) - 1 for array in arrays])
         return self._items
 
     def get(self, key: str) -> Value | None:
