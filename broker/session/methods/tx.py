@@ -16,7 +16,7 @@ from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, TURN_COST, Job
 from ...core.messages.message import Message
 from ...core.queues.memory_budget import MemoryBudget
-from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_reading, cost_of_records, existing
+from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_headers, cost_of_records, existing
 from ...wire import method_encoder
 from .. import closing
 from ..unacked import Settlement, Unacked
@@ -113,12 +113,13 @@ class Transaction:
                 exchange, message, queues, mandatory, recorders = publishes.pop()
                 cost += PUBLISH_COST + len(queues) + sum([recorder.cost for recorder in recorders])
                 few = queues[:FEW]  # more are enqueued in steps
-                cost += cost_of_reading([message], few) * len(few) + cost_of_records(len(message.frames), few)
+                cost += cost_of_records(len(message.frames), few)
                 if any(recorder.drops(message) for recorder in recorders):
                     continue
                 returns = mandatory and not channel.closing
                 queues = existing(queues)
-                if any(queue.reads_headers for queue in queues):  # it may be of an exchange type
+                if True in [queue.reads_headers for queue in queues]:  # it may be of an exchange type
+                    cost += cost_of_headers([message]) * len(few)
                     queues = existing((yield from publishing.accepted_in_steps(queues, message)))
                 taken = yield from publishing.enqueue_in_steps(channel, exchange, [message], queues, returns, recorders)
                 complete = complete and taken
