@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 WAITING_BYTES = 16 << 20  # of waiting messages; above this the socket is paused
 DELIVERY_BYTES = 500  # approximate memory of a delivery without its properties and body
 SLICE = 500  # waiting messages published in one turn of the loop, at most
+LONG_BYTES, LONG_SLICE_BYTES = 512, 1 << 15  # of long properties: of one message, and of those published in one turn
 RETRY_S, RETRY_MOST_S = 0.1, 5.0  # first and longest delay before a refused message is tried again
 LAG_S = 1.0  # between two measurements of the age of a message
 
@@ -195,29 +196,32 @@ class Forwarder:
         if self.target_deleted():
             self._give_up("the queue that the link publishes to is deleted")
             return
-        at, count = 0, len(deliveries)
+        at, count, long_bytes = 0, len(deliveries), 0
         prepare, drains = self._prepare, self.drain_into is not None
         each_by_its_key = drains or self._routing_key is None
         while at < count:
             key, exchange = deliveries[at].routing_key, deliveries[at].exchange
             going, contents = [], []
-            while at < count:
+            while at < count and long_bytes < LONG_SLICE_BYTES:
                 delivery = deliveries[at]
                 if each_by_its_key and delivery.routing_key != key or drains and delivery.exchange != exchange:
                     break
                 at += 1
+                if len(delivery.properties) > LONG_BYTES:
+                    long_bytes += len(delivery.properties)
                 properties = prepare(delivery)
                 if properties is not None:
                     going.append(delivery)
                     contents.append((properties, delivery.body_bytes, delivery.body_frames))
             last = deliveries[at - 1].tag
-            if not going:
+            left: list[Delivery] | None = []
+            if going:
+                left = self._publish(going, contents, last)
+            else:
                 self._settle(last, self._repeat_ticket(), 0)
-                continue
-            left = self._publish(going, contents, last)
             if left is None:
                 return
-            if left or self._unfinished is not None:
+            if left or self._unfinished is not None or at < count and long_bytes >= LONG_SLICE_BYTES:
                 self._return(left + deliveries[at:])
                 break
         self._acknowledge()

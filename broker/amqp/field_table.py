@@ -19,6 +19,9 @@ from .limits import SHORT_STRING
 MAX_DEPTH: Final = 16  # nested tables and arrays, the outermost included: far above what clients use
 MAX_ENTRIES: Final = 1024  # nested ones included: decoding more would block the loop for milliseconds
 SEARCH_SHIFT: Final = 10  # to copy and search 1,024 bytes costs 1
+FIELDS_SHIFT: Final = 5  # to skip the fields in 32 bytes costs 1
+FIELDS_COST: Final = MAX_ENTRIES >> 3  # to skip all fields, at most
+SEARCHES: Final = 2  # fields that are read without decoding the others
 
 Value = tuple[str, object]
 """A type letter and a Python value.
@@ -58,15 +61,17 @@ class Table:
     table. Nested tables are decoded when they are read themselves.
     """
 
-    __slots__ = ("_decoded", "_index", "_items", "raw")
+    __slots__ = ("_decoded", "_index", "_indexed", "_items", "_skipped", "raw")
 
     EMPTY: ClassVar["Table"]
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
         self._items: list[tuple[str, Value]] | None = None
-        self._index: dict[str, Value] | None = None
+        self._index: dict[str, Value | None] | None = None  # by name, of those that were searched
+        self._indexed = False  # all fields are in the index
         self._decoded = 0  # values
+        self._skipped = 0  # the cost of the fields that the longest search or copy has skipped
 
     @staticmethod
     def of(fields: Mapping[str, object]) -> "Table":
@@ -97,28 +102,76 @@ class Table:
         if self._items is None:
             raw = self.raw
             self._items = [(key, _decode(raw, at, end, 1)) for key, _, at, end in self._spans()]
-            self._decoded = len(self._items)
-            for _, (letter, content) in self._items:
-                if letter == "A":
-                    self._decoded += _count(content)
+            arrays = [value for _, value in self._items if value[0] == "A"]
+            self._decoded = len(self._items) + sum([_count(array) - 1 for array in arrays])
         return self._items
 
     def get(self, key: str) -> Value | None:
-        """Return the value of the first field with this name, or None."""
+        """Return the value of the first field with this name, or None.
+
+        Other fields are decoded when a third name is searched.
+        """
         index = self._index
+        if index is not None:
+            if key in index:
+                return index[key]
+            if self._indexed:
+                return None
+        name = key.encode("utf-8", "surrogateescape")
+        if name not in self.raw:
+            return None  # the usual result for CC and BCC
         if index is None:
-            if key.encode("utf-8", "surrogateescape") not in self.raw:
-                return None  # the usual result for CC and BCC, without decoding
-            index = {}
-            for name, value in self.items():
-                index.setdefault(name, value)
-            self._index = index
+            index = self._index = {}
+        if self._items is None and len(index) < SEARCHES:
+            at, end = self._search(name)
+            value = index[key] = _decode(self.raw, at, end, 1) if end else None
+            if value is not None:
+                self._decoded += _count(value)
+            return value
+        for field, content in self.items():
+            index.setdefault(field, content)
+        self._indexed = True
         return index.get(key)
+
+    def encoded(self, key: str) -> bytes:
+        """Return type letter and value of the first field with this name as they are encoded, or empty bytes."""
+        name = key.encode("utf-8", "surrogateescape")
+        at, end = self._search(name)
+        return self.raw[at:end]
+
+    def _search(self, name: bytes) -> tuple[int, int]:
+        """Return type letter and end of the first field with this name, or zeros; the fields before it are skipped."""
+        raw = self.raw
+        if len(name) > SHORT_STRING:
+            return 0, 0
+        field = bytes((len(name),)) + name
+        at, limit = 0, len(raw)
+        place = raw.find(field)  # of the field, unless that is a part of another one
+        while place >= 0:
+            while at < place:
+                at += 1 + raw[at]
+                if at >= limit:
+                    raise SyntaxFault("field table is truncated in a field name")
+                kind = raw[at]
+                after = at + _STEPS[kind]
+                if kind == _STRING and after <= limit:
+                    at = after + _LENGTH(raw, at + 1)[0]
+                else:
+                    at = after if kind in _FIXED else _end(raw, at, limit)
+            if at == place:
+                at = _name_end(raw, at, limit)
+                break
+            place = raw.find(field, at)
+        self._skipped = max(self._skipped, cost_of_skipping(at))
+        return (at, _end(raw, at, limit)) if place >= 0 else (0, 0)
 
     @property
     def read_cost(self) -> int:
-        """The processor time that reading has taken, in microseconds, about: of decoded values, and of all bytes."""
-        return self._decoded + (len(self.raw) >> SEARCH_SHIFT)
+        """The processor time that reading has taken, in microseconds, about: of decoded values, and of all bytes.
+
+        What takes as long each time, such as `encoded`, counts once.
+        """
+        return self._decoded + self._skipped + (len(self.raw) >> SEARCH_SHIFT)
 
     def __contains__(self, key: str) -> bool:
         return self.get(key) is not None
@@ -164,8 +217,9 @@ class Table:
     def without(self, keys: Iterable[str]) -> "Table":
         """Return this table without the named fields; the others keep their bytes."""
         unwanted = frozenset(keys)
-        raw = self.raw
-        return Table(b"".join([raw[start:end] for key, start, _, end in self._spans() if key not in unwanted]))
+        raw, spans = self.raw, self._spans()
+        self._skipped = max(self._skipped, len(spans))
+        return Table(b"".join([raw[start:end] for key, start, _, end in spans if key not in unwanted]))
 
     def with_items(self, items: list[tuple[str, Value]]) -> "Table":
         """Return this table with `items` at its end in place of fields with the same names; others keep their bytes."""
@@ -234,6 +288,16 @@ def check(raw: bytes, at: int = 0, end: int = -1) -> None:
             at, end, is_table = at + 5, after, kind == _TABLE
         else:
             at = after
+
+
+def fixed_value(encoded: bytes) -> Value | None:
+    """Return the value with these bytes (`Table.encoded`), or None if its type has no fixed length."""
+    return _decode(encoded, 0, len(encoded), 1) if encoded[0] in _FIXED else None
+
+
+def cost_of_skipping(size: int) -> int:
+    """Return the cost of skipping all fields in so many bytes (`jobs.scheduler`)."""
+    return min(size >> FIELDS_SHIFT, FIELDS_COST)
 
 
 def value_spans(raw: bytes, at: int, end: int) -> list[tuple[int, int]]:
@@ -401,10 +465,10 @@ def _decode(raw: bytes, at: int, end: int, depth: int) -> Value:
     return ("A", elements)
 
 
-def _count(array: object) -> int:
-    """Return the number of values in an array, those of nested arrays included."""
-    assert isinstance(array, list)
-    return len(array) + sum([_count(content) for letter, content in array if letter == "A"])
+def _count(value: Value) -> int:
+    """Return the number of values in a value: 1, and those in an array."""
+    content = value[1]
+    return 1 + sum([_count(each) for each in content]) if isinstance(content, list) else 1
 
 
 def _encode(value: Value) -> bytes:

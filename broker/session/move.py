@@ -21,7 +21,7 @@ from ..core.messages.message_state import NEVER
 from ..core.queues.fifo import LEVEL_SHIFT
 from ..core.queues.message_log import MOVED
 from ..core.queues.queue import Queue
-from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_records
+from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_reading, cost_of_records
 from ..core.queues.x_death import routing_keys
 from ..core.vhost.emissions import enqueue_in_slices
 
@@ -162,14 +162,16 @@ class Move:
         of_job = False
         try:
             copy, search = self._begin_route(taken[1])
-            if not search.run(SLICE_COST) or len(search.targets) > FEW:
+            complete = search.run(SLICE_COST)
+            header_cost = cost_of_reading([copy], search.targets) * len(search.targets)
+            if not complete or len(search.targets) > FEW or header_cost > SLICE_COST:
                 self._publish(result)
                 of_job = not result.problem
                 if of_job:
                     self._move_in_steps(taken, copy, search, result)
                 return
             targets, recorders = split_recorders(search.targets)
-            self._cost += search.cost + PER_MESSAGE_COST * len(search.targets)
+            self._cost += search.cost + header_cost + PER_MESSAGE_COST * len(search.targets)
             self._cost += cost_of_records(len(copy.frames), search.targets)
             if self._run is not None and not self._run.takes(targets, copy):
                 self._publish(result)

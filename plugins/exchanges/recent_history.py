@@ -30,6 +30,7 @@ DEFAULT_LENGTH = 20
 HISTORY_BYTES = 64 << 20  # of the contents of more than DEFAULT_LENGTH messages
 MESSAGE_BYTES = 500  # of each message beside its content
 SLICE, SLICE_BYTES = 500, 1 << 20  # messages delivered to a new binding together, and about how many bytes of frames
+LAST_SLICE = 100  # of the last messages, which are enqueued at once
 REPLAY_COST = 20  # of a publish while the history is being delivered, so that publishers do not outrun it
 EXCHANGE = "exchange"
 
@@ -124,7 +125,7 @@ class RecentHistoryExchange(FanoutExchange):
     def _replay(self, binding: Binding, replay: Replay) -> Iterator[Emission]:
         """Yield the history in slices. With the last one the binding takes part in routing."""
         destination = binding.destination
-        last_limit = 1 if destination.kind == EXCHANGE else SLICE
+        last_limit = 1 if destination.kind == EXCHANGE else LAST_SLICE
         yield Emission((), ())  # each of those that follow is taken when it is enqueued
         while self._replays.get(binding) is replay:  # it may be deleted meanwhile
             end = self._next if replay.end is None else replay.end

@@ -49,7 +49,7 @@ class DeduplicatingExchange(ExchangeDecorator):
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         assert self._context is not None, "on_created has been called"
         now_ms = self._context.clock.now_ms()
-        duplicate = self.deduplication.is_duplicate(message, now_ms)
+        duplicate = self.deduplication.is_duplicate(self.deduplication.key_of(message), now_ms)
         yield self.deduplication.read_cost
         if duplicate:
             found.update(dict.fromkeys(self._dropped))
@@ -76,13 +76,15 @@ class Recorder(Sink):
 
         If so, the message is counted as a duplicate.
         """
-        return self._deduplication.is_duplicate(message, self.context.clock.now_ms())
+        deduplication = self._deduplication
+        return deduplication.is_duplicate(deduplication.key_of(message), self.context.clock.now_ms())
 
     def handle(self, messages: list[Message]) -> EnqueueResult:
         now_ms = self.context.clock.now_ms()
         for message in messages:
-            if not self._deduplication.has_seen(message, now_ms):
-                self._deduplication.add(message, now_ms)
+            key = self._deduplication.key_of(message)
+            if not self._deduplication.has_seen(key, now_ms):
+                self._deduplication.add(key, message, now_ms)
         return ACCEPTED
 
 

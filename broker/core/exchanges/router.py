@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 
+from ...amqp.field_table import FIELDS_SHIFT
 from ..jobs.scheduler import UNLIMITED
 from ..messages.binding import Destination
-from ..messages.message import Address, Message
+from ..messages.message import LONG_HEADER, Address, Message
 from ..messages.ports import Journal
 from ..queues.queue import Queue
 from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, records_of
@@ -23,6 +24,7 @@ ENQUEUE_COST = 3_000  # of the messages that are enqueued in one step
 FEW = ENQUEUE_COST // PAGE_COST  # queues in which any message may be enqueued in one step
 SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
 RUN = 128  # messages that are enqueued together in very many queues, in steps
+SHORT_HEADER_COST = LONG_HEADER >> FIELDS_SHIFT  # of a header that is not long, for a target that reads it
 LONG_BYTES = 1 << 20  # of messages for several queues, of all their records: they are enqueued in steps
 
 RouteKey = bytes | tuple[str, str]
@@ -149,11 +151,13 @@ class Search:
 class Route:
     """The cached route of all publishes with one address, valid until the topology changes.
 
-    targets  the queues; None if each message must be routed by itself, or while the `search` for them is unfinished
-    queues   the same, if messages may be enqueued at all of them in one step; else None
-    cost     of enqueueing one message in one step (`jobs.scheduler`); 1 if it is enqueued in steps
-    at_once  the number of messages that may be enqueued in one step, or together in steps
-    long_bytes  the sum of their bodies and long headers above which they are enqueued in steps
+    targets        the queues; None if each message must be routed by itself, or while the `search` is unfinished
+    queues         the same, if messages may be enqueued at all of them in one step; else None
+    cost           of enqueueing one message in one step (`jobs.scheduler`); 1 if it is enqueued in steps
+    at_once        the number of messages that may be enqueued in one step, or together in steps
+    long_bytes     the sum of their bodies and long headers above which they are enqueued in steps
+    reads_headers  some targets read the headers of each message
+    read_bytes     the sum of their long headers above which they are enqueued in steps for these targets
 
     A message whose properties contain any of the `markers` must be routed by itself, too. `direct` messages came from
     a queue of the same name elsewhere: they go to the `targets` whatever their CC.
@@ -161,7 +165,7 @@ class Route:
 
     __slots__ = (
         *("address", "exchange", "targets", "queues", "mandatory", "markers", "direct", "cost", "at_once"),
-        "long_bytes",
+        *("long_bytes", "reads_headers", "read_bytes"),
         *("search", "key"),
     )
 
@@ -187,12 +191,19 @@ class Route:
     def _set_targets(self, targets: tuple[RouteTarget, ...] | None) -> None:
         self.targets = self.queues = targets
         self.cost = 1
-        self.at_once = self.long_bytes = UNLIMITED
+        self.at_once = self.long_bytes = self.read_bytes = UNLIMITED
+        readers = len([target for target in targets or () if target.reads_headers])
+        self.reads_headers = readers > 0
+        if readers:
+            self.read_bytes = (ENQUEUE_COST << FIELDS_SHIFT) // readers
+            self.cost = PER_MESSAGE_COST + SHORT_HEADER_COST
+            self.at_once = ENQUEUE_COST // self.cost
         if targets is not None and len(targets) > 1:
             per_message = any(target.per_message for target in targets)
-            cost = len(targets) * (PER_MESSAGE_COST if per_message else 1)
+            cost = len(targets) * (PER_MESSAGE_COST if per_message else 1) + readers * SHORT_HEADER_COST
             if cost > FEW:
                 self.queues = None
+                self.cost = 1
                 self.at_once = RUN
             else:
                 self.cost = cost

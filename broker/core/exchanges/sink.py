@@ -36,6 +36,7 @@ class Sink(RouteTarget):
     def __init__(self, context: ExchangeContext) -> None:
         super().__init__("", 0, True)
         self.context = context
+        self.reads_headers = True
 
     def accept(self, messages: list[Message], source: str, shared: bool) -> EnqueueResult:
         return self.handle(messages)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, Job
-from ..messages.message import Message, header_bytes_of, total_bytes
+from ..messages.message import LONG_HEADER, Message, header_bytes_of, total_bytes
 from .enqueue import ACCEPTED, EnqueueResult
 from .lazy_deque import LazyDeque, made
 from .message_log import DEAD_LETTERED
@@ -25,6 +25,7 @@ from .route_target import (
     PER_MESSAGE_COST,
     RouteTarget,
     TargetSearch,
+    cost_of_reading,
     cost_of_records,
     existing,
     in_parts,
@@ -97,6 +98,7 @@ class DeadLetter:
             each = PER_MESSAGE_COST
             if queue.host.budget.exceeded:
                 each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)
+            each += cost_of_reading([self.copy], self.targets)
             self._parts = in_parts(self.targets, each, len(self.copy.frames), PART_COST)
         return cost + search.cost
 
@@ -476,10 +478,11 @@ class DeadLetterOutbox:
 
     def _cost_of_targets(self, message: Message, targets: tuple[RouteTarget, ...]) -> int:
         """Return the cost of enqueueing one message at these targets, each of which looks at it."""
-        count = len(targets)
+        count, size = len(targets), len(message.frames)
+        cost = cost_of_reading([message], targets) * count if size - message.body_bytes > LONG_HEADER else 0
         if self._queue.host.budget.exceeded:
-            return count * (PAGE_COST + (len(message.frames) >> STORE_SHIFT))
-        return cost_of_records(len(message.frames), targets) + (count if count < 2 else count * PER_MESSAGE_COST)
+            return cost + count * (PAGE_COST + (size >> STORE_SHIFT))
+        return cost + cost_of_records(size, targets) + (count if count < 2 else count * PER_MESSAGE_COST)
 
 
 def cost_of(message: Message) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from hashlib import blake2b
 
-from ...amqp.field_table import INTEGERS, Table
+from ...amqp.field_table import INTEGERS, Table, fixed_value
 from ...amqp.properties import headers
 from ..messages.message import Message
 from ..messages.message_state import NEVER
@@ -21,8 +21,8 @@ CACHE_SIZE = 128
 class Deduplication:
     """A cache of the last `size` values of the header `header`, which expire after `ttl_ms` if that is set.
 
-    `duplicates` counts dropped messages. A message without the header is never a duplicate. `read_cost` is that of the
-    last message's headers (`Table.read_cost`).
+    Its keys are hashes of the values (`key_of`), empty without the header: such a message is never a duplicate.
+    `duplicates` counts dropped messages. `read_cost` is that of the last message's headers (`Table.read_cost`).
     """
 
     __slots__ = ("header", "size", "ttl_ms", "duplicates", "read_cost", "_expires_ms")
@@ -33,23 +33,33 @@ class Deduplication:
         self.ttl_ms = arguments.integer(TTL)
         self.duplicates = 0
         self.read_cost = 0
-        self._expires_ms: OrderedDict[bytes, int] = OrderedDict()  # by value, the oldest first
+        self._expires_ms: OrderedDict[bytes, int] = OrderedDict()  # by key, the oldest first
 
-    def is_duplicate(self, message: Message, now_ms: int) -> bool:
-        """Return whether the value is in the cache, and count the message as a duplicate if so."""
-        seen = self.has_seen(message, now_ms)
+    def key_of(self, message: Message) -> bytes:
+        """Return a hash of the header's value, empty without the header. Integers of any width are equal."""
+        found = headers(message.property_bytes) or Table.EMPTY
+        encoded = found.encoded(self.header)
+        self.read_cost = found.read_cost
+        if not encoded:
+            return b""
+        value = fixed_value(encoded)
+        if value is not None:
+            encoded = Table.encode_items([("", ("l", value[1]) if value[0] in INTEGERS else value)])
+        return blake2b(encoded, digest_size=16).digest()
+
+    def is_duplicate(self, key: bytes, now_ms: int) -> bool:
+        """Return whether the key is in the cache, and count a duplicate if so."""
+        seen = self.has_seen(key, now_ms)
         self.duplicates += seen
         return seen
 
-    def has_seen(self, message: Message, now_ms: int) -> bool:
-        """Return whether the value is in the cache and has not expired."""
-        key = self._key(message)
+    def has_seen(self, key: bytes, now_ms: int) -> bool:
+        """Return whether the key is in the cache and has not expired."""
         expires_ms = self._expires_ms.get(key) if key else None
         return expires_ms is not None and not NEVER < expires_ms <= now_ms
 
-    def add(self, message: Message, now_ms: int) -> None:
-        """Put the value of an accepted message in the cache."""
-        key = self._key(message)
+    def add(self, key: bytes, message: Message, now_ms: int) -> None:
+        """Put the key of an accepted message in the cache."""
         if not key:
             return
         ttl_ms = (headers(message.property_bytes) or Table.EMPTY).integer(TTL)
@@ -60,14 +70,3 @@ class Deduplication:
         if len(seen) >= self.size:
             seen.popitem(last=False)
         seen[key] = NEVER if ttl_ms is None else now_ms + max(ttl_ms, 0)
-
-    def _key(self, message: Message) -> bytes:
-        """Return a hash of the header's value, empty without the header. Integers of any width are equal."""
-        found = headers(message.property_bytes) or Table.EMPTY
-        value = found.get(self.header)
-        self.read_cost = found.read_cost
-        if value is None:
-            return b""
-        if value[0] in INTEGERS:
-            value = ("l", value[1])
-        return blake2b(Table.encode_items([("", value)]), digest_size=16).digest()

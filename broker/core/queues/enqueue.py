@@ -141,13 +141,14 @@ class PerMessageEnqueue:
     def add(self, message: Message) -> bool:
         """Add a message; return False if the queue rejects it."""
         deduplication = self.queue.deduplication
-        if deduplication is not None and deduplication.is_duplicate(message, self.now_ms):
+        key = deduplication.key_of(message) if deduplication is not None else b""
+        if deduplication is not None and deduplication.is_duplicate(key, self.now_ms):
             self.stored = True  # its confirm waits for the original, which may not be durable yet
             return True
         if self.settings.rejects_publish and not self._has_room(message):
             return False
         if deduplication is not None:
-            deduplication.add(message, self.now_ms)
+            deduplication.add(key, message, self.now_ms)
         level = self._level_of(message)
         ttl_ms = shortest_ttl(self.settings, message.state)
         dead_lettered, bcc_keys = message.dead_lettered, message.bcc_keys

@@ -131,6 +131,7 @@ class Queue(RouteTarget):
         self.dropped = self.expired = 0  # by a length limit; by a time to live
         self.held_publishers = HeldPublishers(self)
         self.deduplication = Deduplication(arguments) if self.settings.deduplicates else None
+        self.reads_headers = self.deduplication is not None
         self.expiry = QueueExpiry(self)
         self.outbox = DeadLetterOutbox(self)
         self._message_expiry = MessageExpiry(self)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from mypy_extensions import mypyc_attr
 
+from ...amqp.field_table import SEARCH_SHIFT, cost_of_skipping
 from ..jobs.scheduler import STORE_SHIFT
 from ..messages.binding import Destination
 from ..messages.message import Message
@@ -22,14 +23,15 @@ PAGE_COST = 8  # of a queue that stores the message and keeps its location, as m
 class RouteTarget(Destination):
     """A target of a route: a queue, a reply queue, or the sink of an exchange type.
 
-    number       of a durable queue in the journal; 0 for all others
-    per_message  messages are passed to `accept`, which looks at each of them, and not to `push`
-    deleted      it takes no more messages
+    number         of a durable queue in the journal; 0 for all others
+    per_message    messages are passed to `accept`, which looks at each of them, and not to `push`
+    reads_headers  `accept` reads the headers of each of them
+    deleted        it takes no more messages
 
     Observers are not notified of `internal` targets, and statistics do not count them.
     """
 
-    __slots__ = ("number", "per_message", "deleted")
+    __slots__ = ("number", "per_message", "reads_headers", "deleted")
     kind: ClassVar[str] = "queue"
     internal: ClassVar[bool] = False
 
@@ -37,6 +39,7 @@ class RouteTarget(Destination):
         super().__init__(name)
         self.number = number
         self.per_message = per_message
+        self.reads_headers = False
         self.deleted = False
 
     def push(self, messages: list[Message], body_bytes: int, shared: bool = False, header_bytes: int = -1) -> None:
@@ -99,6 +102,18 @@ def cost_of_records(stored_bytes: int, targets: tuple[RouteTarget, ...]) -> int:
     """Return the cost of writing messages with frames of this sum to the journal (`jobs.scheduler`)."""
     cost = stored_bytes >> STORE_SHIFT
     return cost * records_of(targets) if cost else 0
+
+
+def cost_of_reading(messages: list[Message], targets: tuple[RouteTarget, ...]) -> int:
+    """Return the cost of reading a header of each message at one target, 0 if no target does (`jobs.scheduler`)."""
+    cost = cost_of_headers(messages)
+    return cost if cost and any(target.reads_headers for target in targets) else 0
+
+
+def cost_of_headers(messages: list[Message]) -> int:
+    """Return the cost of reading a header of each message (`jobs.scheduler`)."""
+    sizes = [message.header_end for message in messages]
+    return sum([cost_of_skipping(size) + (size >> SEARCH_SHIFT) for size in sizes])
 
 
 def in_parts(

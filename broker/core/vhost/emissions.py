@@ -18,7 +18,15 @@ from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes, total_bytes
 from ..queues.enqueue import ACCEPTED, EnqueueResult
 from ..queues.message_log import MADE
-from ..queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing, in_parts, records_of
+from ..queues.route_target import (
+    PAGE_COST,
+    PER_MESSAGE_COST,
+    RouteTarget,
+    cost_of_headers,
+    existing,
+    in_parts,
+    records_of,
+)
 
 if TYPE_CHECKING:
     from .vhost import VHost
@@ -126,6 +134,7 @@ def enqueue_in_slices(
             targets = tuple([one for one in targets if one is not target])
     count = len(targets)
     per_message = any(target.per_message for target in targets)
+    readers = count if per_message and any(target.reads_headers for target in targets) else 0
     stores = any(target.number for target in targets)
     least = STORED_COST if stores else 1
     at = 0
@@ -135,10 +144,10 @@ def enqueue_in_slices(
         copies = count if exceeded else records_of(targets[:SLICE]) or 1  # of the frames
         shift = STORE_SHIFT if stores or vhost.budget.exceeded else COPY_SHIFT
         some = messages[at : at + max(limit // (weight * count), 1)]
-        while (cost := cost_of(some, weight * count, copies, shift)) > 2 * limit and len(some) > 1:
+        while (cost := cost_of(some, weight * count, copies, shift, readers)) > 2 * limit and len(some) > 1:
             some = some[: max(len(some) * limit // cost, 1)]
         first, at = at, at + len(some)
-        each = cost_of(some, weight, 1, shift) if exceeded else weight * len(some)
+        each = cost_of(some, weight, int(exceeded), shift, min(readers, 1))
         for part in in_parts(targets, each, frame_bytes(some), max(limit, cost) if len(some) > 1 else limit):
             result = merge(result, enqueue(vhost, part, some, source), first)
             yield max(cost * len(part) // count, 1)
@@ -153,9 +162,13 @@ def merge(result: EnqueueResult, more: EnqueueResult, first: int) -> EnqueueResu
     return EnqueueResult(result.stored or more.stored, refused)
 
 
-def cost_of(messages: list[Message], each: int, copies: int, shift: int) -> int:
-    """Return the cost of messages that cost `each` beside the copies of their frames, of which 2 ** `shift` cost 1."""
-    return each * len(messages) + copies * (frame_bytes(messages) >> shift)
+def cost_of(messages: list[Message], each: int, copies: int, shift: int, readers: int = 0) -> int:
+    """Return the cost of messages that cost `each` beside the copies of their frames, of which 2 ** `shift` cost 1.
+
+    `readers` is the number of targets that read their headers.
+    """
+    cost = each * len(messages) + copies * (frame_bytes(messages) >> shift)
+    return cost + readers * cost_of_headers(messages) if readers else cost
 
 
 def targets_of(destinations: Collection[Destination]) -> tuple[RouteTarget, ...]:

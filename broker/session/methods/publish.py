@@ -27,7 +27,15 @@ from ...core.messages.message_state import NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
-from ...core.queues.route_target import PAGE_COST, PER_MESSAGE_COST, RouteTarget, existing, in_parts, records_of
+from ...core.queues.route_target import (
+    PAGE_COST,
+    PER_MESSAGE_COST,
+    RouteTarget,
+    cost_of_reading,
+    existing,
+    in_parts,
+    records_of,
+)
 from ...core.vhost.vhost import VHost
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, MixedPublishes, Publishes
@@ -103,9 +111,12 @@ def publish(
     sizes.run += count
     sizes.total_bytes += whole_bytes
     queues = route.queues
-    if whole_bytes + long_bytes > route.long_bytes:
+    if whole_bytes + long_bytes > route.long_bytes or long_bytes > route.read_bytes:
         queues = None
     alone = checked.special or channel.transaction is not None or (route.markers and route.needs_message(raw))
+    if route.reads_headers and not alone:
+        targets = route.targets or ()
+        channel.connection.spent += cost_of_reading(messages, targets) * len(targets)
     if queues is None and not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
         do_in_steps(channel, steps, in_slices)
@@ -279,7 +290,9 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
     if len(runs) == 1:
         [run] = runs.values()
         header_bytes = header_bytes_of(run.messages) if some_long else 0
-        if len(run.queues) > FEW or run.body_bytes + header_bytes > run.route.long_bytes:
+        route = run.route
+        long = run.body_bytes + header_bytes > route.long_bytes or header_bytes > route.read_bytes
+        if long or len(run.queues) > FEW:
             steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
             do_in_steps(channel, steps, in_slices)
             return
@@ -287,6 +300,8 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
     stored = False
     refused: set[int] = set()
     for queues, run in runs.items():
+        if run.route.reads_headers:
+            channel.connection.spent += cost_of_reading(run.messages, queues) * len(queues)
         header_bytes = header_bytes_of(run.messages) if some_long else 0
         result = enqueue(
             channel,
@@ -417,6 +432,8 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
             message.state = MessageState(ttl_ms)
     queues = route.targets
     if queues is not None and are_few(queues, message) and len(keys) == 1 and not route.markers:
+        if route.reads_headers and channel.transaction is None:
+            channel.connection.spent += cost_of_reading([message], queues) * len(queues)
         publish_to(channel, route, message, keys, queues, ())
         return
     do_in_steps(channel, publish_in_steps(channel, route, message, keys), in_slices)
@@ -473,6 +490,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
         yield len(queues) >> DESTINATIONS_SHIFT  # that were looked at one by one
+        yield cost_of_reading([message], queues) * len(queues[:FEW])  # more are enqueued in steps
         queues = existing((yield from accepted_in_steps(queues, message)))
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
 
@@ -550,12 +568,14 @@ def enqueue_in_steps(
 ) -> Generator[int, None, bool]:
     """Enqueue messages as `enqueue_one`, but in steps if there are very many queues or recorders.
 
-    All of them are enqueued at some queues, then at the next. Each step stores persistent messages again, so that only
-    few of these are enqueued together.
+    All of them are enqueued at some queues, then at the next. Each step stores persistent messages again, and may read
+    their headers again, so that only few of these are enqueued together.
     """
     if len(messages) == 1 and len(recorders) <= FEW and are_few(queues, messages[0]):
         return enqueue_one(channel, exchange, messages[0], queues, mandatory, recorders)
-    together = SHARED if any(message.persistent for message in messages) else len(messages)
+    together = len(messages)
+    if together > SHARED and (any(message.persistent for message in messages) or cost_of_reading(messages, queues)):
+        together = SHARED
     taken = True
     for first in range(0, len(messages), together):
         if first:
@@ -590,17 +610,19 @@ def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:
 
 def are_few(queues: tuple[RouteTarget, ...], message: Message) -> bool:
     """Return whether the message may be enqueued in all these queues in one step."""
-    return len(queues) <= FEW and (
-        len(message.frames) * len(queues) <= LONG_BYTES
-        or len(queues) < 2
-        or len(message.frames) * records_of(queues) <= LONG_BYTES
+    if len(queues) < 2:
+        return True
+    return (
+        len(queues) <= FEW
+        and (len(message.frames) * len(queues) <= LONG_BYTES or len(message.frames) * records_of(queues) <= LONG_BYTES)
+        and cost_of_reading([message], queues) * len(queues) <= ENQUEUE_COST
     )
 
 
 def cost_of_each(messages: list[Message], queues: tuple[RouteTarget, ...]) -> int:
     """Return the cost of enqueueing the messages in one of these queues, beside that of storing them."""
     if messages[0].state is not None or any(queue.per_message for queue in queues):
-        return PER_MESSAGE_COST * len(messages)
+        return PER_MESSAGE_COST * len(messages) + cost_of_reading(messages, queues)
     return 1 + len(messages) // SHARED
 
 
@@ -657,6 +679,7 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
                 bcc_keys = copies
         if "BCC" in headers:
             changed = properties.replace(changed, properties.HEADERS, headers.without(("BCC",)))
+        channel.connection.spent += headers.read_cost
     if len(keys) > 1:
         channel.check_topic("write", message.address.exchange, *keys[1:])
     user_id = properties.text(raw, properties.USER_ID)

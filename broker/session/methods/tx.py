@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pamqp import commands
@@ -15,7 +16,7 @@ from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, TURN_COST, Job
 from ...core.messages.message import Message
 from ...core.queues.memory_budget import MemoryBudget
-from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_records, existing
+from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_headers, cost_of_records, existing
 from ...wire import method_encoder
 from .. import closing
 from ..unacked import Settlement, Unacked
@@ -111,11 +112,15 @@ class Transaction:
             while publishes and cost < SLICE:
                 exchange, message, queues, mandatory, recorders = publishes.pop()
                 cost += PUBLISH_COST + len(queues) + sum([recorder.cost for recorder in recorders])
-                cost += cost_of_records(len(message.frames), queues[:FEW])  # more are enqueued in steps
+                few = queues[:FEW]  # more are enqueued in steps
+                cost += cost_of_records(len(message.frames), few)
                 if any(recorder.drops(message) for recorder in recorders):
                     continue
                 returns = mandatory and not channel.closing
                 queues = existing(queues)
+                if True in [queue.reads_headers for queue in queues]:  # it may be of an exchange type
+                    cost += cost_of_headers([message]) * len(few)
+                    queues = existing((yield from publishing.accepted_in_steps(queues, message)))
                 taken = yield from publishing.enqueue_in_steps(channel, exchange, [message], queues, returns, recorders)
                 complete = complete and taken
             yield cost
@@ -176,23 +181,25 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     A long commit is a job: the connection is suspended until it is done, and others may see a part of it before.
     """
     transaction = current(channel)
-    if transaction.is_long(channel.vhost.budget):
+    is_long = transaction.is_long(channel.vhost.budget)
+    appends = len(transaction.publishes) > 0
+    steps, spent = transaction.commit(channel), 0
+    while not is_long and (cost := next(steps, None)) is not None:
+        spent += cost
+        is_long = appends and spent > TURN_COST  # an exchange type may enqueue a message in steps
+    if is_long:
         connection = channel.connection
         name = f"commit of channel {channel.number} of connection {connection.name}"
-        appends = len(transaction.publishes) > 0
-        job = commit_all(channel, transaction, channel.begin_job())
+        job = commit_all(channel, chain((spent,), steps), channel.begin_job())
         connection.node.scheduler.start(name, job, connection.job_failed, appends)
-    else:
-        for _ in transaction.commit(channel):
-            pass
     if not channel.closing:
         channel.send_when_durable(method_encoder.method(channel.number, method_encoder.TX_COMMIT_OK))
 
 
-def commit_all(channel: Channel, transaction: Transaction, finished: Callable[[], None]) -> Job:
+def commit_all(channel: Channel, steps: Job, finished: Callable[[], None]) -> Job:
     """Commit as a job. If that fails the channel is closed, unless it is closing already."""
     try:
-        yield from transaction.commit(channel)
+        yield from steps
     except PreconditionFailed as error:
         error.class_id, error.method_id = divmod(commands.Tx.Commit.index, 1 << 16)
         if not channel.closing:

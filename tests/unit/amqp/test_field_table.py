@@ -149,6 +149,39 @@ class TestQuestions:
         assert table.get("k") == ("I", 1)
         assert len(table) == 2
 
+    @pytest.mark.parametrize("reads", range(4))
+    def test_a_field_is_found_among_others_that_contain_its_name(self, reads):
+        """The others are decoded, as after some reads, or skipped."""
+        fields = {"v": None, "s": "\x01kI\0\0\0\x05", "a": ["\x01k", b"\x01k"], "t": {"k": 6}, "\x01k": 7, "d": 1.5}
+        table = Table.of({**fields, "k": 8})
+        without = Table.of(fields)
+        for name in ("v", "s", "d", "none")[:reads]:
+            table.get(name)
+            without.get(name)
+        assert table.get("k") == ("I", 8) == table.get("k")
+        assert table.encoded("k") == b"I\0\0\0\x08" and table.encoded("v") == b"V"
+        assert table.text("s") == fields["s"] and table.get("\x01k") == ("I", 7)
+        assert without.get("k") is None and without.encoded("k") == b"" and "k" not in without
+        assert table.get("k" * 256) is None and Table.of({"v": "k" * 256}).encoded("k" * 256) == b""
+
+    @pytest.mark.parametrize("raw", [b"\x09a\x01k", b"\x01a?\x01kV", b"\x01k", b"\x01kI\0"])
+    def test_a_malformed_field_on_the_way_is_refused(self, raw):
+        for read in (Table.get, Table.encoded):
+            with pytest.raises(SyntaxFault):
+                read(Table(raw), "k")
+
+    def test_the_cost_of_one_field_is_less_than_that_of_all(self):
+        fields = {f"{number:02x}": None for number in range(1_000)}
+        one, several = Table.of({**fields, "k": 1}), Table.of({**fields, "k": [1, [2]]})
+        assert one.read_cost < 5 and one.get("k") == ("I", 1)
+        cost = one.read_cost
+        assert 100 < cost < 200 and one.encoded("k") and one.read_cost == cost
+        assert several.get("k") and several.read_cost > 4 + 100
+        for _ in range(2):
+            one.without(["k"])
+            one.items()
+            assert 2_000 < one.read_cost < 2_200
+
     def test_an_absent_name_gives_none(self):
         table = Table.of({"kk": 1})
         assert table.get("k") is None and table.get("other") is None
