@@ -26,7 +26,7 @@ class ReadyMessages:
     all          all fifos, the highest priority first
     count        messages in all fifos, those of the backlog included
     body_bytes   the sum of their bodies
-    read_bytes   of frames that were read back, ever
+    read_bytes   of all messages that were read back, ever (`message.read_bytes`)
     awaits_room  unread messages are read again as soon as others have left memory
 
     Unread messages, which the disk did not return, belong to neither total. As their length is unknown, `body_bytes` is
