@@ -229,7 +229,7 @@ class Queue(RouteTarget):
 
     def congested(self) -> bool:
         ready = self.ready_messages
-        return (ready.count > HOLD_ABOVE or ready.body_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
+        return (ready.count > HOLD_ABOVE or ready.content_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
 
     def requeue(self, position: int, message: Message, nacked: bool = False, reason: str = CHANNEL) -> None:
         """Return a delivered message to its original position, to be redelivered.

@@ -73,6 +73,13 @@ class ReadyMessages:
         return max(self.body_bytes, 0) // (self.count or 1)
 
     @property
+    def content_bytes(self) -> int:
+        """The sum of all bodies, and of the long headers of messages in memory."""
+        if len(self.all) == 1:
+            return self.body_bytes + self.default.header_bytes
+        return self.body_bytes + sum([fifo.header_bytes for fifo in self.all])
+
+    @property
     def timed(self) -> bool:
         """True if some messages may have a deadline."""
         if len(self.all) == 1:
