@@ -373,12 +373,16 @@ class Channel:
                 self.connection.node.breakdown.close(self.rates)
             for consumer in self.consumers.values():
                 self.pause(consumer.queue)
-            for consumer in list(self.consumers.values()):
+            consumers = list(self.consumers.values())
+            consumers.reverse()
+            while consumers:  # this frees them one by one
+                consumer = consumers.pop()
                 self.remove(consumer)
-                yield OBJECT_COST if consumer.queue.deleted else CONSUMER_COST
+                yield OBJECT_COST if consumer.queue.deleted else consumer.end_cost
             if self.transaction is not None:
                 yield from self.transaction.rollback(self)
             yield from acknowledge.requeue_in_steps(self)
+            yield from acknowledge.resume_in_steps(self._paused)
         finally:
             for queue in self._paused:
                 queue.resume()
@@ -432,6 +436,7 @@ class Channel:
         cost += CONSUMER_COST * len(self.consumers) + OBJECT_COST * deletions
         if cost <= TURN_COST:
             cost += acknowledge.cost_of_copies(self.end_settlement, self._deliveries())
+            cost += sum([consumer.end_cost - CONSUMER_COST for consumer in self.consumers.values()])
         return cost
 
 
