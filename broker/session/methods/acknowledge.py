@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 TOGETHER: Final = 5_000  # deliveries that are settled at once if none is copied; more of them become a job
 COST: Final = 2  # of one settlement beside copies, in the scheduler's units
 STEP_COST: Final = 2_000  # of the settlements in one step of a job
-LOOK_COST: Final = 1_000  # of pausing the queues of TOGETHER deliveries
+LOOK_COST: Final = 500  # of collecting the queues of TOGETHER deliveries
+PAUSE_SHIFT: Final = 3  # to pause 8 queues costs 1
 
 Run = tuple[Settlement, list[Unacked]]
 """Consecutive deliveries that are settled in the same way."""
@@ -170,10 +171,11 @@ def settle_in_steps(channel: Channel, runs: list[Run], reason: str, finished: Ca
     try:
         for settlement, deliveries in runs:
             for at in range(0, len(deliveries) if settlement.requeues else 0, TOGETHER):
-                for queue in {delivery[0] for delivery in deliveries[at : at + TOGETHER]} - queues:
+                others = {delivery[0] for delivery in deliveries[at : at + TOGETHER]} - queues
+                for queue in others:
                     queues.add(queue)
                     queue.pause()
-                yield LOOK_COST
+                yield LOOK_COST + (len(others) >> PAUSE_SHIFT)
         for settlement, deliveries in runs:
             deliveries.reverse()
             while deliveries:  # this frees the messages slice by slice
