@@ -397,10 +397,10 @@ class Channel:
         yield CONSUMER_COST + (len(self.consumers) >> 3)
         deliveries = self._deliveries()
         for at in range(0, len(deliveries), acknowledge.TOGETHER):
-            queues = {delivery[0] for delivery in deliveries[at : at + acknowledge.TOGETHER]}
-            for queue in queues:
-                self.pause(queue)
-            yield acknowledge.LOOK_COST + (len(queues) >> acknowledge.PAUSE_SHIFT)
+            those = {delivery[0] for delivery in deliveries[at : at + acknowledge.TOGETHER]}
+            for paused in those:
+                self.pause(paused)
+            yield acknowledge.LOOK_COST + (len(those) >> acknowledge.PAUSE_SHIFT)
 
     def leave(self) -> None:
         """Count the channel as closed, once."""
