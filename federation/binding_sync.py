@@ -99,6 +99,9 @@ class BindingSync:
 
     async def send(self) -> None:
         """Send all pending changes; the upstream has applied them when this returns. Raises LinkError."""
+        cost = self._bindings.read_cost(self._read)
+        if cost:
+            await self._channel.wait(cost)
         self._changed.clear()
         changed = self._bindings.changed_since(self._read)
         bound, unbound = (self._bindings.all(), list(self._sent)) if changed is None else (changed, changed)

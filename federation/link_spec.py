@@ -7,12 +7,12 @@ with the key `drain` asks by itself for a link of each queue that it lists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from warren.broker.amqp.limits import RESERVED
-from warren.broker.core.metadata.patterns import Pattern
+from warren.broker.core.metadata.patterns import Pattern, SearchTime
 from warren.broker.core.policies.parameters import Parameter
 from warren.broker.core.policies.policy_keys import DEDUPLICATE, FEDERATION, MULTI_HOP
 from warren.broker.core.policies.upstream_parameters import UPSTREAM, UPSTREAM_SET
@@ -28,6 +28,8 @@ DRAIN = "drain"  # of an upstream: the names of the queues whose messages its li
 ALL_UPSTREAMS = "all"  # the name of the implicit set of all upstreams
 PURPOSE = "x-internal-purpose"
 SLICE = 2000  # exchanges and queues scanned in one step
+# Costs in a job: of a link's specification, and of a target, or an element of a set of upstreams, that asks for no link
+SPEC_COST, OTHER_COST = 6, 3
 
 
 class LinkKey(NamedTuple):
@@ -61,13 +63,20 @@ class LinkSpec:
     user: str = ""
 
 
-def read_upstreams(node: Node, found: dict[str, Upstreams]) -> Iterator[int]:
-    """Add the upstreams of each virtual host that has some to `found`, in slices; yields the cost of each."""
+def read_upstreams(
+    node: Node, found: dict[str, Upstreams], before: Mapping[str, Upstreams] | None = None
+) -> Iterator[int]:
+    """Add the upstreams of each virtual host that has some to `found`, in slices; yields the cost of each.
+
+    `before` are those that were read earlier. What patterns matched in their names is not searched for again.
+    """
     for parameter in node.parameters.unsorted():
         if parameter.component == UPSTREAM:
             if parameter.vhost not in found:
-                found[parameter.vhost] = Upstreams(node, parameter.vhost)
+                found[parameter.vhost] = Upstreams(node, parameter.vhost, (before or {}).get(parameter.vhost))
             yield from found[parameter.vhost].add(parameter)
+        else:
+            yield 1
 
 
 def scan(node: Node, upstreams: Mapping[str, Upstreams], targets: list[Exchange | Queue]) -> Iterator[int]:
@@ -90,15 +99,17 @@ def scan(node: Node, upstreams: Mapping[str, Upstreams], targets: list[Exchange 
                 yield SLICE
 
 
-def desired_links(node: Node, targets: Iterable[Exchange | Queue]) -> dict[LinkKey, LinkSpec]:
-    """Return the links of those targets that still exist."""
+def desired_links(
+    node: Node, targets: Iterable[Exchange | Queue], before: Mapping[str, Upstreams] | None = None
+) -> dict[LinkKey, LinkSpec]:
+    """Return the links of those targets that still exist; `before` as in `read_upstreams`."""
     upstreams: dict[str, Upstreams] = {}
-    for _ in read_upstreams(node, upstreams):
+    for _ in read_upstreams(node, upstreams, before):
         pass
     found: dict[LinkKey, LinkSpec] = {}
     for target in targets:
-        for spec in links_of(node, target, upstreams):
-            found.setdefault(spec.key, spec)
+        for _ in links_of(node, target, upstreams, found):
+            pass
     return found
 
 
@@ -135,17 +146,20 @@ class Upstreams:
     `users` are those who set each upstream; `drained` are the upstreams that drain a queue of their own, by its name.
     """
 
-    __slots__ = ("_definitions", "users", "drained", "_node", "_vhost", "_settings")
+    __slots__ = ("_definitions", "users", "drained", "_node", "_vhost", "_settings", "_matches", "_known", "_searched")
 
-    def __init__(self, node: Node, vhost: str) -> None:
+    def __init__(self, node: Node, vhost: str, before: Upstreams | None = None) -> None:
+        """`before` are the upstreams of the virtual host that were read earlier."""
         self._node = node
         self._vhost = vhost
         self._definitions: dict[str, dict[str, object]] = {}
         self.users: dict[str, str] = {}
         self.drained: dict[str, list[LinkSettings]] = {}
-        # By kind and by id() of the definition, which is kept so that no other object can have the same id: the
-        # settings that are made so far, and the others.
-        self._settings: dict[tuple[Kind, int], tuple[Definition, list[LinkSettings], Iterator[LinkSettings]]] = {}
+        # By kind and by id() of the definition, which is kept so that no other object can have the same id.
+        self._settings: dict[tuple[Kind, int], tuple[Definition, list[LinkSettings]]] = {}
+        self._matches: dict[str, Matches] = {}  # by the text of the pattern
+        self._known = before._matches if before is not None else {}
+        self._searched: KeysView[str] = (before or self)._definitions.keys()  # by the patterns in `_known`
 
     def add(self, parameter: Parameter) -> Iterator[int]:
         """Add the upstream that a parameter defines, in slices; yields the cost of each."""
@@ -161,50 +175,81 @@ class Upstreams:
                     yield 1
         yield 1
 
-    def settings_for(self, definition: Definition, kind: Kind) -> Iterator[LinkSettings]:
-        """Yield the settings of the links that a policy's definition asks for, for each of its objects of this kind."""
+    def settings_for(self, definition: Definition, kind: Kind) -> Generator[int, None, list[LinkSettings]]:
+        """Return the settings of the links that a policy's definition asks for, for each of its objects of this kind.
+
+        They are made in steps; yields the cost of each.
+        """
         known = self._settings.get((kind, id(definition)))
         if known is None:
-            known = self._settings[kind, id(definition)] = (definition, [], iter(self._select(definition)))
-        _, made, others = known
-        yield from made
-        for settings in others:
-            made.append(settings.of_kind(kind))
-            yield made[-1]
+            made: list[LinkSettings] = []
+            for element in (yield from self._select(definition)):
+                name = element.get("upstream") if isinstance(element, dict) else None
+                if isinstance(element, dict) and isinstance(name, str) and name in self._definitions:
+                    made.append(link_settings(name, self._definitions[name], element).of_kind(kind))
+                    yield SPEC_COST
+                else:  # the upstream may be defined later
+                    yield OTHER_COST
+            known = self._settings[kind, id(definition)] = (definition, made)
+        return known[1]
 
-    def _select(self, definition: Definition) -> Iterable[LinkSettings]:
+    def _select(self, definition: Definition) -> Generator[int, None, Iterable[object]]:
+        """Return the upstreams that a policy's definition asks for, as the elements of a set; yields costs."""
         one, set_, pattern = (definition.get(key) for key in FEDERATION)
         if isinstance(one, str):
-            return self._resolve([{"upstream": one}])
+            return [{"upstream": one}]
         if isinstance(set_, str) and set_ != ALL_UPSTREAMS:
             elements = self._node.parameters.get(self._vhost, UPSTREAM_SET, set_)
-            return self._resolve(elements if isinstance(elements, list) else [])
-        if isinstance(pattern, str):
-            return self._resolve({"upstream": name} for name in match_names(pattern, self._definitions))
-        return self._resolve({"upstream": name} for name in self._definitions)
+            return elements if isinstance(elements, list) else []
+        names: Iterable[str] = self._definitions
+        if not isinstance(set_, str) and isinstance(pattern, str):
+            names = yield from self._match(pattern)
+        return ({"upstream": name} for name in names)
 
-    def _resolve(self, elements: Iterable[object]) -> Iterable[LinkSettings]:
-        """Make the settings of those elements whose upstream is defined; others may be defined later."""
-        for element in elements:
-            name = element.get("upstream") if isinstance(element, dict) else None
-            if isinstance(element, dict) and isinstance(name, str) and name in self._definitions:
-                yield link_settings(name, self._definitions[name], element)
+    def _match(self, text: str) -> Generator[int, None, dict[str, None]]:
+        """Return the names in which the pattern is found, none if it is invalid; yields the costs of the searches.
+
+        A name for which the search takes too long does not match.
+        """
+        present = self._matches.get(text)
+        if present is not None:
+            return present.names
+        known = self._known.get(text)
+        try:
+            pattern = known.pattern if known is not None else Pattern(text or ".*")
+        except Invalid:
+            return {}
+        found: dict[str, None] = {}
+        for name in self._definitions:
+            cost = 1
+            if known is not None and name in self._searched:
+                matches = name in known.names
+            else:
+                searches = SearchTime(self._node.clock.processor_s)
+                matches = searches.search(pattern, name) is True
+                cost += searches.cost
+            if matches:
+                found[name] = None
+            yield cost
+        self._matches[text] = Matches(pattern, found)
+        return found
 
 
-def match_names(pattern: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield the names that the pattern matches anywhere."""
-    try:
-        compiled = Pattern(pattern or ".*")
-    except Invalid:
-        return
-    yield from (name for name in names if compiled.matches(name))
+class Matches(NamedTuple):
+    """The names of upstreams in which a pattern is found."""
+
+    pattern: Pattern
+    names: dict[str, None]
 
 
-def links_of(node: Node, target: Exchange | Queue, upstreams: Mapping[str, Upstreams]) -> Iterator[LinkSpec]:
-    """Yield the links of a target, none if it does not exist any more. Of several with the same key the first counts.
+def links_of(
+    node: Node, target: Exchange | Queue, upstreams: Mapping[str, Upstreams], found: dict[LinkKey, LinkSpec]
+) -> Iterator[int]:
+    """Add the links of a target to `found` in steps, none if it does not exist any more; yields the cost of each.
 
-    A link that drains a queue comes before those of a policy.
+    Of several with the same key the first counts. A link that drains a queue comes before those of a policy.
     """
+    yield OTHER_COST
     known = upstreams.get(target.vhost)
     if known is None or not still_exists(node, target) or not can_be_federated(target):
         return
@@ -213,16 +258,19 @@ def links_of(node: Node, target: Exchange | Queue, upstreams: Mapping[str, Upstr
     kind: Kind = "exchange" if exchange else "queue"
     for settings in () if exchange else known.drained.get(target.name, ()):
         key = LinkKey(target.vhost, kind, target.name, settings.upstream, target.name)
-        yield LinkSpec(key, settings, "", user=known.users[settings.upstream])
+        found.setdefault(key, LinkSpec(key, settings, "", user=known.users[settings.upstream]))
+        yield SPEC_COST
     if not asks_for_federation(definition):
         return
     policy = target.policy.name if target.policy is not None else ""
     deduplicate = exchange and definition.get(DEDUPLICATE) is True
     multi_hop = not exchange and definition.get(MULTI_HOP) is True
-    for settings in known.settings_for(definition, kind):
+    for settings in (yield from known.settings_for(definition, kind)):
         there = (settings.exchange if exchange else settings.queue) or target.name
         key = LinkKey(target.vhost, kind, target.name, settings.upstream, there)
-        yield LinkSpec(key, settings, policy, deduplicate, multi_hop, known.users[settings.upstream])
+        user = known.users[settings.upstream]
+        found.setdefault(key, LinkSpec(key, settings, policy, deduplicate, multi_hop, user))
+        yield SPEC_COST
 
 
 def keeps_upstream_queue(old: LinkSpec, new: LinkSpec) -> bool:

@@ -37,6 +37,8 @@ from .deduplication import DuplicateWindow
 from .exchange_link import ExchangeLink
 from .link import CLOSE_S, Link, Pace
 from .link_spec import (
+    OTHER_COST,
+    SPEC_COST,
     LinkKey,
     LinkSpec,
     Upstreams,
@@ -55,8 +57,7 @@ from .upstream.turns import LINK_COST
 SOON_S = 0.05  # delay after an event, in which further events are collected
 TICK_S = 5.0
 REST = 10  # times as long as a pass took: the least pause until the next one that no event asks for
-# Costs in a job: of a specification, of looking at a link, and of starting or ending one with all that follows.
-SPEC_COST, LOOK_COST, CHANGE_COST = 6, 10, 600
+LOOK_COST, CHANGE_COST = 10, 600  # in a job: of looking at a link, and of starting or ending one with all that follows
 ENDED_IN_A_TURN = 8  # when the service stops
 REFUSED_SHOWN = 1_000  # refused links with a status; the others are counted
 LIMITED = "warren.federation_link_limit is reached; the link starts when others have ended"
@@ -77,6 +78,7 @@ class FederationService(Service):
         self.refused = Refused()
         self._counts: Counter[str] = Counter()  # of links, by virtual host
         self._shares: dict[str, int] = {}  # of the limit, by virtual host
+        self._upstreams: dict[str, Upstreams] = {}  # that the last pass read, by virtual host
         self._ending: dict[LinkKey, Link] = {}  # the latest ended link of each key
         self._host: Host | None = None
         self._watcher: Watcher | None = None
@@ -156,7 +158,7 @@ class FederationService(Service):
         """
         assert self._host is not None
         for key, link in self.links.items():
-            if key.id == id_ and key in desired_links(self._host.node, [link.target]):
+            if key.id == id_ and key in desired_links(self._host.node, [link.target], self._upstreams):
                 self._start(link.spec, link.target, self._end(key, removing=False))
                 return True
         if any(key.id == id_ for key in self.refused.first):
@@ -197,7 +199,8 @@ class FederationService(Service):
         """Start and end the links of one exchange or queue after the other, as policies ask for at that time."""
         upstreams: dict[str, Upstreams] = {}
         targets: list[Exchange | Queue] = []
-        yield from read_upstreams(node, upstreams)
+        yield from read_upstreams(node, upstreams, self._upstreams)
+        self._upstreams = upstreams
         yield from scan(node, upstreams, targets)
         yield from self._share_places(node, targets, upstreams)
         running: set[LinkKey] = set()
@@ -231,12 +234,11 @@ class FederationService(Service):
         wanted: Counter[str] = Counter()
         for target in targets if self._limit < math.inf else ():
             if wanted[target.vhost] >= self._limit:
+                yield OTHER_COST
                 continue
-            keys: set[LinkKey] = set()
-            for spec in links_of(node, target, upstreams):
-                keys.add(spec.key)
-                yield SPEC_COST
-            wanted[target.vhost] += len(keys)
+            links: dict[LinkKey, LinkSpec] = {}
+            yield from links_of(node, target, upstreams, links)
+            wanted[target.vhost] += len(links)
         self._shares = fair_shares(wanted, self._limit)
 
     def _give_back_places(self, refused: Refused) -> Job:
@@ -267,9 +269,7 @@ class FederationService(Service):
     ) -> Job:
         """Start and end links of a target; add those that run to `running`, and the others to `refused`."""
         desired: dict[LinkKey, LinkSpec] = {}
-        for spec in links_of(node, target, upstreams):
-            desired.setdefault(spec.key, spec)
-            yield SPEC_COST
+        yield from links_of(node, target, upstreams, desired)
         for key in [link.spec.key for link in self._links_of(target)]:
             present = self.links.get(key)
             if present is not None and present.target is target and key not in desired:

@@ -252,6 +252,24 @@ def replace(raw: bytes, flag: int, value: str | int | Table | None) -> bytes:
     return (present | flag).to_bytes(2, "big") + raw[2:start] + _encode(flag, value) + raw[end:]
 
 
+def with_first_field(raw: bytes, key: str, value: table.Value) -> bytes:
+    """Return the properties with a field at the front of the headers, in place of fields with the same name.
+
+    Linear in bytes if there is none, or only one at the front. No other field is decoded.
+    """
+    start, end = _span(raw, HEADERS)
+    at = min(start + 4, end)
+    name = table.encoded_name(key)
+    if raw.startswith(name, at, end):
+        at = table.value_end(raw, at + len(name), end)
+    view = memoryview(raw)
+    others = view[at:end] if raw.find(name, at, end) < 0 else memoryview(Table(raw[at:end]).without((key,)).raw)
+    field = Table.encode_items([(key, value)])
+    flags = (raw[0] << 8 | raw[1]) | HEADERS
+    length = len(field) + len(others)
+    return b"".join((flags.to_bytes(2, "big"), view[2:start], length.to_bytes(4, "big"), field, others, view[end:]))
+
+
 class _Reader:
     """A cursor that takes values one after the other. Raises SyntaxFault at a truncated one."""
 

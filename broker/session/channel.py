@@ -373,12 +373,16 @@ class Channel:
                 self.connection.node.breakdown.close(self.rates)
             for consumer in self.consumers.values():
                 self.pause(consumer.queue)
-            for consumer in list(self.consumers.values()):
+            consumers = list(self.consumers.values())
+            consumers.reverse()
+            while consumers:  # this frees them one by one
+                consumer = consumers.pop()
                 self.remove(consumer)
-                yield OBJECT_COST if consumer.queue.deleted else CONSUMER_COST
+                yield OBJECT_COST if consumer.queue.deleted else consumer.end_cost
             if self.transaction is not None:
                 yield from self.transaction.rollback(self)
             yield from acknowledge.requeue_in_steps(self)
+            yield from acknowledge.resume_in_steps(self._paused)
         finally:
             for queue in self._paused:
                 queue.resume()
@@ -393,9 +397,10 @@ class Channel:
         yield CONSUMER_COST + (len(self.consumers) >> 3)
         deliveries = self._deliveries()
         for at in range(0, len(deliveries), acknowledge.TOGETHER):
-            for paused in {delivery[0] for delivery in deliveries[at : at + acknowledge.TOGETHER]}:
+            those = {delivery[0] for delivery in deliveries[at : at + acknowledge.TOGETHER]}
+            for paused in those:
                 self.pause(paused)
-            yield acknowledge.LOOK_COST
+            yield acknowledge.LOOK_COST + (len(those) >> acknowledge.PAUSE_SHIFT)
 
     def leave(self) -> None:
         """Count the channel as closed, once."""
@@ -432,6 +437,7 @@ class Channel:
         cost += CONSUMER_COST * len(self.consumers) + OBJECT_COST * deletions
         if cost <= TURN_COST:
             cost += acknowledge.cost_of_copies(self.end_settlement, self._deliveries())
+            cost += sum([consumer.end_cost - CONSUMER_COST for consumer in self.consumers.values()])
         return cost
 
 

@@ -8,6 +8,7 @@ from mypy_extensions import mypyc_attr
 
 from ..amqp.field_table import Table
 from ..amqp.framing import reframe
+from ..core.jobs.scheduler import CONSUMER_COST
 from ..core.messages.message import Message
 from ..core.queues.consumers import Consumer
 from ..core.queues.queue import Queue
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 DELIVERY_OVERHEAD: Final = 128  # bytes of method and header frames beside the body, about
 UNLIMITED: Final = 1 << 30
+ARGUMENTS_SHIFT: Final = 5  # to free what 32 bytes of arguments were decoded to costs 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -159,6 +161,10 @@ class ChannelConsumer(Consumer):
         self.unacked -= 1
         if self.waiting and not self.awaits_limit:
             self.queue.wake(self)
+
+    @property
+    def end_cost(self) -> int:
+        return CONSUMER_COST + (len(self.arguments.raw) >> ARGUMENTS_SHIFT)
 
     def cancelled(self) -> None:
         """Remove the consumer from its channel, with basic.cancel to clients that support it."""

@@ -15,7 +15,7 @@ from ..amqp.properties import HEADERS, replace
 from ..core.exchanges.deduplicating import Recorder, split_recorders
 from ..core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ..core.exchanges.router import FEW, Search
-from ..core.jobs.scheduler import Job
+from ..core.jobs.scheduler import COPY_SHIFT, Job
 from ..core.messages.message import DELIVERY_COUNT, Address, Message, total_bytes
 from ..core.messages.message_state import NEVER
 from ..core.queues.fifo import LEVEL_SHIFT
@@ -116,11 +116,14 @@ class Move:
             self._refuse(NotNow(f"nothing can be moved now: the broker is {alarm}"), result)
             return result
         taken_bytes = count = 0
+        ready = self._queue.ready_messages
+        read_end = ready.read_bytes + SLICE_BYTES
         try:
             self._cost = 0
             while (
                 count < min(limit, SLICE)
                 and taken_bytes < SLICE_BYTES
+                and ready.read_bytes < read_end
                 and self._cost < SLICE_COST
                 and not result.problem
                 and not result.unfinished
@@ -257,6 +260,7 @@ class Move:
         if self._address.routing_key != key:
             self._address = Address(self._exchange.name, key)
         if message.state is not None and message.state.attempts:
+            self._cost += message.counting_cost + (len(message.frames) >> COPY_SHIFT)
             headers = message.headers.without((DELIVERY_COUNT,))
             message = message.with_properties(replace(message.property_bytes, HEADERS, headers))
         copy = message.as_republished()

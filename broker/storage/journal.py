@@ -18,7 +18,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ..core.messages import ports
-from ..core.messages.message import Message
+from ..core.messages.message import Message, read_bytes
 from ..core.messages.message_state import MessageState
 from . import checkpoint, log_records
 from .checkpoint import Checkpoint
@@ -442,7 +442,7 @@ class Journal(ports.Journal):
                 break
             messages.append(message)
             if message is not None:
-                left_bytes -= len(message.frames)
+                left_bytes -= read_bytes([message])
                 if left_bytes <= 0:
                     break
         return messages

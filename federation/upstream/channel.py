@@ -99,6 +99,10 @@ class UpstreamChannel:
         """Delete an exchange, if it exists."""
         await self._call(EXCHANGE_DELETE, TICKET + encode_short(name) + encode_flags(if_unused, False))
 
+    async def wait(self, cost: int) -> None:
+        """Return in a turn that has time for work of this cost (`turns`)."""
+        await self._transport.turns.wait(cost)
+
     async def bind_many(
         self, destination: str, source: str, items: Iterable[tuple[str, Table] | int], nowait: bool = False
     ) -> None:

@@ -1,10 +1,11 @@
 """The figures of the broker that go with the log of messages."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from warren.broker.core.counters.histogram import LatencyHistogram
 from warren.broker.plugin import Service
-from warren.plugins.throughput.export.broker_metrics import flaps, histogram
+from warren.plugins.throughput.export.broker_metrics import LINKS, histogram, link_rows
 from warren.plugins.throughput.file_format import schema
 
 from .exporting import origin
@@ -16,8 +17,8 @@ class Federation(Service):
     def __init__(self, *links: dict[str, Any]) -> None:
         self._links = list(links)
 
-    def status(self) -> object:
-        return self._links
+    def each_status(self) -> Iterator[dict[str, Any]]:
+        yield from self._links
 
 
 def test_a_histogram_counts_in_powers_of_two_of_microseconds() -> None:
@@ -35,10 +36,18 @@ def test_links_are_known_by_the_queue_at_their_upstream() -> None:
     bringing.link = "federation: x -> down"
     link = {"local_connection": "link to up", "vhost": "/", "upstream": "up", "reconnects": 2}
     silent = link | {"local_connection": "another"}
-    rows = flaps(Federation(link, silent), [bringing])
+    [rows] = link_rows(Federation(link, silent), [bringing])
     labels = [("vhost", "/"), ("upstream", "up"), ("link", "federation: x -> down")]
     assert [(row["name"], row["value"], row["labels"]) for row in rows] == [
         (schema.LINK_STARTS, 3.0, labels),
         (schema.LINK_FAILURES, 2.0, labels),
     ]
-    assert flaps(None, [bringing]) == [] == flaps(Service(), [bringing])
+    assert list(link_rows(None, [bringing])) == [[]] == list(link_rows(Service(), [bringing]))
+
+
+def test_very_many_links_are_told_of_in_slices() -> None:
+    bringing = origin("link to up")
+    bringing.link = "federation: x -> down"
+    link = {"local_connection": "link to up", "vhost": "/", "upstream": "up", "reconnects": 2}
+    slices = [len(rows) for rows in link_rows(Federation(*[link] * (3 * LINKS + 1)), [bringing])]
+    assert slices == [2 * LINKS] * 3 + [2]

@@ -14,6 +14,8 @@ from .broker import MeasuredPeer, StepMeter
 
 COUNT = 5_000
 
+Headers = dict[str, object]
+
 
 def exchanges(vhost: VHost, count: int = COUNT) -> list[Any]:
     return [vhost.declare_exchange(f"x{number}", "fanout", auto_delete=True) for number in range(count)]
@@ -117,16 +119,29 @@ def test_bindings_with_long_arguments_that_an_event_tells_of(step_meter: StepMet
     step_meter.check_one_of(attempt)
 
 
-@pytest.mark.parametrize("mode", ["all", "any"])
-def test_a_headers_exchange_whose_bindings_have_very_many_conditions(step_meter: StepMeter, mode: str) -> None:
+def strings(number: int) -> Headers:
+    return {f"key{at}": f"{number}.{at}" for at in range(1_000)}
+
+
+def arrays(number: int) -> Headers:
+    return {"key": [number, *[[[]]] * 500]}
+
+
+@pytest.mark.parametrize(
+    ("mode", "conditions", "count"),
+    [("all", strings, 300), ("any", strings, 300), ("all", arrays, 700)],
+    ids=["all strings", "any string", "arrays"],
+)
+def test_a_headers_exchange_whose_bindings_have_very_many_conditions(
+    step_meter: StepMeter, mode: str, conditions: Callable[[int], Headers], count: int
+) -> None:
     def attempt() -> None:
         peer = MeasuredPeer(step_meter)
         vhost = peer.node.vhosts["/"]
         vhost.declare_exchange("x0", "headers")
         queue = vhost.declare_queue("q")
-        for number in range(300):
-            conditions = {f"key{at}": f"{number}.{at}" for at in range(1_000)}
-            vhost.bind("x0", queue, "", Table.of({"x-match": mode, **conditions}))
+        for number in range(count):
+            vhost.bind("x0", queue, "", Table.of({"x-match": mode, **conditions(number)}))
         channel = peer.connect().channel()
         step_meter.begin()
         channel.delete_exchange("x0")

@@ -7,9 +7,10 @@ import pytest
 from pamqp.commands import Basic, Channel, Queue
 
 from tests.support import codec
+from warren.broker.amqp.field_table import Table
 
 from .broker import MeasuredPeer, Prompter, StepMeter, fill
-from .meter import MANY
+from .meter import LIMIT_MS, MANY
 
 FEW = MANY // 10
 ACKS = 20
@@ -72,6 +73,60 @@ def test_consumers_that_end(step_meter: StepMeter, kind: str, end: Callable[[Mea
         peer.close()
 
     step_meter.check_one_of(attempt)
+
+
+@pytest.mark.parametrize("end", [close_channel, lose_connection, delete_queue])
+def test_consumers_with_long_arguments_that_end(
+    step_meter: StepMeter, end: Callable[[MeasuredPeer, Prompter], None]
+) -> None:
+    arguments: dict[str, Any] = {"x-priority": 1, **{f"{number:03x}": [] for number in range(1_000)}}
+    consume = {"queue": "q0", "arguments": arguments, "nowait": True}
+    frames = [codec.method_frame(1, Basic.Consume, consume | {"consumer_tag": f"c{n}"}) for n in range(500)]
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        peer.connect().channel().declare("q0")
+        prompter = Prompter(peer)
+        for frame in frames:
+            prompter.socket.incoming += frame
+        peer.settle()
+        step_meter.begin()
+        end(peer, prompter)
+        peer.settle()
+        peer.wait(0)
+        assert not len(peer.node.scheduler)
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
+
+
+@pytest.mark.parametrize("end", [close_channel, lose_connection])
+def test_deliveries_of_very_many_queues_that_are_requeued(
+    step_meter: StepMeter, end: Callable[[MeasuredPeer, Prompter], None]
+) -> None:
+    count = MANY // 2
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        vhost = peer.node.vhosts["/"]
+        prompter = Prompter(peer)
+        queues = [vhost.declare_queue(f"q{number}") for number in range(count)]
+        for queue in queues:
+            vhost.bind("amq.fanout", queue, "", Table.EMPTY)
+        fill(peer, "", 1, "amq.fanout")
+        peer.wait(0)
+        for queue in queues:
+            prompter.socket.incoming += codec.method_frame(1, Basic.Get, {"queue": queue.name})
+        peer.settle()
+        assert prompter.unacked == count
+        step_meter.begin()
+        end(peer, prompter)
+        peer.settle()
+        peer.wait(0)
+        assert {queue.ready for queue in queues[1:]} == {1} and not len(peer.node.scheduler)
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

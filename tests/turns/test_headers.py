@@ -1,15 +1,20 @@
 """Messages whose headers are as long as a frame, and that have no body, hold no step of the loop."""
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pamqp.commands import Basic, Channel, Connection
 
 from tests.support import codec
+from tests.support.http import Api
 from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
+from warren.broker.core.access.users import InternalUser
 from warren.broker.core.queues.fifo import BATCH_BYTES
+from warren.broker.plugin import Peer
 
-from .broker import MeasuredPeer, Prompter, StepMeter
+from .broker import MeasuredPeer, Prompter, StepMeter, StoredPeer
 from .meter import LIMIT_MS
 
 MESSAGES, CONSUMERS = 450, 20
@@ -137,6 +142,61 @@ def test_deliveries_that_are_requeued(
         peer.wait(0)
         queue = peer.node.vhosts["/"].queues["q"]
         assert queue.ready + queue.unacked == MESSAGES
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
+
+
+# What is read from the journal or moved once its deliveries are counted, which takes as long as there are fields to
+# look at
+
+COUNTED_MESSAGES = 200
+SHORT_FIELDS = {f"{number:x}": None for number in range(1_020)}
+FORGED = {"x-delivery-count": "mine"}
+COUNTED = {
+    "many fields": SHORT_FIELDS,
+    "a count of the publisher": SHORT_FIELDS | FORGED,
+    "the name within a string": SHORT_FIELDS | {"h": "\x10x-delivery-count"},
+}
+
+
+def stored_and_counted(step_meter: StepMeter, folder: Path, headers: dict[str, object]) -> StoredPeer:
+    """Return a broker that has restarted with messages of which one delivery each is counted."""
+    peer = StoredPeer(step_meter, folder / "killed")
+    peer.connect().channel().declare("q", durable=True, arguments=QUORUM)
+    publish(peer, "", "q", COUNTED_MESSAGES, headers=headers, delivery_mode=2)
+    consumer = Prompter(peer)
+    consumer.send(Basic.Consume, queue="q", consumer_tag="c")
+    close_channel(consumer)
+    peer.wait(0)
+    shutil.copytree(folder / "killed", folder / "restarted")
+    peer.close()
+    peer = StoredPeer(step_meter, folder / "restarted")
+    assert peer.node.vhosts["/"].queues["q"].ready == COUNTED_MESSAGES
+    return peer
+
+
+@pytest.mark.parametrize("headers", COUNTED.values(), ids=COUNTED)
+@pytest.mark.parametrize("moved", [False, True])
+def test_messages_with_counted_deliveries(
+    step_meter: StepMeter, tmp_path: Path, headers: dict[str, object], moved: bool
+) -> None:
+    attempts = iter("abc")
+
+    def attempt() -> None:
+        peer = stored_and_counted(step_meter, tmp_path / next(attempts), headers)
+        vhost = peer.node.vhosts["/"]
+        channel = peer.connect().channel()
+        channel.declare("to")
+        user = InternalUser("/")
+        work = Api(peer).host.channel(user, vhost, Peer("", 0, "", 0, True)).move("q", "", "to")
+        step_meter.begin()
+        while moved and channel.count("q"):
+            assert not step_meter.measured(work.step)(COUNTED_MESSAGES).problem
+            peer.settle()
+        got = [channel.get("to" if moved else "q", no_ack=True) for _ in range(COUNTED_MESSAGES)]
+        counts = {message.headers.get("x-delivery-count") for message in got if message is not None}
+        assert counts == ({None} if moved else {1}) and None not in got
         peer.close()
 
     step_meter.check_one_of(attempt, LIMIT_MS)

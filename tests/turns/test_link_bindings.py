@@ -12,6 +12,7 @@ from tests.support.speed import within
 from warren.broker.amqp.field_table import MAX_ENTRIES, Table
 from warren.broker.core.jobs.scheduler import Job
 from warren.broker.core.vhost.vhost import VHost
+from warren.broker.plugin import Binding
 from warren.federation import binding_set
 from warren.federation.binding_set import FREED, STEP_COST, ExchangeBindings
 from warren.federation.binding_sync import BindingSync
@@ -19,7 +20,7 @@ from warren.federation.link_settings import link_settings
 from warren.federation.link_spec import LinkKey, LinkSpec
 from warren.federation.link_status import LinkStatus
 from warren.federation.upstream.channel import WINDOW_BYTES, UpstreamChannel
-from warren.federation.upstream.turns import Turns
+from warren.federation.upstream.turns import CHANGES_COST, Turns
 
 from .meter import MANY, SLICE_MS, Meter
 
@@ -155,3 +156,37 @@ async def begin(bindings: ExchangeBindings) -> tuple[AnsweringTransport, Binding
     sync = synchronisation(bindings, transport)
     await sync.send()
     return transport, sync
+
+
+LINKS, CHANGES = 128, 3_000
+
+
+def test_changes_that_very_many_links_read_at_the_same_moment(meter: Meter) -> None:
+    """Each has read up to another number, so that they share nothing. What is bound is unbound again, for less work."""
+    vhost = bound(0, no_arguments)
+    exchange, queue = vhost.exchanges["x"], vhost.queues["q"]
+    bindings = ExchangeBindings(exchange)
+
+    def change(bind: bool, number: int) -> None:
+        bindings.change(Binding("x", queue, f"k{number}", Table.EMPTY), bind)
+
+    async def follow() -> None:
+        transport = AnsweringTransport()
+        syncs = [synchronisation(bindings, transport) for _ in range(LINKS)]
+        for number, sync in enumerate(syncs):
+            change(True, number)
+            await sync.send()
+        for number in range(LINKS, LINKS + CHANGES):
+            change(True, number)
+            change(False, number)
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+        tasks = [asyncio.ensure_future(sync.follow()) for sync in syncs]
+        for sync in syncs:
+            transport.turns.run(CHANGES_COST, sync.changed)
+        while any(sync._read < bindings.number for sync in syncs):  # noqa: ASYNC110 - each turn is measured
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+
+    assert within(meter.longest_ms(follow), SENT_MS)

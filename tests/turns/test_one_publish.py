@@ -26,6 +26,7 @@ Topology = Callable[[VHost], object]
 KEYS: dict[str, str] = {"topic": "#", "direct": "k", "fanout": "", "headers": ""}
 PLAIN: Headers = {}
 TTL: Headers = {"x-message-ttl": 60_000}
+ARRAYS: Headers = {"h": [[[]]] * 500}
 WORDS = ".".join(["a"] * 127)
 
 
@@ -90,6 +91,19 @@ def headers_of(match: str, bindings: int, arguments: int) -> Topology:
     return make
 
 
+def arrays_of(bindings: int) -> Topology:
+    """Bindings of a headers exchange and one queue that all match an array of arrays."""
+
+    def make(vhost: VHost) -> None:
+        vhost.declare_exchange("x", "headers")
+        [queue] = declare(vhost, 1, NO_LIMIT)
+        wanted = Table.of(ARRAYS)
+        for number in range(bindings):
+            vhost.bind("x", queue, f"k{number}", Table(wanted.raw))
+
+    return make
+
+
 def sent(count: int, first: int = 0) -> Headers:
     return {f"h{number}": 1 for number in range(first, first + count)}
 
@@ -115,6 +129,7 @@ CASES = [
     ("keys through exchanges of all types", chain(150, "topic", "direct", "fanout", "headers"), copies(), "k", 1),
     ("headers of which any match", headers_of("any", 50, 400), sent(1_000, 200), "k", 50),
     ("headers of which all match", headers_of("all", 500, 200), sent(1_000), "k", 500),
+    ("a header that is a long array", arrays_of(800), ARRAYS, "k", 1),
     ("topic bombs", bombs(3_000), {}, WORDS, 1),
     ("plain queues", star("fanout", 10_000, PLAIN), {}, "k", 10_000),
     ("queues that look at each message", star("fanout", 4_000, TTL), {}, "k", 4_000),

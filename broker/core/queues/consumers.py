@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
+from ..jobs.scheduler import CONSUMER_COST
 from ..messages.message import Message
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ class Consumer:
     def ended(self) -> bool:
         """True if its channel is closed. Its queue removes it later, when the channel is released in slices."""
         return False
+
+    @property
+    def end_cost(self) -> int:
+        """The cost of removing it (`jobs.scheduler`)."""
+        return CONSUMER_COST
 
     def finish(self) -> None:
         """Leave the queue now if `ended`. The queue delivers again once it has the unacknowledged messages back."""

@@ -19,7 +19,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from ..messages.message import Message, frame_bytes, header_bytes_of, total_bytes
+from ..messages.message import Message, header_bytes_of, read_bytes, total_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages
 from .memory_budget import MemoryBudget
@@ -290,6 +290,7 @@ class Fifo:
         """Read the next messages of the backlog, set aside those that cannot be read, and return their number."""
         read = self._journal.read(self.backlog.peek(slice_of(average_bytes)))
         self.exhausted = not read
+        self._ready.read_bytes += read_bytes([message for message in read if message is not None])
         seqs = self.backlog.seqs(len(read))
         fresh: list[Message] = []
         for page, seq, message in zip(self.backlog.take(len(read)), seqs, read, strict=True):
@@ -305,7 +306,6 @@ class Fifo:
         header_bytes = header_bytes_of(fresh)
         self.header_bytes += header_bytes
         self._budget.add(len(fresh), total_bytes(fresh) + header_bytes)
-        self._ready.read_bytes += frame_bytes(fresh)
         return len(read) - len(fresh)
 
     @property
@@ -337,7 +337,8 @@ class Fifo:
         if self.unread is None:
             return 0, 0
         entries = self.unread.peek(slice_of(self.unread.average_bytes))
-        read = self._journal.read_all([(id_, location) for _, id_, location, _ in entries])
+        read = self._journal.read([(id_, location) for _, id_, location, _ in entries])
+        self._ready.read_bytes += read_bytes([message for message in read if message is not None])
         self.unread.take(len(read))  # not before the read, which may fail
         requeued = 0
         for (position, id_, location, seq), message in zip(entries, read, strict=False):

@@ -58,7 +58,8 @@ class HeldPublishers:
     def release_if_drained(self) -> None:
         """Release all if the queue has drained or has no consumers."""
         queue = self._queue
-        if (queue.ready < RELEASE_BELOW and queue.ready_bytes < RELEASE_BELOW_BYTES) or not len(queue.consumers):
+        content_bytes = queue.ready_messages.content_bytes
+        if (queue.ready < RELEASE_BELOW and content_bytes < RELEASE_BELOW_BYTES) or not len(queue.consumers):
             self.release()
 
     def release(self) -> None:

@@ -15,7 +15,7 @@ from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
 from ..jobs.scheduler import COPY_SHIFT, PUMP_COST
 from ..messages.binding import Binding
-from ..messages.message import Message, header_bytes_of, total_bytes
+from ..messages.message import FIELD_SHIFT, FIELDS_COST, Message, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER, MessageState
 from ..messages.ports import RecoveredQueue
 from ..metadata.queue_types import QUORUM
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their bodies and long headers: some ms
 COUNT_COST = 4  # of a requeue that counts a delivery, beside the copy of the message
-FIELD_SHIFT, FIELDS_COST = 2, 512  # to find the fields in 4 bytes of headers costs 1; the most that all of them cost
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
 
 
@@ -231,7 +230,7 @@ class Queue(RouteTarget):
 
     def congested(self) -> bool:
         ready = self.ready_messages
-        return (ready.count > HOLD_ABOVE or ready.body_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
+        return (ready.count > HOLD_ABOVE or ready.content_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0
 
     def requeue(self, position: int, message: Message, nacked: bool = False, reason: str = CHANNEL) -> None:
         """Return a delivered message to its original position, to be redelivered.
@@ -310,8 +309,10 @@ class Queue(RouteTarget):
             return PUMP_COST
         ready = self.ready_messages
         cost, ready_bytes, delivered_bytes = PUMP_COST + ready.count, ready.body_bytes, self.delivered_bytes
+        read_bytes = ready.read_bytes
         self.feed()
-        cost += max(ready_bytes - ready.body_bytes, self.delivered_bytes - delivered_bytes, 0) >> COPY_SHIFT
+        moved_bytes = max(ready_bytes - ready.body_bytes, self.delivered_bytes - delivered_bytes, 0)
+        cost += max(moved_bytes, ready.read_bytes - read_bytes) >> COPY_SHIFT
         cost -= ready.count
         again = not self._slice
         outbox = self.outbox
@@ -364,6 +365,7 @@ class Queue(RouteTarget):
             return
         consumers, ready = self.consumers, self.ready_messages
         rest, limit_bytes = ready.count - DELIVERED, self.delivered_bytes + DELIVERED_BYTES
+        read_end = ready.read_bytes + DELIVERED_BYTES
         while (fifo := ready.first_nonempty()) is not None:
             if ready.count <= rest or self.delivered_bytes > limit_bytes:
                 self._message_expiry.pump_again()
@@ -374,6 +376,9 @@ class Queue(RouteTarget):
                     return  # the first message may be due as well
             if not fifo.fresh and not fifo.returned:
                 if not consumers.any_ready():
+                    return
+                if ready.read_bytes >= read_end:
+                    self._message_expiry.pump_again()
                     return
                 fifo.ensure_loaded()
                 if not fifo.fresh:

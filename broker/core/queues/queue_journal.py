@@ -109,9 +109,5 @@ class QueueJournal:
             message.id = message.location = 0
 
     def read(self, pages: list[tuple[int, int]]) -> list[Message | None]:
-        """Read messages by id and location, up to the first that cannot be read (`Journal.read`)."""
+        """Read messages by id and location, as far as `Journal.read` does."""
         return self._journal.read(pages, self.number)
-
-    def read_all(self, pages: list[tuple[int, int]]) -> list[Message | None]:
-        """Read messages by id and location, to the end (`Journal.read_all`)."""
-        return self._journal.read_all(pages, self.number)

@@ -26,7 +26,7 @@ class ReadyMessages:
     all          all fifos, the highest priority first
     count        messages in all fifos, those of the backlog included
     body_bytes   the sum of their bodies
-    read_bytes   of frames that were read back, ever
+    read_bytes   of all messages that were read back, ever (`message.read_bytes`)
     awaits_room  unread messages are read again as soon as others have left memory
 
     Unread messages, which the disk did not return, belong to neither total. As their length is unknown, `body_bytes` is
@@ -71,6 +71,13 @@ class ReadyMessages:
     def average_bytes(self) -> int:
         """The average length of a body."""
         return max(self.body_bytes, 0) // (self.count or 1)
+
+    @property
+    def content_bytes(self) -> int:
+        """The sum of all bodies, and of the long headers of messages in memory."""
+        if len(self.all) == 1:
+            return self.body_bytes + self.default.header_bytes
+        return self.body_bytes + sum([fifo.header_bytes for fifo in self.all])
 
     @property
     def timed(self) -> bool:

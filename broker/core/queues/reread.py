@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..jobs.scheduler import PUMP_COST, Job, Scheduler
+from ..jobs.scheduler import PUMP_COST, STORE_SHIFT, Job, Scheduler
 from ..messages.ports import Clock, Timer
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Reread:
                     if not fifo.has_room:
                         ready.awaits_room = True
                         break
+                    read_bytes = ready.read_bytes
                     tried, requeued = fifo.reread()
                     if not tried:
                         wait_ms = EXHAUSTED_MS
@@ -85,7 +86,7 @@ class Reread:
                     left -= tried
                     refused += tried - requeued
                     queue.schedule_pump()
-                    yield READ_COST * tried
+                    yield READ_COST * tried + (ready.read_bytes - read_bytes >> STORE_SHIFT)
         finally:
             self._reading.discard(queue)
             if ready.unread_count and not queue.deleted:

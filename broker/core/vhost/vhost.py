@@ -17,7 +17,7 @@ from ..exchanges.exchange_type import Emission
 from ..exchanges.registry import decorate
 from ..exchanges.route_cache import RouteCache
 from ..exchanges.router import Search
-from ..jobs.scheduler import CONSUMER_COST, OBJECT_COST, SLICE, Job
+from ..jobs.scheduler import OBJECT_COST, SLICE, Job
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from ..metadata.records import StoredVHost
@@ -58,7 +58,7 @@ ARGUMENTS_SHIFT = 3  # an observer of a deleted binding decodes and encodes 8 by
 EMISSION_COST = 12  # of what an exchange type emits for it, until it is enqueued
 BINDINGS = 100  # bindings deleted in one step
 STEP_COST = BINDING_COST * BINDINGS
-CONSUMERS = 100  # cancelled in one step
+CANCEL_COST = 1_000  # of the consumers that are cancelled in one step
 AT_ONCE_COST = 2 * STEP_COST  # of what is deleted together with a queue or exchange; the rest is a job
 
 
@@ -639,9 +639,12 @@ class VHost(QueueHost):
 def cancel_in_steps(consumers: list[Consumer]) -> Job:
     """Notify consumers of their cancellation, from the end of the list."""
     while consumers:
-        for _ in range(min(len(consumers), CONSUMERS)):
-            consumers.pop().cancelled()
-        yield CONSUMER_COST * CONSUMERS
+        cost = 0
+        while consumers and cost < CANCEL_COST:
+            consumer = consumers.pop()
+            cost += consumer.end_cost
+            consumer.cancelled()
+        yield cost
 
 
 def incoming_of(destination: Destination) -> dict[bytes, Binding]:

@@ -24,6 +24,7 @@ TOGETHER: Final = 5_000  # deliveries that are settled at once if none is copied
 COST: Final = 2  # of one settlement beside copies, in the scheduler's units
 STEP_COST: Final = 2_000  # of the settlements in one step of a job
 LOOK_COST: Final = 500  # of collecting the queues of TOGETHER deliveries
+PAUSE_SHIFT: Final = 3  # to pause 8 queues costs 1
 
 Run = tuple[Settlement, list[Unacked]]
 """Consecutive deliveries that are settled in the same way."""
@@ -167,24 +168,33 @@ def apply_settlements(channel: Channel, runs: list[Run], reason: str = "") -> No
 def settle_in_steps(channel: Channel, runs: list[Run], reason: str, finished: Callable[[], None]) -> Iterator[int]:
     """Settle deliveries as a job. Queues deliver nothing until all messages are requeued, which keeps their order."""
     queues: set[Queue] = set()
-    for settlement, deliveries in runs:
-        if settlement.requeues:
-            for at in range(0, len(deliveries), TOGETHER):
-                queues.update([delivery[0] for delivery in deliveries[at : at + TOGETHER]])
-                yield LOOK_COST
-    for queue in queues:
-        queue.pause()
     try:
+        for settlement, deliveries in runs:
+            for at in range(0, len(deliveries) if settlement.requeues else 0, TOGETHER):
+                others = {delivery[0] for delivery in deliveries[at : at + TOGETHER]} - queues
+                for queue in others:
+                    queues.add(queue)
+                    queue.pause()
+                yield LOOK_COST + (len(others) >> PAUSE_SHIFT)
         for settlement, deliveries in runs:
             deliveries.reverse()
             while deliveries:  # this frees the messages slice by slice
                 some, cost = take_slice(settlement, deliveries)
                 apply_settlement(channel, settlement, some, reason)
                 yield cost
+        yield from resume_in_steps(queues)
     finally:
         for queue in queues:
             queue.resume()
     finished()
+
+
+def resume_in_steps(queues: set[Queue]) -> Iterator[int]:
+    """Resume paused queues as part of a job, and remove them from the set."""
+    while queues:
+        for _ in range(min(SLICE, len(queues))):
+            queues.pop().resume()
+        yield SLICE
 
 
 def take_slice(settlement: Settlement, deliveries: list[Unacked]) -> tuple[list[Unacked], int]:

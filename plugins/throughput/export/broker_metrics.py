@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from warren.broker.core.counters.histogram import LatencyHistogram
 from warren.broker.core.queues.message_log import Origin
@@ -15,13 +16,19 @@ from ..file_format import schema
 from .record_buffer import escape_text
 
 EMPTY_BUCKETS = [0] * 6  # the first bucket of LatencyHistogram ends at 64 microseconds: 2**6
-
-
 FEDERATION = "federation"  # the service whose links have metrics
+LINKS = 100  # whose rows are made in one turn of the loop
 
 
-def rows(host: Host, links: Iterable[Origin]) -> list[dict[str, object]]:
-    """Return the present metrics. `links` are the origins of federation links."""
+@runtime_checkable
+class Links(Protocol):
+    """The federation service."""
+
+    def each_status(self) -> Iterator[Mapping[str, object]]: ...
+
+
+def rows(host: Host) -> list[dict[str, object]]:
+    """Return the present metrics, except for those of links."""
     node, resources, churn = host.node, host.resources, host.node.churn
     counters: dict[str, float] = {
         schema.CPU_S: time.process_time(),
@@ -46,27 +53,37 @@ def rows(host: Host, links: Iterable[Origin]) -> list[dict[str, object]]:
     metrics = [row(name, schema.COUNTER, value) for name, value in counters.items()]
     metrics += [row(name, schema.GAUGE, value) for name, value in gauges.items() if value is not None]
     metrics += [histogram(schema.LOOP_LAG_US, host.turns.lag), histogram(schema.SYNC_US, node.commits)]
-    metrics += flaps(host.services.get(FEDERATION), links)
-    moment = {"ts_us": time.time_ns() // 1000, "mono_ns": time.monotonic_ns()}
-    return [moment | one for one in metrics]
+    return timed(metrics)
 
 
-def flaps(federation: Service | None, links: Iterable[Origin]) -> list[dict[str, object]]:
-    """Return how often each running link was started, and how often it failed."""
+def link_rows(federation: Service | None, links: Iterable[Origin]) -> Iterator[list[dict[str, object]]]:
+    """Yield how often each running link was started, and how often it failed, some links at a time.
+
+    `links` are the origins of federation links.
+    """
     queues = {origin.connection: origin.link for origin in links}
-    links_status = federation.status() if federation is not None else []
-    metrics = []
-    for link in links_status if isinstance(links_status, list) else []:
-        name = queues.get(link["local_connection"])
-        if name is not None:
+    metrics: list[dict[str, object]] = []
+    found: Iterator[Mapping[str, object]] = federation.each_status() if isinstance(federation, Links) else iter(())
+    for count, link in enumerate(found, 1):
+        name, reconnects = queues.get(str(link["local_connection"])), link["reconnects"]
+        if name is not None and isinstance(reconnects, int):
             labels = [
-                ("vhost", escape_text(link["vhost"])),
-                ("upstream", escape_text(link["upstream"])),
+                ("vhost", escape_text(str(link["vhost"]))),
+                ("upstream", escape_text(str(link["upstream"]))),
                 ("link", escape_text(name)),
             ]
-            metrics.append(row(schema.LINK_STARTS, schema.COUNTER, link["reconnects"] + 1, labels))
-            metrics.append(row(schema.LINK_FAILURES, schema.COUNTER, link["reconnects"], labels))
-    return metrics
+            metrics.append(row(schema.LINK_STARTS, schema.COUNTER, reconnects + 1, labels))
+            metrics.append(row(schema.LINK_FAILURES, schema.COUNTER, reconnects, labels))
+        if count % LINKS == 0:
+            yield timed(metrics)
+            metrics = []
+    yield timed(metrics)
+
+
+def timed(metrics: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return the metrics with the present time."""
+    moment = {"ts_us": time.time_ns() // 1000, "mono_ns": time.monotonic_ns()}
+    return [moment | one for one in metrics]
 
 
 def row(name: str, kind: str, value: float, labels: Sequence[tuple[str, str]] = ()) -> dict[str, object]:

@@ -91,8 +91,8 @@ class Export(Observer):
         self._attach_all()
         self._send_boot(False)
         snapshot = self._snapshots.take(schema.START)
-        self._send_metrics()
         await self._send_snapshot(snapshot, self._first_frames)
+        await self._send_metrics()
         keep = self._host.supervisor.keep
         self._tasks = [
             keep("throughput_flush", self._flush_often),
@@ -196,7 +196,7 @@ class Export(Observer):
                 snapshot = self._snapshots.take(schema.PERIODIC)
                 self._flush()  # the records that it counts are sent before it
                 await self._send_snapshot(snapshot)
-                self._send_metrics()
+                await self._send_metrics()
 
     async def _prepare_snapshot(self) -> None:
         for _ in self._snapshots.prepare():
@@ -209,9 +209,13 @@ class Export(Observer):
                 kept.append(frame)
             await asyncio.sleep(0)
 
-    def _send_metrics(self) -> None:
-        rows = broker_metrics.rows(self._host, self._buffer.links)
-        self._outlet.send(METRICS, [msgspec.json.encode(rows)])
+    async def _send_metrics(self) -> None:
+        self._outlet.send(METRICS, [msgspec.json.encode(broker_metrics.rows(self._host))])
+        federation = self._host.services.get(broker_metrics.FEDERATION)
+        for rows in broker_metrics.link_rows(federation, self._buffer.links):
+            if rows:
+                self._outlet.send(METRICS, [msgspec.json.encode(rows)])
+            await asyncio.sleep(0)
 
     # The end
 
@@ -244,7 +248,7 @@ class Export(Observer):
         if self._running:
             self._flush()
             snapshot = self._snapshots.take(schema.STOP)
-            self._send_metrics()
             self._detach()
             await self._send_snapshot(snapshot)
+            await self._send_metrics()
         await self._outlet.stop()

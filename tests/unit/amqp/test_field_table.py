@@ -16,7 +16,6 @@ from warren.broker.amqp.field_table import (
     Table,
     Value,
     check,
-    equal_header,
     same,
     term_of,
     text_of,
@@ -319,44 +318,6 @@ class TestEquivalence:
     )
     def test_arguments_of_other_types_or_values_are_not(self, a, b):
         assert not same(a, b) and not same(b, a)
-
-
-class TestHeaderEquality:
-    @pytest.mark.parametrize(
-        ("bound", "sent"),
-        [
-            (("V", None), ("S", b"anything")),
-            (("V", None), ("V", None)),
-            (("b", 1), ("l", 1)),
-            (("S", b"x"), ("x", b"x")),
-            (("f", 0.5), ("d", 0.5)),
-            (("t", True), ("t", True)),
-            (("T", 5), ("T", 5)),
-            (("T", 5), ("l", 5)),
-            (("D", (1, 5)), ("D", (1, 5))),
-            (("A", [("S", b"x")]), ("A", [("S", b"x")])),
-            (("F", Table.of({"a": 1})), ("F", Table.of({"a": 1}))),
-        ],
-    )
-    def test_a_header_that_satisfies_a_binding(self, bound, sent):
-        assert equal_header(bound, sent)
-
-    @pytest.mark.parametrize(
-        ("bound", "sent"),
-        [
-            (("I", 1), ("d", 1.0)),
-            (("d", 1.0), ("I", 1)),
-            (("I", 1), ("t", True)),
-            (("t", True), ("I", 1)),
-            (("t", True), ("t", False)),
-            (("S", b"1"), ("I", 1)),
-            (("l", 5), ("T", 5)),
-            (("S", b"x"), ("V", None)),
-            (("A", [("S", b"x"), ("I", 1)]), ("A", [("I", 1), ("S", b"x")])),
-        ],
-    )
-    def test_a_header_that_does_not(self, bound, sent):
-        assert not equal_header(bound, sent)
 
 
 class TestTexts:

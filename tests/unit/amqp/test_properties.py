@@ -66,6 +66,22 @@ def test_a_replaced_property_leaves_the_others_alone(given_fields, name, data):
     assert properties.replace(raw, flag, None) == Properties(**without).encode()
 
 
+names = st.sampled_from(["k", "x-k", "\x01k", "kk"])
+field_values = st.sampled_from([("I", 7), ("S", b"\x01kI\x01k"), ("V", None), ("A", [("S", b"\x01k")])])
+
+
+@given(some, st.lists(st.tuples(names, field_values), max_size=4))
+def test_a_first_field_leaves_the_others_alone(given_fields, fields):
+    """Names occur within values and other names too."""
+    raw = Properties(**{**given_fields, "headers": Table(Table.encode_items(fields))}).encode()
+    expected = Table(Table.encode_items([("k", ("l", 1)), *[field for field in fields if field[0] != "k"]]))
+    changed = properties.with_first_field(raw, "k", ("l", 1))
+    assert changed == properties.replace(raw, properties.HEADERS, expected)
+    without = properties.replace(raw, properties.HEADERS, None)
+    only = properties.replace(raw, properties.HEADERS, Table.of({"k": ("l", 1)}))
+    assert properties.with_first_field(without, "k", ("l", 1)) == only
+
+
 def test_pamqp_reads_what_is_written():
     own = Properties(
         content_type="text/plain",

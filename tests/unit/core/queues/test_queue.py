@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import Delivery, Taker, enqueue, journal_of, message, new_queue
-from warren.broker.core.messages.message import Message
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.queues.fifo import BATCH_BYTES
 from warren.broker.core.queues.flow_control import HOLD_ABOVE, RELEASE_BELOW, Publisher
@@ -270,6 +273,25 @@ def test_a_few_long_messages_fill_a_queue_too() -> None:
     enqueue([message(1 << 20) for _ in range(5)], queue)
     queue.add_consumer(Taker("1", queue, [], True, 0, 0))
     assert queue.congested()
+
+
+@pytest.mark.parametrize("priority", [None, 1])
+def test_long_headers_fill_a_queue_like_long_bodies(priority: int | None) -> None:
+    queue, publisher = new_queue(arguments=Table.of({"x-max-priority": 1})), HeldPublisher()
+    properties = Properties(headers=Table.of({"h": "v" * (1 << 17)}), priority=priority)
+    enqueue([framed(Address("", "q"), properties, b"") for _ in range(33)], queue)
+    taker = Taker("1", queue, [], True, 0, 0)
+    queue.add_consumer(taker)
+    assert queue.congested()
+    queue.held_publishers.hold(publisher)  # type: ignore[arg-type]
+    taker.credit = 24
+    queue.wake(taker)
+    queue.pump()
+    assert not publisher.drained_by and queue.ready == 9
+    taker.credit = 2
+    queue.wake(taker)
+    queue.pump()
+    assert publisher.drained_by == [queue]
 
 
 def test_a_reply_queue_keeps_the_oldest_replies_and_no_more_than_its_limit() -> None:

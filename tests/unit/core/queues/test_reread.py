@@ -36,6 +36,7 @@ class FailingJournal(SlowJournal):
     exhausted   the system has no descriptor for a read
     broken      a read raises
     longest     the largest number of messages in one read
+    most        messages that one read returns, as if they were long
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,7 @@ class FailingJournal(SlowJournal):
         self.unreadable: set[int] = set()
         self.exhausted = self.broken = False
         self.longest = 0
+        self.most = 1_000
 
     def read(self, pages: list[tuple[int, int]], queue: int = 0) -> list[Message | None]:
         if self.broken:
@@ -56,7 +58,7 @@ class FailingJournal(SlowJournal):
             if id_ in self.unreadable and read and read[-1] is not None:
                 break
             read.append(None if id_ in self.unreadable else each)
-        return read
+        return read[: self.most]
 
 
 def paged(count: int, *unreadable: int, number: int = 1) -> tuple[Queue, FailingJournal]:
@@ -114,6 +116,19 @@ def test_a_disk_that_is_unreadable_for_a_while_loses_nothing() -> None:
     assert sorted(int(each.frames) for _, _, each, _ in log) == list(range(1, 22))
     assert len({position for _, position, _, _ in log}) == 21
     assert [int(each.frames) for _, _, each, _ in log][4:] == list(range(4, 21))
+
+
+def test_long_messages_that_could_not_be_read_are_read_again_in_as_many_steps_as_the_journal_has_reads() -> None:
+    queue, journal = paged(12, 5, 6, 7)
+    drained(queue)
+    journal.unreadable.clear()
+    journal.most = 1
+    ready = queue.ready_messages
+    for number in range(1, 4):
+        read_bytes = ready.read_bytes
+        assert ready.default.reread() == (1, 1)
+        assert (queue.ready, ready.unread_count) == (number, 3 - number) and ready.read_bytes > read_bytes
+    assert drained(queue) == [5, 6, 7]
 
 
 def test_what_is_requeued_goes_in_front_of_what_could_not_be_read_before_it() -> None:
