@@ -221,6 +221,8 @@ class Table:
 
         Linear in bytes in the usual case, that the fields are absent or the first one: then no other is looked at.
         """
+        if not self.raw:
+            return self
         unwanted = frozenset(keys)
         names = [encoded_name(key) for key in unwanted]
         table = self
