@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from tests.faults.simulation.brokers.accounts import Ledger
 from tests.faults.simulation.brokers.committer import SimulatedCommitter
 from tests.faults.simulation.brokers.loop import SimulatedLoop
+from tests.faults.simulation.brokers.remote_store import RemoteDisk, RemoteStore
 from tests.faults.simulation.brokers.writers import Exports, WriterProcess
 from tests.faults.simulation.definitions import MemoryDefinitions
 from tests.faults.simulation.disk import SimulatedDisk, Stopped
@@ -30,6 +31,7 @@ from warren.broker.net.transport import Transport
 from warren.broker.runtime.clock import LoopClock
 from warren.broker.runtime.password_hashing import ThreadHashing
 from warren.broker.runtime.resource_monitor import Resources
+from warren.broker.storage.postgresql.metadata import PostgreSQLMetadata
 from warren.federation.link import CONNECTION
 from warren.federation.service import FederationService
 from warren.plugins.throughput.export.writer_process import WriterEnded
@@ -147,12 +149,19 @@ class Broker:
     """A broker. Its `process` is None while it is down."""
 
     def __init__(
-        self, name: str, random: Random, network: Network, trace: Callable[[str], None], exports: Exports | None
+        self,
+        name: str,
+        random: Random,
+        network: Network,
+        trace: Callable[[str], None],
+        exports: Exports | None,
+        remote: RemoteStore | None,
     ) -> None:
         self.name = name
+        self.remote = remote
         self.exports = exports
-        self.disk = SimulatedDisk(random)
-        self.metadata = MemoryDefinitions()
+        self.disk: SimulatedDisk | RemoteDisk = SimulatedDisk(random)
+        self.metadata: MemoryDefinitions | PostgreSQLMetadata = MemoryDefinitions()
         self.segment_bytes = random.choice(SEGMENT_BYTES)
         self.process: Process | None = None
         self.attempts = 0  # of links, in former processes
@@ -175,6 +184,8 @@ class Broker:
         if self.exports is not None:
             self.config = replace(self.config, throughput=self.exports.config())
         loop.wall_s = self.wall_s
+        if self.remote is not None:
+            self.disk, self.metadata = self.remote.take_over()
         self.disk.before = self._before
         self.process = Process(self, loop, self._network)
         self.process.starting = loop.create_task(self.process.start())
@@ -194,12 +205,17 @@ class Broker:
         """Let the disk work from now on."""
         self._calls_left = None
         self.disk.limit_bytes = None
+        if self.remote is not None:
+            self.remote.server.calm()
 
     def fail_after(self, calls: int, error: int | None) -> None:
         """Let the disk fail with this error at a later call; None: the process is killed there."""
         self._calls_left, self._error = calls, error
 
     def _before(self, what: str, name: str) -> None:
+        if self.remote is not None and what == "sync" and self._random.random() < 0.5:
+            if self.process is not None and self.process.serving:
+                self.process.committer.work()  # of another thread
         if self._calls_left is None:
             return
         self._calls_left -= 1
@@ -226,8 +242,9 @@ class Broker:
             if power:
                 writer.die()
         process.loop.bury()
-        self.disk = self.disk.power_loss(self._random) if power else self.disk.crash()
-        if power:
+        if isinstance(self.disk, SimulatedDisk):
+            self.disk = self.disk.power_loss(self._random) if power else self.disk.crash()
+        if isinstance(self.metadata, MemoryDefinitions) and power:
             self.metadata.power_loss(self._random)
         self._calls_left = None
 

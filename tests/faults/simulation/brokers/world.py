@@ -25,7 +25,9 @@ from tests.faults.simulation.brokers.links import EXCHANGE, POLICIES, QUEUE, Edg
 from tests.faults.simulation.brokers.loop import TURN_S, SimulatedLoop, VirtualTime
 from tests.faults.simulation.brokers.model import Copy, Model
 from tests.faults.simulation.brokers.network import Network
+from tests.faults.simulation.brokers.remote_store import RemoteStore
 from tests.faults.simulation.brokers.writers import Exports, WriterProcess
+from tests.faults.simulation.postgresql import SimulatedServer
 from tests.support.amqp_client import Channel
 from warren.broker.core.jobs import scheduler
 from warren.broker.net import server
@@ -40,7 +42,8 @@ BODY_BYTES = (0, 20, 300, 1200, 9000)
 START_S, QUIET_S = 60.0, 300.0  # the longest time until all is ready, and until all is consumed
 BOUND_S = 5.0  # until all links have bound a queue that was declared again
 CALM_S = 12.0  # longer than links take to notice what they lack, or that their connection is lost
-EXPORTING = 0.3  # the share of worlds in which all brokers export
+EXPORTING = 0.25  # the share of worlds in which all brokers export
+REMOTE = 0.2  # and of those in which their stores are on PostgreSQL
 TURNS = 200_000  # of a run; more would be a loop without an end
 
 # The steps that a run is made of, and their weights
@@ -92,6 +95,12 @@ class World:
         steps = [Step(name, random.getrandbits(32)) for name in names]
         own = Random(f"exports {seed}")  # of its own, so that other worlds stay as they are
         exporting = own.random() < EXPORTING
+        remote_random = Random(f"remote {seed}")  # likewise
+        remote = remote_random.random() < REMOTE
+        if remote and self.faults != "none":
+            for _ in range(remote_random.choice((1, 3, 6))):
+                name = remote_random.choice(("fail_over", "lose_server", "replace"))
+                steps.insert(remote_random.randrange(len(steps) + 1), Step(name, remote_random.getrandbits(32)))
         if exporting and self.faults in ("processes", "all"):
             for _ in range(own.choice((0, 0, 1, 3))):
                 steps.insert(own.randrange(len(steps) + 1), Step("end_writer", own.getrandbits(32)))
@@ -106,8 +115,10 @@ class World:
         self.client_loop = SimulatedLoop("clients", self.time, self.random, self.network)
         self.loops = [self.client_loop]
         self.exports = Exports(own, self.time, self.note) if exporting else None
-        shared = (self.random, self.network, self.note, self.exports)
-        self.brokers = {name: Broker(name, *shared) for name in self.federation.brokers}
+        self.brokers: dict[str, Broker] = {}
+        for name in self.federation.brokers:
+            store = RemoteStore(remote_random, lambda: self.time.now_s, self.note) if remote else None
+            self.brokers[name] = Broker(name, self.random, self.network, self.note, self.exports, store)
         self.boots: list[Boot] = []
         self._ending = False  # processes that end are not started again
         self.publishers: dict[str, Publisher] = {}
@@ -484,6 +495,25 @@ class World:
             broker.disk.limit_bytes = None
 
         self.later(random.choice((1.0, 5.0, 20.0)), clear)
+
+    def _server(self, random: Random) -> SimulatedServer:
+        store = self.brokers[self._any(random)].remote
+        assert store is not None
+        return store.server
+
+    def step_fail_over(self, random: Random) -> None:
+        """Lose the primary of a broker's PostgreSQL."""
+        self._server(random).fail_over()
+
+    def step_lose_server(self, random: Random) -> None:
+        """Let commits fail for a while, or their answers be lost."""
+        server = self._server(random)
+        server.faults = random.choice((0.1, 0.3, 0.3, 1.0))
+        self.later(random.choice((0.5, 5.0, 40.0)), server.calm)
+
+    def step_replace(self, random: Random) -> None:
+        """Let another broker own a store for a moment: the one that does not know ends when it commits."""
+        self._server(random).take_over()
 
     def step_end_writer(self, random: Random) -> None:
         """Kill the writer of an export, now or at a later sync of a file."""

@@ -1,0 +1,44 @@
+"""The store of a simulated broker on a simulated PostgreSQL server with its standby, which outlive its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from tests.faults.simulation.postgresql import (
+    SimulatedDatabase,
+    SimulatedServer,
+    SimulatedTables,
+    SimulatedTransactions,
+)
+from warren.broker.storage.postgresql.metadata import PostgreSQLMetadata
+
+RETRY_S = (3.0, 30.0)
+
+
+class RemoteDisk(SimulatedTables):
+    """The disk of one process. After `stopped` it does nothing any more."""
+
+    @property
+    def stopped(self) -> bool:
+        return self.database.stopped
+
+    @stopped.setter
+    def stopped(self, stopped: bool) -> None:
+        self.database.stopped = stopped
+
+
+class RemoteStore:
+    """The server of one broker."""
+
+    def __init__(self, random: Random, now_s: Callable[[], float], trace: Callable[[str], None]) -> None:
+        self.server = SimulatedServer(random, trace)
+        self._retry_s = random.choice(RETRY_S)
+        self._now_s = now_s
+
+    def take_over(self) -> tuple[RemoteDisk, PostgreSQLMetadata]:
+        """Return disk and metadata of a new owner. An earlier one can commit nothing from now on."""
+        epoch, commits = self.server.take_over()
+        database = SimulatedDatabase(self.server)
+        transactions = SimulatedTransactions(database, epoch, commits, self._retry_s, self._now_s)
+        return RemoteDisk(database, transactions), PostgreSQLMetadata(database, transactions)
