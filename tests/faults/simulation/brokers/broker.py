@@ -31,6 +31,7 @@ from warren.broker.net.transport import Transport
 from warren.broker.runtime.clock import LoopClock
 from warren.broker.runtime.password_hashing import ThreadHashing
 from warren.broker.runtime.resource_monitor import Resources
+from warren.broker.storage.postgresql.errors import Refused
 from warren.broker.storage.postgresql.metadata import PostgreSQLMetadata
 from warren.federation.link import CONNECTION
 from warren.federation.service import FederationService
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from tests.faults.simulation.brokers.network import Network
 
 CHECKS_MS = (700, 2000)  # between two looks of a link at what it has upstream
+IO_ERROR = "58030"  # PostgreSQL's
 FAULTS = ("internal_error", "task_failed", "tasks_not_ended", "cannot_read_log", "log_damaged")
 TYPES = registry()
 import_module(CONNECTION)  # otherwise the first link of all does, in a thread: its world would have another run
@@ -213,9 +215,9 @@ class Broker:
         self._calls_left, self._error = calls, error
 
     def _before(self, what: str, name: str) -> None:
-        if self.remote is not None and what == "sync" and self._random.random() < 0.5:
-            if self.process is not None and self.process.serving:
-                self.process.committer.work()  # of another thread
+        concurrent = self.remote is not None and what == "sync" and self._random.random() < 0.5
+        if concurrent and self.process is not None and self.process.serving:
+            self.process.committer.work()  # of another thread
         if self._calls_left is None:
             return
         self._calls_left -= 1
@@ -224,6 +226,8 @@ class Broker:
         if self._error is not None and what not in ("write", "sync"):
             return
         self._calls_left = None
+        if self._error is not None and self.remote is not None:
+            raise Refused(errno.errorcode[self._error], IO_ERROR)
         if self._error is not None:
             raise OSError(self._error, errno.errorcode[self._error], name)
         assert self.process is not None
