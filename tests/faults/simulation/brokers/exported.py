@@ -11,7 +11,7 @@ a writer what it had not finished, which is counted, and after a power cut what 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from warren.plugins.throughput.export.exporter import FLUSH_S
 from warren.plugins.throughput.file_format import schema
 
 UNLOGGED_S = FLUSH_S + 0.05  # before a kill: the time between two flushes, and that of the pipe
+Queues = Mapping[str, Mapping[str, object]]
 KEPT = ("work", "timed", "dead", "twin")  # queues that are never deleted
 LEAVING = (schema.EXPIRE, schema.DROP, schema.DEAD_LETTER)
 
@@ -77,6 +78,11 @@ class Boot:
         return f"boot {self.boot_id} of {self.broker} ({self.ended})"
 
     @property
+    def lost(self) -> int:
+        """The records that are said to be lost."""
+        return max([self.footer_lost, *[snapshot.lost for snapshot in self.snapshots]])
+
+    @property
     def whole(self) -> bool:
         """Whether no row is missing up to the last one."""
         return not self.rows or self.rows[-1].row == len(self.rows) - 1
@@ -95,8 +101,8 @@ class Snapshot:
     queues: dict[str, dict[str, Any]]
 
 
-def check_exports(exports: Exports, boots: Sequence[Boot], peers: Iterable[Peer]) -> None:
-    """Check what is in the files after all processes have ended."""
+def check_exports(exports: Exports, boots: Sequence[Boot], peers: Iterable[Peer], queues: Queues) -> None:
+    """Check what is in the files after all processes have ended, their queues empty. `queues` has their arguments."""
     events, stats = read(exports.folder, schema.EVENTS), read(exports.folder, schema.QUEUE_STATS)
     for boot in boots:
         writers = [writer for writer in exports.writers if writer.process is boot.process]
@@ -112,13 +118,21 @@ def check_exports(exports: Exports, boots: Sequence[Boot], peers: Iterable[Peer]
     of_processes: defaultdict[SimulatedLoop, dict[str, Peer]] = defaultdict(dict)
     for peer in peers:
         of_processes[peer.process][peer.name] = peer
+    last = {boot.broker: boot for boot in boots}
+    limited = any("x-max-length" in queues[queue] for queue in ("timed", "dead"))
     for boot in boots:
         check_lost(exports, boot)
         played = Playback(boot, of_processes[boot.process], exports.sample_one_in == 1)
         played.run()
         if exports.sample_one_in == 1 and boot.whole:
             played.check_complete(exports.prompt)
-    for broker in {boot.broker for boot in boots}:
+            if boot is last[boot.broker] and not boot.disturbed and not boot.lost:
+                stop = boot.snapshots[-1].queues
+                left = [queue for queue, row in stop.items() if row["ready"] or row["unacked"]]
+                assert not left, f"{boot} has left messages in {left}"
+                dead = [seq for seq, count in played.dead.items() if count]
+                assert limited or not dead, f"{boot}: dead letters of {dead} have entered no queue"
+    for broker in last:
         check_succession([boot for boot in boots if boot.broker == broker])
     if exports.sample_one_in == 1:
         check_links(boots)
@@ -163,7 +177,7 @@ def check_lost(exports: Exports, boot: Boot) -> None:
     numbers = [snapshot.number for snapshot in boot.snapshots]
     assert len(set(numbers)) == len(numbers), f"{boot} has snapshots twice"
     missing = rows[-1] + 1 - len(rows) if rows else 0
-    told = max([boot.footer_lost, *[snapshot.lost for snapshot in boot.snapshots]])
+    told = boot.lost
     small = exports.buffer_bytes < 1 << 20
     assert boot.disturbed or small or not missing and not told, f"{boot}: {missing} rows are missing, {told} are lost"
     assert missing <= told or boot.ended != "stop", f"{boot}: {missing} rows are missing, {told} are said to be lost"
@@ -171,7 +185,7 @@ def check_lost(exports: Exports, boot: Boot) -> None:
     for stop in stops:
         assert stop.row == len(rows) + stop.lost, f"{boot}: {len(rows)} of {stop.row} rows, {stop.lost} are lost"
     assert stops or boot.ended != "stop" or boot.disturbed, f"{boot} has no snapshot of its stop"
-    if boot.ended != "power" and not boot.disturbed and boot.boot_id and boot.ended == "stop":
+    if boot.ended == "stop" and not boot.disturbed:
         assert boot.snapshots and boot.snapshots[0].kind == schema.START, f"{boot} has no snapshot of its start"
 
 
@@ -418,8 +432,7 @@ class Playback:
             return
         if boot.ended == "kill" and not prompt:
             return
-        told = max([boot.footer_lost, *[snapshot.lost for snapshot in boot.snapshots]])
-        if told:
+        if boot.lost:
             return
         until_s = boot.ended_s if boot.ended == "stop" else boot.ended_s - UNLOGGED_S
         answered = {self.publishes[seq]: reason for seq, reason in self.confirmed.items()}
@@ -464,11 +477,6 @@ def check_succession(boots: Sequence[Boot]) -> None:
 
 def check_links(boots: Sequence[Boot]) -> None:
     """Check that links have brought what the logs of their upstreams say that they took, and nothing else."""
-    brought: defaultdict[str, set[str]] = defaultdict(set)  # by identity, the brokers
-    for boot in boots:
-        for event in boot.rows:
-            if event.event == schema.FED_IN:
-                brought[event.identity or ""].add(boot.broker)
     of_numbers: dict[int, str] = {}
     for boot in boots:
         for event in boot.rows:
@@ -477,7 +485,18 @@ def check_links(boots: Sequence[Boot]) -> None:
             number = boot.numbers[event.msg_seq]
             same = of_numbers.setdefault(number, event.identity)
             assert same == event.identity, f"{boot}, {event}: message {number} has another identity elsewhere, {same}"
+    if not all(boot.ended == "stop" and not boot.disturbed and boot.whole and not boot.lost for boot in boots):
+        return
     taken = {event.identity for boot in boots for event in boot.rows if event.event == schema.FED_OUT}
-    sure = all(boot.ended == "stop" and not boot.disturbed and boot.whole for boot in boots)
-    if sure:
-        assert taken <= brought.keys(), f"links took {taken - brought.keys()} and brought them nowhere"
+    brought = {event.identity for boot in boots for event in boot.rows if event.event == schema.FED_IN}
+    assert taken <= brought, f"links took {taken - brought} and brought them nowhere"
+    delivered: defaultdict[str, set[int]] = defaultdict(set)  # to links, by broker; 0: the number is not known
+    for boot in boots:
+        links = [event for event in boot.rows if event.event == schema.DELIVER and event.link is not None]
+        delivered[boot.broker].update(boot.numbers.get(event.msg_seq, 0) for event in links)
+    for boot in boots:
+        for event in boot.rows:
+            number = boot.numbers.get(event.msg_seq, 0)
+            if event.event == schema.FED_IN and number:
+                there = delivered[event.upstream or ""]
+                assert number in there or 0 in there, f"{boot}, {event}: {number} was not delivered to the link"

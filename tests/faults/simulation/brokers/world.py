@@ -338,7 +338,7 @@ class World:
                 self.drain()
                 if self.exports is not None:
                     self.stop_all()
-                    check_exports(self.exports, self.boots, self.peers)
+                    check_exports(self.exports, self.boots, self.peers, self.queues)
             finally:
                 self.close()
 
