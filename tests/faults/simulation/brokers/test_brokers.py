@@ -1,8 +1,9 @@
 """Whole brokers and their links keep their promises, whatever breaks: seeds of worlds in virtual time.
 
 Each seed is two or three brokers in one process with federated exchanges and queues, on simulated disks and a simulated
-network. Nothing is lost, repeated or reordered but as the ack mode of the links allows; in the end each link exists
-once, all queues are empty, and all counters are 0.
+network; some have their stores on a simulated PostgreSQL. Nothing is lost, repeated or reordered but as the ack mode of
+the links allows; in the end each link exists once, all queues are empty, and all counters are 0. Some worlds export
+what happens to messages; their events are what has happened (`exported`).
 """
 
 from __future__ import annotations
