@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from tests.faults.simulation.postgresql import (
@@ -12,8 +12,21 @@ from tests.faults.simulation.postgresql import (
     SimulatedTransactions,
 )
 from warren.broker.storage.postgresql.metadata import PostgreSQLMetadata
+from warren.broker.storage.postgresql.operations import Operation
 
 RETRY_S = (3.0, 30.0)
+
+
+class OwnDatabase(SimulatedDatabase):
+    """The sessions of one process, which may commit with its own `epoch` only."""
+
+    def __init__(self, server: SimulatedServer, epoch: int) -> None:
+        super().__init__(server)
+        self._epoch = epoch
+
+    def commit(self, session: int, epoch: int, number: int, operations: Sequence[Operation]) -> None:
+        assert epoch == self._epoch, f"a broker with epoch {self._epoch} commits with that of another one, {epoch}"
+        super().commit(session, epoch, number, operations)
 
 
 class RemoteDisk(SimulatedTables):
@@ -39,6 +52,6 @@ class RemoteStore:
     def take_over(self) -> tuple[RemoteDisk, PostgreSQLMetadata]:
         """Return disk and metadata of a new owner. An earlier one can commit nothing from now on."""
         epoch, commits = self.server.take_over()
-        database = SimulatedDatabase(self.server)
+        database = OwnDatabase(self.server, epoch)
         transactions = SimulatedTransactions(database, epoch, commits, self._retry_s, self._now_s)
         return RemoteDisk(database, transactions), PostgreSQLMetadata(database, transactions)
