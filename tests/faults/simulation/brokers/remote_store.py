@@ -48,10 +48,16 @@ class RemoteStore:
         self.server = SimulatedServer(random, trace)
         self._retry_s = random.choice(RETRY_S)
         self._now_s = now_s
+        self._epoch = 0  # of the last process that has taken it over
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another broker has owned the store since."""
+        return self.server.state.epoch != self._epoch
 
     def take_over(self) -> tuple[RemoteDisk, PostgreSQLMetadata]:
         """Return disk and metadata of a new owner. An earlier one can commit nothing from now on."""
-        epoch, commits = self.server.take_over()
-        database = OwnDatabase(self.server, epoch)
-        transactions = SimulatedTransactions(database, epoch, commits, self._retry_s, self._now_s)
+        self._epoch, commits = self.server.take_over()
+        database = OwnDatabase(self.server, self._epoch)
+        transactions = SimulatedTransactions(database, self._epoch, commits, self._retry_s, self._now_s)
         return RemoteDisk(database, transactions), PostgreSQLMetadata(database, transactions)

@@ -512,8 +512,15 @@ class World:
         self.later(random.choice((0.5, 5.0, 40.0)), server.calm)
 
     def step_replace(self, random: Random) -> None:
-        """Let another broker own a store for a moment: the one that does not know ends when it commits."""
+        """Let another broker own a store for a moment: the one that does not know ends when it commits, or looks."""
         self._server(random).take_over()
+        self.later(random.choice((0.1, 1.0, 5.0)), self._end_replaced)
+
+    def _end_replaced(self) -> None:
+        """End the processes that have lost their stores, as their watches of the store do."""
+        for broker in self.brokers.values():
+            if broker.process is not None and broker.remote is not None and broker.remote.replaced:
+                self._ended(broker, False, False)
 
     def step_end_writer(self, random: Random) -> None:
         """Kill the writer of an export, now or at a later sync of a file."""
@@ -577,6 +584,7 @@ class World:
             self.exports.heal()
         for broker in self.brokers.values():
             broker.heal()
+        self._end_replaced()
         self.run_until(self._all_serve, START_S, "all brokers serve again")
         self.run(1.0)  # what was sent before, such as the deletion of a queue, arrives
         for name, process in self.serving():
