@@ -158,14 +158,20 @@ class Pipe(asyncio.WriteTransport):
 
 
 class WriterProcess(asyncio.SubprocessTransport, Source):
-    """A writer process. `returncode` is None while it runs; `boot_id` is known after its first frame."""
+    """A writer process, and the broker's view of it.
+
+    returncode  None while it runs
+    boot_id     known after its first frame
+    process     the loop of the broker's process
+    killed      it has not finished its files
+    """
 
     def __init__(self, exports: Exports, broker: Broker, loop: SimulatedLoop, protocol: Any) -> None:
         super().__init__()
         self.broker = broker
         self.returncode: int | None = None
         self.boot_id = ""
-        self.process = loop  # of the broker
+        self.process = loop
         self.killed = False
         self._exports = exports
         self._loop = loop
