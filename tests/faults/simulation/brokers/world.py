@@ -27,6 +27,7 @@ from tests.faults.simulation.brokers.model import Copy, Model
 from tests.faults.simulation.brokers.network import Network
 from tests.faults.simulation.brokers.remote_store import RemoteStore
 from tests.faults.simulation.brokers.writers import Exports, WriterProcess
+from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.postgresql import SimulatedServer
 from tests.support.amqp_client import Channel
 from warren.broker.core.jobs import scheduler
@@ -216,8 +217,8 @@ class World:
         self.loops.remove(broker.process.loop)
         self.note(f"{broker.name} has {'stopped' if clean else 'ended'}{', power cut' if power else ''}")
         self._broken_all(broker.name, lossy=not clean)
-        if power or broker.disk.torn:  # the log may have a dead letter without the record that settles its original
-            self.model.again = ("timed",)
+        if isinstance(broker.disk, SimulatedDisk) and (power or broker.disk.torn):
+            self.model.again = ("timed",)  # the log may have a dead letter without the record that settles its original
         if self.exports is not None:
             self._finish_exports(broker, power)
         (boot,) = [each for each in self.boots if each.process is broker.process.loop]
