@@ -100,6 +100,11 @@ def not_found(reason: str) -> HTTPError:
     return HTTPError(404, "not_found", reason)
 
 
+def no_vhost(method: str) -> HTTPError:
+    """A virtual host in the path that does not exist; only for what is put into it the reason names it (404)."""
+    return not_found(NO_VHOST) if method in ("PUT", "POST") else missing()
+
+
 def not_authorised(reason: str) -> HTTPError:
     """A known user without the right to do this (401)."""
     return HTTPError(401, "not_authorised", reason)

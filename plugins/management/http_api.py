@@ -29,7 +29,7 @@ from ..http.asgi import (
     until_disconnected,
 )
 from ..http.auth import NOBODY, NONE, Caller, authenticate, refresh
-from ..http.responses import NO_VHOST, HTTPError, Response, http_error_of, missing, not_found, not_now
+from ..http.responses import HTTPError, Response, http_error_of, missing, no_vhost, not_now
 from .access_log import AccessLog
 from .framework import bodies
 from .framework.context import State
@@ -222,7 +222,7 @@ class HTTPAPI:
         request.vhost = self._host.node.vhosts.get(name) if name is not None else None
         route.guard.check(request.caller, request.vhost)
         if name is not None and request.vhost is None and route.vhost_required:
-            raise not_found(NO_VHOST) if route.method in ("PUT", "POST") else missing()
+            raise no_vhost(route.method)
 
     async def _read(self, route: Route, request: Request, receive: Receive, within_s: float) -> None:
         """Read the body, with no longer pause than this. Raises HTTPError (400, 408, 503)."""

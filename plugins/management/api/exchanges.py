@@ -47,7 +47,6 @@ async def put_exchange(request: Request) -> Response:
     if name not in request.path_vhost().exchanges:
         await request.host.memory.wait()
     await unbound(request, Exchange.kind, name)
-    request.check_vhost()
     with request.acting():
         existed = name in request.path_vhost().exchanges
         request.channel().declare_exchange(

@@ -67,7 +67,6 @@ async def put_queue(request: Request) -> Response:
     if name not in request.path_vhost().queues:
         await request.host.memory.wait()
     await unbound(request, Queue.kind, name)
-    request.check_vhost()
     with request.acting():
         existed = name in request.path_vhost().queues
         request.channel().declare_queue(

@@ -11,7 +11,7 @@ from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Peer, Qu
 from warren.broker.session.connection import Connection
 
 from ...http.auth import Caller
-from ...http.responses import NO_VHOST, NOT_OWNER, HTTPError, bad, missing, not_authorised, not_found
+from ...http.responses import NOT_OWNER, HTTPError, bad, missing, no_vhost, not_authorised
 from ..stats.rates import BadRange, Ranges, ranges
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Request:
         """Return the virtual host in the path. Raises HTTPError (404) if it was deleted while the request waited."""
         assert self.vhost is not None, "the route has {vhost}, or the frame would not have come here"
         if self.node.vhosts.get(self.vhost.name) is not self.vhost:
-            raise missing()
+            raise no_vhost(self.method)
         return self.vhost
 
     def queue(self, name: str = "queue") -> Queue:
@@ -107,12 +107,6 @@ class Request:
     def connections(self) -> list[Connection]:
         """Return the open connections: all for users with the tag monitoring, otherwise the user's own."""
         return [one for one in self.host.connections() if self.caller.sees_connection(one)]
-
-    def check_vhost(self) -> None:
-        """Raises HTTPError (404) if the virtual host in the path has been deleted since the request began."""
-        vhost = self.path_vhost()
-        if self.node.vhosts.get(vhost.name) is not vhost:
-            raise not_found(NO_VHOST)
 
     # Query
 

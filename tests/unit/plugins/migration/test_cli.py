@@ -13,7 +13,7 @@ from warren.plugins.migration.cli import Migrate
     ("url", "status", "says"),
     [
         ("nonsense", 64, "--from or --to: not an http:// or https:// URL"),
-        ("http://127.0.0.1:1", 69, "127.0.0.1:1: Connection refused; start it, or check --from, --to and --data"),
+        ("http://127.0.0.1:1", 69, "usually 15672; start it, or check --from, --to and --data"),
     ],
 )
 def test_a_broker_that_cannot_be_reached_is_an_error_that_says_what_to_do(
