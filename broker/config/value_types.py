@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from .config import Address, default_node
+from .config import Address
 
 EVERY_INTERFACE = "::"
 INFINITY = "infinity"
@@ -80,15 +80,15 @@ class Name(Text):
 
 
 class NodeName(Name):
-    """The name of a node; without a host it gets that of this machine, as in RabbitMQ."""
+    """The name of a node. It stays as it is given: names of the cluster and of links' queues may be made of it."""
 
-    name = "NAME@HOST"
+    name = "NAME@HOST or NAME"
 
     def read(self, text: str) -> str:
         name, at, host = super().read(text).partition("@")
         if not name or (at and not host):
             raise self.refused(text)
-        return f"{name}@{host or default_node().partition('@')[2]}"
+        return text
 
 
 class Header(Text):

@@ -11,7 +11,6 @@ from ..amqp.errors import AMQPError, OperatorError
 from ..core.definitions.importer import DefinitionsImport, Wait, begin_import, end_import
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
-from .memory_wait import MemoryWait
 
 SLICE_S = 0.003  # between two turns of the loop; a document that takes no longer is imported in one turn
 RELEASED = 500  # items of a document that are freed in one step
@@ -21,9 +20,9 @@ class Imports:
     """The imports of one node, one at a time.
 
     A document is checked as a whole before any of it is imported. An import that has begun is completed even if its
-    client disconnects. One with new objects begins when memory is not low, and waits for that again wherever an alarm
-    begins meanwhile. `acting` is a context in which changes are attributed to a user. `under_way` is True while a
-    part of a document is imported.
+    client disconnects, or memory gets low meanwhile. `check_memory` raises NotNow if it is low before one with new
+    objects begins. `acting` is a context in which changes are attributed to a user. `under_way` is True while a part of
+    a document is imported.
     """
 
     def __init__(
@@ -31,24 +30,31 @@ class Imports:
         node: Node,
         supervisor: Supervisor,
         acting: Callable[[str], AbstractContextManager[None]],
-        memory: MemoryWait,
+        check_memory: Callable[[], None],
     ) -> None:
         self._node = node
         self._supervisor = supervisor
         self._acting = acting
-        self._memory = memory
+        self._check_memory = check_memory
         self._lock = asyncio.Lock()
         self.under_way = False
 
     async def run(
-        self, document: object, vhost: str | None, actor: str, leave_out: bool = False, digest: str = ""
+        self,
+        document: object,
+        vhost: str | None,
+        actor: str,
+        leave_out: bool = False,
+        digest: str = "",
+        check_actor: Callable[[], None] = lambda: None,
     ) -> DefinitionsImport:
         """Import all or nothing, and return the import with its warnings. The document is emptied.
 
         With `leave_out` entries with an error are left out, and those that need them. `digest` is that of the text
-        (`core.metadata.unfinished_import`). Raises Invalid, Unknown, or NotNow while memory is low.
+        (`core.metadata.unfinished_import`). `check_actor` raises AccessRefused if the user lost the right while other
+        imports were done. Raises Invalid, Unknown, AccessRefused (403), or NotNow while memory is low.
         """
-        return await self._work(Import(document, vhost, leave_out, digest=digest), actor)
+        return await self._work(Import(document, vhost, leave_out, digest=digest, check_actor=check_actor), actor)
 
     async def check(self, document: object, vhost: str | None, leave_out: bool = False) -> DefinitionsImport:
         """Check a document without importing it, and return the import with its warnings.
@@ -77,8 +83,9 @@ class Imports:
                 plan = work.plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out)
                 await in_turns(plan.check())
                 if not work.checked_only:
+                    work.check_actor()
                     if plan.declares:
-                        await self._memory.wait()
+                        self._check_memory()
                     await self._carry_out(work, plan, actor)
             except (OperatorError, AMQPError) as error:
                 work.error = error
@@ -89,14 +96,8 @@ class Imports:
         work.begun = True
         begun_s = time.perf_counter()
 
-        def waits() -> Iterator[Wait | None]:
-            for wait in plan.carry_out():
-                yield wait
-                if plan.declares and self._memory.needed:
-                    yield self._memory.when_over
-
         def steps() -> Iterator[Wait | None]:
-            for wait in waits():
+            for wait in plan.carry_out():
                 if not self.under_way and (wait is not None or time.perf_counter() - begun_s > SLICE_S / 2):
                     self.under_way = True
                     begin_import(self._node, work.digest, work.vhost)
@@ -112,7 +113,10 @@ class Imports:
 class Import:
     """One import: `begun` once something may have changed, `error` if it was refused."""
 
-    __slots__ = ("document", "vhost", "leave_out", "checked_only", "digest", "plan", "begun", "error")
+    __slots__ = (
+        *("document", "vhost", "leave_out", "checked_only", "digest", "check_actor"),
+        *("plan", "begun", "error"),
+    )
 
     def __init__(
         self,
@@ -121,12 +125,14 @@ class Import:
         leave_out: bool = False,
         checked_only: bool = False,
         digest: str = "",
+        check_actor: Callable[[], None] = lambda: None,
     ) -> None:
         self.document = document
         self.vhost = vhost
         self.leave_out = leave_out
         self.checked_only = checked_only
         self.digest = digest
+        self.check_actor = check_actor
         self.plan: DefinitionsImport | None = None
         self.begun = False
         self.error: OperatorError | AMQPError | None = None

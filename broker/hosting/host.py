@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from .. import compilation
-from ..amqp.errors import unknown_vhost
+from ..amqp.errors import NotNow, unknown_vhost
 from ..config import Config, SSLOptions
 from ..core.access.users import InternalUser, User
 from ..core.messages.storage_status import StorageStatus
 from ..core.node.node import Node
 from ..core.telemetry.event_exchange import INTERNAL
+from ..core.telemetry.resource_alarms import MEMORY
 from ..core.vhost.vhost import VHost
 from ..net.connection_limits import Pool
 from ..net.listener import Listener
@@ -35,7 +36,6 @@ from ..session.settings import Settings
 from ..session.transport import Peer
 from .definition_import import Imports
 from .feature_flags import PLUGINS, PLUGINS_OF_SERVICES, PLUGINS_OF_TYPES
-from .memory_wait import MemoryWait
 from .node_control import NodeControl
 
 if TYPE_CHECKING:
@@ -133,7 +133,6 @@ class Host:
     commit_soon   makes the committer check the journal at the end of the turn
     supervisor    runs each task of a service that outlives a call
     turns         watches the turns of the event loop
-    memory        waits while memory is low
     imports       imports definitions
     control       starts and stops what the node serves
     services      running services by the names of their entry points
@@ -163,8 +162,7 @@ class Host:
         self.tls = tls
         self.config_files = config_files
         self.started_ms = node.clock.now_ms()
-        self.memory = MemoryWait(node.alarms)
-        self.imports = Imports(node, server.supervisor, self.acting, self.memory)
+        self.imports = Imports(node, server.supervisor, self.acting, self.check_memory)
         self.services: dict[str, Service] = {}
         self.control = NodeControl(self, server)
         self._server = server
@@ -280,6 +278,12 @@ class Host:
             journal.when_durable(ticket, self._storing[1].set)
             self.commit_soon()
         await self._storing[1].wait()
+
+    def check_memory(self) -> None:
+        """Raises NotNow while memory is low: it would declare something new, which AMQP clients wait for."""
+        alarms = self.node.alarms
+        if MEMORY in alarms.on():
+            raise NotNow(f"nothing new can be declared now: the broker is {alarms.reason}")
 
     async def jobs_go_on(self) -> None:
         """Wait for the next turn of the loop, in which jobs go on; for longer while they wait for room."""

@@ -28,7 +28,7 @@ from ..http.asgi import (
     takes_gzip,
     until_disconnected,
 )
-from ..http.auth import NOBODY, NONE, Caller, authenticate, refresh
+from ..http.auth import NOBODY, NONE, Caller, authenticate
 from ..http.responses import HTTPError, Response, http_error_of, missing, no_vhost, not_now
 from .access_log import AccessLog
 from .framework import bodies
@@ -216,11 +216,10 @@ class HTTPAPI:
 
     def _authorize(self, route: Route, request: Request) -> None:
         """Check the rights of the caller. Raises HTTPError (401, 404); the tags are checked first."""
-        if route.guard is not NONE:
-            request.caller = refresh(self._host, request.caller)
         name = request.path.get("vhost")
         request.vhost = self._host.node.vhosts.get(name) if name is not None else None
-        route.guard.check(request.caller, request.vhost)
+        request.guard = route.guard
+        request.authorize()
         if name is not None and request.vhost is None and route.vhost_required:
             raise no_vhost(route.method)
 

@@ -32,20 +32,6 @@ class Alarms:
     def remove_hook(self, hook: Hook) -> None:
         del self._hooks[hook]
 
-    def when_cleared(self, resource: str, call: Callable[[], None]) -> Callable[[], None]:
-        """Call `call` once the alarm of a resource is cleared; the function returned cancels that."""
-
-        def changed(which: str, on: bool) -> None:
-            if which == resource and not on:
-                cancel()
-                call()
-
-        def cancel() -> None:
-            self._hooks.pop(changed, None)
-
-        self._hooks[changed] = None
-        return cancel
-
     def set(self, resource: str) -> None:
         self._change(resource, True)
 

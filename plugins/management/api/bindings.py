@@ -139,7 +139,7 @@ async def post_binding(request: Request) -> Response:
     kind, source_name, name = names(request)
     short("a routing key", body.routing_key)
     if not request.path_vhost().has_binding(source_name, kind, name, body.routing_key, table):
-        await request.host.memory.wait()
+        request.host.check_memory()
     request.path_vhost()  # which may have been deleted meanwhile
     with request.acting():
         request.channel().bind(source_name, kind, name, body.routing_key, table)
@@ -170,10 +170,14 @@ async def emitted(request: Request, source: str) -> None:
 
 
 async def unbound(request: Request, kind: str, name: str) -> None:
-    """Return once no bindings are left of a deleted queue or exchange (`kind`) of this name."""
+    """Return once no bindings are left of a deleted queue or exchange (`kind`) of this name.
+
+    Raises HTTPError (401, 404) if user or virtual host are gone by then.
+    """
     vhost = request.path_vhost()
     if (kind, name) in vhost.unbindings:
         await when(partial(vhost.when_unbound, kind, name))
+        request.authorize()
 
 
 def names(request: Request) -> tuple[str, str, str]:

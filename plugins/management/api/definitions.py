@@ -57,7 +57,8 @@ async def post_definitions(request: Request) -> Response:
     """Import definitions, all of them or none; with `leave-out` all that this broker can have."""
     document, digest = await document_of_request(request)
     vhost, leave_out = request.path.get("name"), request.flag("leave-out")
-    imported = await request.host.imports.run(document, vhost, request.user.name, leave_out, digest)
+    imports, actor = request.host.imports, request.user.name
+    imported = await imports.run(document, vhost, actor, leave_out, digest, request.check_actor)
     for line in imported.warnings:
         request.host.report("definitions", "warning", {"what": line})
     return Response(204, headers=without_password(imported.without_password))

@@ -65,7 +65,7 @@ async def put_queue(request: Request) -> Response:
     body: Declaration = request.body
     name = request.path["queue"]
     if name not in request.path_vhost().queues:
-        await request.host.memory.wait()
+        request.host.check_memory()
     await unbound(request, Queue.kind, name)
     with request.acting():
         existed = name in request.path_vhost().queues
@@ -104,11 +104,11 @@ async def resumed(request: Request) -> Queue:
 async def until_resumed(request: Request, queue: Queue) -> None:
     """Return once no messages are being requeued in the queue, which has only a part of them until then.
 
-    Raises HTTPError (404) if its virtual host was deleted meanwhile.
+    Raises HTTPError (401, 404) if user or virtual host are gone by then.
     """
     while queue.paused:
         await when(queue.when_resumed)
-    request.path_vhost()
+        request.authorize()
 
 
 def act(request: Request) -> Response:

@@ -48,9 +48,10 @@ async def put_vhost(request: Request) -> Response:
     body: VHostBody = request.body
     node, name = request.node, request.path["name"]
     if name not in node.vhosts:
-        await request.host.memory.wait()
+        request.host.check_memory()
     while node.is_ending(name):  # its objects are known by names
         await when(partial(node.when_dropped, name))
+        request.authorize()
     with request.acting():
         return changed_vhost(request, node, name, body)
 

@@ -368,7 +368,8 @@ async def import_definitions(request: Request) -> Response:
         raise bad(f"failed to parse JSON: {error}") from None
     text_digest = await asyncio.to_thread(digest_of, body)
     leave_out = request.flag("leave-out")
-    imported = await request.host.imports.run(document, None, request.user.name, leave_out, text_digest)
+    imports, actor = request.host.imports, request.user.name
+    imported = await imports.run(document, None, actor, leave_out, text_digest, request.check_actor)
     if skip:
         with request.acting():
             request.node.parameters.set_global(IMPORTED_HASH, digest)

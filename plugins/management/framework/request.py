@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from warren.broker.amqp.errors import AccessRefused
 from warren.broker.core.access.users import InternalUser
 from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Peer, Queue, User, VHost
 from warren.broker.session.connection import Connection
 
-from ...http.auth import Caller
+from ...http.auth import NONE, Caller, refresh
 from ...http.responses import NOT_OWNER, HTTPError, bad, missing, no_vhost, not_authorised
 from ..stats.rates import BadRange, Ranges, ranges
 
@@ -28,7 +29,10 @@ class Request:
     `body` is an instance of the route's struct, bytes, or None.
     """
 
-    __slots__ = ("host", "state", "caller", "peer", "method", "path", "query", "headers", "body", "vhost", "_channels")
+    __slots__ = (
+        *("host", "state", "caller", "peer", "method", "path", "query", "headers"),
+        *("body", "vhost", "guard", "_channels"),
+    )
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Request:
         self.headers = headers
         self.body: Any = None
         self.vhost: VHost | None = None
+        self.guard = NONE  # of the route
         self._channels: list[OperatorChannel] = []
 
     @property
@@ -60,6 +65,24 @@ class Request:
     @property
     def user(self) -> User:
         return self.caller.user
+
+    def authorize(self) -> None:
+        """Check the caller's present rights: at first, and after each wait of a request that changes something.
+
+        Raises HTTPError (401, 404): 404 if the virtual host in the path was deleted meanwhile.
+        """
+        if self.guard is not NONE:
+            self.caller = refresh(self.host, self.caller)
+        self.guard.check(self.caller, self.vhost)
+        if self.vhost is not None:
+            self.path_vhost()
+
+    def check_actor(self) -> None:
+        """Check the caller's present rights, for an import that has waited. Raises AccessRefused (403)."""
+        try:
+            self.authorize()
+        except HTTPError:
+            raise AccessRefused(f"user '{self.user.name}' may import no definitions any more") from None
 
     # Objects
 

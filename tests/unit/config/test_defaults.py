@@ -58,13 +58,12 @@ def test_a_frame_that_amqp_does_not_allow_is_refused(conf: Path) -> None:
     assert refused(conf).startswith(f"{conf}:1: frame_max: less than 4096")
 
 
-def test_a_node_without_a_host_has_that_of_this_machine(conf: Path) -> None:
-    host = Config().node.partition("@")[2]
-    for given in ("shop", f"shop@{host}"):
-        assert load(None, {"node": given}).node == f"shop@{host}"
+def test_the_name_of_a_node_stays_as_it_is_given(conf: Path) -> None:
+    for given in ("shop", "shop@host"):
+        assert load(None, {"node": given}).node == given
     for wrong in ("@", "@host", "shop@"):
         conf.write_text(f"warren.node = {wrong}")
-        assert refused(conf) == f"{conf}:1: warren.node: '{wrong}' is not NAME@HOST"
+        assert refused(conf) == f"{conf}:1: warren.node: '{wrong}' is not NAME@HOST or NAME"
 
 
 def test_tls_needs_a_certificate(conf: Path) -> None:

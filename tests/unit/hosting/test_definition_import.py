@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from tests.support.definitions import new_node
-from warren.broker.amqp.errors import Invalid, NotNow
+from warren.broker.amqp.errors import AccessRefused, Invalid, NotNow
 from warren.broker.core.definitions.importer import begin_import
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, marks_of
 from warren.broker.core.node.node import Node
-from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
-from warren.broker.hosting import definition_import, memory_wait
+from warren.broker.core.telemetry.resource_alarms import MEMORY
+from warren.broker.hosting import definition_import
 from warren.broker.hosting.definition_import import Imports
-from warren.broker.hosting.memory_wait import MemoryWait
 from warren.broker.runtime.supervisor import Supervisor
 
 TURNS = 200  # more than any import here takes
@@ -43,13 +42,17 @@ def run(work: Callable[[Node, Imports], Coroutine[Any, Any, None]]) -> Node:
         assert actor == "alice"
         return nullcontext()
 
+    def check_memory() -> None:
+        if MEMORY in node.alarms.on():
+            raise NotNow(node.alarms.reason)
+
     def no_failures(event: str, level: str, fields: dict[str, object]) -> None:
         raise AssertionError(event)
 
     async def main() -> None:
         supervisor = Supervisor(no_failures)
         async with asyncio.timeout(60):
-            await work(node, Imports(node, supervisor, acting, MemoryWait(node.alarms)))
+            await work(node, Imports(node, supervisor, acting, check_memory))
             for _ in range(TURNS):
                 await asyncio.sleep(0)
             assert not any(one["running"] for one in supervisor.status())
@@ -179,37 +182,46 @@ def test_a_mark_of_an_earlier_version_stays_until_it_is_cleared_by_hand() -> Non
     run(work)
 
 
-@pytest.mark.parametrize("begins", [False, True])
-def test_an_import_of_new_objects_waits_while_memory_is_low(begins: bool) -> None:
-    """The alarm begins before the import or, with `begins`, when a part of it is done."""
-
+def test_an_import_that_has_begun_is_completed_although_memory_gets_low() -> None:
     async def work(node: Node, imports: Imports) -> None:
-        if not begins:
-            node.alarms.set(MEMORY)
-        task = asyncio.ensure_future(imports.run(document(), None, "alice", digest="one"))
+        task = asyncio.ensure_future(imports.run(document(), None, "alice"))
         for _ in range(TURNS):
             await asyncio.sleep(0)
             if queues_of(node) == 10:
-                node.alarms.set(MEMORY)
-        assert (queues_of(node), imports.under_way) == ((10, True) if begins else (0, False)) and not task.done()
-        assert (UNFINISHED_IMPORT in node.parameters.globals()) is begins, "a waiting import may be killed"
-        node.alarms.set(DISK)
-        node.alarms.clear(MEMORY)
-        assert (await task).warnings == []
+                break
+        node.alarms.set(MEMORY)
+        assert imports.under_way and (await task).warnings == []
 
     assert queues_of(run(work)) == 20
 
 
-def test_an_import_is_refused_for_now_if_memory_stays_low(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_wait, "WAIT_S", 0.0)
+def test_an_import_behind_another_one_checks_the_rights_of_its_user_again() -> None:
+    async def work(node: Node, imports: Imports) -> None:
+        allowed = True
 
+        def check_actor() -> None:
+            if not allowed:
+                raise AccessRefused("the user is gone")
+
+        first = asyncio.ensure_future(imports.run(document(), None, "alice"))
+        users = {"users": [{"name": "bob", "password_hash": "", "tags": ""}]}
+        second = asyncio.ensure_future(imports.run(users, None, "alice", check_actor=check_actor))
+        await asyncio.sleep(0)
+        allowed = False
+        await first
+        with pytest.raises(AccessRefused):
+            await second
+        assert node.users.get("bob") is None
+
+    run(work)
+
+
+def test_an_import_of_new_objects_is_refused_for_now_while_memory_is_low() -> None:
     async def work(node: Node, imports: Imports) -> None:
         await imports.run(document(), None, "alice")
         node.alarms.set(MEMORY)
-        hooks = len(node.alarms._hooks)
-        with pytest.raises(NotNow, match="nothing new can be declared now: the broker is low on memory"):
+        with pytest.raises(NotNow, match="low on memory"):
             await imports.run(document(21), None, "alice")
-        assert len(node.alarms._hooks) == hooks
         binding = {"vhost": "v", "source": "amq.direct", "destination": "q1", "destination_type": "queue"}
         with pytest.raises(NotNow):
             await imports.run({"bindings": [binding]}, None, "alice")

@@ -1,14 +1,13 @@
-"""Declarations over HTTP while memory is low, which wait as those of AMQP clients do."""
+"""Declarations over HTTP while memory is low, and requests that wait."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.support.http import Api, request
-from tests.support.polling import until_async
-from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
-from warren.broker.hosting import memory_wait
+from tests.support.http import Api, asgi_scope, call_application
+from warren.broker.core.telemetry.resource_alarms import MEMORY
 from warren.plugins.management.http_api import HTTPAPI
 
 BINDING = "/bindings/%2F/e/amq.topic/q/q"
@@ -27,6 +26,7 @@ EXISTING = (
     ("PUT", "/policies/%2F/short", {"pattern": "", "definition": {"max-length": 1}}),
     ("POST", "/definitions", {"queues": [{"vhost": "/", "name": "q"}]}),
 )
+TURNS = 20  # of the loop, until a request waits
 
 
 @pytest.fixture
@@ -39,59 +39,42 @@ def low(api: Api) -> Api:
 
 
 @pytest.mark.parametrize(("method", "path", "body"), NEW)
-def test_a_new_object_waits_for_memory_and_what_exists_does_not(
-    low: Api, web_of: HTTPAPI, method: str, path: str, body: dict[str, Any]
-) -> None:
-    alarms, waits = low.peer.node.alarms, low.host.memory
-
-    async def visit() -> None:
-        asking = asyncio.ensure_future(request(web_of, method, path, body))
-        await until_async(lambda: waits._waiting == 1)
-        for other in EXISTING:
-            if other[1] != "/definitions" or path != "/definitions":  # imports are done one after the other
-                assert (await request(web_of, *other)).status < 300
-        alarms.set(DISK)
-        alarms.clear(MEMORY)
-        assert (await asking).status < 300
-        assert waits._waiting == 0
-
-    asyncio.run(visit())
-
-
-@pytest.mark.parametrize(("method", "path", "body"), NEW)
-def test_a_new_object_is_refused_for_now_if_memory_stays_low(
-    low: Api, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: dict[str, Any]
-) -> None:
-    monkeypatch.setattr(memory_wait, "WAIT_S", 0.0)
-    hooks = len(low.peer.node.alarms._hooks)
+def test_a_new_object_is_refused_for_now(low: Api, method: str, path: str, body: dict[str, Any]) -> None:
     answer = low.request(method, path, body)
     assert answer.status == 503 and answer.headers["retry-after"]
     assert answer.json["reason"] == "nothing new can be declared now: the broker is low on memory"
-    assert len(low.peer.node.alarms._hooks) == hooks
+    low.peer.node.alarms.clear(MEMORY)
+    assert low.request(method, path, body).status < 300
 
 
-def test_few_requests_wait_at_the_same_time(low: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_wait, "WAITING_LIMIT", 2)
+@pytest.mark.parametrize(("method", "path", "body"), EXISTING)
+def test_what_exists_is_not(low: Api, method: str, path: str, body: dict[str, Any]) -> None:
+    assert low.request(method, path, body).status < 300
+
+
+@pytest.mark.parametrize(("method", "path", "body"), [NEW[0], NEW[1], ("DELETE", "/queues/%2F/q", None)])
+def test_a_request_that_has_waited_checks_the_rights_of_its_user_again(
+    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: dict[str, Any] | None
+) -> None:
+    vhost = api.peer.node.vhosts["/"]
+    waiting: list[Callable[[], None]] = []
+    api.request("PUT", "/queues/%2F/q", {})
+    api.peer.add_user("worker", ("management",))
+    monkeypatch.setattr(vhost, "unbindings", {("queue", "new"): None, ("exchange", "new"): None})
+    monkeypatch.setattr(vhost, "when_unbound", lambda kind, name, call: waiting.append(call))
+    queue = vhost.queues["q"]
+    queue.pause()
+    waiting.append(queue.resume)
 
     async def visit() -> None:
-        waiting = [asyncio.ensure_future(request(web_of, "PUT", f"/queues/%2F/{n}", {})) for n in range(2)]
-        await until_async(lambda: low.host.memory._waiting == 2)
-        assert (await request(web_of, "PUT", "/queues/%2F/third", {})).status == 503
-        low.peer.node.alarms.clear(MEMORY)
-        assert [answer.status for answer in await asyncio.gather(*waiting)] == [201, 201]
+        asking = asyncio.ensure_future(call_application(web_of, *asgi_scope(method, path, body, user="worker")))
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert not asking.done()
+        api.peer.node.users.delete("worker")
+        for call in waiting:
+            call()
+        assert (await asking).status == 401
 
     asyncio.run(visit())
-
-
-def test_nothing_is_declared_in_a_virtual_host_that_is_deleted_meanwhile(low: Api, web_of: HTTPAPI) -> None:
-    node = low.peer.node
-    node.add_vhost("v")
-
-    async def visit() -> None:
-        asking = asyncio.ensure_future(request(web_of, "PUT", "/queues/v/q", {}))
-        await until_async(lambda: low.host.memory._waiting == 1)
-        node.delete_vhost("v")
-        node.alarms.clear(MEMORY)
-        assert (await asking).error == (404, "not_found", "vhost_not_found")
-
-    asyncio.run(visit())
+    assert "new" not in vhost.queues and "new" not in vhost.exchanges and "q" in vhost.queues
