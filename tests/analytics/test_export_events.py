@@ -192,6 +192,19 @@ def test_what_a_queue_refuses_never_entered_it_and_its_confirm_says_so(export: E
     assert sum(row["event"] == "enqueue" for row in rows) == 2
 
 
+def test_what_one_queue_refuses_has_a_row_for_each_of_the_other_queues(export: Exporting, ch: Channel) -> None:
+    ch.declare("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    ch.declare("other")
+    for queue in ("full", "other"):
+        ch.bind(queue, "amq.fanout")
+    for number in range(3):
+        ch.publish("amq.fanout", "", bytes([number]))
+    ch.sync()
+    rows = export.events()
+    routed = [row["routed"] for row in rows if row["event"] == "publish"]
+    assert routed == [2, 1, 1] and sum(row["event"] == "enqueue" for row in rows) == sum(routed)
+
+
 @pytest.mark.parametrize("dead_letters", [False, True])
 def test_what_leaves_a_queue_says_why_and_whether_it_is_dead_lettered(
     export: Exporting, ch: Channel, dead_letters: bool

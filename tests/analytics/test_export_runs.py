@@ -134,3 +134,22 @@ def test_each_recorded_message_has_all_its_rows(tmp_path: Path, seed: int, one_i
     assert held == settled
     share = sum(row["event"] == schema.PUBLISH for row in rows) / clients.published
     assert share == 1 if one_in == 1 else 0.1 < share < 0.7
+
+
+def test_the_only_sampled_message_of_a_batch_has_its_own_size(tmp_path: Path) -> None:
+    export = Exporting(tmp_path, 3)
+    ch = export.peer.connect().channel()
+    ch.declare("q")
+    ch.consume("q", no_ack=True)
+    method = {"exchange": "", "routing_key": "q", "mandatory": False, "immediate": False}
+    head = codec.method_frame(1, Basic.Publish, method)
+    bodies = (b"1", b"12", b"123")
+    for _ in range(40):
+        contents = [codec.header_frame(1, len(body), None) + codec.body_frames(1, body, 1 << 17) for body in bodies]
+        ch.client.raw(b"".join(head + content for content in contents))
+        export.peer.settle()
+    sizes: dict[int, set[int]] = {}
+    for row in export.events(schema.PUBLISH, schema.DELIVER):
+        sizes.setdefault(row["msg_seq"], set()).add(row["size"])
+    export.close()
+    assert {len(each) for each in sizes.values()} == {1}

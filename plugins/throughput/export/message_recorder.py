@@ -73,15 +73,16 @@ class MessageRecorder(MessageLog):
         one_in: int,
         headers: bool,
         changed: Changed,
-        now_ns: Callable[[], int] = time.monotonic_ns,
+        now_ns: Callable[[], int] | None = None,
     ) -> None:
+        """`now_ns` is the monotonic clock, or None for that of the system."""
         self.buffer = buffer
         self._changed = changed
-        self.begun_ns = now_ns() - 1000  # no message has the number 0
+        self._now_ns = now_ns or time.monotonic_ns
+        self.begun_ns = self._now_ns() - 1000  # no message has the number 0
         self._one_in = one_in
         self._sampling = Sampling(one_in)
         self._decoded_properties = decoded_properties(headers)
-        self._now_ns = now_ns
         self._next = 0  # the next number of a message
         self._next_untimed = UNTIMED
         # The messages that are being published, None if none of them is recorded; and those recorded, with numbers from
@@ -179,7 +180,7 @@ class MessageRecorder(MessageLog):
         flags = PERSISTENT if message.persistent else 0
         routes: Sequence[int] = ()
         if self._routes_of:
-            routes = [self._routes_of.get(seq, 0) for seq in range(first, first + count)]
+            routes = [len(queues) + self._routes_of.get(seq, 0) for seq in range(first, first + count)]
         queue = 0
         if alike and queues:
             flags |= ENQUEUED
@@ -272,7 +273,7 @@ class MessageRecorder(MessageLog):
         if published and messages is self._messages:
             self._queues = queues
             self.buffer.row += len(queues) * len(self._logged)
-            seq, size = self._first, messages[0].body_bytes if self._alike else -1
+            seq, size = self._first, self._logged[0].body_bytes if self._alike else -1
             for place, length in self._runs:
                 for queue in queues:
                     self._queue_runs.add(queue, place, length, seq, size)

@@ -116,11 +116,11 @@ class Writer:
     def __init__(
         self,
         task: Task,
-        now_s: Callable[[], float] = time.time,
+        now_s: Callable[[], float] = lambda: time.time(),
         clock_s: Callable[[], float] = lambda: time.clock_gettime(UPTIME),
     ) -> None:
         self.lost_rows = 0
-        self._task = task
+        self.task = task
         self._now_s = now_s
         self._clock_s = clock_s
         self._folder = Path(task.directory)
@@ -146,7 +146,7 @@ class Writer:
 
         Raises OSError.
         """
-        node, boot_id = self._task.node, self._task.boot_id
+        node, boot_id = self.task.node, self.task.boot_id
         remove_unfinished(self._folder, node, boot_id)
         self._add_to_manifest(*unlisted_files(self._folder, node, boot_id, self._manifest))
         files = self._manifest.all_files()
@@ -183,7 +183,7 @@ class Writer:
         self._save()
         if self._starting and self._linked:
             self.finish()
-        part, pending, age_s, now_s = self._part, self._pending, self._task.file_age_s, time.monotonic()
+        part, pending, age_s, now_s = self._part, self._pending, self.task.file_age_s, time.monotonic()
         now = datetime.fromtimestamp(self._now_s(), UTC)
         events_due = part is not None and (now_s - part.begun_s >= age_s or part.hour != (now.date(), now.hour))
         events_due = events_due or bool(self._batches.rows) and now_s - self._batches.since_s >= age_s
@@ -200,10 +200,12 @@ class Writer:
         self._close()
         self._finish_pending()
 
+    def can_end(self) -> bool:
+        """Whether the writer of the boot before has finished its files, or need not be waited for any more."""
+        return self._lock()
+
     def end(self) -> None:
-        """Finish all files, after the last frame."""
-        while not self._lock() and time.monotonic() - self._begun_s < LOCK_WAIT_S:
-            time.sleep(LOCK_LOOK_S)
+        """Finish all files, after the last frame and once `can_end` is true."""
         self._retry_s = 0.0
         self.finish()
         self._save()
@@ -230,7 +232,7 @@ class Writer:
 
     def _list_previous(self) -> None:
         """Add to the manifest of the boot before what its killed writer could not add any more. Raises OSError."""
-        previous, node = self._state.previous, self._task.node
+        previous, node = self._state.previous, self.task.node
         if previous is not None:
             manifest = Manifest(self._folder, schema.manifest_name(node, previous.boot_id))
             unlisted = unlisted_files(self._folder, node, previous.boot_id, manifest)
@@ -288,7 +290,7 @@ class Writer:
         except OSError as error:
             self._failed(error, len(columns["schema"]))
             return
-        if self._part.written_bytes >= self._task.file_bytes:
+        if self._part.written_bytes >= self.task.file_bytes:
             self._close()
 
     def _close(self) -> None:
@@ -311,17 +313,17 @@ class Writer:
         self._faults.of_events(error, rows)
 
     def _open(self, table: str, target: pa.Schema, first_us: int) -> Part:
-        name = schema.file_name(self._task.node, self._task.boot_id, self._sequences[table])
+        name = schema.file_name(self.task.node, self.task.boot_id, self._sequences[table])
         part = Part(self._folder, table, name, self._described(target), first_us)
         self._sequences[table] += 1
         return part
 
     def _described(self, target: pa.Schema) -> pa.Schema:
-        return target.with_metadata({**(target.metadata or {}), schema.NODE_KEY: self._task.node})
+        return target.with_metadata({**(target.metadata or {}), schema.NODE_KEY: self.task.node})
 
     def _finish(self, part: Part) -> None:
         """Finish a file. Raises OSError."""
-        entry = part.finish(self._batches.lost + self.lost_rows, self._task.file_age_s)
+        entry = part.finish(self._batches.lost + self.lost_rows, self.task.file_age_s)
         if self._state.locked:
             self._state.days[part.hour[0].isoformat()] = self._exported_s()
         self._add_to_manifest(entry)
@@ -358,7 +360,7 @@ class Writer:
         return True
 
     def _snapshots(self) -> dict[str, pa.Array]:
-        task, previous = self._task, self._state.previous
+        task, previous = self.task, self._state.previous
         link = Link(None, None, None, task.retention_days)
         if previous is not None:
             comparable = previous.vhosts == task.vhosts and not previous.unlogged and not task.resumed
@@ -366,7 +368,7 @@ class Writer:
         return columns(self._pending.frames, (task.node, task.boot_id), self.lost_rows, link)
 
     def _metrics(self) -> dict[str, pa.Array]:
-        common = {"schema": schema.SCHEMA, "node": self._task.node, "boot_id": self._task.boot_id}
+        common = {"schema": schema.SCHEMA, "node": self.task.node, "boot_id": self.task.boot_id}
         rows = [common | row | {"labels": [tuple(pair) for pair in row["labels"]]} for row in self._pending.metrics]
         filled = pa.Table.from_pylist(rows, schema=arrow_schema(schema.METRICS))  # JSON has only lists
         return {name: filled[name] for name in filled.column_names}
@@ -414,18 +416,23 @@ def report(event: str, **fields: object) -> None:
         pass  # the broker has ended
 
 
+def take_frames(gathered: bytearray) -> Iterator[tuple[int, bytes]]:
+    """Take the complete frames from the beginning of what was received."""
+    while len(gathered) >= HEAD.size:
+        what, length = HEAD.unpack_from(gathered)
+        end = HEAD.size + length
+        if len(gathered) < end:
+            return
+        frame = bytes(gathered[HEAD.size : end])
+        del gathered[:end]
+        yield what, frame
+
+
 def frames(pipe: int) -> Iterator[tuple[int, bytes] | None]:
     """Yield frames until the pipe ends, and None whenever nothing is received for LOOK_S."""
     gathered = bytearray()
     while True:
-        while len(gathered) >= HEAD.size:
-            what, length = HEAD.unpack_from(gathered)
-            end = HEAD.size + length
-            if len(gathered) < end:
-                break
-            frame = bytes(gathered[HEAD.size : end])
-            del gathered[:end]
-            yield what, frame
+        yield from take_frames(gathered)
         if not select.select([pipe], [], [], LOOK_S)[0]:
             yield None
             continue
@@ -433,6 +440,15 @@ def frames(pipe: int) -> Iterator[tuple[int, bytes] | None]:
         if not received:
             return  # an incomplete frame is dropped
         gathered += received
+
+
+def begin(what: int, payload: bytes) -> Writer:
+    """Return the writer of a boot, by its first frame, after it has reported that it is ready. Raises OSError."""
+    assert what == BOOT
+    writer = Writer(msgspec.json.decode(payload, type=Task))
+    written, started = writer.resume() if writer.task.continued else (0, False)
+    report(READY, written=written, started=started)
+    return writer
 
 
 def main() -> None:
@@ -444,11 +460,7 @@ def main() -> None:
     first = next((frame for frame in incoming if frame is not None), None)
     if first is None:
         return
-    assert first[0] == BOOT
-    task = msgspec.json.decode(first[1], type=Task)
-    writer = Writer(task)
-    written, started = writer.resume() if task.continued else (0, False)
-    report(READY, written=written, started=started)
+    writer = begin(*first)
     looked_s = time.monotonic()
     for frame in incoming:
         if frame is not None:
@@ -456,6 +468,8 @@ def main() -> None:
         if frame is None or time.monotonic() - looked_s >= LOOK_S:
             looked_s = time.monotonic()
             writer.look()
+    while not writer.can_end():
+        time.sleep(LOCK_LOOK_S)
     writer.end()
 
 

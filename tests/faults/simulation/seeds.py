@@ -58,7 +58,9 @@ def each_seed(
 
         numbers = range(FIRST + after, FIRST + after + count)
         kept = kept_seeds(test.__name__)
-        blocks = [kept] * bool(kept) + [list(numbers[start : start + block]) for start in range(0, count, block)]
+        blocks = [
+            list(seeds[start : start + block]) for seeds in (kept, numbers) for start in range(0, len(seeds), block)
+        ]
         blocks = [[int(ONLY)]] if ONLY else blocks
         return pytest.mark.parametrize("seeds", blocks, ids=lambda seeds: str(seeds[0]))(run_block)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from warren.broker.core.counters.statistics import DeliveryCounters
 from warren.broker.core.messages.message import Message, header_bytes_of
@@ -18,8 +19,29 @@ if TYPE_CHECKING:
     from tests.faults.simulation.brokers.broker import Process
 
 
+class Tee(MessageLog):
+    """A message log that passes each call to all of `logs`."""
+
+    __slots__ = ("logs",)
+
+    def __init__(self, *logs: MessageLog) -> None:
+        self.logs = logs
+
+
+def _call_each(name: str) -> Callable[..., None]:
+    def call(tee: Tee, *arguments: Any, **named: Any) -> None:
+        for log in tee.logs:
+            getattr(log, name)(*arguments, **named)
+
+    return call
+
+
+for _name in [name for name in vars(MessageLog) if not name.startswith("_")]:
+    setattr(Tee, _name, _call_each(_name))
+
+
 class Ledger(MessageLog):
-    """A message log that counts the messages in each queue by what happens to them.
+    """A message log that counts the messages in each queue by what happens to them, beside the one that there is.
 
     counts      messages in each queue
     deliveries  from each queue, in the fields of its own counters
@@ -30,7 +52,7 @@ class Ledger(MessageLog):
     def __init__(self, vhost: VHost) -> None:
         self.counts = Counter({queue: queue.ready for queue in vhost.queues.values()})
         self.deliveries: defaultdict[Queue, DeliveryCounters] = defaultdict(DeliveryCounters)
-        vhost.message_log = self
+        vhost.message_log = self if vhost.message_log is None else Tee(vhost.message_log, self)
 
     def enqueued(self, queues: tuple[Queue, ...], messages: list[Message], source: str) -> None:
         for queue in queues:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING, NoReturn
 
 from tests.faults.simulation.brokers.accounts import Ledger
 from tests.faults.simulation.brokers.committer import SimulatedCommitter
 from tests.faults.simulation.brokers.loop import SimulatedLoop
+from tests.faults.simulation.brokers.remote_store import RemoteDisk, RemoteStore
+from tests.faults.simulation.brokers.writers import Exports, WriterProcess
 from tests.faults.simulation.definitions import MemoryDefinitions
 from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.node_process import BUDGET_BYTES, SEGMENT_BYTES, SimulatedStore
@@ -26,14 +31,21 @@ from warren.broker.net.transport import Transport
 from warren.broker.runtime.clock import LoopClock
 from warren.broker.runtime.password_hashing import ThreadHashing
 from warren.broker.runtime.resource_monitor import Resources
+from warren.broker.storage.postgresql.errors import Refused
+from warren.broker.storage.postgresql.metadata import PostgreSQLMetadata
+from warren.federation.link import CONNECTION
 from warren.federation.service import FederationService
+from warren.plugins.throughput.export.writer_process import WriterEnded
+from warren.plugins.throughput.service import ThroughputService
 
 if TYPE_CHECKING:
     from tests.faults.simulation.brokers.network import Network
 
 CHECKS_MS = (700, 2000)  # between two looks of a link at what it has upstream
+IO_ERROR = "58030"  # PostgreSQL's
 FAULTS = ("internal_error", "task_failed", "tasks_not_ended", "cannot_read_log", "log_damaged")
 TYPES = registry()
+import_module(CONNECTION)  # otherwise the first link of all does, in a thread: its world would have another run
 
 
 class Exited(SystemExit):
@@ -65,7 +77,6 @@ class Process:
         self.clock = LoopClock(loop, lambda: self.committer.commit_soon())
         self.node = build_node(self.config, self.clock, self.store, hashing, TYPES)
         self.node.scheduler.report = self._report
-        self.ledger = Ledger(self.vhost)
         resources = Resources(self.node.alarms, broker.disk.free_bytes, lambda: None, lambda: 1 << 20, 1 << 30)
         watch = (resources.disk_has_room, resources.disk_full, self._lost, self.node.commits.count)
         self.committer = SimulatedCommitter(loop, self.store.journal, *watch)
@@ -74,6 +85,11 @@ class Process:
         resources.watch(self.committer.check_disk)
         self.committer.commit_soon()
         self.host = Host(self.node, self.config, settings, self.server, resources, no_tls, [])
+        self.throughput = ThroughputService()
+        if broker.exports is not None:
+            loop.spawn = partial(WriterProcess, broker.exports, broker, loop)
+            await self.throughput.start(self.host)
+        self.ledger = Ledger(self.vhost)
         self.server.listeners.append(self._network.listen(loop, lambda: Transport(self.server)))
         self.federation = FederationService()
         self.host.services["federation"] = self.federation
@@ -87,6 +103,7 @@ class Process:
         await self.server.stop("shutdown")
         await self.committer.finish(self.node.finish)
         self.clock.stop()
+        await self.throughput.stop()
         if not await self.committer.stop():  # the disk is full
             raise Exited
         self.store.journal.close()
@@ -101,7 +118,7 @@ class Process:
             self.attempts += 1
         if event in FAULTS and not self.loop.dead:
             error = fields.get("exc_info", AssertionError(f"{event} {fields}"))
-            if isinstance(error, BaseException) and not isinstance(error, Stopped):
+            if isinstance(error, BaseException) and not isinstance(error, Stopped | WriterEnded):
                 self.loop.errors.append(error)
 
     def _lost(self, error: Exception) -> NoReturn:
@@ -133,10 +150,20 @@ class Process:
 class Broker:
     """A broker. Its `process` is None while it is down."""
 
-    def __init__(self, name: str, random: Random, network: Network, trace: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        random: Random,
+        network: Network,
+        trace: Callable[[str], None],
+        exports: Exports | None,
+        remote: RemoteStore | None,
+    ) -> None:
         self.name = name
-        self.disk = SimulatedDisk(random)
-        self.metadata = MemoryDefinitions()
+        self.remote = remote
+        self.exports = exports
+        self.disk: SimulatedDisk | RemoteDisk = SimulatedDisk(random)
+        self.metadata: MemoryDefinitions | PostgreSQLMetadata = MemoryDefinitions()
         self.segment_bytes = random.choice(SEGMENT_BYTES)
         self.process: Process | None = None
         self.attempts = 0  # of links, in former processes
@@ -156,7 +183,11 @@ class Broker:
         self._error: int | None = None
 
     def start(self, loop: SimulatedLoop) -> None:
+        if self.exports is not None:
+            self.config = replace(self.config, throughput=self.exports.config())
         loop.wall_s = self.wall_s
+        if self.remote is not None:
+            self.disk, self.metadata = self.remote.take_over()
         self.disk.before = self._before
         self.process = Process(self, loop, self._network)
         self.process.starting = loop.create_task(self.process.start())
@@ -176,12 +207,17 @@ class Broker:
         """Let the disk work from now on."""
         self._calls_left = None
         self.disk.limit_bytes = None
+        if self.remote is not None:
+            self.remote.server.calm()
 
     def fail_after(self, calls: int, error: int | None) -> None:
         """Let the disk fail with this error at a later call; None: the process is killed there."""
         self._calls_left, self._error = calls, error
 
     def _before(self, what: str, name: str) -> None:
+        concurrent = self.remote is not None and what == "sync" and self._random.random() < 0.5
+        if concurrent and self.process is not None and self.process.serving:
+            self.process.committer.work()  # of another thread
         if self._calls_left is None:
             return
         self._calls_left -= 1
@@ -190,6 +226,8 @@ class Broker:
         if self._error is not None and what not in ("write", "sync"):
             return
         self._calls_left = None
+        if self._error is not None and self.remote is not None:
+            raise Refused(errno.errorcode[self._error], IO_ERROR)
         if self._error is not None:
             raise OSError(self._error, errno.errorcode[self._error], name)
         assert self.process is not None
@@ -203,9 +241,14 @@ class Broker:
         self.attempts += process.attempts
         self._network.host_ended(process.loop, silently)
         self.disk.stopped = True
+        for writer in self.exports.of(self) if self.exports is not None else ():
+            writer.leave()
+            if power:
+                writer.die()
         process.loop.bury()
-        self.disk = self.disk.power_loss(self._random) if power else self.disk.crash()
-        if power:
+        if isinstance(self.disk, SimulatedDisk):
+            self.disk = self.disk.power_loss(self._random) if power else self.disk.crash()
+        if isinstance(self.metadata, MemoryDefinitions) and power:
             self.metadata.power_loss(self._random)
         self._calls_left = None
 

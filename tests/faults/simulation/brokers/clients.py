@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,6 +80,13 @@ class Peer:
         self.client.send(Connection.TuneOk, channel_max=2047, frame_max=FRAME_MAX, heartbeat=0)
         self.client.send(Connection.Open, virtual_host="/")
         self.channels: list[Channel] = []
+        self.process = self.end.peer.loop  # of the broker
+
+    @property
+    def name(self) -> str:
+        """The name of the connection at the broker."""
+        (host, port), (there, listening) = self.end.get_extra_info("sockname"), self.end.get_extra_info("peername")
+        return f"{host}:{port} -> {there}:{listening}"
 
     def open_channel(self) -> Channel:
         channel = self.client.unopened(len(self.channels) + 1)
@@ -124,20 +132,37 @@ class Operator(Peer):
             super()._take(channel, item)
 
 
+class Published(NamedTuple):
+    """A publish: the number of the message and what the broker received, and its address."""
+
+    number: int
+    exchange: str
+    key: str
+    size: int
+    message_id: str | None
+
+
 class Publisher(Peer):
-    """A connection that publishes with confirms. `unconfirmed` has the copies of each publish, by its number."""
+    """A connection that publishes with confirms.
+
+    unconfirmed  the copies of each publish, by its number
+    published    all publishes, in their order
+    answers      to each publish, by its number: whether it is confirmed, and when that was received
+    """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._channel = self.open_channel()
         self._channel.send(Confirm.Select)
-        self._published = 0
         self.unconfirmed: dict[int, list[Copy]] = {}
+        self.published: list[Published] = []
+        self.answers: dict[int, tuple[bool, float]] = {}
 
-    def publish(self, exchange: str, key: str, body: bytes, copies: list[Copy]) -> None:
-        self._published += 1
-        self.unconfirmed[self._published] = copies
-        self._channel.publish(exchange, key, body, {"delivery_mode": 2})
+    def publish(self, exchange: str, key: str, body: bytes, copies: list[Copy], message_id: str | None = None) -> None:
+        self.published.append(Published(copies[0].number, exchange, key, len(body), message_id))
+        self.unconfirmed[len(self.published)] = copies
+        named = {} if message_id is None else {"message_id": message_id}
+        self._channel.publish(exchange, key, body, {"delivery_mode": 2} | named)
 
     def _take(self, channel: Channel, item: Any) -> None:
         super()._take(channel, item)
@@ -146,6 +171,7 @@ class Publisher(Peer):
         last = item.delivery_tag or 0
         for tag in [each for each in self.unconfirmed if each == last or item.multiple and each < last]:
             copies = self.unconfirmed.pop(tag)
+            self.answers[tag] = isinstance(item, Basic.Ack), self.end.loop.now_s
             if isinstance(item, Basic.Ack):
                 self.model.confirm(copies)
             self.trace(f"{self.broker} confirms {copies[0].number}")
@@ -160,18 +186,33 @@ class Unsettled(NamedTuple):
     copy: Copy
 
 
+class Received(NamedTuple):
+    """A delivery that a consumer has received, and when."""
+
+    queue: str
+    consumer: str
+    number: int
+    size: int
+    redelivered: bool
+    at_s: float
+
+
 class Consumer(Peer):
     """A connection that consumes from queues, each on a channel of its own.
 
     places       by queue, the place of its copies
     outstanding  deliveries that are not settled
     settlements  final ones that the broker may not have stored, with their times
+    received     all deliveries by channel, in the order of their tags
+    settled      how deliveries were settled, by channel and tag
     """
 
     def __init__(self, *arguments: Any, places: dict[str, str], prefetch: int) -> None:
         super().__init__(*arguments)
         self.outstanding: list[Unsettled] = []
         self.settlements: list[tuple[float, Copy]] = []
+        self.received: dict[int, list[Received]] = {}
+        self.settled: dict[tuple[int, int], str] = {}
         self._places = places
         self._prefetch = prefetch
         self._queues: dict[int, str] = {}
@@ -209,7 +250,7 @@ class Consumer(Peer):
             self._tags.pop(channel, None)
             for delivery in [each for each in self.outstanding if each.channel is channel]:
                 self.outstanding.remove(delivery)
-                channel.ack(delivery.tag)
+                self._settle(channel, delivery.tag, "ack")
         if not isinstance(item, Content):
             return
         queue = self._queues[channel.number]
@@ -223,6 +264,9 @@ class Consumer(Peer):
         twice = twice and not self.model.comes_again(copy)
         assert not twice, f"message {number} of {place} is delivered again before it is settled"
         consumer = item.method.consumer_tag
+        received = Received(queue, consumer, number, len(item.body), item.redelivered, self.end.loop.now_s)
+        self.received.setdefault(channel.number, []).append(received)
+        assert item.tag == len(self.received[channel.number]), f"a delivery has the tag {item.tag}"
         self.outstanding.append(Unsettled(channel, item.tag, consumer, copy))
         mine = sum(each.consumer == consumer for each in self.outstanding)
         assert mine <= self._prefetch, f"{mine} unacknowledged deliveries with a prefetch of {self._prefetch}"
@@ -238,10 +282,7 @@ class Consumer(Peer):
             channel, tag, _, copy = self.outstanding.pop(random.randrange(len(self.outstanding)))
             choice = "ack" if finally_ else random.choice(("ack", "ack", "ack", "requeue", "reject"))
             self.trace(f"{choice} {copy.number} of {self._queues[channel.number]} at {self.broker}")
-            if choice == "ack":
-                channel.ack(tag)
-            else:
-                channel.nack(tag, requeue=choice == "requeue")
+            self._settle(channel, tag, choice)
             if choice == "requeue":
                 copy.returned = True
             elif choice == "reject" and self._queues[channel.number] == "timed":
@@ -250,10 +291,18 @@ class Consumer(Peer):
                 self.model.settle(copy)
                 self.settlements.append((self.end.loop.now_s, copy))
 
+    def _settle(self, channel: Channel, tag: int, choice: str) -> None:
+        self.settled[channel.number, tag] = choice
+        if choice == "ack":
+            channel.ack(tag)
+        else:
+            channel.nack(tag, requeue=choice == "requeue")
+
     def note_stored(self, broker: SimulatedLoop) -> None:
         """The broker has stored all that it has received: settlements that it has surely received are certain."""
-        if self.end.cut or self.end.peer.loop is not broker or self.end.peer.incoming:
-            return
+        there = self.end.peer
+        if self.end.cut or there.resets_s < inf or there.loop is not broker or there.incoming:
+            return  # a reset, as after what is written to a closed socket, drops what is not served yet
         received_s = broker.now_s - SERVED_S
         for time_s, copy in self.settlements:
             copy.sure = copy.sure or copy.settled and time_s < received_s

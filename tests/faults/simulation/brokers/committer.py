@@ -1,7 +1,7 @@
 """The committer of a simulated process: the real one on the loop, with its workers as a source of the loop.
 
-Batches are written in order and synced side by side, as the threads do; a call that fails for lack of space or
-descriptors is made again later.
+Batches are written in order and synced side by side, as the threads do: also within the sync of another one, where the
+store is a server. A call that fails for lack of space or descriptors is made again later.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class SimulatedCommitter(Committer, Source):
         self._simulated = loop
         self._unwritten: list[Batch] = []
         self._unsynced: list[Batch] = []
+        self._under_way: list[Batch] = []
         self._free_s = 0.0  # when the next call can be made
         self._broken = False
         loop.sources.append(self)
@@ -38,14 +39,21 @@ class SimulatedCommitter(Committer, Source):
 
     def run(self) -> None:
         """Write or sync one batch."""
+        if self.due_s <= self._simulated.now_s:
+            self.work()
+
+    def work(self) -> None:
+        """Write or sync a batch, unless all are under way."""
         loop = self._simulated
-        if self.due_s > loop.now_s:
-            return
         while self._work.qsize():
             batch = self._work.get()
             assert batch is not None
             self._unwritten.append(batch)
-        choice = loop.random.choice([*self._unwritten[:1], *self._unsynced])
+        possible = [batch for batch in [*self._unwritten[:1], *self._unsynced] if batch not in self._under_way]
+        if self._broken or not possible:
+            return
+        choice = loop.random.choice(possible)
+        self._under_way.append(choice)
         self._free_s = loop.now_s + DISK_S * loop.random.random() ** 3
         try:
             if choice in self._unwritten:
@@ -60,3 +68,5 @@ class SimulatedCommitter(Committer, Source):
             loop.call_soon(self._raised, error)
             self._broken = not is_temporary(error)
             self._free_s = loop.now_s + RETRY_S
+        finally:
+            self._under_way.remove(choice)

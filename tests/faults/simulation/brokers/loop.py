@@ -28,6 +28,7 @@ WALL_S = 1_700_000_000.0  # at the beginning
 TURN_S = 0.0002  # the longest turn
 TIMER_S = 0.001  # timers are late by less
 CALL_S = 0.0005  # the longest call of a function in another thread
+SPAWN_S = 0.05  # the longest start of a process
 BURIAL_TURNS, CANCEL_TURNS = 1000, 20  # the most turns until the tasks of a process end, and between cancellations
 
 
@@ -132,6 +133,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.errors: list[BaseException] = []
         self.executor = Executor(self)
         self.sources: list[Source] = [self.executor]
+        self.spawn: Callable[[Any], asyncio.SubprocessTransport] | None = None  # starts a process
         self._virtual = time
         self._ahead_s = 0.0  # after the end of the process
         self._network = network
@@ -249,3 +251,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         protocol = protocol_factory()
         end.begin(protocol)
         return end, protocol
+
+    async def subprocess_exec(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
+        assert self.spawn is not None
+        await self.pause(SPAWN_S * self.random.random())
+        protocol = protocol_factory()
+        return self.spawn(protocol), protocol

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import heapq
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import count
 from random import Random
 from typing import NamedTuple
@@ -19,15 +19,20 @@ from pamqp.commands import Connection, Exchange, Queue
 
 from tests.faults.simulation.brokers.accounts import check_accounts
 from tests.faults.simulation.brokers.broker import Broker, Exited, Process
-from tests.faults.simulation.brokers.clients import Consumer, Operator, Publisher
+from tests.faults.simulation.brokers.clients import Consumer, Operator, Peer, Publisher
+from tests.faults.simulation.brokers.exported import Boot, check_exports
 from tests.faults.simulation.brokers.links import EXCHANGE, POLICIES, QUEUE, Edge, Federation
 from tests.faults.simulation.brokers.loop import TURN_S, SimulatedLoop, VirtualTime
 from tests.faults.simulation.brokers.model import Copy, Model
 from tests.faults.simulation.brokers.network import Network
+from tests.faults.simulation.brokers.remote_store import RemoteStore
+from tests.faults.simulation.brokers.writers import Exports, WriterProcess
+from tests.faults.simulation.postgresql import SimulatedServer
 from tests.support.amqp_client import Channel
 from warren.broker.core.jobs import scheduler
 from warren.broker.net import server
 from warren.broker.session import connection
+from warren.plugins.throughput.export import exporter, name_codes, queue_runs, sampling, snapshots, writer
 
 TIMED = {"x-message-ttl": 3000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 AT_LEAST_ONCE = {"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
@@ -38,6 +43,8 @@ BODY_BYTES = (0, 20, 300, 1200, 9000)
 START_S, QUIET_S = 60.0, 300.0  # the longest time until all is ready, and until all is consumed
 BOUND_S = 5.0  # until all links have bound a queue that was declared again
 CALM_S = 12.0  # longer than links take to notice what they lack, or that their connection is lost
+EXPORTING = 0.25  # the share of worlds in which all brokers export
+REMOTE = 0.2  # and of those in which their stores are on PostgreSQL
 TURNS = 200_000  # of a run; more would be a loop without an end
 
 # The steps that a run is made of, and their weights
@@ -59,6 +66,13 @@ def set_small_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "TURN_S", 0.0002)
     monkeypatch.setattr(connection, "AT_ONCE_COST", 20)
     monkeypatch.setattr(connection, "STEP_COST", 10)
+    monkeypatch.setattr(exporter, "SLICE", 2)
+    monkeypatch.setattr(name_codes, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(queue_runs, "LIMIT", 3)
+    monkeypatch.setattr(queue_runs, "SHORTEST", 2)
+    monkeypatch.setattr(sampling, "TOGETHER", 3)
+    monkeypatch.setattr(snapshots, "SLICE", 2)
+    monkeypatch.setattr(writer, "GROUP_ROWS", 200)
 
 
 class Step(NamedTuple):
@@ -80,6 +94,19 @@ class World:
         weights = STEPS | FAULTS[self.faults] | (CHANGES if random.random() < 0.3 else {})
         names = random.choices(list(weights), list(weights.values()), k=random.choice((20, 40, 80)))
         steps = [Step(name, random.getrandbits(32)) for name in names]
+        own = Random(f"exports {seed}")  # of its own, so that other worlds stay as they are
+        exporting = own.random() < EXPORTING
+        remote_random = Random(f"remote {seed}")  # likewise
+        remote = remote_random.random() < REMOTE
+        if remote and self.faults != "none":
+            for _ in range(remote_random.choice((1, 3, 6))):
+                name = remote_random.choice(("fail_over", "lose_server", "replace"))
+                steps.insert(remote_random.randrange(len(steps) + 1), Step(name, remote_random.getrandbits(32)))
+        if exporting and self.faults in ("processes", "all"):
+            for _ in range(own.choice((0, 0, 1, 3))):
+                steps.insert(own.randrange(len(steps) + 1), Step("end_writer", own.getrandbits(32)))
+        if exporting and self.faults in ("disks", "all") and own.random() < 0.5:
+            steps.insert(own.randrange(len(steps) + 1), Step("fill_exports", own.getrandbits(32)))
         self.steps = [(number, steps[number]) for number in (range(len(steps)) if kept is None else kept)]
         self.prefetch = random.choice((1, 3, 20))
         self.random = Random(random.getrandbits(64))
@@ -88,11 +115,18 @@ class World:
         self.model = Model(("timed", QUEUE) if self.federation.cyclic else ("timed",))
         self.client_loop = SimulatedLoop("clients", self.time, self.random, self.network)
         self.loops = [self.client_loop]
-        self.brokers = {name: Broker(name, self.random, self.network, self.note) for name in self.federation.brokers}
+        self.exports = Exports(own, self.time, self.note) if exporting else None
+        self.brokers: dict[str, Broker] = {}
+        for name in self.federation.brokers:
+            store = RemoteStore(remote_random, lambda: self.time.now_s, self.note) if remote else None
+            self.brokers[name] = Broker(name, self.random, self.network, self.note, self.exports, store)
+        self.boots: list[Boot] = []
+        self._ending = False  # processes that end are not started again
         self.publishers: dict[str, Publisher] = {}
         self.consumers: dict[str, Consumer] = {}
         self.left: list[Consumer] = []  # that have closed their sockets
         self.returned_limit: int | None = None  # of messages in `timed`, which gets its own dead letters
+        self.peers: list[Peer] = []  # all so far
         self.queues = self._draw_queues(random)
         if "x-dead-letter-strategy" in self.queues["timed"]:
             self.model.again = ("timed",)
@@ -177,6 +211,7 @@ class World:
         loop = SimulatedLoop(name, self.time, self.random, self.network)
         self.loops.append(loop)
         broker.start(loop)
+        self.boots.append(Boot(broker.name, loop))
 
     def _ended(self, broker: Broker, power: bool, silently: bool) -> None:
         """A process has ended, and another one starts in a while."""
@@ -187,8 +222,25 @@ class World:
         self._broken_all(broker.name, lossy=not clean)
         if power or broker.disk.torn:  # the log may have a dead letter without the record that settles its original
             self.model.again = ("timed",)
+        if self.exports is not None:
+            self._finish_exports(broker, power)
+        (boot,) = [each for each in self.boots if each.process is broker.process.loop]
+        boot.ended = "stop" if clean else "power" if power else "kill"
+        boot.ended_s = self.time.now_s
         broker.end(power, silently)
-        self.later(self.random.choice((0.0, 0.1, 2.0, 10.0)), lambda: self.start(broker.name))
+        if not self._ending:
+            self.later(self.random.choice((0.0, 0.1, 2.0, 10.0)), lambda: self.start(broker.name))
+
+    def _finish_exports(self, broker: Broker, power: bool) -> None:
+        """Let the writers of a process that has ended finish their files in a while, unless there is no power."""
+        assert self.exports is not None
+        for process in self.exports.of(broker) if not power else ():
+
+            def finish(process: WriterProcess = process) -> None:
+                if not process.finish():
+                    self.later(writer.LOCK_LOOK_S, finish)
+
+            self.later(self.exports.random.choice((0.0, 0.05, 1.0)), finish)
 
     def _broken(self, edge: Edge, lossy: bool = False) -> None:
         """The connections of the links of these brokers may break; `lossy`: the downstream may lose what it took."""
@@ -264,7 +316,9 @@ class World:
             peer.client.send(Connection.Close, reply_code=200)
 
     def _peer(self, kind: type, name: str, **options: object):
-        return kind(self.client_loop, self.network, name, self.model, self.note, **options)
+        peer = kind(self.client_loop, self.network, name, self.model, self.note, **options)
+        self.peers.append(peer)
+        return peer
 
     def connect(self, name: str) -> None:
         """Connect the clients of a broker that are not connected."""
@@ -287,7 +341,7 @@ class World:
 
     def live(self) -> None:
         """Run all steps, and then consume all messages."""
-        with self.time.installed():
+        with self.time.installed(), self.exports.installed() if self.exports is not None else nullcontext():
             try:
                 self.begin()
                 for number, step in self.steps:
@@ -295,6 +349,9 @@ class World:
                     getattr(self, f"step_{step.name}")(Random(step.seed))
                     self.look()
                 self.drain()
+                if self.exports is not None:
+                    self.stop_all()
+                    check_exports(self.exports, self.boots, self.peers, self.queues)
             finally:
                 self.close()
 
@@ -333,15 +390,16 @@ class World:
         number = self.model.bodies = self.model.bodies + 1
         body = b"%d:" % number + bytes(random.choice(BODY_BYTES))
         origin = publisher.identity, number
+        message_id = str(number) if self.exports is not None and self.exports.random.random() < 0.2 else None
         if target == EXCHANGE:
             paths = self.federation.paths(name)
             ways = [(f"{queue}@{there}", path) for there, path in paths.items() for queue in self.bound]
             copies = [Copy(place, number, body, origin, path) for place, path in ways]
-            publisher.publish(EXCHANGE, self.federation.key, body, copies)
+            publisher.publish(EXCHANGE, self.federation.key, body, copies, message_id)
         else:
             links = self.federation.edges if target == QUEUE else ()
             copies = [Copy(QUEUE if links else f"timed@{name}", number, body, origin, links)]
-            publisher.publish("", target, body, copies)
+            publisher.publish("", target, body, copies, message_id)
         for copy in copies:
             self.model.add(copy)
         self.note(f"publish {number} to {target} at {name}")
@@ -453,6 +511,46 @@ class World:
 
         self.later(random.choice((1.0, 5.0, 20.0)), clear)
 
+    def _server(self, random: Random) -> SimulatedServer:
+        store = self.brokers[self._any(random)].remote
+        assert store is not None
+        return store.server
+
+    def step_fail_over(self, random: Random) -> None:
+        """Lose the primary of a broker's PostgreSQL."""
+        self._server(random).fail_over()
+
+    def step_lose_server(self, random: Random) -> None:
+        """Let commits fail for a while, or their answers be lost."""
+        server = self._server(random)
+        server.faults = random.choice((0.1, 0.3, 0.3, 1.0))
+        self.later(random.choice((0.5, 5.0, 40.0)), server.calm)
+
+    def step_replace(self, random: Random) -> None:
+        """Let another broker own a store for a moment: the one that does not know ends when it commits, or looks."""
+        self._server(random).take_over()
+        self.later(random.choice((0.1, 1.0, 5.0)), self._end_replaced)
+
+    def _end_replaced(self) -> None:
+        """End the processes that have lost their stores, as their watches of the store do."""
+        for broker in self.brokers.values():
+            if broker.process is not None and broker.remote is not None and broker.remote.replaced:
+                self._ended(broker, False, False)
+
+    def step_end_writer(self, random: Random) -> None:
+        """Kill the writer of an export, now or at a later sync of a file."""
+        assert self.exports is not None
+        running = [process for process in self.exports.writers if process.returncode is None]
+        if running and random.random() < 0.5:
+            random.choice(running).kill()
+        else:
+            self.exports.kill_later(random.randrange(10))
+
+    def step_fill_exports(self, random: Random) -> None:
+        assert self.exports is not None
+        self.exports.fill()
+        self.later(random.choice((1.0, 20.0)), self.exports.heal)
+
     def step_step_clock(self, random: Random) -> None:
         broker = self.brokers[self._any(random)]
         broker.wall_s += random.choice((-3600.0, 3600.0))
@@ -497,8 +595,11 @@ class World:
         """Repair everything, and consume all messages."""
         self.note("--- the end")
         self.network.heal()
+        if self.exports is not None:
+            self.exports.heal()
         for broker in self.brokers.values():
             broker.heal()
+        self._end_replaced()
         self.run_until(self._all_serve, START_S, "all brokers serve again")
         self.run(1.0)  # what was sent before, such as the deletion of a queue, arrives
         for name, process in self.serving():
@@ -537,6 +638,17 @@ class World:
         ):
             self._calm_s = self.time.now_s
         return self.time.now_s > self._calm_s + CALM_S
+
+    def stop_all(self) -> None:
+        """Stop all processes, and let all writers finish."""
+        assert self.exports is not None
+        self._ending = True
+        for _, process in self.serving():
+            process.stopping = process.loop.create_task(process.stop())
+            process.stopping.add_done_callback(process.broker.task_done)
+        writers = self.exports.writers
+        self.run_until(lambda: not any(each.process for each in self.brokers.values()), START_S, "all have stopped")
+        self.run_until(lambda: all(each.returncode is not None for each in writers), START_S, "all writers have ended")
 
     def check_end(self) -> None:
         lost = [f"{copy.number} of {copy.place}" for copy in self.model.lost()]

@@ -202,6 +202,20 @@ def test_a_message_that_returns_to_its_own_queue_needs_no_room_beside_itself(lim
     assert (house.ch.count("source"), len(house.source.outbox), house.kept()) == (1, 0, 1)
 
 
+def test_messages_that_return_to_their_own_queue_do_not_wait_for_each_other() -> None:
+    again = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "source", "x-message-ttl": 60_000}
+    house = House(letters=None, **again, **{"x-max-length": 1})
+    for _ in range(3):  # unacknowledged messages do not count for the limit
+        house.publish(1)
+        house.ch.get("source", no_ack=False)
+    house.ch.nack(3, multiple=True, requeue=False)
+    got = 0
+    for _ in range(3):
+        house.clock.advance(2 * RETRY_MS)
+        got += len(house.ch.drain("source"))
+    assert got == 3 and not len(house.source.outbox)
+
+
 def test_a_purge_spares_waiting_messages_and_a_deletion_ends_them() -> None:
     house = House(letters=ONE)
     house.publish(40)
