@@ -32,6 +32,8 @@ class OwnDatabase(SimulatedDatabase):
 class RemoteDisk(SimulatedTables):
     """The disk of one process. After `stopped` it does nothing any more."""
 
+    torn = False  # a transaction is committed as a whole, or not at all
+
     @property
     def stopped(self) -> bool:
         return self.database.stopped
