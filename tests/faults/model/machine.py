@@ -26,8 +26,8 @@ from tests.support.peer import Peer
 
 from .channel_model import ACK, NACK, REJECT, RETURN, Channel, Refused
 from .queue_model import WARREN, Consumer, Dialect, Message, Queue
-from .session_model import Exchange as ExchangeModel
 from .session_model import Choices, Key, Mismatch, Model, check, queue_type
+from .session_model import Exchange as ExchangeModel
 
 CONNECTIONS, CHANNELS = 2, 2
 QUEUES = ("q0", "q1", "q2")

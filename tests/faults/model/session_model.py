@@ -70,7 +70,7 @@ class Frames:
 
 
 class Choices:
-    """What a broker has chosen in one step, where only later steps may show it: a path in the tree of all choices."""
+    """The choices of a broker in one step that only later steps may show: a path in the tree of all of them."""
 
     LIMIT = 1_000  # paths, more than any step needs to be explained
 
@@ -133,7 +133,7 @@ class Model:
 
     @property
     def state(self) -> str:
-        """What no frame has to show: the messages in queues, those that are to be dead-lettered, and when."""
+        """The state that no frame has to show: the messages in queues, dead letters that wait, and until when."""
         queues = [
             (queue.name, queue.ready, queue.waiting, queue.retry_ms if queue.waiting else 0, queue.wait_ms)
             for queue in self.queues.values()
