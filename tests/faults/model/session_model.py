@@ -271,6 +271,15 @@ class Model:
         queue.expire(self.now_ms)
         return moved
 
+    def _deliver_before(self, queue: Queue) -> None:
+        """Deliver messages of other queues that came first on the channels of this queue's consumers."""
+        for taker in queue.takers():
+            channel: Channel = taker.channel
+            for other in channel.consumers.values():
+                while other.queue is not queue and other.queue.ready and other in other.queue.takers():
+                    if not self._deliver(other.queue, other):
+                        break
+
     def _deliver(self, queue: Queue, consumer: Consumer) -> bool:
         """Deliver the next message, if it is the next delivery on the consumer's channel."""
         channel: Channel = consumer.channel
@@ -409,6 +418,7 @@ class Model:
         entry = queue.push(message, self.now_ms, (self._arrivals, source))
         if entry.deadline_ms == self.now_ms:  # Time-To-Live 0: to a consumer that has room now, or expired
             entry.deadline_ms = None
+            self._deliver_before(queue)
             self._advance(queue)
             entry.deadline_ms = self.now_ms
         return True

@@ -71,3 +71,12 @@ def test_each_copy_of_a_message_may_be_for_another_consumer() -> None:
             machine.add_consumer(key, "q0", tag, tag == "b", exclusive=False, priority=None)
         burst = [message(b"1", "q0"), message(b"2", "", FANOUT), message(b"3", "q0")]
         machine.publish_all(FIRST, burst, mandatory=False)
+
+
+def test_a_message_that_may_not_wait_comes_after_deliveries_of_a_full_queue() -> None:
+    with history(q0={"x-max-length": 2}, q2={"x-message-ttl": 0}) as machine:
+        for name in ("q0", "q2"):
+            machine.bind(FIRST, name, FANOUT)
+            machine.add_consumer(OTHER, name, f"{name}-a", no_ack=False, exclusive=False, priority=None)
+        burst = [message(b"1", "q0"), message(b"2", "", FANOUT), message(b"3", "", FANOUT)]
+        machine.publish_all(FIRST, burst, mandatory=False)
