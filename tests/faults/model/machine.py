@@ -142,16 +142,17 @@ class SessionMachine(RuleBasedStateMachine):
         """Check the frames that came by these rules, and the length of each queue. Raises Mismatch."""
         came = self.collect()
         found: dict[str, Model] = {}
+        failed: Mismatch | None = None
         for before in self.models:
-            choices, failed = Choices(), None
+            choices, may_choose = Choices(), before.may_choose
             while True:
-                model = copy.deepcopy(before) if before.chooses else before
+                model = copy.deepcopy(before) if may_choose else before
                 try:
                     self.attempt(model, choices, rules, came)
                     found.setdefault(model.state, model)
                 except Mismatch as mismatch:
                     failed = mismatch
-                if not (before.chooses and choices.next_path()):
+                if not (may_choose and choices.next_path()):
                     break
         if failed is not None and not found:
             raise failed

@@ -132,6 +132,11 @@ class Model:
         return any(queue.at_least_once and queue.limited for queue in self.queues.values())
 
     @property
+    def may_choose(self) -> bool:
+        """Whether that may be so in a step, in which a policy may set a limit."""
+        return any(queue.at_least_once for queue in self.queues.values())
+
+    @property
     def state(self) -> str:
         """The state that no frame has to show: the messages in queues, dead letters that wait, and until when."""
         queues = [
