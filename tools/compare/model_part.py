@@ -8,7 +8,6 @@ import copy
 import os
 import time
 from contextlib import suppress
-from itertools import product
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -17,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.faults.model.machine import Rules, SessionMachine
 from tests.faults.model.queue_model import RABBITMQ_40, Message
-from tests.faults.model.session_model import Key, Mismatch, Model
+from tests.faults.model.session_model import Choices, Key, Mismatch, Model
 from tests.support.amqp_client import Client, Closed
 from tests.support.peer import Peer, SocketPeer
 
@@ -107,21 +106,22 @@ class ReferenceMachine(SessionMachine):
                 return
             came = {key: [*came.get(key, ()), *frames] for key, frames in more.items()}
             now_ms = round((time.monotonic() - self._started_s) * 1000)
-            for time_ms, order in product((before.now_ms, now_ms), before.orders):
+            for time_ms in (before.now_ms, now_ms):
                 self._now_ms = time_ms
-                failed = self._failure(before, order, rules, came)
+                failed = self._failure(before, rules, came)
                 if failed is None:
                     break
             if failed is not None and time.monotonic() > deadline_s:
                 type(self).difference = failed
                 raise failed
 
-    def _failure(
-        self, before: Model, order: tuple[str, ...], rules: Rules, came: dict[Key, list[Any]]
-    ) -> Mismatch | None:
-        """Apply the rules to a copy of the model; return the mismatch, or None."""
+    def _failure(self, before: Model, rules: Rules, came: dict[Key, list[Any]]) -> Mismatch | None:
+        """Apply the rules to a copy of the model; return the mismatch, or None.
+
+        It has no choices, as no queue that may reject has a limit (`same_rules`).
+        """
         try:
-            self.attempt(copy.deepcopy(before), order, rules, came)
+            self.attempt(copy.deepcopy(before), Choices(), rules, came)
         except Mismatch as mismatch:
             return mismatch
         except Closed as closed:  # a passive declaration

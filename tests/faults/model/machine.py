@@ -26,8 +26,8 @@ from tests.support.peer import Peer
 
 from .channel_model import ACK, NACK, REJECT, RETURN, Channel, Refused
 from .queue_model import WARREN, Consumer, Dialect, Message, Queue
+from .session_model import Choices, Key, Mismatch, Model, check, queue_type
 from .session_model import Exchange as ExchangeModel
-from .session_model import Key, Mismatch, Model, check, queue_type
 
 CONNECTIONS, CHANNELS = 2, 2
 QUEUES = ("q0", "q1", "q2")
@@ -70,7 +70,10 @@ reply_kinds = {kind.name: kind for kind in commands.INDEX_MAPPING.values()}
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """A history of several clients."""
+    """A history of several clients.
+
+    models  those that explain all frames so far, by different choices; clients and rules see the first, `model`
+    """
 
     profile: ClassVar[str] = "mixed"
     dialect: ClassVar[Dialect] = WARREN
@@ -80,6 +83,7 @@ class SessionMachine(RuleBasedStateMachine):
         super().__init__()
         self.peer = self.new_peer()
         self.model = Model(partial(timestamp_s, self.peer.in_process), self.dialect)
+        self.models = [self.model]
         self.clients: dict[int, Client] = {}
         self.published = 0
         self.admin = self.peer.connect().channel()
@@ -136,17 +140,29 @@ class SessionMachine(RuleBasedStateMachine):
 
     def explain(self, rules: Rules) -> None:
         """Check the frames that came by these rules, and the length of each queue. Raises Mismatch."""
-        came, before = self.collect(), self.model
-        *others, last = before.orders
-        for order in others:
-            with suppress(Mismatch):
-                return self.attempt(copy.deepcopy(before), order, rules, came)
-        self.attempt(before, last, rules, came)
+        came = self.collect()
+        found: dict[str, Model] = {}
+        failed: Mismatch | None = None
+        for before in self.models:
+            choices, may_choose = Choices(), before.may_choose
+            while True:
+                model = copy.deepcopy(before) if may_choose else before
+                try:
+                    self.attempt(model, choices, rules, came)
+                    found.setdefault(model.state, model)
+                except Mismatch as mismatch:
+                    failed = mismatch
+                if not (may_choose and choices.next_path()):
+                    break
+        if failed is not None and not found:
+            raise failed
+        self.models = list(found.values())
+        self.model = self.models[0]
 
-    def attempt(self, model: Model, order: tuple[str, ...], rules: Rules, came: dict[Key, list[Any]]) -> None:
-        """Apply the rules to this model, with this order of the queues. Raises Mismatch."""
+    def attempt(self, model: Model, choices: Choices, rules: Rules, came: dict[Key, list[Any]]) -> None:
+        """Apply the rules to this model, with these choices. Raises Mismatch."""
         self.model = model
-        model.order = {name: place for place, name in enumerate(order)}
+        model.choices = choices
         rules(came)
         self.check_queues()
 
@@ -174,14 +190,17 @@ class SessionMachine(RuleBasedStateMachine):
     @initialize(data=st.data())
     def declare_all(self, data: st.DataObject) -> None:
         """Open the channels; declare queues with arguments of the profile, and two exchanges that are bound to all."""
-        for index in range(CONNECTIONS):
-            self.connect(index)
-            for number in range(1, CHANNELS + 1):
-                self.open_channel((index, number))
+        self.open_all()
         for name, fanout in ((FANOUT, True), (DIRECT, False)):
             self.declare_exchange_of(self.keys[0], name, fanout)
         for name in QUEUES:
             self.declare_queue_of(data, self.keys[0], name)
+
+    def open_all(self) -> None:
+        for index in range(CONNECTIONS):
+            self.connect(index)
+            for number in range(1, CHANNELS + 1):
+                self.open_channel((index, number))
 
     def connect(self, index: int) -> None:
         self.clients[index] = self.peer.connect()
@@ -391,6 +410,13 @@ class SessionMachine(RuleBasedStateMachine):
         if quorum:
             arguments.pop("x-max-priority", None)
         kind = "durable" if quorum else data.draw(st.sampled_from(("durable", "transient", "auto_delete", "exclusive")))
+        self.declare_queue(key, name, arguments, kind)
+        for exchange in (FANOUT, DIRECT):
+            if exchange in self.model.exchanges and data.draw(st.booleans()):
+                self.bind(key, name, exchange)
+
+    def declare_queue(self, key: Key, name: str, arguments: dict[str, Any], kind: str) -> None:
+        """Declare a queue that is durable, transient, auto-delete or exclusive."""
         fields = {"durable": kind == "durable", "auto_delete": kind == "auto_delete", "exclusive": kind == "exclusive"}
         owner = key[0] if kind == "exclusive" else None
 
@@ -398,9 +424,6 @@ class SessionMachine(RuleBasedStateMachine):
             self.model.declare(channel, Queue(name, arguments, owner, kind == "auto_delete", self.dialect))
 
         self.call(key, QueueMethods.Declare, rules, queue=name, arguments=arguments, **fields)
-        for exchange in (FANOUT, DIRECT):
-            if exchange in self.model.exchanges and data.draw(st.booleans()):
-                self.bind(key, name, exchange)
 
     def same_rules(self, arguments: dict[str, Any], quorum: bool, policy: bool) -> dict[str, Any]:
         """Return the arguments of a queue, or a policy, that follow the rules of the model with this broker."""

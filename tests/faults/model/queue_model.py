@@ -275,10 +275,14 @@ class Queue:
 
     # Messages enter
 
-    def excess(self, body: bytes = b"", more: int = 0) -> bool:
-        """Whether `more` messages with this body would exceed a limit; dead letters that are kept count as well."""
+    def excess(self, body: bytes = b"", more: int = 0, returns: bool = False) -> bool:
+        """Whether `more` messages with this body would exceed a limit.
+
+        Dead letters that are kept count as well, but not for one of them that `returns`: RabbitMQ's guides leave this
+        open, and so several of them do not wait for each other for ever.
+        """
         kept = [entry.message for entry in self.ready]
-        if self.at_least_once:
+        if self.at_least_once and not returns:
             kept += [letter.message for letter in (*self.outbox, *self.waiting)]
         count, total = self._least("max-length"), self._least("max-length-bytes")
         size = sum(len(message.body) for message in kept) + len(body)

@@ -2,14 +2,14 @@
 
 Each step is a request of one client. `Model.step` applies its rules, then lets messages move until none can, and takes
 a frame that came for each delivery, reply, confirm and return. Where AMQP leaves a choice, the frames decide, and the
-comment there says why. A frame that is missing, wrong or left over is a `Mismatch`.
+comment there says why. A frame that is missing, wrong or left over is a `Mismatch`. A choice that no frame shows yet is
+one of `Choices`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import permutations
 from typing import Any
 
 from pamqp import base
@@ -69,6 +69,35 @@ class Frames:
         raise Mismatch("reply", names, ", ".join(describe(frame) for _, frame in self.left) or "nothing")
 
 
+class Choices:
+    """The choices of a broker in one step that only later steps may show: a path in the tree of all of them."""
+
+    LIMIT = 1_000  # paths, more than any step needs to be explained
+
+    def __init__(self) -> None:
+        self._path: list[tuple[int, int]] = []  # the index of each choice, and the number of options
+        self._at = 0
+        self._paths = 1
+
+    def choose(self, options: Sequence[Queue]) -> Queue:
+        if self._at == len(self._path):
+            self._path.append((0, len(options)))
+        index, _ = self._path[self._at]
+        self._at += 1
+        return options[index]
+
+    def next_path(self) -> bool:
+        """Take the next path from the start; return False after the last one."""
+        self._at = 0
+        self._paths += 1
+        while self._path and self._paths <= self.LIMIT:
+            index, count = self._path.pop()
+            if index + 1 < count:
+                self._path.append((index + 1, count))
+                return True
+        return False
+
+
 def kind_of(frame: Any) -> type[base.Frame]:
     return type(frame.method if isinstance(frame, Content) else frame)
 
@@ -89,19 +118,32 @@ class Model:
         self._returns: dict[Key, list[tuple[int, Message]]] = {}
         self._cancels: list[tuple[Key, str]] = []
         self._replies: dict[tuple[Key, str], int] = {}  # index of consume-ok by consumer tag: deliveries follow it
-        self.order: dict[str, int] = {}  # of the queues in a step
+        self.choices = Choices()  # of the step
         self._deleted: dict[Key, int] = {}  # index of delete-ok: basic.cancel follows it, as in RabbitMQ
         self._arrivals = 0
 
     @property
-    def orders(self) -> list[tuple[str, ...]]:
-        """The orders of the queues in a step that may matter.
+    def chooses(self) -> bool:
+        """Whether the order in which queues publish their dead letters may matter.
 
         Queues work side by side. Where one has dead letters for another that is full, AMQP 4.7 leaves open whether that
-        one has passed on its own before.
+        one has published its own before.
         """
-        several = any(queue.at_least_once and queue.limited for queue in self.queues.values())
-        return list(permutations(self.queues)) if several else [tuple(self.queues)]
+        return any(queue.at_least_once and queue.limited for queue in self.queues.values())
+
+    @property
+    def may_choose(self) -> bool:
+        """Whether that may be so in a step, in which a policy may set a limit."""
+        return any(queue.at_least_once for queue in self.queues.values())
+
+    @property
+    def state(self) -> str:
+        """The state that no frame has to show: the messages in queues, dead letters that wait, and until when."""
+        queues = [
+            (queue.name, queue.ready, queue.waiting, queue.retry_ms if queue.waiting else 0, queue.wait_ms)
+            for queue in self.queues.values()
+        ]
+        return repr((queues, [one.entry for channel in self.channels.values() for one in channel.outstanding]))
 
     # A step
 
@@ -205,13 +247,18 @@ class Model:
     # Messages move
 
     def run(self) -> None:
-        """Deliver, expire, drop and dead-letter until nothing can move, of each queue in the order of the step."""
+        """Deliver, expire, drop and dead-letter until nothing can move."""
         moved = True
         while moved:
             moved = False
-            for move in (self._advance, self._dead_letter):
-                for queue in sorted(self.queues.values(), key=lambda one: self.order.get(one.name, 0)):
-                    moved = move(queue) or moved
+            for queue in self.queues.values():
+                moved = self._advance(queue) or moved
+            publishers = [queue for queue in self.queues.values() if self._publishes(queue)]
+            if len(publishers) > 1 and self.chooses:
+                publishers = [self.choices.choose(publishers)]
+            for queue in publishers:
+                self._dead_letter(queue)
+            moved = moved or bool(publishers)
 
     def _advance(self, queue: Queue) -> bool:
         """Deliver what the frames show; the limit applies when no consumer has room (Queue Length Limit)."""
@@ -228,6 +275,15 @@ class Model:
         queue.trim()
         queue.expire(self.now_ms)
         return moved
+
+    def _deliver_before(self, queue: Queue) -> None:
+        """Deliver messages of other queues that came first on the channels of this queue's consumers."""
+        for taker in queue.takers():
+            channel: Channel = taker.channel
+            for other in channel.consumers.values():
+                while other.queue is not queue and other.queue.ready and other in other.queue.takers():
+                    if not self._deliver(other.queue, other):
+                        break
 
     def _deliver(self, queue: Queue, consumer: Consumer) -> bool:
         """Deliver the next message, if it is the next delivery on the consumer's channel."""
@@ -249,13 +305,18 @@ class Model:
         return True
 
     def _next(self, queue: Queue, content: Content) -> Entry | None:
-        """Return the message that came, of those that may be next; copies of one message differ in their headers."""
+        """Return the message that came, of those that may be next; copies of one message differ in their headers.
+
+        One that differs is a mistake, unless another copy came too: each may be for another consumer.
+        """
         alike = [entry for entry in queue.heads() if entry.message.body == content.body]
-        for entry in alike[:-1]:
+        for entry in alike:
             with suppress(Mismatch):
                 self._check_content("delivery", content, entry.message, entry.shown[1])
                 return entry
-        return alike[-1] if alike else None
+        left = [frame for frames in self._frames.values() for _, frame in frames.left]
+        copies = [frame for frame in left if isinstance(frame, Content) and frame.body == content.body]
+        return alike[-1] if alike and len(copies) < 2 else None
 
     def _check_entry(self, place: str, queue: Queue, content: Content, entry: Entry) -> None:
         redelivered, delivery_count = entry.shown
@@ -275,11 +336,16 @@ class Model:
             check(f"{place}: header {name}", expected_headers.get(name), headers.get(name))
         check(f"{place}: properties", expected, shown)
 
-    def _dead_letter(self, queue: Queue) -> bool:
+    def _retries(self, queue: Queue) -> bool:
+        return bool(queue.waiting) and (self.now_ms >= queue.retry_ms or not queue.at_least_once)
+
+    def _publishes(self, queue: Queue) -> bool:
+        """Whether the queue has dead letters to publish now."""
+        return bool(queue.outbox) or self._retries(queue)
+
+    def _dead_letter(self, queue: Queue) -> None:
         """Publish what left the queue to its dead letter exchange; retry what targets did not take."""
-        moved = bool(queue.outbox)
-        if queue.waiting and (self.now_ms >= queue.retry_ms or not queue.at_least_once):
-            moved = True
+        if self._retries(queue):
             retried = len(queue.waiting)
             for _ in range(retried):
                 self._offer(queue, queue.waiting.pop(0))
@@ -291,7 +357,6 @@ class Model:
             self._offer(queue, queue.outbox.pop(0))
         if not queue.waiting:
             queue.wait_ms = RETRY_MS
-        return moved
 
     def _offer(self, queue: Queue, letter: Letter) -> None:
         """Publish a dead letter, which waits for the next retry if it has to stay."""
@@ -346,9 +411,10 @@ class Model:
 
     def _enqueue(self, queue: Queue, message: Message, source: str, keeps: bool = False) -> bool:
         """Add a message to a queue; return False if it rejects it. What its sender `keeps` is not dead-lettered."""
-        if queue.overflow in REJECTS and queue.excess(message.body, more=1):
+        returns = source == queue.name
+        if queue.overflow in REJECTS and queue.excess(message.body, 1, returns):
             self._advance(queue)  # what a consumer has room for does not count
-            if queue.excess(message.body, more=1):
+            if queue.excess(message.body, 1, returns):
                 if queue.overflow == "reject-publish-dlx" and not keeps:
                     queue.dead_letter(message, "maxlen")
                 return False
@@ -357,6 +423,7 @@ class Model:
         entry = queue.push(message, self.now_ms, (self._arrivals, source))
         if entry.deadline_ms == self.now_ms:  # Time-To-Live 0: to a consumer that has room now, or expired
             entry.deadline_ms = None
+            self._deliver_before(queue)
             self._advance(queue)
             entry.deadline_ms = self.now_ms
         return True

@@ -1,14 +1,21 @@
 """The broker agrees with the model of sessions and queues in every frame, whatever its clients do."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.support.hypothesis_settings import examples
 
-from .machine import PROFILES, SessionMachine
+from .channel_model import REJECT
+from .machine import FANOUT, PROFILES, SessionMachine
+from .queue_model import Message
 
 STEPS = 40
+FIRST, SECOND, OTHER = (0, 1), (0, 2), (1, 1)  # channels
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -16,3 +23,60 @@ def test_the_broker_and_the_model_agree(profile: str) -> None:
     machine = type("SessionMachine", (SessionMachine,), {"profile": profile})
     bounded = settings(examples(30), stateful_step_count=STEPS, report_multiple_bugs=False)
     run_state_machine_as_test(machine, settings=bounded)
+
+
+@contextmanager
+def history(**queues: dict[str, Any]) -> Iterator[SessionMachine]:
+    """A history of clients with these quorum queues, which dead-letter at least once."""
+    always = {"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once"}
+    machine = SessionMachine()
+    try:
+        machine.open_all()
+        machine.declare_exchange_of(FIRST, FANOUT, fanout=True)
+        for name, arguments in queues.items():
+            machine.declare_queue(FIRST, name, always | {"x-dead-letter-exchange": ""} | arguments, "durable")
+        yield machine
+    finally:
+        machine.teardown()
+
+
+def message(body: bytes, key: str, exchange: str = "", **properties: Any) -> Message:
+    return Message(body, exchange, key, properties)
+
+
+def test_a_later_step_shows_which_queue_published_its_dead_letters_first() -> None:
+    """Each of two queues has a dead letter for the other. Either may wait in its queue, where no count shows it."""
+    to_q0 = {"x-dead-letter-routing-key": "q0", "x-max-length-bytes": 1, "x-message-ttl": 0}
+    with history(q0={"x-dead-letter-routing-key": "q2", "x-max-length-bytes": 2}, q2=to_q0) as machine:
+        machine.publish_all(FIRST, [message(b"1", "q2"), message(b"2", "q0", expiration="0")], mandatory=False)
+        assert len(machine.models) == 2
+        machine.publish_all(FIRST, [message(b"3", "q0")], mandatory=False)
+        assert len(machine.models) == 1
+
+
+def test_dead_letters_for_their_own_full_queue_do_not_count_for_each_other() -> None:
+    with history(q0={"x-dead-letter-routing-key": "q0"}) as machine:
+        machine.add_consumer(FIRST, "q0", "a", no_ack=False, exclusive=False, priority=None)
+        machine.publish_all(FIRST, [message(b"1", "q0"), message(b"2", "q0")], mandatory=False)
+        machine.apply_policy("q0", {"max-length-bytes": 1})
+        machine.settle_one(FIRST, 2, True, REJECT)
+
+
+def test_each_copy_of_a_message_may_be_for_another_consumer() -> None:
+    to_q0 = {"x-dead-letter-routing-key": "q0", "x-message-ttl": 0}
+    with history(q0={"x-dead-letter-routing-key": "q2"}, q2=to_q0) as machine:
+        for name in ("q0", "q2"):
+            machine.bind(FIRST, name, FANOUT)
+        for key, tag in ((OTHER, "a"), ((1, 2), "b"), (SECOND, "c")):
+            machine.add_consumer(key, "q0", tag, tag == "b", exclusive=False, priority=None)
+        burst = [message(b"1", "q0"), message(b"2", "", FANOUT), message(b"3", "q0")]
+        machine.publish_all(FIRST, burst, mandatory=False)
+
+
+def test_a_message_that_may_not_wait_comes_after_deliveries_of_a_full_queue() -> None:
+    with history(q0={"x-max-length": 2}, q2={"x-message-ttl": 0}) as machine:
+        for name in ("q0", "q2"):
+            machine.bind(FIRST, name, FANOUT)
+            machine.add_consumer(OTHER, name, f"{name}-a", no_ack=False, exclusive=False, priority=None)
+        burst = [message(b"1", "q0"), message(b"2", "", FANOUT), message(b"3", "", FANOUT)]
+        machine.publish_all(FIRST, burst, mandatory=False)
