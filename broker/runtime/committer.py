@@ -49,7 +49,6 @@ class Committer:
         self._journal = journal
         self._enough = enough
         self._full = full
-        self._is_full = False
         self._checking: asyncio.TimerHandle | None = None
         self._syncing: asyncio.TimerHandle | None = None
         self._failed = failed
@@ -86,7 +85,7 @@ class Committer:
         """
         journal = self._journal
         until_s = self._loop.time() + FINISH_S
-        while not work() and self._loop.time() < until_s and not self._is_full:
+        while not work() and self._loop.time() < until_s and not journal.full:
             self.commit_soon()
             if not journal.behind():
                 await asyncio.sleep(0)
@@ -177,7 +176,7 @@ class Committer:
             self._failed(error)
 
     def _set_full(self, full: bool) -> None:
-        self._is_full = full
+        self._journal.full = full
         self._full(full)
 
     def _sync(self) -> None:
@@ -202,7 +201,6 @@ class Committer:
             enough = self._enough()
             self._set_full(not enough)
         if not enough:
-            self._journal.make_room()
             self._checking = self._loop.call_later(RETRY_S, self._check_again)
 
     def _check_again(self) -> None:

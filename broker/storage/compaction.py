@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..core.messages.ports import EXHAUSTED, FULL
 from . import checkpoint, log_records
-from .disk import write_with_reserve
+from .disk import RESERVE_BYTES, write_with_reserve
 from .relocations import Relocations
 from .segment import OFFSET_BITS, OFFSET_MASK, Segment
 from .segment_reader import RETRY_S, Shortage
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 REFUSED_S = 600.0  # wait after a read error in a segment: each further attempt may take seconds
 SLICE_BYTES = 256 << 10  # read of a segment for each batch
+COPY_FREE_BYTES = 2 * RESERVE_BYTES  # of a full disk, without which nothing is copied
 
 
 class Compaction:
@@ -66,7 +67,13 @@ class Compaction:
         return id_, location
 
     def step(self) -> None:
-        """Copy a slice of a segment that is mostly dead; called before a batch is sealed."""
+        """Copy a slice of a segment that is mostly dead; called before a batch is sealed.
+
+        The few messages that are live may be long. When the disk is full, what is left of it and the reserve are for
+        settlements, so nothing is copied with less than COPY_FREE_BYTES.
+        """
+        if self._journal.full and not self._has_space():
+            return
         if self._source is None:
             self._source = self._choose()
             self._at = log_records.SEGMENT_HEAD_BYTES
@@ -85,7 +92,7 @@ class Compaction:
         if self._lent_to:
             return None
         journal = self._journal
-        dead = [segment for segment in journal.segments.values() if segment is not current and not segment.live]
+        dead = self.dead(current)
         if not dead:
             return None
         snapshot = journal.snapshot()
@@ -111,6 +118,10 @@ class Compaction:
 
         return remove
 
+    def dead(self, current: Segment) -> list[Segment]:
+        """Return the segments that have no live messages, and are not the current one."""
+        return [segment for segment in self._journal.segments.values() if segment is not current and not segment.live]
+
     def committed(self, number: int) -> None:
         if number != self._lent_to:
             return
@@ -123,6 +134,11 @@ class Compaction:
             if segment is self._source:
                 self._source = None
         self._removed.clear()
+
+    def _has_space(self) -> bool:
+        with suppress(OSError):
+            return self._journal.disk.free_bytes() >= COPY_FREE_BYTES
+        return False
 
     def _choose(self) -> Segment | None:
         journal = self._journal

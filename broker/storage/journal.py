@@ -158,7 +158,6 @@ class Journal(ports.Journal):
         self._changes: list[Change] = []
         self._unsynced = False
         self._sync_due = False
-        self._ends_early = False  # the current segment, with the next batch
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._compaction = Compaction(self)
 
@@ -320,21 +319,22 @@ class Journal(ports.Journal):
         if len(outstanding) >= self.in_flight or outstanding and outstanding[-1].segment is not self._current:
             return None
         self._compaction.step()
-        if not (self._buffer or self._settled or self._moved or self._changes or self._sync_due):
+        ends_early = self.full and self._current.length >= EARLY_BYTES and self._current.mostly_dead
+        if not (self._buffer or self._settled or self._moved or self._changes or self._sync_due or ends_early):
             return None
         salt, next_id = self._current.salt, self.next_id
         for queue, ids in self._settled.items():
             self._buffer += log_records.encode_settled(salt, next_id, queue, ids)
         for queue, ids in self._moved.items():
             self._buffer += log_records.encode_moved(salt, next_id, queue, self._batch_first_id, ids)
-        if self._ends_early and not self._buffer:  # only what is appended can be synced
+        if ends_early and not self._buffer:  # only what is appended can be synced
             self._buffer += log_records.encode_settled(salt, next_id, 0, [])
         data = self._buffer
         self.written_bytes += len(data)
         segment = self._current
-        last = self._ends_early or segment.length + len(data) >= self._segment_bytes
+        last = ends_early or segment.length + len(data) >= self._segment_bytes
         sync = self._sync_due or bool(data)
-        self._sync_due = self._ends_early = False
+        self._sync_due = False
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
         # A batch without data syncs nothing, so copies in the one before may not be durable when it ends.
         removal = self._compaction.removal(segment, self._filling) if data or not outstanding else None
@@ -374,13 +374,8 @@ class Journal(ports.Journal):
         return self._unsynced
 
     def sync(self) -> None:
-        self._sync_due = self._unsynced or self._compaction.unsaved
-
-    def make_room(self) -> None:
-        current = self._current
-        self._ends_early = current.length >= EARLY_BYTES and current.mostly_dead
-        others = [segment for segment in self.segments.values() if segment is not current]
-        self._sync_due = self._sync_due or self._ends_early or any(segment.mostly_dead for segment in others)
+        removes = self._compaction.unsaved or self.full and len(self._compaction.dead(self._current)) > 0
+        self._sync_due = self._unsynced or removes
 
     def committed(self, number: int) -> None:
         """Note that the batch is durable, and call what waited for it, once all batches before are durable too."""

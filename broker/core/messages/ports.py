@@ -118,12 +118,14 @@ class Journal:
     but declarations survives a killed process, and a power cut only after `sync` or after a batch with messages: no
     confirm has depended on it until then.
 
+    full                         the disk has too little space: the next batches free what they can
     in_flight                    the batches that may be sealed and not committed
     written_bytes, read_bytes    bytes of files, since the start of the broker
     reads, read_messages         reads of a file, each of many messages if possible; and the messages
     """
 
     durable: int
+    full = False
     in_flight = IN_FLIGHT
     written_bytes = 0
     read_bytes = 0
@@ -152,9 +154,6 @@ class Journal:
     def behind(self) -> bool:
         """Return whether publishers and jobs that append messages must wait, as too much is waiting to be written."""
         return False
-
-    def make_room(self) -> None:
-        """Have the next batches free what they can of the disk, which is full."""
 
     def append(self, queues: list[int], messages: list[Message]) -> None:
         """Store each message once for all these queues. Sets its `id` and `location`, which must be 0."""

@@ -11,6 +11,8 @@ from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.test_interleavings import append, bodies, opened
 from tests.support.journal import commit, commit_any
 from warren.broker.storage.checkpoint import NEW_NAME
+from warren.broker.storage.compaction import COPY_FREE_BYTES
+from warren.broker.storage.segment import OFFSET_BITS
 
 SEGMENT_BYTES = 4_000
 RESERVE_BYTES = 2_000
@@ -56,17 +58,44 @@ def test_a_segment_that_is_dead_ends_early_and_is_removed(monkeypatch: pytest.Mo
     journal, _ = opened(disk, 1 << 20)
     stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
     commit(journal)
-    journal.make_room()
+    journal.full = True
     assert not commit_any(journal), "its messages are live"
     journal.settle_many(1, stored)
     journal.queue_deleted(2)
     commit(journal)
     for _ in range(3):  # the segment ends; it is removed; there is nothing more to do
-        journal.make_room()
+        journal.sync()
         commit_any(journal)
     assert disk.used_bytes < 1_000 and len(journal.segments) == 1
     after, pages = opened(disk.power_loss(Random(2)), SEGMENT_BYTES)
     assert not after.report and not bodies(after, pages)
+
+
+@pytest.mark.parametrize("free_bytes", [COPY_FREE_BYTES - 1, COPY_FREE_BYTES])
+def test_long_live_messages_among_many_dead_ones_are_copied_only_where_the_disk_has_room_for_them(
+    monkeypatch: pytest.MonkeyPatch, free_bytes: int
+) -> None:
+    monkeypatch.setattr("warren.broker.storage.journal.EARLY_BYTES", 1_000)
+    disk = ReservingDisk(Random(1))
+    journal, _ = opened(disk, 1 << 20)
+    monkeypatch.setattr(disk, "free_bytes", lambda: free_bytes)
+    long = append(journal, b"x" * 100_000)
+    short = append(journal, *[b"%03d" % number for number in range(40)])
+    commit(journal)
+    journal.full = True
+    journal.settle_many(1, short)
+    commit(journal)
+    for _ in range(5):
+        journal.sync()
+        commit_any(journal)
+    copied = free_bytes == COPY_FREE_BYTES
+    assert len(journal.segments) == (1 if copied else 2)
+    assert disk.used_bytes < 110_000 and (long[0].location >> OFFSET_BITS in journal.segments) is not copied
+    journal.settle_many(1, long)
+    commit(journal)
+    journal.sync()
+    commit_any(journal)
+    assert disk.used_bytes < (110_000 if copied else 1_000), "what is dead is deleted"
 
 
 def test_a_disk_without_room_for_a_checkpoint_gets_the_reserve() -> None:
