@@ -7,7 +7,6 @@ of imports that a crash has interrupted. The broker then has a part of their def
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 
 from .records import StoredGlobalParameter
@@ -50,7 +49,6 @@ def without_mark(value: object, digest: str, vhost: str | None) -> Marks:
 
 def unfinished_import(parameters: Iterable[StoredGlobalParameter]) -> str:
     """Return what is wrong with stored definitions, or an empty text."""
-    for parameter in parameters:
-        if parameter.name == UNFINISHED_IMPORT and json.loads(parameter.value):
-            return "an import of definitions was interrupted, and a part of them is here"
+    if any(parameter.name == UNFINISHED_IMPORT for parameter in parameters):  # whatever its value
+        return "an import of definitions was interrupted, and a part of them is here"
     return ""

@@ -198,13 +198,11 @@ class DeadLetterOutbox:
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
-    forwarding        a message is being published at least once: the limits of the queue do not count the outbox, or
-                      several messages for the queue itself would wait for each other for ever
     """
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("awaits_journal", "forwarding", "_header_bytes", "_first", "_last", "_retried", "_wait_ms"),
+        *("awaits_journal", "_header_bytes", "_first", "_last", "_retried", "_wait_ms"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -218,7 +216,7 @@ class DeadLetterOutbox:
         self.retry_at_ms = 0
         self._retried = 0  # messages of the retry under way
         self._wait_ms = RETRY_MS  # until the next retry
-        self.awaits_journal = self.forwarding = False
+        self.awaits_journal = False
         self.persistent_count = self.persistent_bytes = 0
         self._header_bytes = 0  # the sum of their long headers
 
@@ -360,12 +358,13 @@ class DeadLetterOutbox:
     def _forward_all(self, cost_limit: int) -> int:
         """Publish the forwarded messages until they have cost too much; return the cost."""
         cost = 0
-        self.forwarding = True
+        host = self._queue.host
+        host.forwarding = True
         try:
             while self.forwarded and cost < cost_limit:
                 cost += self._forward(self.forwarded[0], cost_limit - cost)
         finally:
-            self.forwarding = False
+            host.forwarding = False
         if self._retried and not self.forwarded:
             self._end_retry()
         return cost

@@ -275,18 +275,18 @@ class Queue:
 
     # Messages enter
 
-    def excess(self, body: bytes = b"", more: int = 0, returns: bool = False) -> bool:
+    def excess(self, body: bytes = b"", more: int = 0, kept: bool = False) -> bool:
         """Whether `more` messages with this body would exceed a limit.
 
-        Dead letters that are kept count as well, but not for one of them that `returns`: RabbitMQ's guides leave this
-        open, and so several of them do not wait for each other for ever.
+        Dead letters that are kept count as well, but not for one from a queue that keeps it (`kept`): RabbitMQ's guides
+        leave this open, and so those of queues in a circle do not wait for each other for ever.
         """
-        kept = [entry.message for entry in self.ready]
-        if self.at_least_once and not returns:
-            kept += [letter.message for letter in (*self.outbox, *self.waiting)]
+        messages = [entry.message for entry in self.ready]
+        if self.at_least_once and not kept:
+            messages += [letter.message for letter in (*self.outbox, *self.waiting)]
         count, total = self._least("max-length"), self._least("max-length-bytes")
-        size = sum(len(message.body) for message in kept) + len(body)
-        return count is not None and len(kept) + more > count or total is not None and size > total
+        size = sum(len(message.body) for message in messages) + len(body)
+        return count is not None and len(messages) + more > count or total is not None and size > total
 
     def ttl_ms(self, message: Message) -> int | None:
         """The time to live of a message here: the smaller of the queue's and its own."""

@@ -411,10 +411,9 @@ class Model:
 
     def _enqueue(self, queue: Queue, message: Message, source: str, keeps: bool = False) -> bool:
         """Add a message to a queue; return False if it rejects it. What its sender `keeps` is not dead-lettered."""
-        returns = source == queue.name
-        if queue.overflow in REJECTS and queue.excess(message.body, 1, returns):
+        if queue.overflow in REJECTS and queue.excess(message.body, 1, keeps):
             self._advance(queue)  # what a consumer has room for does not count
-            if queue.excess(message.body, 1, returns):
+            if queue.excess(message.body, 1, keeps):
                 if queue.overflow == "reject-publish-dlx" and not keeps:
                     queue.dead_letter(message, "maxlen")
                 return False

@@ -45,13 +45,20 @@ def message(body: bytes, key: str, exchange: str = "", **properties: Any) -> Mes
 
 
 def test_a_later_step_shows_which_queue_published_its_dead_letters_first() -> None:
-    """Each of two queues has a dead letter for the other. Either may wait in its queue, where no count shows it."""
+    """Two queues have a dead letter each for a third one, which has room for one of them."""
+    to_q1 = {"x-dead-letter-routing-key": "q1", "x-message-ttl": 0}
+    with history(q0=to_q1, q2=to_q1, q1={"x-max-length": 1}) as machine:
+        machine.publish_all(FIRST, [message(b"1", "q0"), message(b"2", "q2")], mandatory=False)
+        assert len(machine.models) == 2
+        machine.add_consumer(FIRST, "q1", "a", no_ack=True, exclusive=False, priority=None)
+        assert len(machine.models) == 1
+
+
+def test_dead_letters_of_two_full_queues_for_each_other_do_not_count_for_each_other() -> None:
     to_q0 = {"x-dead-letter-routing-key": "q0", "x-max-length-bytes": 1, "x-message-ttl": 0}
     with history(q0={"x-dead-letter-routing-key": "q2", "x-max-length-bytes": 2}, q2=to_q0) as machine:
         machine.publish_all(FIRST, [message(b"1", "q2"), message(b"2", "q0", expiration="0")], mandatory=False)
-        assert len(machine.models) == 2
         machine.publish_all(FIRST, [message(b"3", "q0")], mandatory=False)
-        assert len(machine.models) == 1
 
 
 def test_dead_letters_for_their_own_full_queue_do_not_count_for_each_other() -> None:

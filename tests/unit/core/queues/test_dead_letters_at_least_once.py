@@ -216,6 +216,25 @@ def test_messages_that_return_to_their_own_queue_do_not_wait_for_each_other() ->
     assert got == 3 and not len(house.source.outbox)
 
 
+def test_messages_of_two_queues_for_each_other_do_not_wait_for_each_other() -> None:
+    each = {"x-dead-letter-exchange": "", "x-message-ttl": 60_000, "x-max-length": 2}
+    house = House(letters=None, **each, **{"x-dead-letter-routing-key": "other"})
+    house.ch.declare(
+        "other", durable=True, arguments=AT_LEAST_ONCE_ARGUMENTS | each | {"x-dead-letter-routing-key": "source"}
+    )
+    for queue in ("source", "other"):
+        for _ in range(2):
+            house.ch.fill(queue, b"one", b"two")
+            for _ in range(2):
+                house.ch.get(queue, no_ack=False)
+    house.ch.nack(0, multiple=True, requeue=False)
+    got = 0
+    for _ in range(4):
+        house.clock.advance(2 * RETRY_MS)
+        got += len(house.ch.drain("source")) + len(house.ch.drain("other"))
+    assert got == 8
+
+
 def test_a_purge_spares_waiting_messages_and_a_deletion_ends_them() -> None:
     house = House(letters=ONE)
     house.publish(40)
