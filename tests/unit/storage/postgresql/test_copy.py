@@ -138,6 +138,16 @@ def test_a_folder_without_a_store_is_named(
     assert capsys.readouterr().err == f"warren: {tmp_path}: no broker has stored anything there\n"
 
 
+def test_a_folder_without_its_log_is_not_copied(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    SQLiteMetadata(source / "meta.sqlite").close()
+    assert copy_store(str(source), str(tmp_path / "target"), "", "warren") == copy.FAILED_STATUS
+    says = "its folder log is missing: restore it; nothing was copied"
+    assert capsys.readouterr().err == f"warren: {source}: {says}\n"
+    assert not (source / "log").exists() and not (tmp_path / "target").exists()
+
+
 def test_a_store_whose_definitions_are_lost_is_not_copied(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster
 ) -> None:
