@@ -14,7 +14,7 @@ from ..amqp.errors import AccessRefused, AMQPError, NotNow, OperatorError
 from ..amqp.properties import HEADERS, replace
 from ..core.exchanges.deduplicating import Recorder, split_recorders
 from ..core.exchanges.exchange_type import DESTINATIONS_SHIFT
-from ..core.exchanges.router import FEW, Search
+from ..core.exchanges.router import Search
 from ..core.jobs.scheduler import COPY_SHIFT, Job
 from ..core.messages.message import DELIVERY_COUNT, Address, Message, total_bytes
 from ..core.messages.message_state import NEVER
@@ -24,6 +24,7 @@ from ..core.queues.queue import Queue
 from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_reading, cost_of_records
 from ..core.queues.x_death import routing_keys
 from ..core.vhost.emissions import enqueue_in_slices
+from .methods.publish import are_few
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -167,7 +168,7 @@ class Move:
             copy, search = self._begin_route(taken[1])
             complete = search.run(SLICE_COST)
             header_cost = cost_of_reading([copy], search.targets) * len(search.targets)
-            if not complete or len(search.targets) > FEW or header_cost > SLICE_COST:
+            if not complete or not are_few(search.targets, copy) or header_cost > SLICE_COST:
                 self._publish(result)
                 of_job = not result.problem
                 if of_job:

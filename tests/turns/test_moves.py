@@ -60,6 +60,22 @@ def test_a_message_that_is_moved_to_very_many_queues(peer: MeasuredPeer, step_me
     assert published(vhost) == {moved}
 
 
+def test_a_long_message_that_is_moved_to_queues_with_records_of_their_own(peer: MeasuredPeer) -> None:
+    vhost = peer.node.vhosts["/"]
+    for number in range(300):
+        queue = vhost.declare_queue(
+            f"q{number}", durable=True, arguments=Table.of({"x-message-ttl": 1_000_000 + number})
+        )
+        vhost.bind("amq.fanout", queue, "", Table.EMPTY)
+    channel = peer.connect().channel()
+    channel.declare("source")
+    channel.fill("source", b"x" * 100_000, delivery_mode=2)
+    work = move_all(peer, vhost)
+    assert work.step(1).unfinished and published(vhost) == {0}, "30 MB are stored in one step"
+    peer.settle()
+    assert work.step(1).moved == 1 and published(vhost) == {1}
+
+
 @pytest.mark.parametrize("full", [False, True])
 def test_a_long_move_that_ends_puts_its_message_back(peer: MeasuredPeer, step_meter: StepMeter, full: bool) -> None:
     """The queues are full, or the message would come back to its queue."""

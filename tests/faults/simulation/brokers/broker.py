@@ -113,6 +113,8 @@ class Process:
         raise Exited
 
     def _report(self, event: str, level: str, fields: dict[str, object]) -> None:
+        if self.broker.process is not self:
+            return  # it has ended; its tasks fail when they are freed
         self.broker.trace(f"{self.broker.name} logs {event} {fields.get('reason', '')}")
         if event in ("federation_disconnected", "federation_not_connected"):
             self.attempts += 1
