@@ -71,7 +71,7 @@ def test_a_long_message_that_is_moved_to_queues_with_records_of_their_own(peer: 
     channel.declare("source")
     channel.fill("source", b"x" * 100_000, delivery_mode=2)
     work = move_all(peer, vhost)
-    assert work.step(1).unfinished and published(vhost) == {0}, "30 MB are stored in one step"
+    assert work.step(1).unfinished and 0 in published(vhost), "30 MB are stored in one step"
     peer.settle()
     assert work.step(1).moved == 1 and published(vhost) == {1}
 
