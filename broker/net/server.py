@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 
 from ..amqp.errors import ConnectionForced
 from ..core.node.node import Node
+from ..core.telemetry.resource_alarms import DISK
 from ..runtime.loop_watchdog import Turns
 from ..runtime.supervisor import Report, Supervisor
 from ..session.alarm_blocking import unblock
@@ -158,9 +159,17 @@ class Server:
     def _alarm_changed(self, resource: str, on: bool) -> None:
         """Log a change of an alarm, and unblock publishers after the last one."""
         self.report("alarm_set" if on else "alarm_cleared", "warning", {"resource": resource})
+        if on and resource == DISK:
+            for transport in list(self.connections):
+                transport.read_or_rest()  # or watch its peer
         if not on:
             for connection in list(self.connections.values()):
                 unblock(connection)
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether the disk is full, for which jobs of connections may wait."""
+        return self._node.scheduler.full
 
     async def stop(self, reason: str) -> None:
         """Stop accepting, close all connections with 320 and wait some seconds for them."""

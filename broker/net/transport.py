@@ -95,7 +95,7 @@ class Transport(asyncio.Protocol, TransportPort):
         has_time = server.has_time()
         if has_time and len(data) < SHORT_READ:
             self._serve(data)
-            self._read_or_rest()
+            self.read_or_rest()
             return
         self._unserved = data
         if has_time:
@@ -106,7 +106,7 @@ class Transport(asyncio.Protocol, TransportPort):
         elif len(data) >= FULL_READ:
             self._resting = True
             self._loop.call_soon(self._rested)
-        self._read_or_rest()
+        self.read_or_rest()
 
     def _serve_rest(self) -> None:
         """Serve the next piece of a long read; after the last one, read again. HOT: bench A-M."""
@@ -153,13 +153,16 @@ class Transport(asyncio.Protocol, TransportPort):
             self._connection.close(InternalFault("the broker failed to serve this connection"))
         self._server.commit_soon()
 
-    def _read_or_rest(self) -> None:
+    def read_or_rest(self) -> None:
         """Continue or pause reading: it pauses while the connection is held, resting or interrupted."""
         if self._socket is None or self._connection is None:
             return
-        reading = not (self._held or self._resting or self._connection.interrupted)
-        # During a login too: no password is verified for a peer that has closed.
-        if (self._connection.blocked or not (reading or self._running)) != self._watched:
+        connection = self._connection
+        reading = not (self._held or self._resting or connection.interrupted)
+        # During a login too: no password is verified for a peer that has closed. A job may wait for a full disk.
+        suspended = connection.suspended > 0 and self._server.disk_full
+        waits = connection.blocked or suspended or not (reading or self._running)
+        if waits != self._watched:
             self._watch_peer(self._socket, not self._watched)
         if reading == self._reading or self._socket.is_closing():
             return
@@ -262,7 +265,7 @@ class Transport(asyncio.Protocol, TransportPort):
                 break
             if not self._server.may_flush():
                 break
-        self._read_or_rest()
+        self.read_or_rest()
 
     def _write(self, connection: Connection) -> None:
         buffers = connection.take_output()
@@ -293,7 +296,7 @@ class Transport(asyncio.Protocol, TransportPort):
 
     def hold(self) -> None:
         self._held = True
-        self._read_or_rest()
+        self.read_or_rest()
         if self._hold_timer is None:
             self._hold_timer = self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
 
@@ -302,7 +305,7 @@ class Transport(asyncio.Protocol, TransportPort):
             self._hold_timer.cancel()
             self._hold_timer = None
         self._held = False
-        self._read_or_rest()
+        self.read_or_rest()
 
     def close(self, after_s: float) -> None:
         if self._socket is None or self._connection is None:
@@ -336,14 +339,14 @@ class Transport(asyncio.Protocol, TransportPort):
 
     def _rested(self) -> None:
         self._resting = bool(self._unserved)
-        self._read_or_rest()
+        self.read_or_rest()
 
     def _look_at_hold(self) -> None:
         self._hold_timer = None
         if self._connection is None or not self._connection.publisher_throttle.queues:
             return
         self._held = self._connection.publisher_throttle.check_progress()
-        self._read_or_rest()
+        self.read_or_rest()
         self._hold_timer = self._loop.call_later(HOLD_MS / 1000, self._look_at_hold)
 
     def _handshake_late(self) -> None:

@@ -10,8 +10,10 @@ from pamqp.commands import Connection
 from tests.support.amqp_client import Client
 from tests.support.listening_server import ListeningServer
 from tests.support.peer import SocketPipe
+from tests.support.polling import until
+from warren.broker.core.exchanges.router import FEW
 from warren.broker.core.metadata.records import Change, StoredUser, StoredVHost
-from warren.broker.core.telemetry.resource_alarms import MEMORY
+from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.net import peer_watcher
 
 
@@ -114,6 +116,29 @@ def test_a_blocked_client_that_goes_is_noticed(
     assert listening.reported("connection_lost")["reason"] == "client unexpectedly closed TCP connection"
     # What follows the report on the loop has been done once the loop answers.
     assert listening.call(lambda: listening.node.alarms.reason and not listening.server.connections)
+
+
+def test_a_client_whose_publish_waits_for_a_full_disk_and_that_goes_is_noticed(
+    listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_watcher, "LOOK_S", 0.05)
+    client = opened(listening.listen())
+    ch = client.channel()
+    ch.declare("kept")
+    ch.fill("kept", b"body")
+    ch.get("kept", no_ack=False)
+    for number in range(2 * FEW):
+        ch.declare(f"q{number}")
+        ch.bind(f"q{number}", "amq.fanout")
+    node = listening.node
+    listening.call(setattr, node.scheduler, "full", True)
+    ch.publish("amq.fanout", "", b"body")
+    until(lambda: listening.call(lambda: len(node.scheduler) > 0))
+    listening.call(node.alarms.set, DISK)
+    client.vanish()
+    assert listening.reported("connection_lost")["reason"] == "client unexpectedly closed TCP connection"
+    until(lambda: listening.call(lambda: node.vhosts["/"].queues["kept"].ready == 1))
+    listening.call(node.alarms.clear, DISK)
 
 
 def test_who_is_blocked_and_stays_is_served_after_it(
