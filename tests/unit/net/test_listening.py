@@ -11,7 +11,7 @@ from tests.support.amqp_client import Client
 from tests.support.listening_server import ListeningServer
 from tests.support.peer import SocketPipe
 from tests.support.polling import until
-from warren.broker.core.exchanges.router import FEW
+from warren.broker.amqp.field_table import Table
 from warren.broker.core.metadata.records import Change, StoredUser, StoredVHost
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.net import peer_watcher
@@ -127,17 +127,22 @@ def test_a_client_whose_publish_waits_for_a_full_disk_and_that_goes_is_noticed(
     ch.declare("kept")
     ch.fill("kept", b"body")
     ch.get("kept", no_ack=False)
-    for number in range(2 * FEW):
-        ch.declare(f"q{number}")
-        ch.bind(f"q{number}", "amq.fanout")
     node = listening.node
+    vhost = node.vhosts["/"]
+
+    def fan() -> None:
+        timed = Table.of({"x-message-ttl": 100_000})
+        for number in range(3_000):
+            vhost.bind("amq.fanout", vhost.declare_queue(f"q{number}", arguments=timed), "", Table.EMPTY)
+
+    listening.call(fan)
     listening.call(setattr, node.scheduler, "full", True)
     ch.publish("amq.fanout", "", b"body")
     until(lambda: listening.call(lambda: len(node.scheduler) > 0))
     listening.call(node.alarms.set, DISK)
     client.vanish()
     assert listening.reported("connection_lost")["reason"] == "client unexpectedly closed TCP connection"
-    until(lambda: listening.call(lambda: node.vhosts["/"].queues["kept"].ready == 1))
+    until(lambda: listening.call(lambda: vhost.queues["kept"].ready == 1))
     listening.call(node.alarms.clear, DISK)
 
 
