@@ -20,10 +20,12 @@ TESTS = (
     *UNITS,
     "tests/unit/hosting",
     "tests/acceptance/amqp",
+    "tests/acceptance/federation/test_drain.py",
     "tests/acceptance/federation/test_many_links.py",
     "tests/acceptance/operator/management/test_detailed_rates.py",
     "tests/acceptance/operator/management/test_queue_messages.py",
     "tests/faults/simulation/test_journal.py",
+    "tests/turns/test_federation_passes.py",
     "tests/turns/test_journal_buffer.py",
 )
 

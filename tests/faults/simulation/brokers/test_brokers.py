@@ -21,6 +21,9 @@ from tests.faults.simulation.node_process import set_small_sizes
 from tests.faults.simulation.seeds import SEEDS, each_seed
 from warren.broker.runtime import password_hashing
 
+# A writer of the export that is killed while it opens a file leaves it to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:.*_io.FileIO.*mode='wb':pytest.PytestUnraisableExceptionWarning")
+
 STEPS = os.environ.get("WARREN_SIM_STEPS")  # the numbers of the steps that a failure has printed
 GATE_SEEDS, REST_SEEDS = 2 * SEEDS // 5, 5 * SEEDS // 2
 

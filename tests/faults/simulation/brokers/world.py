@@ -224,6 +224,11 @@ class World:
         (boot,) = [each for each in self.boots if each.process is broker.process.loop]
         boot.ended = "stop" if clean else "power" if power else "kill"
         boot.ended_s = self.time.now_s
+        if power and self.exports is not None:  # writers of earlier boots have not finished their files either
+            unfinished = [writer.process for writer in self.exports.of(broker)]
+            for each in self.boots:
+                if each.process in unfinished:
+                    each.ended = "power"
         broker.end(power, silently)
         if not self._ending:
             self.later(self.random.choice((0.0, 0.1, 2.0, 10.0)), lambda: self.start(broker.name))
