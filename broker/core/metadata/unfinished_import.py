@@ -14,6 +14,7 @@ from .records import StoredGlobalParameter
 UNFINISHED_IMPORT = "internal_unfinished_import"
 BLANKS = b" \t\r\n"  # clients and tools may change them
 PIECE_BYTES = 1 << 20  # in which a thread holds the interpreter
+INTERRUPTED = "an import of definitions was interrupted, and a part of them is here"
 ADVICE = f"import the same document again, or clear the global parameter {UNFINISHED_IMPORT}"
 
 Marks = list[dict[str, object]]
@@ -50,5 +51,5 @@ def without_mark(value: object, digest: str, vhost: str | None) -> Marks:
 def unfinished_import(parameters: Iterable[StoredGlobalParameter]) -> str:
     """Return what is wrong with stored definitions, or an empty text."""
     if any(parameter.name == UNFINISHED_IMPORT for parameter in parameters):  # whatever its value
-        return "an import of definitions was interrupted, and a part of them is here"
+        return INTERRUPTED
     return ""

@@ -140,7 +140,6 @@ async def post_binding(request: Request) -> Response:
     short("a routing key", body.routing_key)
     if not request.path_vhost().has_binding(source_name, kind, name, body.routing_key, table):
         request.host.check_memory()
-    request.path_vhost()  # which may have been deleted meanwhile
     with request.acting():
         request.channel().bind(source_name, kind, name, body.routing_key, table)
         source, destination = source_and_destination(request)

@@ -10,7 +10,7 @@ from typing import Any
 
 from warren.broker.core.definitions.exporter import snapshot, text_pieces, user_document
 from warren.broker.core.definitions.files import parse_json
-from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT, digest_of
+from warren.broker.core.metadata.unfinished_import import ADVICE, INTERRUPTED, UNFINISHED_IMPORT, digest_of
 from warren.broker.core.policies.policies import OPERATOR_POLICY
 from warren.broker.plugin import Invalid, Node
 
@@ -41,7 +41,7 @@ async def get_definitions(request: Request) -> Response:
     if request.host.imports.under_way:
         raise not_now("an import of definitions is under way: a part of them is here")
     if UNFINISHED_IMPORT in request.node.parameters.globals():
-        raise not_now(f"an import of definitions was interrupted, and a part of them is here: {ADVICE}")
+        raise not_now(f"{INTERRUPTED}: {ADVICE}")
     head, sections = snapshot(request.node, name)
     if chosen is not None:
         head = prune(head, chosen)
