@@ -32,7 +32,7 @@ REQUEUE = 2  # among the flags of basic.nack
 
 WRITE_MAX = 8 << 20  # bytes that the upstream has not read: acknowledgements and methods, which are short
 READER_LIMIT = 1 << 16  # bytes buffered for aio-pika; above twice that the socket is not read
-SHORT_READ = 4096  # bytes that may wait for another turn, while the socket is not read
+SHORT_READ = 4096  # bytes that may wait for another turn; when more come meanwhile, the socket is not read
 FULL_READ = 1 << 16  # bytes: after a read of this size, other connections have a turn before the next read
 YIELDING = "yield"  # the pause until the next turn of the loop
 SILENT_CHECKS = 2  # successive checks, a heartbeat apart, after which the connection is aborted
@@ -90,6 +90,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
         self._reason = ""
         self._calls: dict[int, deque[tuple[int, asyncio.Future[bytes]]]] = {}
         self._pauses: set[str] = set()  # the reasons for which the socket is not read
+        self._unread = b""  # received, and waiting for a turn
         self._reads = 0
         self._reads_before = 0  # at the last check for silence
         self._silent_checks = 0
@@ -107,13 +108,21 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
     def data_received(self, data: bytes) -> None:
         """Handle bytes from the socket, short ones in a turn that has time for them. HOT: the federation bench."""
         self._reads += 1
-        if len(data) > SHORT_READ and YIELDING not in self._pauses:
+        if self._unread:
+            self._unread += data
+            self.hold(YIELDING)  # not at once: very many sockets would take long
+        elif len(data) > SHORT_READ and YIELDING not in self._pauses:
             self._read(data)
-        elif not self.turns.run(READ_COST, partial(self._read, data)):
-            self.hold(YIELDING)
+        else:
+            self._unread = data
+            self.turns.run(READ_COST, self._read_waiting)
+
+    def _read_waiting(self) -> None:
+        data, self._unread = self._unread, b""
+        self.release(YIELDING)
+        self._read(data)
 
     def _read(self, data: bytes) -> None:
-        self.release(YIELDING)
         try:
             self._take(data)
         except LinkError as fault:

@@ -78,7 +78,12 @@ class RandomClient:
 
     def send(self, kind: Any, **fields: Any) -> None:
         self.ch.send(kind, **fields)
+        self.run_turns()
+
+    def run_turns(self) -> None:
+        """Receive what is there, and what the jobs of the broker send: they end in the turns that are due now."""
         self.receive()
+        self.node.clock.advance(0)
 
     def receive(self) -> None:
         with contextlib.suppress(Silence):
@@ -124,6 +129,10 @@ class FeaturesMachine(RuleBasedStateMachine):
         for client in self.clients:
             client.receive()
 
+    def run_turns(self) -> None:
+        for client in self.clients:
+            client.run_turns()
+
     @initialize(first=arguments, second=arguments, third=arguments)
     def begin(self, first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]) -> None:
         for name, given in zip(NAMES, (first, second, third), strict=True):
@@ -158,7 +167,7 @@ class FeaturesMachine(RuleBasedStateMachine):
         client.published += count if client.confirming else 0
         confirming, before = client.confirming, client.ch
         client.client.raw(one * count)
-        client.receive()
+        client.run_turns()
         assert not confirming or client.ch is not before or len(client.settled) == client.published
 
     @rule(who=numbers, name=names, no_ack=st.booleans(), priority=st.integers(0, 1), exclusive=st.booleans())
@@ -219,7 +228,7 @@ class FeaturesMachine(RuleBasedStateMachine):
     def vanish(self, who: int) -> None:
         self.clients[who].client.vanish()
         self.clients[who].connect()
-        self.receive()
+        self.run_turns()
 
     @rule(who=numbers, name=names, kind=st.sampled_from((Queue.Delete, Queue.Purge)))
     def end(self, who: int, name: str, kind: Any) -> None:
@@ -231,14 +240,14 @@ class FeaturesMachine(RuleBasedStateMachine):
         definition = {key: given[f"x-{key}"] for key in keys if f"x-{key}" in given}
         if definition:
             self.node.policies.set("/", name, f"^{name}$", definition)
-            self.receive()
+            self.run_turns()
 
     @precondition(lambda self: self.node.policies.all("/"))
     @rule(data=st.data())
     def clear_policy(self, data: st.DataObject) -> None:
         policy = data.draw(st.sampled_from([policy.name for policy in self.node.policies.all("/")]))
         self.node.policies.clear("/", policy)
-        self.receive()
+        self.run_turns()
 
     @rule(ms=st.sampled_from((0, 1, 10, 60, 600)))
     def wait(self, ms: int) -> None:
