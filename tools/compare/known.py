@@ -51,6 +51,7 @@ OWN_TYPES = "exchange types that each broker brings"
 TEXT = "the same refusal in words instead of an Erlang term, or with the place of the fault"
 STRICTER = "Warren shows limits of users to administrators and to the user alone"
 DISABLED = "with disable_stats RabbitMQ answers for channels with a refusal and for others with less than it knows"
+NO_VHOST = "RabbitMQ lists nothing of a virtual host that does not exist; Warren says that it does not"
 USAGE = "the usage names the options that the tool has, and each tool its own"
 NO_COMMAND = "a command of a plugin that the reference's tool has not loaded, or of a newer RabbitMQ"
 DEFINITIONS = "an error in definitions names the object"
@@ -101,7 +102,8 @@ FIELDS: tuple[Known, ...] = (
     *places("GET /nodes*", SHARED, "body.*_created", "body.*_closed", "body.*_declared", "body.*_deleted"),
     *places("GET /nodes*", SHARED, "body[].*_created", "body[].*_closed", "body[].*_declared", "body[].*_deleted"),
     *places("GET /nodes*", OWN, "*.event_loop*", "*.journal*", "*.build", "*.not_restored", "*.os"),
-    *places("GET /queues*", REPORTED, "*.effective_policy_definition", "*.storage_version"),
+    *places("GET /queues*", REPORTED, "*.effective_policy_definition", "*.storage_version", "*.garbage_collection"),
+    *(Known("GET /queues*", place, REPORTED, reference="no such field") for place in ("*.policy", "*.operator_policy")),
     *subjects("status", NO_AMQP_1, "GET /health/checks/protocol-listener/{protocol} [amqp1*"),
     *places("GET /nodes*", ERLANG, "*.applications[]*", "*.ra_open_file_metrics", "*_avg_time", "*.contexts[]*"),
     *places("GET /nodes*", ERLANG, "*.auth_mechanisms[]*", "*.cluster_links*", "*.memory.*", "body.memory*", "*ets*"),
@@ -191,7 +193,9 @@ COMMANDS: tuple[Known, ...] = (
         *("ctl clear_password compare-nosuch", "ctl set_user_limits compare-nosuch*"),
         *("ctl list_user_permissions compare-nosuch", "ctl list_user_limits --user compare-nosuch"),
     ),
+    *subjects("*", NO_VHOST, "ctl list_* -p compare-nosuch*"),
     *subjects("stderr", TEXT, "ctl set_permissions*", "ctl set_topic_permissions*", "ctl set_policy*"),
+    *subjects("stderr", TEXT, "ctl set_disk_free_limit*", "ctl set_vm_memory_high_watermark*"),
     Known("ctl *", "stderr", TEXT, "*JSON decoding error*"),
     *subjects("stdout*", "a table has a head without rows too", "ctl list_user_topic_permissions*"),
     *subjects(
