@@ -131,7 +131,8 @@ class Channel:
     def publish(self, publishes: Publishes) -> None:
         """Serve a run of basic.publish. HOT: bench A-M."""
         try:
-            self.await_tracing()
+            if self.vhost.held:
+                self.await_tracing()
             contents = publishes.contents
             if not contents:
                 raise publish.too_long(self, publishes)

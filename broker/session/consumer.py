@@ -93,8 +93,7 @@ class ChannelConsumer(Consumer):
         connection = channel.connection
         number = channel.number
         frame_max = connection.frame_max or UNLIMITED
-        last = prefix = b""
-        encode: DeliverEncoder | None = None
+        last: bytes | None = None
         queue = self.queue
         unacked = None if self.no_ack else channel.unacked.entries
         tag, first = channel.delivery_tag, position
@@ -103,10 +102,11 @@ class ChannelConsumer(Consumer):
         for message in messages:
             tag += 1
             delivered = message.address.delivered
-            if encode is None or delivered is not last:
+            if delivered is not last:
                 last = delivered
                 prefix, encode = self._encoder(len(delivered))
-            out += encode(prefix, tag, b"\x01" + delivered[1:] if redelivered else delivered)
+                address = b"\x01" + delivered[1:] if redelivered else delivered
+            out += encode(prefix, tag, address)
             if message.channel == number and message.largest_frame <= frame_max:
                 frames = message.frames
             else:

@@ -308,12 +308,16 @@ class Queue(RouteTarget):
         if self.deleted:
             return PUMP_COST
         ready = self.ready_messages
-        cost, ready_bytes, delivered_bytes = PUMP_COST + ready.count, ready.body_bytes, self.delivered_bytes
+        count, ready_bytes, delivered_bytes = ready.count, ready.body_bytes, self.delivered_bytes
         read_bytes = ready.read_bytes
         self.feed()
-        moved_bytes = max(ready_bytes - ready.body_bytes, self.delivered_bytes - delivered_bytes, 0)
-        cost += max(moved_bytes, ready.read_bytes - read_bytes) >> COPY_SHIFT
-        cost -= ready.count
+        moved_bytes = ready_bytes - ready.body_bytes
+        handed_bytes = self.delivered_bytes - delivered_bytes
+        if handed_bytes > moved_bytes:
+            moved_bytes = handed_bytes
+        if ready.read_bytes - read_bytes > moved_bytes:
+            moved_bytes = ready.read_bytes - read_bytes
+        cost = PUMP_COST + count - ready.count + (moved_bytes >> COPY_SHIFT)
         again = not self._slice
         outbox = self.outbox
         if outbox.waiting or outbox.forwarded or outbox.unconfirmed:
