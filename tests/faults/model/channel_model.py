@@ -38,6 +38,13 @@ class Transaction:
     settlements: list[tuple[Delivery, str]] = field(default_factory=list)
 
 
+def in_order(deliveries: list[Delivery]) -> list[Delivery]:
+    """Deliveries of one channel in the order in which the broker settles them: RabbitMQ does so consumer by consumer."""
+    if not deliveries or deliveries[0].queue.dialect.places_kept:
+        return deliveries
+    return sorted(deliveries, key=lambda one: (one.queue.name, one.consumer.tag if one.consumer is not None else ""))
+
+
 class Channel:
     """A channel.
 
@@ -90,7 +97,7 @@ class Channel:
             raise Refused(406)
         else:
             tags = [one for one in self.unacked if one <= tag] if multiple else [tag]
-        for delivery in [self.unacked.pop(one) for one in tags]:
+        for delivery in in_order([self.unacked.pop(one) for one in tags]):
             if self.transaction is not None:
                 self.transaction.settlements.append((delivery, how))
             else:
@@ -101,7 +108,7 @@ class Channel:
         if delivery.consumer is not None:
             delivery.consumer.unacked -= 1
         if how == REJECT and not queue.deleted:
-            queue.dead_letter(delivery.entry.message, "rejected", delivered=True)
+            queue.dead_letter(delivery.entry.message, "rejected")
         elif how in (NACK, RETURN):
             queue.requeue(delivery.entry, nacked=how == NACK)
 
@@ -110,7 +117,7 @@ class Channel:
         if not requeue:
             raise Refused(540)
         deliveries, self.unacked = list(self.unacked.values()), {}
-        for delivery in deliveries:
+        for delivery in in_order(deliveries):
             self.apply(delivery, RETURN)
 
     # Prefetch

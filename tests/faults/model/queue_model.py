@@ -14,7 +14,6 @@ REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "de
 QUORUM_DELIVERY_LIMIT, QUORUM_PRIORITIES, QUORUM_PRIORITY = 20, 31, 4
 QUORUM_POLICY = {"delivery-limit", "dead-letter-strategy"}
 RETURNS_LIMIT = 1 << 30  # more than messages come back
-RETRY_MS, QUICK_RETRY_MS = 5_000, 10  # of dead letters at least once; after a retry that targets took a part of
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,12 @@ class Dialect:
                          and those that wait for a single active consumer do not
     places_kept          messages that come back take their places again; if not, they stay in the order in which they
                          come back, in front of the others, or behind them if there is no delivery limit
-    letters_redelivered  a dead letter that a consumer or a basic.get had is redelivered in another quorum queue, unless
-                         it comes there at least once
+    rejections_counted   a rejected message of a quorum queue is redelivered in other quorum queues, with the number of
+                         its rejections as its delivery count
     limits_first         a policy with a limit and an overflow that rejects drops what is above the limit of a classic
                          queue, which dropped its head before: the limit applies before the overflow
+    retry_ms             until dead letters at least once that no queue took are published again
+    quick_retry_ms       and if queues took some of them
     due_counted          the message-count of basic.get-ok has those behind the message that expire with it gone
     """
 
@@ -42,13 +43,15 @@ class Dialect:
     exclusive_consumers: bool = True
     settling_consumers: bool = False
     places_kept: bool = True
-    letters_redelivered: bool = False
+    rejections_counted: bool = False
     limits_first: bool = False
     due_counted: bool = False
+    retry_ms: int = 5_000
+    quick_retry_ms: int = 10
 
 
 WARREN = Dialect()
-RABBITMQ_40 = Dialect(True, False, False, False, True, False, True, True, True)
+RABBITMQ_40 = Dialect(True, False, False, False, True, False, True, True, True, 180_000, 180_000)
 
 
 @dataclass
@@ -73,8 +76,8 @@ class Death:
 class Message:
     """A message as it was published, or dead-lettered: `deaths` are the entries of x-death, the latest first.
 
-    `copies` are the routing keys of CC that are in force, `blind` those of BCC. `delivered` is true of a
-    dead letter that a quorum queue had delivered.
+    `copies` are the routing keys of CC that are in force, `blind` those of BCC. `rejections` counts those of dead
+    letters in quorum queues.
     """
 
     body: bytes
@@ -86,7 +89,7 @@ class Message:
     deaths: list[Death] = field(default_factory=list)
     first: Death | None = None
     last: Death | None = None
-    delivered: bool = False
+    rejections: int = 0
 
     @property
     def keys(self) -> list[str]:
@@ -144,12 +147,13 @@ class Entry:
     arrival: tuple[int, str]
     redelivered: bool = False
     attempts: int = 0
-    marked: bool = False  # as redelivered, before its first delivery here
+    rejections: int = 0  # that count as deliveries here
 
     @property
     def shown(self) -> tuple[bool, int]:
         """The flag `redelivered` and the delivery count of a delivery."""
-        return self.redelivered or self.marked, max(self.attempts, int(self.marked))
+        count = self.rejections + self.attempts
+        return self.redelivered or count > 0, count
 
     @property
     def order(self) -> tuple[int, int]:
@@ -205,7 +209,7 @@ class Queue:
         self.active: Consumer | None = None
         self.outbox: list[Letter] = []  # to be published at once
         self.waiting: list[Letter] = []  # at least once, until the next retry
-        self.retry_ms, self.wait_ms = 0, RETRY_MS
+        self.retry_ms, self.wait_ms = 0, dialect.retry_ms
         self.came_back = False
         self._tail = 0
         self._returns = -RETURNS_LIMIT  # the next place of a message that comes back, unless it keeps its own
@@ -296,7 +300,8 @@ class Queue:
         ttl_ms = self.ttl_ms(message)
         deadline_ms = now_ms + ttl_ms if ttl_ms is not None else None
         entry = Entry(message, self._tail, self.priority_of(message), deadline_ms, arrival)
-        entry.marked = message.delivered and self.quorum and self.dialect.letters_redelivered
+        if self.quorum and self.dialect.rejections_counted:
+            entry.rejections = message.rejections
         self._tail += 1
         self._insert(entry)
         return entry
@@ -317,7 +322,7 @@ class Queue:
         if self.counts and not (nacked and self.quorum and not self.dialect.nack_counts):
             entry.attempts += 1
             if self.delivery_limit is not None and entry.attempts > self.delivery_limit:
-                self.dead_letter(entry.message, DELIVERY_LIMIT, delivered=True)
+                self.dead_letter(entry.message, DELIVERY_LIMIT)
                 return
         if self.quorum and not self.dialect.places_kept:
             if self.delivery_limit is None:
@@ -331,11 +336,11 @@ class Queue:
 
     # Messages leave
 
-    def dead_letter(self, message: Message, reason: str, delivered: bool = False) -> None:
+    def dead_letter(self, message: Message, reason: str) -> None:
         """Dead-letter a message that left, if there is an exchange for it."""
         if self.dead_letter_exchange is not None:
-            delivered = delivered and self.quorum and not self.at_least_once
-            self.outbox.append(Letter(replace(message, delivered=delivered), reason))
+            rejections = message.rejections + (self.quorum and reason == REJECTED)
+            self.outbox.append(Letter(replace(message, rejections=rejections), reason))
 
     def expire(self, now_ms: int) -> None:
         """Time-To-Live: messages expire at the head, of each priority; others behind a longer-lived one stay."""
@@ -344,7 +349,7 @@ class Queue:
                 if entry.deadline_ms is None or entry.deadline_ms > now_ms:
                     break
                 self.ready.remove(entry)
-                self.dead_letter(entry.message, EXPIRED, entry.redelivered)
+                self.dead_letter(entry.message, EXPIRED)
 
     def trim(self) -> None:
         """Queue Length Limit: drop-head drops from the front, which has the highest priority."""
@@ -354,7 +359,7 @@ class Queue:
     def drop_head(self) -> None:
         while self.ready and self.excess():
             entry = self.ready.pop(0)
-            self.dead_letter(entry.message, MAXLEN, entry.redelivered)
+            self.dead_letter(entry.message, MAXLEN)
 
     def next_ms(self) -> int | None:
         """The next time when a head expires or kept dead letters are tried again, or None."""

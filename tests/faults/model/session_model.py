@@ -20,7 +20,7 @@ from pamqp.commands import Queue as QueueMethods
 from tests.support.amqp_client import Content, describe
 
 from .channel_model import Channel, Refused
-from .queue_model import QUICK_RETRY_MS, RETRY_MS, Consumer, Dialect, Entry, Letter, Message, Queue
+from .queue_model import Consumer, Dialect, Entry, Letter, Message, Queue
 
 Key = tuple[int, int]
 """A channel: the index of its connection, and its number. Number 0 is the connection itself."""
@@ -351,12 +351,13 @@ class Model:
                 self._offer(queue, queue.waiting.pop(0))
             # RabbitMQ's guide leaves the time of a retry open; ours comes soon once targets have taken a message.
             vain = len(queue.waiting) >= retried
-            queue.wait_ms = min(2 * queue.wait_ms, RETRY_MS) if vain else QUICK_RETRY_MS
+            longest_ms, quick_ms = self.dialect.retry_ms, self.dialect.quick_retry_ms
+            queue.wait_ms = min(2 * queue.wait_ms, longest_ms) if vain else quick_ms
             queue.retry_ms = self.now_ms + queue.wait_ms
         for _ in range(len(queue.outbox)):
             self._offer(queue, queue.outbox.pop(0))
         if not queue.waiting:
-            queue.wait_ms = RETRY_MS
+            queue.wait_ms = self.dialect.retry_ms
 
     def _offer(self, queue: Queue, letter: Letter) -> None:
         """Publish a dead letter, which waits for the next retry if it has to stay."""
