@@ -39,7 +39,7 @@ class Transaction:
 
 
 def in_order(deliveries: list[Delivery]) -> list[Delivery]:
-    """Deliveries of one channel in the order in which the broker settles them: RabbitMQ does so consumer by consumer."""
+    """Return deliveries of one channel in the order in which the broker settles them: by consumer in RabbitMQ."""
     if not deliveries or deliveries[0].queue.dialect.places_kept:
         return deliveries
     return sorted(deliveries, key=lambda one: (one.queue.name, one.consumer.tag if one.consumer is not None else ""))
