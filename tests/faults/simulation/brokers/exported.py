@@ -113,7 +113,7 @@ def check_exports(exports: Exports, boots: Sequence[Boot], peers: Iterable[Peer]
         columns, lost = events.pop(boot.boot_id, ([], 0))
         boot.rows = sorted((Event(*[row[name] for name in Event._fields]) for row in columns), key=lambda one: one.row)
         boot.footer_lost = lost
-        boot.snapshots = snapshots_of(stats.pop(boot.boot_id, ([], 0))[0])
+        boot.snapshots = snapshots_of(stats.pop(boot.boot_id, ([], 0))[0], boot.disturbed)
     assert not events and not stats, f"files have rows of unknown boots: {[*events, *stats]}"
     of_processes: defaultdict[SimulatedLoop, dict[str, Peer]] = defaultdict(dict)
     for peer in peers:
@@ -154,13 +154,16 @@ def read(folder: Path, table: str) -> dict[str, tuple[list[dict[str, Any]], int]
     return found
 
 
-def snapshots_of(rows: list[dict[str, Any]]) -> list[Snapshot]:
+def snapshots_of(rows: list[dict[str, Any]], torn: bool) -> list[Snapshot]:
+    """Return the complete snapshots; others may be there if a writer was killed, which had not written all of one."""
     by_number: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_number[row["snapshot"]].append(row)
     snapshots = []
     for number, each in sorted(by_number.items()):
         closing = [row for row in each if row["queue"] is None]
+        if torn and (not closing or closing[0]["queues"] > len(each) - 1):
+            continue
         assert len(closing) == 1, f"snapshot {number} has {len(closing)} closing rows"
         (last,) = closing
         queues = {row["queue"]: row for row in each if row["queue"] is not None}
