@@ -206,7 +206,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 task.cancel()
             if self.due_s < inf:
                 self._ahead_s += max(0.0, self.due_s - self.now_s)
-            self.turn()
+            with suppress(SystemExit):  # it has exited already
+                self.turn()
         else:
             raise AssertionError(f"tasks of {self} do not end: {asyncio.all_tasks(self)}")
         self.close()
