@@ -79,7 +79,9 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
 
     command = add_command(commands, "doctor", "verify what a stopped broker has stored", doctor)
     command.add_argument("--data", metavar="DIR", default="./data", help="the broker's folder; default ./data")
-    command.add_argument("--store", metavar="URL", help="its store on PostgreSQL, in place of the folder")
+    command.add_argument(
+        "--store", metavar="URL", type=store_url, help="its store on PostgreSQL, in place of the folder"
+    )
     add_store_options(command)
 
     about = "create, update or check the tables of a store on PostgreSQL"
@@ -90,7 +92,7 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
         ("check", store_check, "check that a broker can use the store, and print what a confirm means there"),
     ):
         action = add_command(actions, name, about, run)
-        action.add_argument("url", metavar="URL", help="postgresql://USER@HOST1,HOST2/DATABASE")
+        action.add_argument("url", metavar="URL", type=store_url, help="postgresql://USER@HOST1,HOST2/DATABASE")
         add_store_options(action)
 
     command = add_command(
@@ -132,6 +134,16 @@ def add_store_options(command: argparse.ArgumentParser) -> None:
     """Add the options of commands that connect to PostgreSQL; `serve` has keys of the configuration for them."""
     command.add_argument("--password-file", metavar="FILE", default="", help="a file with the password of the user")
     command.add_argument("--schema", metavar="NAME", default="warren", help="the schema; default: warren")
+
+
+def store_url(text: str) -> str:
+    """Return the URL of a store. Raises ArgumentTypeError."""
+    from .config.value_types import StoreUrl
+
+    try:
+        return StoreUrl(empty=False).read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def serve(options: argparse.Namespace) -> int:

@@ -145,6 +145,15 @@ class Host(Text):
         return text
 
 
+class StoreUrl(Text):
+    """The URL of a store on PostgreSQL. No part of it is in an error text, as it may have a password."""
+
+    def read(self, text: str) -> str:
+        if not super().read(text).startswith(("postgresql://", "postgres://")):
+            raise ValueError("not of the form postgresql://USER@HOST1,HOST2/DATABASE")
+        return text
+
+
 class PathPrefix(Text):
     """The beginning of paths of URLs, with or without its first slash."""
 

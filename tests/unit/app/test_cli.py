@@ -80,6 +80,14 @@ def test_a_url_of_another_kind_ends_warrenctl_with_one_line(url: str) -> None:
     assert only_line(done.stderr).startswith("warrenctl: ")
 
 
+@pytest.mark.parametrize("arguments", [["serve", "--store"], ["doctor", "--store"], ["store", "check"]])
+def test_a_store_at_a_url_of_another_kind_ends_warren_with_one_line_without_its_password(arguments: list[str]) -> None:
+    done = warren(*arguments, "mysql://user:S3cret@host/db")
+    assert (done.returncode, done.stdout) == (64, "")
+    line = only_line(done.stderr)
+    assert "postgresql://USER@HOST1,HOST2/DATABASE" in line and "S3cret" not in line
+
+
 @pytest.mark.parametrize("arguments", [["list_queus"], ["ping", "--bogus"], ["add_user"], ["list_users", "one"], []])
 def test_a_wrong_command_line_ends_warrenctl_as_it_ends_rabbitmqctl(arguments: list[str]) -> None:
     assert warrenctl(*arguments).returncode == 64
