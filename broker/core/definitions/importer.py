@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
 from ...amqp.field_table import Table
@@ -46,6 +47,9 @@ ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
 KINDS = ("queue", "exchange")
 Wait = Callable[[Callable[[], None]], object]
 """A function that calls what it is passed once something has happened."""
+Permit = Callable[[str, dict[str, object]], None]
+"""A function of a section and the fields of an entry. It raises an error if the entry must not be imported."""
+RELEASED = 500  # objects freed in one step
 
 
 class VHostPreview:
@@ -107,10 +111,18 @@ class DefinitionsImport:
     failures          a line for each entry that could not be imported, as the broker has changed since the check
     """
 
-    def __init__(self, node: Node, document: object, vhost: str | None = None, leave_out: bool = False) -> None:
+    def __init__(
+        self,
+        node: Node,
+        document: object,
+        vhost: str | None = None,
+        leave_out: bool = False,
+        permit: Permit = lambda section, fields: None,
+    ) -> None:
         """Import all of a document, or only the parts that belong to this virtual host.
 
-        With `leave_out` entries with an error, and those that need them, are left out with a warning.
+        With `leave_out` entries with an error, and those that need them, are left out with a warning. `permit` is asked
+        for each entry at the check, and for users and parameters again when they are imported.
         Raises Invalid if it is no definitions document; Unknown if the virtual host does not exist.
         """
         self.warnings: list[str] = []
@@ -119,6 +131,7 @@ class DefinitionsImport:
         self._node = node
         self._only = vhost
         self._leave_out = leave_out
+        self._permit = permit
         self._steps: deque[Callable[[], object]] = deque()
         self._vhosts: dict[str, VHostPreview] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
@@ -198,6 +211,7 @@ class DefinitionsImport:
         for section, plan in parts if self._only is not None else whole + parts:
             for entry in entries(self._document, section):
                 item = DefinitionEntry(section, entry)
+                self._permit(section, item.fields)
                 try:
                     plan(item)
                 except (OperatorError, AMQPError) as error:
@@ -208,6 +222,22 @@ class DefinitionsImport:
                 yield
         for vhost in self._vhosts.values():
             vhost.check_queues()
+
+    def release(self) -> Iterator[None]:
+        """Free the plan, with what it has of the document, in steps: all of it at once would hold the loop."""
+        while self._steps:
+            for _ in range(min(RELEASED, len(self._steps))):
+                self._steps.pop()
+            yield
+        planned: list[dict[str, Any]] = [
+            one for vhost in self._vhosts.values() for one in (vhost.exchanges, vhost.queues)
+        ]
+        for objects in planned:
+            while objects:
+                for _ in range(min(RELEASED, len(objects))):
+                    objects.popitem()
+                yield
+        self._vhosts.clear()
 
     def _place(self, item: DefinitionEntry) -> VHostPreview:
         """Return the virtual host of an entry."""
@@ -246,7 +276,7 @@ class DefinitionsImport:
             self.without_password.append(name)
             self.warnings.append(f"user '{name}' cannot log in: the password hash is not one of {algorithm}")
         self._users.add(name)
-        self._steps.append(partial(self._node.users.put, stored))
+        self._steps.append(partial(self._permitted, item, partial(self._node.users.put, stored)))
 
     def _hashed(self, password: str) -> bytes:
         """Return a hash by one of RabbitMQ's algorithms, computed at once. Raises Invalid if the rules refuse it."""
@@ -330,9 +360,11 @@ class DefinitionsImport:
         value = item.value("value")
         if component == OPERATOR_POLICY and isinstance(value, dict) and "definition" in value:
             value = {**value, "definition": map_of(value["definition"])}
-        self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value)
+        self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value, item)
 
-    def _put(self, vhost: VHostPreview, component: str, name: str, value: object) -> None:
+    def _put(
+        self, vhost: VHostPreview, component: str, name: str, value: object, item: DefinitionEntry | None = None
+    ) -> None:
         parameters = self._node.parameters
         new = self._parameters.setdefault(component, set())
         parameters.check(vhost.name, component, name, value, len(new - {(vhost.name, name)}))
@@ -340,7 +372,8 @@ class DefinitionsImport:
             new.add((vhost.name, name))
         if component == VHOST_LIMITS:
             vhost.max_queues = None
-        self._steps.append(partial(parameters.put, vhost.name, component, name, value))
+        step = partial(parameters.put, vhost.name, component, name, value)
+        self._steps.append(step if item is None else partial(self._permitted, item, step))
 
     def _global_parameter(self, item: DefinitionEntry) -> None:
         name, value = item.text("name", None, TEXT_LIMIT), item.value("value")
@@ -420,6 +453,11 @@ class DefinitionsImport:
         self._steps.append(partial(self._bind, vhost.name, source, kind, name, key, arguments))
 
     # Steps. A new object waits for the deletion of an earlier one with its name.
+
+    def _permitted(self, item: DefinitionEntry, step: Callable[[], object]) -> None:
+        """Do a step whose entry is still permitted: users and parameters may have changed since the check."""
+        self._permit(item.section, item.fields)
+        step()
 
     def _add_vhost(self, name: str, description: str, tags: tuple[str, ...], default_queue_type: str) -> None:
         node = self._node
