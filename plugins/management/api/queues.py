@@ -66,7 +66,7 @@ async def put_queue(request: Request) -> Response:
     name = request.path["queue"]
     if name not in request.path_vhost().queues:
         request.host.check_memory()
-    await unbound(request, Queue.kind, name)
+    await request.wait(unbound(request.path_vhost(), Queue.kind, name))
     with request.acting():
         existed = name in request.path_vhost().queues
         request.channel().declare_queue(
@@ -77,12 +77,12 @@ async def put_queue(request: Request) -> Response:
 
 async def delete_queue(request: Request) -> Response:
     """Delete a queue; with `if-unused` or `if-empty` only if it is unused or empty."""
-    queue = await resumed(request)
+    queue, vhost = await resumed(request), request.path_vhost()
     with request.acting():
         request.channel().delete_queue(
             queue.name, if_unused=request.flag("if-unused"), if_empty=request.flag("if-empty")
         )
-    await unbound(request, Queue.kind, queue.name)
+    await request.complete(unbound(vhost, Queue.kind, queue.name))
     return done()
 
 
@@ -107,8 +107,7 @@ async def until_resumed(request: Request, queue: Queue) -> None:
     Raises HTTPError (401, 404) if user or virtual host are gone by then.
     """
     while queue.paused:
-        await when(queue.when_resumed)
-        request.authorize()
+        await request.wait(when(queue.when_resumed))
 
 
 def act(request: Request) -> Response:

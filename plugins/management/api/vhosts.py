@@ -31,7 +31,7 @@ class VHostBody(msgspec.Struct):
 async def list_vhosts(request: Request) -> Listing[VHost]:
     """List the virtual hosts that the user sees."""
     stats, vhosts = StatsView(request), request.visible_vhosts()
-    totals = await totals_of(vhosts, request.host.connections())
+    totals = await request.wait(totals_of(vhosts, request.host.connections()))
     node = request.node.name
     return Listing(vhosts, lambda vhost: vhost_view(node, stats, totals, vhost), lambda vhost: vhost.name)
 
@@ -39,7 +39,7 @@ async def list_vhosts(request: Request) -> Listing[VHost]:
 async def get_vhost(request: Request) -> Response:
     """Return one virtual host."""
     vhost = request.path_vhost()
-    totals = await totals_of([vhost], request.host.connections())
+    totals = await request.wait(totals_of([vhost], request.host.connections()))
     return ok(vhost_view(request.node.name, StatsView(request), totals, vhost))
 
 
@@ -50,8 +50,7 @@ async def put_vhost(request: Request) -> Response:
     if name not in node.vhosts:
         request.host.check_memory()
     while node.is_ending(name):  # its objects are known by names
-        await when(partial(node.when_dropped, name))
-        request.authorize()
+        await request.wait(when(partial(node.when_dropped, name)))
     with request.acting():
         return changed_vhost(request, node, name, body)
 
