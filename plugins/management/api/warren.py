@@ -15,7 +15,7 @@ from warren.broker.core.access.passwords import ARGON2ID, DIGESTS
 from warren.broker.core.definitions.exporter import IMPORTED_HASH
 from warren.broker.core.definitions.files import parse_json
 from warren.broker.core.metadata.patterns import query_pattern
-from warren.broker.core.metadata.unfinished_import import digest_of
+from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
 from warren.broker.core.metadata.validation import LARGEST
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
 from warren.broker.hosting.node_control import NodeControl
@@ -356,18 +356,21 @@ async def authenticate(request: Request) -> Response:
 async def import_definitions(request: Request) -> Response:
     """Import definitions, all of them or none, and return the parts that were skipped.
 
-    With `leave-out` entries that this broker cannot have are skipped too.
+    With `leave-out` entries that this broker cannot have are skipped too. With `skip-if-unchanged` the document is not
+    imported if it was the last one that was imported so, unless an import of it was interrupted since.
     """
     body: bytes = request.body
     skip = request.flag("skip-if-unchanged")
     digest = await request.wait(asyncio.to_thread(lambda: hashlib.sha256(body).hexdigest()))
-    if skip and request.node.parameters.globals().get(IMPORTED_HASH) == digest:
+    text_digest = await request.wait(asyncio.to_thread(digest_of, body))
+    globals_ = request.node.parameters.globals()
+    interrupted = was_interrupted(globals_.get(UNFINISHED_IMPORT), text_digest, None)
+    if skip and not interrupted and globals_.get(IMPORTED_HASH) == digest:
         return ok({"skipped": []})
     try:
         document = await request.wait(asyncio.to_thread(parse_json, body))
     except ValueError as error:
         raise bad(f"failed to parse JSON: {error}") from None
-    text_digest = await request.wait(asyncio.to_thread(digest_of, body))
     leave_out = request.flag("leave-out")
     imports, actor = request.host.imports, request.user.name
     imported = await request.complete(imports.run(document, None, actor, leave_out, text_digest, request.authorize))
