@@ -309,6 +309,9 @@ class DefinitionsImport:
 
     def _vhost(self, item: DefinitionEntry) -> None:
         name = item.text("name")
+        limits = item.map("limits")
+        if limits:  # before anything is planned: if they are refused, so is the virtual host
+            self._check_parameter(name, VHOST_LIMITS, NAME, limits)
         given = DefinitionEntry("vhosts", {**item.fields, **item.map("metadata")})
         type_ = given.text("default_queue_type", "")
         type_ = QUEUE_TYPE_ALIASES.get(type_, type_)
@@ -340,7 +343,6 @@ class DefinitionsImport:
             self._steps.append(partial(self._add_vhost, name, description, tags, type_))
             if protected:
                 self._steps.append(partial(self._node.update_vhost, name, protected=True))
-        limits = item.map("limits")
         if limits:
             self._put(planned, VHOST_LIMITS, NAME, limits)
 
@@ -366,14 +368,19 @@ class DefinitionsImport:
         self, vhost: VHostPreview, component: str, name: str, value: object, item: DefinitionEntry | None = None
     ) -> None:
         parameters = self._node.parameters
-        new = self._parameters.setdefault(component, set())
-        parameters.check(vhost.name, component, name, value, len(new - {(vhost.name, name)}))
+        new = self._check_parameter(vhost.name, component, name, value)
         if parameters.get(vhost.name, component, name) is None:
             new.add((vhost.name, name))
         if component == VHOST_LIMITS:
             vhost.max_queues = None
         step = partial(parameters.put, vhost.name, component, name, value)
         self._steps.append(step if item is None else partial(self._permitted, item, step))
+
+    def _check_parameter(self, vhost: str, component: str, name: str, value: object) -> set[tuple[str, str]]:
+        """Check a parameter, and return the new ones of its component. Raises Invalid."""
+        new = self._parameters.setdefault(component, set())
+        self._node.parameters.check(vhost, component, name, value, len(new - {(vhost, name)}))
+        return new
 
     def _global_parameter(self, item: DefinitionEntry) -> None:
         name, value = item.text("name", None, TEXT_LIMIT), item.value("value")
