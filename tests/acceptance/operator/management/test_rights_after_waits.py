@@ -10,6 +10,7 @@ import pytest
 from tests.support.hashing import FakeHashing
 from tests.support.http import Api, Response, asgi_scope, call_application
 from tests.support.polling import until_async
+from tests.support.users import set_tags
 from warren.broker.core.access.passwords import ARGON2ID
 from warren.broker.session.move import Move, MoveStep
 from warren.plugins.http.slices import Turn
@@ -33,17 +34,12 @@ def worker(api: Api) -> Api:
     return api
 
 
-def set_tags(api: Api, name: str, *tags: str) -> None:
-    users = api.peer.node.users
-    users.put(dataclasses.replace(users.find(name).stored(), tags=tags))
-
-
 def losses(api: Api) -> dict[str, Change]:
     """The ways in which the user worker loses its rights."""
     users = api.peer.node.users
     return {
         "user": lambda: users.delete("worker"),
-        "tag": lambda: set_tags(api, "worker"),
+        "tag": lambda: set_tags(api.peer.node.users, "worker", ()),
         "permission": lambda: users.clear_permission("worker", "/"),
     }
 
@@ -89,7 +85,7 @@ def test_an_administrator_who_is_none_any_more_creates_no_user(
 ) -> None:
     def lose() -> None:
         users = api.peer.node.users
-        _ = users.delete("boss") if loses == "user" else set_tags(api, "boss", "management")
+        _ = users.delete("boss") if loses == "user" else set_tags(api.peer.node.users, "boss", ["management"])
         hashing.answer()
 
     body = {"password": "p", "tags": "administrator"}
@@ -102,7 +98,7 @@ def test_a_user_that_becomes_protected_is_not_changed(api: Api, web_of: HTTPAPI,
     api.peer.add_user("other")
 
     def protect() -> None:
-        set_tags(api, "other", "protected")
+        set_tags(api.peer.node.users, "other", ["protected"])
         hashing.answer()
 
     body = {"password": "p", "tags": "administrator"}
@@ -133,14 +129,14 @@ def behind_another(api: Api, web: HTTPAPI, body: object, change: Change) -> Resp
 def test_an_import_does_not_change_a_user_that_becomes_protected(api: Api, web_of: HTTPAPI) -> None:
     api.peer.add_user("other")
     body = {"users": [{"name": "other", "password_hash": "", "tags": "administrator"}]}
-    answer = behind_another(api, web_of, body, lambda: set_tags(api, "other", "protected"))
+    answer = behind_another(api, web_of, body, lambda: set_tags(api.peer.node.users, "other", ["protected"]))
     assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
     assert api.peer.node.users.find("other").tags == ("protected",)
 
 
 def test_an_import_says_why_its_user_may_not_any_more(api: Api, web_of: HTTPAPI) -> None:
     body = {"users": [{"name": "new", "password_hash": "", "tags": ""}]}
-    answer = behind_another(api, web_of, body, lambda: set_tags(api, "guest", "management"))
+    answer = behind_another(api, web_of, body, lambda: set_tags(api.peer.node.users, "guest", ["management"]))
     assert answer.error == (401, "not_authorised", "Not administrator user")
     assert api.peer.node.users.get("new") is None
 
@@ -293,7 +289,7 @@ def test_connections_of_a_user_are_closed_while_the_caller_may(
 
     def close_and_demote(*arguments: Any) -> None:
         closed.append(close(*arguments))
-        set_tags(api, "boss", "management")
+        set_tags(api.peer.node.users, "boss", ["management"])
 
     monkeypatch.setattr(api.host, "close_connections", close_and_demote)
     answer = api.delete("/connections/username/guest", user="boss")
