@@ -488,8 +488,15 @@ class DefinitionsImport:
         if self._waits_for_unbinding(target, "exchange", name):
             return
         if name not in target.exchanges:  # it may have been declared since the plan was made
-            flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
-            target.declare_exchange(name, type_, **flags, arguments=arguments, user=self._node.events.actor)
+            target.declare_exchange(
+                name,
+                type_,
+                durable=durable,
+                auto_delete=auto_delete,
+                internal=internal,
+                arguments=arguments,
+                user=self._node.events.actor,
+            )
 
     def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
         target = self._vhost_of(vhost)

@@ -9,7 +9,6 @@ from urllib.parse import quote, unquote, unquote_plus
 import msgspec
 
 from warren.broker.plugin import Binding, Exchange, Queue, VHost
-from warren.broker.session.operator_channel import short
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, missing, ok
@@ -137,9 +136,6 @@ async def post_binding(request: Request) -> Response:
     body: BindingBody = request.body
     table = table_of(body.arguments)
     kind, source_name, name = names(request)
-    short("a routing key", body.routing_key)
-    if not request.path_vhost().has_binding(source_name, kind, name, body.routing_key, table):
-        request.host.check_memory()
     with request.acting():
         request.channel().bind(source_name, kind, name, body.routing_key, table)
         source, destination = source_and_destination(request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from warren.broker.plugin import Exchange
+from warren.broker.session.names import strip_line_ends
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, ok, put
@@ -44,9 +45,7 @@ async def put_exchange(request: Request) -> Response:
     """Declare an exchange."""
     body: Declaration = request.body
     name = request.exchange_name()
-    if name not in request.path_vhost().exchanges:
-        request.host.check_memory()
-    await request.wait(unbound(request.path_vhost(), Exchange.kind, name))
+    await request.wait(unbound(request.path_vhost(), Exchange.kind, strip_line_ends(name)))
     with request.acting():
         existed = name in request.path_vhost().exchanges
         request.channel().declare_exchange(

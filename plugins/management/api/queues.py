@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from warren.broker.plugin import Queue
+from warren.broker.session.names import strip_line_ends
 
 from ...http.auth import ADMIN, VHOST
 from ...http.responses import Response, bad, done, not_found, ok, put
@@ -64,9 +65,7 @@ async def put_queue(request: Request) -> Response:
     """Declare a queue."""
     body: Declaration = request.body
     name = request.path["queue"]
-    if name not in request.path_vhost().queues:
-        request.host.check_memory()
-    await request.wait(unbound(request.path_vhost(), Queue.kind, name))
+    await request.wait(unbound(request.path_vhost(), Queue.kind, strip_line_ends(name)))
     with request.acting():
         existed = name in request.path_vhost().queues
         request.channel().declare_queue(

@@ -47,8 +47,6 @@ async def put_vhost(request: Request) -> Response:
     """Create a virtual host, in which its creator gets all permissions, or change an existing one."""
     body: VHostBody = request.body
     node, name = request.node, request.path["name"]
-    if name not in node.vhosts:
-        request.host.check_memory()
     while node.is_ending(name):  # its objects are known by names
         await request.wait(when(partial(node.when_dropped, name)))
     with request.acting():
@@ -63,7 +61,8 @@ def changed_vhost(request: Request, node: Node, name: str, body: VHostBody) -> R
         if (body.description, tags, body.default_queue_type) != (None, None, None):
             node.update_vhost(name, body.description, tags, body.default_queue_type)
     else:
-        node.add_vhost(name, body.description or "", tags or (), body.default_queue_type or "")
+        new = (name, body.description or "", tags or (), body.default_queue_type or "")
+        node.add_vhost(*new, request.host.check_memory)
         if not request.caller.is_local:
             node.users.set_permission(request.user.name, name, ".*", ".*", ".*")
     if body.tracing is not None:

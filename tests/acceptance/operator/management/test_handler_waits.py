@@ -46,7 +46,7 @@ def functions(tree: ast.AST) -> Iterator[ast.AsyncFunctionDef]:
 
 
 def awaited(function: ast.AsyncFunctionDef) -> Iterator[ast.expr]:
-    """What a function waits for, without functions inside it."""
+    """Yield the expressions that a function waits for, without functions inside it."""
     pending: list[ast.AST] = list(function.body)
     while pending:
         node = pending.pop()
@@ -62,7 +62,7 @@ def awaited(function: ast.AsyncFunctionDef) -> Iterator[ast.expr]:
 
 
 def waits_through_request(waited: ast.expr, own: set[str], iterators: set[str]) -> bool:
-    """Whether it is a method of the request, a function of the API with the request, or a limit of time for these."""
+    """True for a method of the request, a function of the API with the request, or a limit of time for these."""
     if isinstance(waited, ast.Name):
         return waited.id in iterators
     if not isinstance(waited, ast.Call):
