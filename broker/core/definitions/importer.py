@@ -11,9 +11,8 @@ objects are replaced. Names that begin with `amq.` are reserved, and are left ou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from functools import partial
-from typing import Any
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
 from ...amqp.field_table import Table
@@ -225,19 +224,20 @@ class DefinitionsImport:
 
     def release(self) -> Iterator[None]:
         """Free the plan, with what it has of the document, in steps: all of it at once would hold the loop."""
-        while self._steps:
-            for _ in range(min(RELEASED, len(self._steps))):
-                self._steps.pop()
-            yield
-        planned: list[dict[str, Any]] = [
-            one for vhost in self._vhosts.values() for one in (vhost.exchanges, vhost.queues)
+        vhosts = self._vhosts.values()
+        held: list[tuple[Sized, Callable[[], object]]] = [
+            (self._steps, self._steps.pop),
+            (self._users, self._users.pop),
+            *((names, names.pop) for names in self._parameters.values()),
+            *((vhost.skipped, vhost.skipped.pop) for vhost in vhosts),
+            *((objects, objects.popitem) for vhost in vhosts for objects in (vhost.exchanges, vhost.queues)),
+            (self._vhosts, self._vhosts.popitem),
         ]
-        for objects in planned:
+        for objects, pop in held:
             while objects:
                 for _ in range(min(RELEASED, len(objects))):
-                    objects.popitem()
+                    pop()
                 yield
-        self._vhosts.clear()
 
     def _place(self, item: DefinitionEntry) -> VHostPreview:
         """Return the virtual host of an entry."""

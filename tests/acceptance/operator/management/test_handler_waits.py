@@ -106,6 +106,15 @@ def test_handlers_wait_through_their_request() -> None:
     )
 
 
+def test_no_handler_waits_while_changes_are_attributed_to_its_user() -> None:
+    """What was checked in `acting` has to be true still when it is changed there."""
+    for file in FOLDER.glob("api/*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.With) and "acting(" in ast.unparse(node.items[0].context_expr):
+                waits = [one for one in ast.walk(node) if isinstance(one, ast.Await | ast.AsyncFor | ast.AsyncWith)]
+                assert not waits, f"{file.name}:{node.lineno}"
+
+
 def test_other_waits_are_found() -> None:
     text = """
 async def good(request):
