@@ -107,7 +107,7 @@ def test_handlers_wait_through_their_request() -> None:
 
 
 def test_no_handler_waits_while_changes_are_attributed_to_its_user() -> None:
-    """What was checked in `acting` has to be true still when it is changed there."""
+    """A check in `acting` still holds when the change is made there."""
     for file in FOLDER.glob("api/*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.With) and "acting(" in ast.unparse(node.items[0].context_expr):
