@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
-from ..core.definitions.importer import DefinitionsImport, Wait, begin_import, end_import
+from ..core.definitions.importer import RELEASED, DefinitionsImport, Permit, Wait, begin_import, end_import
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
 
 SLICE_S = 0.003  # between two turns of the loop; a document that takes no longer is imported in one turn
-RELEASED = 500  # items of a document that are freed in one step
 
 
 class Imports:
@@ -47,21 +46,29 @@ class Imports:
         leave_out: bool = False,
         digest: str = "",
         check_actor: Callable[[], None] = lambda: None,
+        permit: Permit = lambda section, fields: None,
     ) -> DefinitionsImport:
         """Import all or nothing, and return the import with its warnings. The document is emptied.
 
         With `leave_out` entries with an error are left out, and those that need them. `digest` is that of the text
-        (`core.metadata.unfinished_import`). `check_actor` raises AccessRefused if the user lost the right while other
-        imports were done. Raises Invalid, Unknown, AccessRefused (403), or NotNow while memory is low.
+        (`core.metadata.unfinished_import`). `check_actor` raises an OperatorError if the user lost the right while
+        other imports were done, `permit` one for an entry that the user must not import. Raises Invalid, Unknown,
+        NotNow while memory is low, and the errors of these two.
         """
-        return await self._work(Import(document, vhost, leave_out, digest=digest, check_actor=check_actor), actor)
+        return await self._work(Import(document, vhost, leave_out, False, digest, check_actor, permit), actor)
 
-    async def check(self, document: object, vhost: str | None, leave_out: bool = False) -> DefinitionsImport:
+    async def check(
+        self,
+        document: object,
+        vhost: str | None,
+        leave_out: bool = False,
+        permit: Permit = lambda section, fields: None,
+    ) -> DefinitionsImport:
         """Check a document without importing it, and return the import with its warnings.
 
-        The document is emptied. Raises Invalid, Unknown.
+        The document is emptied. Raises Invalid, Unknown, and the errors of `permit`.
         """
-        return await self._work(Import(document, vhost, leave_out, checked_only=True), "")
+        return await self._work(Import(document, vhost, leave_out, True, permit=permit), "")
 
     async def _work(self, work: Import, actor: str) -> DefinitionsImport:
         task = self._supervisor.run("definitions_import", self._perform(work, actor))
@@ -72,7 +79,11 @@ class Imports:
                 task.cancel()
             raise
         if work.error is not None:
-            raise work.error
+            error, work.error = work.error, None
+            try:
+                raise error
+            finally:
+                del error  # it has this frame in its traceback
         assert work.plan is not None
         work.plan.check_failures()
         return work.plan
@@ -80,7 +91,8 @@ class Imports:
     async def _perform(self, work: Import, actor: str) -> None:
         async with self._lock:
             try:
-                plan = work.plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out)
+                plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out, work.permit)
+                work.plan = plan
                 await in_turns(plan.check())
                 if not work.checked_only:
                     work.check_actor()
@@ -88,8 +100,12 @@ class Imports:
                         self._check_memory()
                     await self._carry_out(work, plan, actor)
             except (OperatorError, AMQPError) as error:
-                work.error = error
+                # Without its traceback and context: their frames have the plan, the document and the error itself.
+                work.error = error.with_traceback(None)
+                error.__context__ = None
             await in_turns(release(work.document))
+            if work.plan is not None:
+                await in_turns(work.plan.release())
 
     async def _carry_out(self, work: Import, plan: DefinitionsImport, actor: str) -> None:
         """Carry an import out. If it takes several turns, a mark is stored until its end: the node may crash before."""
@@ -114,7 +130,7 @@ class Import:
     """One import: `begun` once something may have changed, `error` if it was refused."""
 
     __slots__ = (
-        *("document", "vhost", "leave_out", "checked_only", "digest", "check_actor"),
+        *("document", "vhost", "leave_out", "checked_only", "digest", "check_actor", "permit"),
         *("plan", "begun", "error"),
     )
 
@@ -126,6 +142,7 @@ class Import:
         checked_only: bool = False,
         digest: str = "",
         check_actor: Callable[[], None] = lambda: None,
+        permit: Permit = lambda section, fields: None,
     ) -> None:
         self.document = document
         self.vhost = vhost
@@ -133,6 +150,7 @@ class Import:
         self.checked_only = checked_only
         self.digest = digest
         self.check_actor = check_actor
+        self.permit = permit
         self.plan: DefinitionsImport | None = None
         self.begun = False
         self.error: OperatorError | AMQPError | None = None

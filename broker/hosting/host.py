@@ -253,7 +253,7 @@ class Host:
 
     def channel(self, user: User, vhost: VHost, peer: Peer) -> OperatorChannel:
         """Open a channel with the rights of a user; close it after use."""
-        return OperatorChannel(self.node, self.settings, user, vhost, peer, self.report)
+        return OperatorChannel(self.node, self.settings, user, vhost, peer, self.report, self.check_memory)
 
     def inflow(self, vhost: str, name: str) -> InternalPublisher:
         """Open an internal publisher into a virtual host, under the name of a connection; close it after use.

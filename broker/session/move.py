@@ -102,7 +102,8 @@ class Move:
     def step(self, limit: int) -> MoveStep:
         """Move at most `limit` messages and SLICE, fewer if they are long.
 
-        Raises NotNow during an alarm, and AccessRefused (403) for a message with a topic that the user may not write.
+        Raises NotNow during an alarm, and AccessRefused (403) if the user may not read the queue or write the exchange
+        any more, or for a message with a topic that it may not write.
         Once this move has moved messages, either is the `problem` of the result: their number must not be lost.
         """
         if self._long is not None:
@@ -121,6 +122,8 @@ class Move:
         read_end = ready.read_bytes + SLICE_BYTES
         try:
             self._cost = 0
+            self._channel.check("read", "queue", self._queue.name)
+            self._channel.check("write", "exchange", self._exchange.name)
             while (
                 count < min(limit, SLICE)
                 and taken_bytes < SLICE_BYTES

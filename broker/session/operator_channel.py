@@ -15,7 +15,7 @@ from ..core.messages.message import Message
 from ..core.metadata.validation import check_text
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
-from ..core.vhost.vhost import VHost
+from ..core.vhost.vhost import CheckNew, VHost, allow_new
 from . import operations
 from .confirms import Confirms
 from .internal_connection import InternalConnection, InternalTransport, Report
@@ -57,6 +57,7 @@ class OperatorChannel:
     """A channel of one user in one virtual host, until `close`. `peer` is the source of the request.
 
     Its methods raise the AMQPErrors that a client would get, and Invalid for arguments that no client could send.
+    `check_new` is called before a new object is created that nothing else refuses; it may raise NotNow.
     """
 
     def __init__(
@@ -67,7 +68,9 @@ class OperatorChannel:
         vhost: VHost,
         peer: Peer,
         report: Report,
+        check_new: CheckNew = allow_new,
     ) -> None:
+        self._check_new = check_new
         self._connection = InternalConnection(node, settings, peer, InternalTransport(report), user, vhost)
         self._channel = self._connection.channel
         self._returned = 0  # messages, before the last publish
@@ -85,12 +88,24 @@ class OperatorChannel:
     # Queues, exchanges and bindings
 
     def declare_queue(
-        self, name: str, *, durable: bool = False, auto_delete: bool = False, arguments: Table = Table.EMPTY
+        self,
+        name: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        arguments: Table = Table.EMPTY,
+        check_new: CheckNew | None = None,
     ) -> Queue:
         """Create a queue that is not exclusive, or return the existing one if it is equivalent."""
         name = strip_line_ends(short("the name of a queue", name))
         return operations.declare_queue(
-            self._channel, name, durable=durable, exclusive=False, auto_delete=auto_delete, arguments=arguments
+            self._channel,
+            name,
+            durable=durable,
+            exclusive=False,
+            auto_delete=auto_delete,
+            arguments=arguments,
+            check_new=check_new or self._check_new,
         )
 
     def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> None:
@@ -121,6 +136,7 @@ class OperatorChannel:
             auto_delete=auto_delete,
             internal=internal,
             arguments=arguments,
+            check_new=self._check_new,
         )
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
@@ -130,11 +146,11 @@ class OperatorChannel:
     def bind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
         """Bind a queue or an exchange (`kind`: "queue" or "exchange") to a source exchange."""
         short("a routing key", routing_key)
-        source = strip_line_ends(source)
+        channel, new, source = self._channel, self._check_new, strip_line_ends(source)
         if kind == "queue":
-            operations.bind_queue(self._channel, source, self._queue_name(destination), routing_key, arguments)
+            operations.bind_queue(channel, source, self._queue_name(destination), routing_key, arguments, new)
         else:
-            operations.bind_exchange(self._channel, source, strip_line_ends(destination), routing_key, arguments)
+            operations.bind_exchange(channel, source, strip_line_ends(destination), routing_key, arguments, new)
 
     def unbind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
         """Remove a binding, if it exists."""
@@ -159,9 +175,6 @@ class OperatorChannel:
         Raises NotNow during an alarm, which would block a client, and Invalid for properties that fit no frame.
         """
         channel, connection = self._channel, self._connection
-        alarm = connection.node.alarms.reason
-        if alarm:
-            raise NotNow(f"nothing can be published now: the broker is {alarm}")
         short("an exchange", exchange)
         short("a routing key", routing_key)
         raw = properties.encode()
@@ -170,11 +183,23 @@ class OperatorChannel:
         if len(body) > connection.settings.max_message_size:
             raise publishing.body_too_long(channel, len(body))
         route = publishing.find_route(channel, exchange, routing_key, mandatory=True)
+        content = content_frames(channel.number, raw, body)
+        if connection.node.alarms.reason:  # last: what is refused for ever is not refused for now
+            channel.checked.check(raw)
+            if channel.checked.special:
+                publishing.apply_special_properties(channel, Message(route.address, content, 0, len(body), 0, False))
+            self.check_alarms()
         channel.confirms = channel.confirms or Confirms()
         self._returned = channel.publishing.return_unroutable
         self._refused = False
-        publishing.publish(channel, route, [content_frames(channel.number, raw, body)], alike=True, in_slices=in_slices)
+        publishing.publish(channel, route, [content], alike=True, in_slices=in_slices)
         return self.outcome()
+
+    def check_alarms(self) -> None:
+        """Raises NotNow during an alarm, in which nothing can be published."""
+        alarm = self._connection.node.alarms.reason
+        if alarm:
+            raise NotNow(f"nothing can be published now: the broker is {alarm}")
 
     @property
     def busy(self) -> bool:

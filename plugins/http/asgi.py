@@ -126,3 +126,5 @@ async def run_until(disconnected: Awaitable[None], work: Awaitable[T]) -> T:
         working.cancel()
         leaving.cancel()
         await asyncio.gather(working, leaving, return_exceptions=True)
+        # A task keeps its exception, which has this frame in its traceback: a cycle, and the request's body in it.
+        del working, leaving

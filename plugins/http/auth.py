@@ -175,15 +175,21 @@ async def verify_password(host: Host, name: str, password: bytes, loopback: bool
         if not answer.done():  # cancelled if the client has disconnected
             answer.set_result(user)
 
+    postponed = False  # an error in the future would keep this frame, and be kept by it
+
     def postpone() -> None:
-        if not answer.done():
-            answer.set_exception(not_now("too many logins wait for an answer: try again"))
+        nonlocal postponed
+        postponed = not answer.done()
+        set_answer(None)
 
     cancel = host.node.users.authenticate(name, password, loopback, set_answer, source, postpone)
     try:
-        return await answer
+        user = await answer
     finally:
         cancel()  # without effect after an answer
+    if postponed:
+        raise not_now("too many logins wait for an answer: try again")
+    return user
 
 
 async def log_in(host: Host, name: str, password: bytes, peer: Peer) -> Caller:

@@ -69,11 +69,11 @@ def done() -> Response:
     return Response(204)
 
 
-class HTTPError(Exception):
+class HTTPError(OperatorError):
     """An error response. `reason` should be text, as tools print it."""
 
     def __init__(self, status: int, error: str, reason: object, headers: Mapping[str, str] = NO_HEADERS) -> None:
-        super().__init__(error, reason)
+        super().__init__(str(reason))
         self.answer = Response(status, {"error": error, "reason": reason}, headers)
 
 
@@ -111,6 +111,8 @@ def not_authorised(reason: str) -> HTTPError:
 
 
 def http_error_of(error: AMQPError | OperatorError) -> HTTPError:
+    if isinstance(error, HTTPError):
+        return error
     if isinstance(error, AccessRefused):
         return not_authorised("Access refused.")
     if isinstance(error, NotFound):

@@ -81,8 +81,6 @@ class HTTPAPI:
         headers = headers_of(scope)
         try:
             answer: Response | LineStream = await self._answer(scope, headers, receive)
-        except HTTPError as refusal:
-            answer = refusal.answer
         except TimeoutError:
             answer = not_now(f"the request was not answered within {REQUEST_S:.0f} s").answer
         except (AMQPError, OperatorError) as error:
@@ -250,7 +248,7 @@ class HTTPAPI:
                 made.end()
             return made
         if isinstance(made, Listing):
-            return await run_while_connected(receive, list_response(made, request.query))
+            return await run_while_connected(receive, request.wait(list_response(made, request.query)))
         if request.method in ("GET", "HEAD") and "columns" in request.query and isinstance(made.body, (dict, list)):
             return Response(made.status, prune(made.body, columns_of(request.query)), made.headers)
         return made

@@ -35,7 +35,7 @@ class Origins:
         self._allowed = {origin.lower().rstrip("/") for origin in allowed}
         machine = socket.gethostname().lower()
         own = {"localhost", machine, machine.partition(".")[0], node_name.partition("@")[2].lower()}
-        self._hosts = own | {host.lower().rstrip(".") for host in hosts}
+        self._hosts = (own | {host.lower().rstrip(".") for host in hosts}) - {""}  # a node's name may have no host
 
     def check_host(self, headers: Mapping[str, str], peer: Peer) -> None:
         """Raises HTTPError (403) for a request to a loopback address with a Host that is not a name of this machine."""

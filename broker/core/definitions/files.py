@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...amqp.errors import OperatorError
 from ...system_errors import file_error
-from ..metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, is_of, marks_of
+from ..metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
 from ..node.node import Node
 from .exporter import IMPORTED_HASH
 from .importer import end_import, import_definitions
@@ -63,8 +63,7 @@ def load(node: Node, place: Path, skip_if_unchanged: bool = False) -> list[str] 
     found = digest(texts)
     digests = {file: digest_of(text) for file, text in texts.items()}
     globals_ = node.parameters.globals()
-    marks = marks_of(globals_.get(UNFINISHED_IMPORT))
-    interrupted = any(is_of(mark, one, None) for mark in marks for one in digests.values())
+    interrupted = any(was_interrupted(globals_.get(UNFINISHED_IMPORT), one, None) for one in digests.values())
     if skip_if_unchanged and not interrupted and globals_.get(IMPORTED_HASH) == found:
         return None
     lines: list[str] = []

@@ -11,7 +11,7 @@ objects are replaced. Names that begin with `amq.` are reserved, and are left ou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from functools import partial
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
@@ -46,6 +46,9 @@ ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
 KINDS = ("queue", "exchange")
 Wait = Callable[[Callable[[], None]], object]
 """A function that calls what it is passed once something has happened."""
+Permit = Callable[[str, dict[str, object]], None]
+"""A function of a section and the fields of an entry. It raises an error if the entry must not be imported."""
+RELEASED = 500  # objects freed in one step
 
 
 class VHostPreview:
@@ -107,10 +110,18 @@ class DefinitionsImport:
     failures          a line for each entry that could not be imported, as the broker has changed since the check
     """
 
-    def __init__(self, node: Node, document: object, vhost: str | None = None, leave_out: bool = False) -> None:
+    def __init__(
+        self,
+        node: Node,
+        document: object,
+        vhost: str | None = None,
+        leave_out: bool = False,
+        permit: Permit = lambda section, fields: None,
+    ) -> None:
         """Import all of a document, or only the parts that belong to this virtual host.
 
-        With `leave_out` entries with an error, and those that need them, are left out with a warning.
+        With `leave_out` entries with an error, and those that need them, are left out with a warning. `permit` is asked
+        for each entry at the check, and for users and parameters again when they are imported.
         Raises Invalid if it is no definitions document; Unknown if the virtual host does not exist.
         """
         self.warnings: list[str] = []
@@ -119,6 +130,7 @@ class DefinitionsImport:
         self._node = node
         self._only = vhost
         self._leave_out = leave_out
+        self._permit = permit
         self._steps: deque[Callable[[], object]] = deque()
         self._vhosts: dict[str, VHostPreview] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
@@ -198,6 +210,7 @@ class DefinitionsImport:
         for section, plan in parts if self._only is not None else whole + parts:
             for entry in entries(self._document, section):
                 item = DefinitionEntry(section, entry)
+                self._permit(section, item.fields)
                 try:
                     plan(item)
                 except (OperatorError, AMQPError) as error:
@@ -208,6 +221,23 @@ class DefinitionsImport:
                 yield
         for vhost in self._vhosts.values():
             vhost.check_queues()
+
+    def release(self) -> Iterator[None]:
+        """Free the plan, with what it has of the document, in steps: all of it at once would hold the loop."""
+        vhosts = self._vhosts.values()
+        held: list[tuple[Sized, Callable[[], object]]] = [
+            (self._steps, self._steps.pop),
+            (self._users, self._users.pop),
+            *((names, names.pop) for names in self._parameters.values()),
+            *((vhost.skipped, vhost.skipped.pop) for vhost in vhosts),
+            *((objects, objects.popitem) for vhost in vhosts for objects in (vhost.exchanges, vhost.queues)),
+            (self._vhosts, self._vhosts.popitem),
+        ]
+        for objects, pop in held:
+            while objects:
+                for _ in range(min(RELEASED, len(objects))):
+                    pop()
+                yield
 
     def _place(self, item: DefinitionEntry) -> VHostPreview:
         """Return the virtual host of an entry."""
@@ -246,7 +276,7 @@ class DefinitionsImport:
             self.without_password.append(name)
             self.warnings.append(f"user '{name}' cannot log in: the password hash is not one of {algorithm}")
         self._users.add(name)
-        self._steps.append(partial(self._node.users.put, stored))
+        self._steps.append(partial(self._permitted, item, partial(self._node.users.put, stored)))
 
     def _hashed(self, password: str) -> bytes:
         """Return a hash by one of RabbitMQ's algorithms, computed at once. Raises Invalid if the rules refuse it."""
@@ -279,6 +309,9 @@ class DefinitionsImport:
 
     def _vhost(self, item: DefinitionEntry) -> None:
         name = item.text("name")
+        limits = item.map("limits")
+        if limits:  # before anything is planned: if they are refused, so is the virtual host
+            self._check_parameter(name, VHOST_LIMITS, NAME, limits)
         given = DefinitionEntry("vhosts", {**item.fields, **item.map("metadata")})
         type_ = given.text("default_queue_type", "")
         type_ = QUEUE_TYPE_ALIASES.get(type_, type_)
@@ -310,7 +343,6 @@ class DefinitionsImport:
             self._steps.append(partial(self._add_vhost, name, description, tags, type_))
             if protected:
                 self._steps.append(partial(self._node.update_vhost, name, protected=True))
-        limits = item.map("limits")
         if limits:
             self._put(planned, VHOST_LIMITS, NAME, limits)
 
@@ -330,17 +362,25 @@ class DefinitionsImport:
         value = item.value("value")
         if component == OPERATOR_POLICY and isinstance(value, dict) and "definition" in value:
             value = {**value, "definition": map_of(value["definition"])}
-        self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value)
+        self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value, item)
 
-    def _put(self, vhost: VHostPreview, component: str, name: str, value: object) -> None:
+    def _put(
+        self, vhost: VHostPreview, component: str, name: str, value: object, item: DefinitionEntry | None = None
+    ) -> None:
         parameters = self._node.parameters
-        new = self._parameters.setdefault(component, set())
-        parameters.check(vhost.name, component, name, value, len(new - {(vhost.name, name)}))
+        new = self._check_parameter(vhost.name, component, name, value)
         if parameters.get(vhost.name, component, name) is None:
             new.add((vhost.name, name))
         if component == VHOST_LIMITS:
             vhost.max_queues = None
-        self._steps.append(partial(parameters.put, vhost.name, component, name, value))
+        step = partial(parameters.put, vhost.name, component, name, value)
+        self._steps.append(step if item is None else partial(self._permitted, item, step))
+
+    def _check_parameter(self, vhost: str, component: str, name: str, value: object) -> set[tuple[str, str]]:
+        """Check a parameter, and return the new ones of its component. Raises Invalid."""
+        new = self._parameters.setdefault(component, set())
+        self._node.parameters.check(vhost, component, name, value, len(new - {(vhost, name)}))
+        return new
 
     def _global_parameter(self, item: DefinitionEntry) -> None:
         name, value = item.text("name", None, TEXT_LIMIT), item.value("value")
@@ -421,6 +461,11 @@ class DefinitionsImport:
 
     # Steps. A new object waits for the deletion of an earlier one with its name.
 
+    def _permitted(self, item: DefinitionEntry, step: Callable[[], object]) -> None:
+        """Do a step whose entry is still permitted: users and parameters may have changed since the check."""
+        self._permit(item.section, item.fields)
+        step()
+
     def _add_vhost(self, name: str, description: str, tags: tuple[str, ...], default_queue_type: str) -> None:
         node = self._node
         if not (node.is_ending(name) and self._waits(partial(node.when_dropped, name))):
@@ -443,8 +488,15 @@ class DefinitionsImport:
         if self._waits_for_unbinding(target, "exchange", name):
             return
         if name not in target.exchanges:  # it may have been declared since the plan was made
-            flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
-            target.declare_exchange(name, type_, **flags, arguments=arguments, user=self._node.events.actor)
+            target.declare_exchange(
+                name,
+                type_,
+                durable=durable,
+                auto_delete=auto_delete,
+                internal=internal,
+                arguments=arguments,
+                user=self._node.events.actor,
+            )
 
     def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
         target = self._vhost_of(vhost)

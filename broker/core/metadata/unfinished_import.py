@@ -40,6 +40,11 @@ def is_of(mark: dict[str, object], digest: str, vhost: str | None) -> bool:
     return (mark.get("sha256"), mark.get("vhost")) == (digest, vhost)
 
 
+def was_interrupted(value: object, digest: str, vhost: str | None) -> bool:
+    """Return whether the value of the parameter has the mark of this document."""
+    return any(is_of(mark, digest, vhost) for mark in marks_of(value))
+
+
 def with_mark(value: object, digest: str, vhost: str | None, since_s: int) -> Marks:
     return [*without_mark(value, digest, vhost), {"sha256": digest, "vhost": vhost, "since": since_s}]
 

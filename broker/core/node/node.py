@@ -30,7 +30,7 @@ from ..telemetry.system_exchange import SystemExchange
 from ..vhost.node_services import NodeServices
 from ..vhost.observer import Observers
 from ..vhost.replication import Replication
-from ..vhost.vhost import EVENT, VHost
+from ..vhost.vhost import EVENT, CheckNew, VHost, allow_new
 
 VHOST_TEXT_LIMIT = 65_536
 
@@ -148,7 +148,12 @@ class Node:
     # Virtual hosts
 
     def add_vhost(
-        self, name: str, description: str = "", tags: Sequence[str] = (), default_queue_type: str = ""
+        self,
+        name: str,
+        description: str = "",
+        tags: Sequence[str] = (),
+        default_queue_type: str = "",
+        check_new: CheckNew = allow_new,
     ) -> VHost:
         """Create a virtual host, or return the existing one unchanged. Raises Invalid."""
         vhost = self.vhosts.get(name)
@@ -157,6 +162,7 @@ class Node:
         metadata = StoredVHost(name, description, tuple(tags), default_queue_type or self.default_queue_type)
         check_metadata(metadata)
         self.limits.check_vhost(name)
+        check_new()
         vhost = self.restore_vhost(metadata)
         self.observers.configured(Change(True, metadata))
         return vhost

@@ -60,6 +60,11 @@ BINDINGS = 100  # bindings deleted in one step
 STEP_COST = BINDING_COST * BINDINGS
 CANCEL_COST = 1_000  # of the consumers that are cancelled in one step
 AT_ONCE_COST = 2 * STEP_COST  # of what is deleted together with a queue or exchange; the rest is a job
+CheckNew = Callable[[], None]
+"""A function that is called before a new object is created, once nothing else refuses it. It may raise NotNow."""
+
+
+def allow_new() -> None: ...
 
 
 class VHost(QueueHost):
@@ -199,6 +204,7 @@ class VHost(QueueHost):
         arguments: Table = Table.EMPTY,
         number: int | None = None,
         user: str = "",
+        check_new: CheckNew = allow_new,
     ) -> Exchange:
         """Create the exchange, or return the existing one if it is equivalent.
 
@@ -223,6 +229,7 @@ class VHost(QueueHost):
             internal=internal,
             arguments=arguments,
             number=number,
+            check_new=check_new,
         )
         exchange.declared_by = user
         self._policies.apply(exchange)
@@ -240,8 +247,10 @@ class VHost(QueueHost):
         auto_delete: bool = False,
         arguments: Table = Table.EMPTY,
         number: int | None = None,
+        check_new: CheckNew = allow_new,
     ) -> Exchange:
         router = decorate(self._registry.create(type_, name, arguments))
+        check_new()
         exchange = Exchange(
             self.name,
             name,
@@ -386,6 +395,7 @@ class VHost(QueueHost):
         owner: object = None,
         number: int = 0,
         as_is: bool = False,
+        check_new: CheckNew = allow_new,
     ) -> Queue:
         """Create the queue, or return the existing one if it is equivalent.
 
@@ -409,6 +419,7 @@ class VHost(QueueHost):
             self._replication.check(arguments, where)
             self._limits.check_queue(self, name)
             self._policies.check_queue_name(self, name)
+        check_new()
         self._finish_unbinding(Queue.kind, name)
         if durable and not exclusive:
             number = number or self._numbering.take()
@@ -506,13 +517,20 @@ class VHost(QueueHost):
 
     # Bindings
 
-    def bind(self, source: str, destination: Destination, routing_key: str, arguments: Table) -> None:
+    def bind(
+        self,
+        source: str,
+        destination: Destination,
+        routing_key: str,
+        arguments: Table,
+        check_new: CheckNew = allow_new,
+    ) -> None:
         """Create the binding, unless it exists.
 
         Raises NotFound (404), AccessRefused (403), PreconditionFailed (406).
         """
         check_not_default(source)
-        if (bound := self._add_binding(source, destination, routing_key, arguments)) is not None:
+        if (bound := self._add_binding(source, destination, routing_key, arguments, check_new)) is not None:
             binding, emissions = bound
             self.emit(self.exchanges[source], emissions)
             self._observers.binding_added(self.name, binding)
@@ -522,7 +540,12 @@ class VHost(QueueHost):
         self._add_binding(source, destination, routing_key, arguments)
 
     def _add_binding(
-        self, source: str, destination: Destination, routing_key: str, arguments: Table
+        self,
+        source: str,
+        destination: Destination,
+        routing_key: str,
+        arguments: Table,
+        check_new: CheckNew = allow_new,
     ) -> tuple[Binding, Iterable[Emission]] | None:
         """Return the new binding and the emissions of the exchange type, or None if the binding exists already."""
         exchange = self.exchange(source)
@@ -530,6 +553,7 @@ class VHost(QueueHost):
         if key in exchange.outgoing:
             return None
         exchange.type.validate_binding(routing_key, arguments, destination_type(destination))
+        check_new()
         binding = Binding(source, destination, routing_key, arguments)
         exchange.outgoing[key] = binding
         incoming_of(destination)[key] = binding

@@ -9,7 +9,6 @@ from urllib.parse import quote, unquote, unquote_plus
 import msgspec
 
 from warren.broker.plugin import Binding, Exchange, Queue, VHost
-from warren.broker.session.operator_channel import short
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, missing, ok
@@ -137,14 +136,11 @@ async def post_binding(request: Request) -> Response:
     body: BindingBody = request.body
     table = table_of(body.arguments)
     kind, source_name, name = names(request)
-    short("a routing key", body.routing_key)
-    if not request.path_vhost().has_binding(source_name, kind, name, body.routing_key, table):
-        request.host.check_memory()
     with request.acting():
         request.channel().bind(source_name, kind, name, body.routing_key, table)
         source, destination = source_and_destination(request)
         key = properties_key(Binding(source.name, destination, body.routing_key, table))
-    await emitted(request, source.name)
+    await request.complete(emitted(request.path_vhost(), source.name))
     location = f"{quoted(destination.name)}/{quoted(key)}"
     return Response(201, None, {"location": location})
 
@@ -156,27 +152,23 @@ async def delete_binding(request: Request) -> Response:
         _, destination = source_and_destination(request)
         key, arguments = binding.routing_key, binding.arguments
         request.channel().unbind(binding.source, destination.kind, destination.name, key, arguments)
-    await emitted(request, binding.source)
-    await unbound(request, Exchange.kind, binding.source)
+    vhost = request.path_vhost()
+    await request.complete(emitted(vhost, binding.source))
+    await request.complete(unbound(vhost, Exchange.kind, binding.source))
     return done()
 
 
-async def emitted(request: Request, source: str) -> None:
+async def emitted(vhost: VHost, source: str) -> None:
     """Return once all is enqueued that the type of an exchange has emitted, as for a new listener."""
-    emissions = request.path_vhost().emissions_of(source)
+    emissions = vhost.emissions_of(source)
     if emissions is not None:
         await when(emissions.when_enqueued)
 
 
-async def unbound(request: Request, kind: str, name: str) -> None:
-    """Return once no bindings are left of a deleted queue or exchange (`kind`) of this name.
-
-    Raises HTTPError (401, 404) if user or virtual host are gone by then.
-    """
-    vhost = request.path_vhost()
+async def unbound(vhost: VHost, kind: str, name: str) -> None:
+    """Return once no bindings are left of a deleted queue or exchange (`kind`) of this name."""
     if (kind, name) in vhost.unbindings:
         await when(partial(vhost.when_unbound, kind, name))
-        request.authorize()
 
 
 def names(request: Request) -> tuple[str, str, str]:
@@ -205,7 +197,7 @@ async def find_binding(request: Request) -> Binding:
     for wanted in dict.fromkeys((asked, EMPTY if asked in NO_KEYS else asked)):
         for binding in candidates:
             if turn.is_over():
-                await turn.next()
+                await request.wait(turn.next())
             if binding.source != source.name:
                 continue
             key = properties_key(binding)

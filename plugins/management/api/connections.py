@@ -56,10 +56,12 @@ async def delete_of_user(request: Request) -> Response:
     user = user_of(request)
     own = [one for one in request.host.connections() if user is not None and one.user is user]
     for start in range(0, len(own), CLOSED_AT_ONCE):
+        if start:
+            await request.wait(asyncio.sleep(0))
+            request.check_owner(user)
         some = set(own[start : start + CLOSED_AT_ONCE])
         with request.acting():
             request.host.close_connections(some.__contains__, reason_of(request))
-        await asyncio.sleep(0)
     return done()
 
 

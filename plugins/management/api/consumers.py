@@ -8,7 +8,6 @@ from typing import Any
 from warren.broker.session.consumer import ChannelConsumer
 
 from ...http.auth import ANY
-from ...http.slices import in_slices
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -24,13 +23,13 @@ def name_of(consumer: ChannelConsumer) -> str:
 async def list_consumers(request: Request) -> Listing[Any]:
     """List the consumers of the user's connections; with the tag monitoring, those of all connections."""
     queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
-    consumed = [queue async for queue in in_slices(queues) if len(queue.consumers) > 0]
+    consumed = [queue async for queue in request.in_slices(queues) if len(queue.consumers) > 0]
     caller = request.caller
     if caller.is_local:
         local = (consumer for queue in consumed for consumer in queue.consumers.all())
         return Listing(local, partial(local_consumer_view, caller), order=lambda consumer: queue_key(consumer.queue))
     every = (consumer for queue in consumed for consumer in consumers_of(queue))
-    consumers = [one async for one in in_slices(every) if caller.sees_connection(one.channel.connection)]
+    consumers = [one async for one in request.in_slices(every) if caller.sees_connection(one.channel.connection)]
     return Listing(consumers, partial(consumer_view, caller), name_of, lambda consumer: queue_key(consumer.queue))
 
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 from email import policy
 from email.parser import BytesParser
+from functools import partial
 from typing import Any
 
 from warren.broker.core.definitions.exporter import snapshot, text_pieces, user_document
@@ -16,7 +17,7 @@ from warren.broker.plugin import Invalid, Node
 
 from ...http.auth import ADMIN
 from ...http.responses import NO_VHOST, Pieces, Response, bad, json_of, not_found, not_now, ok
-from ...http.slices import in_slices, joined_in_slices
+from ...http.slices import joined_in_slices
 from ..framework import bodies
 from ..framework.pagination import Item, columns_of, prune
 from ..framework.request import Request
@@ -50,15 +51,18 @@ async def get_definitions(request: Request) -> Response:
     def encode(section: str, item: Item) -> bytes:
         return json_of(prune(item, chosen[section]) if chosen is not None and section else item)
 
-    return Response(200, Pieces(await joined_in_slices(text_pieces(head, sections, encode))), headers)
+    return Response(200, Pieces(await request.wait(joined_in_slices(text_pieces(head, sections, encode)))), headers)
 
 
 async def post_definitions(request: Request) -> Response:
     """Import definitions, all of them or none; with `leave-out` all that this broker can have."""
     document, digest = await document_of_request(request)
     vhost, leave_out = request.path.get("name"), request.flag("leave-out")
-    imports, actor = request.host.imports, request.user.name
-    imported = await imports.run(document, vhost, actor, leave_out, digest, request.check_actor)
+    permit = partial(check_entry, request)
+    importing = request.host.imports.run(
+        document, vhost, request.user.name, leave_out, digest, request.authorize, permit
+    )
+    imported = await request.complete(importing)
     for line in imported.warnings:
         request.host.report("definitions", "warning", {"what": line})
     return Response(204, headers=without_password(imported.without_password))
@@ -67,7 +71,9 @@ async def post_definitions(request: Request) -> Response:
 async def check_definitions(request: Request) -> Response:
     """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
     document, _ = await document_of_request(request)
-    checked = await request.host.imports.check(document, request.path.get("name"), request.flag("leave-out"))
+    permit, leave_out = partial(check_entry, request), request.flag("leave-out")
+    checking = request.host.imports.check(document, request.path.get("name"), leave_out, permit)
+    checked = await request.wait(checking)
     return ok({"skipped": checked.warnings})
 
 
@@ -78,15 +84,9 @@ async def document_of_request(request: Request) -> tuple[dict[str, Any], str]:
         raise not_found(NO_VHOST)
     body, media_type = request.body, request.headers.get("content-type", "")
     if len(body) > bodies.THREAD_FROM:
-        document, digest = await asyncio.to_thread(decode_document, body, media_type)
+        document, digest = await request.wait(asyncio.to_thread(decode_document, body, media_type))
     else:
         document, digest = decode_document(body, media_type)
-    users = document.get("users")
-    async for user in in_slices(users if isinstance(users, list) else ()):
-        check_protected(request.node, user)
-    parameters = document.get("parameters")
-    async for parameter in in_slices(parameters if isinstance(parameters, list) else ()):
-        check_unchanged(request, parameter, name)
     return document, digest
 
 
@@ -113,9 +113,17 @@ def check_arrays(body: bytes) -> None:
         raise bad("failed_to_parse_json")
 
 
-def check_protected(node: Node, given: Any) -> None:
+def check_entry(request: Request, section: str, given: dict[str, Any]) -> None:
+    """Check that the caller may import an entry. Raises HTTPError (400, 401, 405)."""
+    if section == "users":
+        check_protected(request.node, given)
+    elif section == "parameters":
+        check_unchanged(request, given, request.path.get("name"))
+
+
+def check_protected(node: Node, given: dict[str, Any]) -> None:
     """Raises HTTPError (400) if the import would change a protected user, which HTTP must not."""
-    user = node.users.get(given["name"]) if isinstance(given, dict) and isinstance(given.get("name"), str) else None
+    user = node.users.get(given["name"]) if isinstance(given.get("name"), str) else None
     if user is None or PROTECTED not in user.tags:
         return
     now = user_document(user)
@@ -127,9 +135,9 @@ def check_protected(node: Node, given: Any) -> None:
         raise bad(PROTECTED_UNCHANGED)
 
 
-def check_unchanged(request: Request, given: Any, vhost: str | None) -> None:
+def check_unchanged(request: Request, given: dict[str, Any], vhost: str | None) -> None:
     """Raises HTTPError (401, 405) if the import would change an operator policy that the caller must not change."""
-    if isinstance(given, dict) and given.get("component") == OPERATOR_POLICY:
+    if given.get("component") == OPERATOR_POLICY:
         place = (str(vhost or given.get("vhost")), OPERATOR_POLICY, str(given.get("name")))
         if request.node.parameters.get(*place) != given.get("value"):
             check_operator_policies(request)

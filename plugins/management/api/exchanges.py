@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from warren.broker.plugin import Exchange
+from warren.broker.session.names import strip_line_ends
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, ok, put
@@ -44,9 +45,7 @@ async def put_exchange(request: Request) -> Response:
     """Declare an exchange."""
     body: Declaration = request.body
     name = request.exchange_name()
-    if name not in request.path_vhost().exchanges:
-        request.host.check_memory()
-    await unbound(request, Exchange.kind, name)
+    await request.wait(unbound(request.path_vhost(), Exchange.kind, strip_line_ends(name)))
     with request.acting():
         existed = name in request.path_vhost().exchanges
         request.channel().declare_exchange(
@@ -62,10 +61,10 @@ async def put_exchange(request: Request) -> Response:
 
 async def delete_exchange(request: Request) -> Response:
     """Delete an exchange; with `if-unused` only if it is unused."""
-    name = request.exchange().name
+    name, vhost = request.exchange().name, request.path_vhost()
     with request.acting():
         request.channel().delete_exchange(name, if_unused=request.flag("if-unused"))
-    await unbound(request, Exchange.kind, name)
+    await request.complete(unbound(vhost, Exchange.kind, name))
     return done()
 
 

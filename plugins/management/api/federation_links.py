@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from ...http.auth import MONITOR, POLICIES
 from ...http.responses import Response, done, missing, ok
-from ...http.slices import in_slices
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -29,7 +28,7 @@ def list_down(request: Request) -> Listing[Row]:
 
 async def get_link(request: Request) -> Response:
     """Return a link with its counters, and with samples of its rates if a range is asked for."""
-    async for row in in_slices(rows(request)):
+    async for row in request.in_slices(rows(request)):
         if row["id"] == request.path["id"]:
             return ok(detailed_link_view(StatsView(request), row))
     raise missing()
@@ -43,7 +42,7 @@ def no_list(request: Request) -> Response:
 async def restart(request: Request) -> Response:
     """Restart a link; its messages on the upstream are kept."""
     id = request.path["id"]
-    known = any([row["id"] == id async for row in in_slices(rows(request))])
+    known = any([row["id"] == id async for row in request.in_slices(rows(request))])
     if not known or request.path["node"] != request.node.name or not links_service(request).restart(id):
         raise missing()
     return done()

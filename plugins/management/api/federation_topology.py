@@ -6,11 +6,11 @@ from warren.broker.core.policies.upstream_parameters import UPSTREAM
 
 from ...http.auth import MONITOR
 from ...http.responses import Response, ok
-from ...http.slices import in_slices, sorted_in_slices
+from ...http.slices import sorted_in_slices
 from ..framework.pagination import Item
 from ..framework.request import Request
 from ..framework.router import Route
-from ..stats.federation_links import links_of
+from ..stats.federation_links import Row, links_of
 from ..views.federation_topology import INTERNAL, Topology, exchange_link, queue_links
 from ..views.stats import StatsView
 from .federation_links import place, rows
@@ -21,20 +21,22 @@ LINKS = 1000  # in one answer
 async def get_topology(request: Request) -> Response:
     """Return brokers and links as this broker knows them: its own links, and those of others that federate from it."""
     stats, topology = StatsView(request), Topology(request.node.cluster_name)
-    own = (await sorted_in_slices(rows(request), place))[:LINKS] if links_of(request.host) is not None else []
-    async for parameter in in_slices(request.node.parameters.unsorted()):
+    own: list[Row] = []
+    if links_of(request.host) is not None:
+        own = (await request.wait(sorted_in_slices(rows(request), place)))[:LINKS]
+    async for parameter in request.in_slices(request.node.parameters.unsorted()):
         if parameter.component == UPSTREAM:
             topology.add_address(parameter)
     topology.name_upstreams(own)
-    async for row in in_slices(own):
+    async for row in request.in_slices(own):
         topology.add_own_link(stats, row)
     vhosts = {vhost.name: vhost for vhost in request.visible_vhosts()}
     for vhost in vhosts.values():
-        async for exchange in in_slices(list(vhost.exchanges.values())):
+        async for exchange in request.in_slices(list(vhost.exchanges.values())):
             if exchange.type_name == INTERNAL and len(topology.links) < LINKS:
                 topology.add_downstream(exchange_link(stats, exchange))
                 topology.add_paths(exchange)
-    async for connection in in_slices(request.host.connections()):
+    async for connection in request.in_slices(request.host.connections()):
         if connection.vhost_name in vhosts and len(topology.links) < LINKS:
             for link in queue_links(stats, connection):
                 topology.add_downstream(link)

@@ -170,7 +170,7 @@ def check_node(request: Request) -> Response:
 def aliveness(request: Request) -> Response:
     """Check that a message can be published and got."""
     channel = request.channel()
-    channel.declare_queue(ALIVE)
+    channel.declare_queue(ALIVE, check_new=channel.check_alarms)
     outcome = channel.publish("", ALIVE, Properties(), b"test_message")
     taken = channel.get(ALIVE, 1, no_ack=True)
     return ok() if outcome.routed and taken else failed("the message did not come back")

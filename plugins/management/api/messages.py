@@ -16,7 +16,7 @@ from warren.broker.plugin import AMQPError, Properties, Queue, Unreadable
 from warren.broker.session.operator_channel import FetchedMessage
 
 from ...http.auth import VHOST
-from ...http.responses import Pieces, Response, bad, json_of, not_found, ok
+from ...http.responses import HTTPError, Pieces, Response, bad, json_of, not_found, ok
 from ..framework.bodies import CostlyBody
 from ..framework.pagination import Item
 from ..framework.request import Request
@@ -29,6 +29,7 @@ MESSAGES_LIMIT = 5_000  # of one response; they are requeued in one turn of the 
 BODIES_BYTES = 16 << 20  # of the messages in one response; a single message may be larger
 ANSWER_BYTES = 4 * BODIES_BYTES  # of JSON, in case the first messages are larger than the average
 SLICE_MESSAGES = 20  # taken in one turn of the loop
+GET_S = 30.0  # after which a get ends; a request that takes REQUEST_S is answered with an error
 SLICE_BYTES = 192 << 10  # of a body encoded in one turn of the loop; a multiple of 3 for base64
 NUMBERS = ("delivery_mode", "priority", "timestamp")
 TEXTS = (
@@ -79,7 +80,7 @@ async def publish(request: Request) -> Response:
         except AMQPError as error:
             raise bad(f"{error.code} {error.reply_text}") from None
         while channel.busy:
-            await request.host.jobs_go_on()
+            await request.complete(request.host.jobs_go_on())
             with acting(request.user.name):
                 outcome = channel.outcome()
     if outcome.refused:
@@ -127,7 +128,10 @@ def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
 
 
 async def get(request: Request) -> Response:
-    """Get messages and settle them as `ackmode` says."""
+    """Get messages and settle them as `ackmode` says.
+
+    Messages that were taken from the queue for good are returned, whatever ends the get after them.
+    """
     body: Get = request.body
     if body.ackmode not in ACK_MODES:
         raise bad(f"ackmode should be one of {', '.join(ACK_MODES)}")
@@ -139,14 +143,21 @@ async def get(request: Request) -> Response:
     check_size(queue, body)
     parts: list[bytes] = []
     size = 0
+    loop = asyncio.get_running_loop()
+    until = loop.time() + GET_S
     with request.sliced_channel() as channel:
         for number in range(body.count):
-            await until_resumed(request, queue)
+            kept = bool(parts) and body.ackmode == TAKEN
             try:
+                if number and number % SLICE_MESSAGES == 0:
+                    await request.wait(asyncio.sleep(0))
+                async with asyncio.timeout_at(until if kept else None):
+                    await until_resumed(request, queue)
+                request.authorize()  # as long messages are encoded in several turns
                 with request.host.acting(request.user.name):
                     taken = channel.get(queue.name, 1, no_ack=body.ackmode == TAKEN)
-            except Unreadable:
-                if not parts:
+            except (AMQPError, HTTPError, TimeoutError) as error:
+                if not parts or not (kept or isinstance(error, Unreadable)):
                     raise
                 break  # those that were taken are returned
             if not taken:
@@ -156,12 +167,12 @@ async def get(request: Request) -> Response:
             for part in document_of(taken[0], body):
                 parts.append(part)
                 if len(part) >= SLICE_BYTES:
-                    await asyncio.sleep(0)
+                    await request.complete(asyncio.sleep(0))
             size += sum(map(len, parts[before:]))
-            if size > ANSWER_BYTES:
+            if size > ANSWER_BYTES or body.ackmode == TAKEN and loop.time() > until:
                 break
-            if number % SLICE_MESSAGES == SLICE_MESSAGES - 1:
-                await asyncio.sleep(0)
+        if body.ackmode != TAKEN:
+            request.authorize()
         with request.host.acting(request.user.name):
             if body.ackmode == DROPPED:
                 channel.reject()

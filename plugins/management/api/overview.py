@@ -21,7 +21,7 @@ async def overview(request: Request) -> Response:
     """Return the overview of the broker."""
     node, host, config = request.node, request.host, request.host.config
     python = platform.python_version()
-    totals = await totals_of(request.visible_vhosts(), ())
+    totals = await request.wait(totals_of(request.visible_vhosts(), ()))
     body: Item = {
         "management_version": node.version,
         "rates_mode": request.state.config.rates_mode,

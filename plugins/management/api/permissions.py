@@ -9,7 +9,6 @@ from warren.broker.plugin import User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, bad, done, missing, ok, put
-from ...http.slices import in_slices
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -42,7 +41,7 @@ def of_user(user: User) -> list[Row]:
 
 async def list_permissions(request: Request) -> Listing[Row]:
     """List the permissions of all users."""
-    rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user)]
+    rows = [row async for user in request.in_slices(request.node.users.unsorted()) for row in of_user(user)]
     return Listing(rows, permission_view, order=place)
 
 
@@ -58,7 +57,8 @@ def list_permissions_of_user(request: Request) -> Listing[Row]:
 async def list_permissions_in_vhost(request: Request) -> Listing[Row]:
     """List the permissions in one virtual host."""
     vhost = request.path_vhost().name
-    rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user) if row[1] == vhost]
+    users = request.in_slices(request.node.users.unsorted())
+    rows = [row async for user in users for row in of_user(user) if row[1] == vhost]
     return Listing(rows, permission_view, order=place)
 
 

@@ -12,7 +12,6 @@ from warren.broker.plugin import Exchange, Invalid, Queue, User
 
 from ...http.auth import ADMIN, POLICIES, VHOST
 from ...http.responses import Response, bad, missing, ok
-from ...http.slices import in_slices
 from ..framework.pagination import NAME_S, PATTERN_S, Item
 from ..framework.request import DEFAULT_EXCHANGE, Request
 from ..framework.router import Route
@@ -29,14 +28,15 @@ async def preview_policy(request: Request) -> Response:
         raise bad(f"apply-to should be one of {', '.join(APPLY_TO)}")
     try:
         # In a thread: a large pattern takes 0.1 s to compile.
-        policy = await asyncio.to_thread(Policy, vhost.name, "", query.get("pattern", ""), {}, 0, scope)
+        making = asyncio.to_thread(Policy, vhost.name, "", query.get("pattern", ""), {}, 0, scope)
+        policy = await request.wait(making)
     except Invalid as error:
         raise bad(error.text) from None
     named: list[Item] = []
     counts = {"queue": 0, "exchange": 0}
     targets: list[Queue | Exchange] = [*vhost.queues.values(), *vhost.exchanges.values()]
     left_s = PATTERN_S  # of processor time
-    async for target in in_slices(targets):
+    async for target in request.in_slices(targets):
         begun_s = time.thread_time()
         matches = applies_to(policy, target, SearchTime(request.node.clock.processor_s)) if target.name else False
         left_s += NAME_S - (time.thread_time() - begun_s)

@@ -16,7 +16,7 @@ from warren.broker.session.connection import Connection
 from warren.broker.session.unacked import Unacked
 
 from ...http.auth import VHOST
-from ...http.responses import Response, bad, not_found, ok
+from ...http.responses import HTTPError, Response, bad, not_found, ok
 from ...http.slices import Turn
 from ..framework.pagination import Item
 from ..framework.request import Request
@@ -69,7 +69,7 @@ async def list_unacked(request: Request) -> Response:
                     found.append((delivery[2], tag, channel, delivery))
                 if turn.is_over():
                     found = heapq.nsmallest(limit, found, key=itemgetter(0))
-                    await turn.next()
+                    await request.wait(turn.next())
     oldest = heapq.nsmallest(limit, found, key=itemgetter(0))
     return ok([unacked_view(request, one) for one in oldest if one[1] in one[2].unacked.entries])
 
@@ -111,14 +111,22 @@ async def move(request: Request) -> Response:
         until = time.monotonic() + MOVE_S
         unfinished = False
         while unfinished or moved < body.count and queue.ready and not problem:
+            try:
+                if not unfinished:
+                    request.authorize()
+            except HTTPError as error:
+                if not moved:
+                    raise
+                problem = error.text
+                break  # their number must not be lost
             with request.host.acting(request.user.name):
                 step = work.step(body.count - moved)
             unfinished = step.unfinished
             moved += 0 if unfinished else step.moved
             problem = step.problem
             if step.moved:
-                await request.host.stored()
-            await asyncio.sleep(0 if step.moved else WAIT_S)
+                await request.complete(request.host.stored())
+            await request.complete(asyncio.sleep(0 if step.moved else WAIT_S))
             if time.monotonic() > until and not unfinished:
                 break
     return ok({"moved": moved, "messages_ready": queue.ready, "problem": problem})

@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from warren.broker.plugin import Queue
+from warren.broker.session.names import strip_line_ends
 
 from ...http.auth import ADMIN, VHOST
 from ...http.responses import Response, bad, done, not_found, ok, put
@@ -64,9 +65,7 @@ async def put_queue(request: Request) -> Response:
     """Declare a queue."""
     body: Declaration = request.body
     name = request.path["queue"]
-    if name not in request.path_vhost().queues:
-        request.host.check_memory()
-    await unbound(request, Queue.kind, name)
+    await request.wait(unbound(request.path_vhost(), Queue.kind, strip_line_ends(name)))
     with request.acting():
         existed = name in request.path_vhost().queues
         request.channel().declare_queue(
@@ -77,12 +76,12 @@ async def put_queue(request: Request) -> Response:
 
 async def delete_queue(request: Request) -> Response:
     """Delete a queue; with `if-unused` or `if-empty` only if it is unused or empty."""
-    queue = await resumed(request)
+    queue, vhost = await resumed(request), request.path_vhost()
     with request.acting():
         request.channel().delete_queue(
             queue.name, if_unused=request.flag("if-unused"), if_empty=request.flag("if-empty")
         )
-    await unbound(request, Queue.kind, queue.name)
+    await request.complete(unbound(vhost, Queue.kind, queue.name))
     return done()
 
 
@@ -107,8 +106,7 @@ async def until_resumed(request: Request, queue: Queue) -> None:
     Raises HTTPError (401, 404) if user or virtual host are gone by then.
     """
     while queue.paused:
-        await when(queue.when_resumed)
-        request.authorize()
+        await request.wait(when(queue.when_resumed))
 
 
 def act(request: Request) -> Response:

@@ -39,7 +39,7 @@ Value = TypeVar("Value")
 
 async def list_reports(request: Request) -> Response:
     """List the newest reports with their verdict and totals, the newest first; none if there is no such folder."""
-    return ok(await asyncio.to_thread(summaries, folder_of(request)))
+    return ok(await request.wait(asyncio.to_thread(summaries, folder_of(request))))
 
 
 async def get_report(request: Request) -> Response:
@@ -63,7 +63,7 @@ async def of_report(request: Request, part: Callable[[Path], Value]) -> Value:
     if folder.parent != folder_of(request) or folder.name in ("", "..", "."):
         raise missing()
     try:
-        return await asyncio.to_thread(part, folder)
+        return await request.wait(asyncio.to_thread(part, folder))
     except FileNotFoundError:
         raise missing() from None
     except (OSError, ValueError) as error:

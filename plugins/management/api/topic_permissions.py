@@ -9,7 +9,6 @@ from warren.broker.plugin import User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, done, missing, put
-from ...http.slices import in_slices
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -41,7 +40,7 @@ def of_user(user: User, vhost: str | None = None) -> list[Row]:
 
 async def list_topic_permissions(request: Request) -> Listing[Row]:
     """List the topic permissions of all users."""
-    rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user)]
+    rows = [row async for user in request.in_slices(request.node.users.unsorted()) for row in of_user(user)]
     return Listing(rows, topic_permission_view, order=place)
 
 
@@ -57,7 +56,7 @@ def list_topic_permissions_of_user(request: Request) -> Listing[Row]:
 async def list_topic_permissions_in_vhost(request: Request) -> Listing[Row]:
     """List the topic permissions in one virtual host."""
     vhost = request.path_vhost().name
-    rows = [row async for user in in_slices(request.node.users.unsorted()) for row in of_user(user, vhost)]
+    rows = [row async for user in request.in_slices(request.node.users.unsorted()) for row in of_user(user, vhost)]
     return Listing(rows, topic_permission_view, order=place)
 
 

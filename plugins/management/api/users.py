@@ -91,6 +91,7 @@ async def put_user(request: Request) -> Response:
     password_hash, algorithm = await hash_of(request, body)
     with request.acting():
         old = request.node.users.get(name)
+        check_protected(request, old)  # again, after the wait for the hash
         if limits is None:
             limits = dict(old.limits) if old is not None else {}
         request.node.users.put(StoredUser(name, password_hash, tuple(tags), algorithm, limits))
@@ -136,7 +137,7 @@ async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
                 hashed.set_result((password_hash, algorithm))
 
         request.node.users.hash_password(body.password, set_hash)
-        return await hashed
+        return await request.wait(hashed)
     given = body.password_hash if isinstance(body.password_hash, str) else ""
     if not given.isascii():
         raise Invalid("invalid password hash: not base64")

@@ -31,7 +31,7 @@ class VHostBody(msgspec.Struct):
 async def list_vhosts(request: Request) -> Listing[VHost]:
     """List the virtual hosts that the user sees."""
     stats, vhosts = StatsView(request), request.visible_vhosts()
-    totals = await totals_of(vhosts, request.host.connections())
+    totals = await request.wait(totals_of(vhosts, request.host.connections()))
     node = request.node.name
     return Listing(vhosts, lambda vhost: vhost_view(node, stats, totals, vhost), lambda vhost: vhost.name)
 
@@ -39,7 +39,7 @@ async def list_vhosts(request: Request) -> Listing[VHost]:
 async def get_vhost(request: Request) -> Response:
     """Return one virtual host."""
     vhost = request.path_vhost()
-    totals = await totals_of([vhost], request.host.connections())
+    totals = await request.wait(totals_of([vhost], request.host.connections()))
     return ok(vhost_view(request.node.name, StatsView(request), totals, vhost))
 
 
@@ -47,11 +47,8 @@ async def put_vhost(request: Request) -> Response:
     """Create a virtual host, in which its creator gets all permissions, or change an existing one."""
     body: VHostBody = request.body
     node, name = request.node, request.path["name"]
-    if name not in node.vhosts:
-        request.host.check_memory()
     while node.is_ending(name):  # its objects are known by names
-        await when(partial(node.when_dropped, name))
-        request.authorize()
+        await request.wait(when(partial(node.when_dropped, name)))
     with request.acting():
         return changed_vhost(request, node, name, body)
 
@@ -64,7 +61,8 @@ def changed_vhost(request: Request, node: Node, name: str, body: VHostBody) -> R
         if (body.description, tags, body.default_queue_type) != (None, None, None):
             node.update_vhost(name, body.description, tags, body.default_queue_type)
     else:
-        node.add_vhost(name, body.description or "", tags or (), body.default_queue_type or "")
+        new = (name, body.description or "", tags or (), body.default_queue_type or "")
+        node.add_vhost(*new, request.host.check_memory)
         if not request.caller.is_local:
             node.users.set_permission(request.user.name, name, ".*", ".*", ".*")
     if body.tracing is not None:

@@ -15,7 +15,7 @@ from warren.broker.core.access.passwords import ARGON2ID, DIGESTS
 from warren.broker.core.definitions.exporter import IMPORTED_HASH
 from warren.broker.core.definitions.files import parse_json
 from warren.broker.core.metadata.patterns import query_pattern
-from warren.broker.core.metadata.unfinished_import import digest_of
+from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
 from warren.broker.core.metadata.validation import LARGEST
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
 from warren.broker.hosting.node_control import NodeControl
@@ -103,7 +103,7 @@ async def put_listeners(request: Request) -> Response:
         control.suspend_listeners()
     elif body.state == "drained":
         control.drain()
-    elif not await control.resume_listeners():
+    elif not await request.complete(control.resume_listeners()):
         raise not_now("cannot listen; the log says why")
     return done()
 
@@ -113,9 +113,9 @@ async def put_application(request: Request) -> Response:
     body: ApplicationBody = request.body
     control = control_of(request)
     if body.state == "stopped":
-        await control.stop_app()
+        await request.complete(control.stop_app())
         return done()
-    reason = await control.start_app()
+    reason = await request.complete(control.start_app())
     if reason:
         raise not_now(reason)
     return done()
@@ -304,7 +304,7 @@ async def delete_queue(request: Request) -> Response:
         raise bad(f"{where} is in use")
     with request.acting():
         messages = vhost.delete_queue(queue)
-    await unbound(request, Queue.kind, queue.name)
+    await request.complete(unbound(vhost, Queue.kind, queue.name))
     return ok({"messages_ready": messages})
 
 
@@ -348,28 +348,32 @@ async def authenticate(request: Request) -> Response:
     """Check a user's password."""
     body: CredentialsBody = request.body
     password = body.password.encode("utf-8", "surrogateescape")
-    user = await verify_password(request.host, body.username, password, loopback=True)
+    verifying = verify_password(request.host, body.username, password, loopback=True)
+    user = await request.wait(verifying)
     return ok({"authenticated": user is not None})
 
 
 async def import_definitions(request: Request) -> Response:
     """Import definitions, all of them or none, and return the parts that were skipped.
 
-    With `leave-out` entries that this broker cannot have are skipped too.
+    With `leave-out` entries that this broker cannot have are skipped too. With `skip-if-unchanged` the document is not
+    imported if it was the last one that was imported so, unless an import of it was interrupted since.
     """
     body: bytes = request.body
     skip = request.flag("skip-if-unchanged")
-    digest = await asyncio.to_thread(lambda: hashlib.sha256(body).hexdigest())
-    if skip and request.node.parameters.globals().get(IMPORTED_HASH) == digest:
+    digest = await request.wait(asyncio.to_thread(lambda: hashlib.sha256(body).hexdigest()))
+    text_digest = await request.wait(asyncio.to_thread(digest_of, body))
+    globals_ = request.node.parameters.globals()
+    interrupted = was_interrupted(globals_.get(UNFINISHED_IMPORT), text_digest, None)
+    if skip and not interrupted and globals_.get(IMPORTED_HASH) == digest:
         return ok({"skipped": []})
     try:
-        document = await asyncio.to_thread(parse_json, body)
+        document = await request.wait(asyncio.to_thread(parse_json, body))
     except ValueError as error:
         raise bad(f"failed to parse JSON: {error}") from None
-    text_digest = await asyncio.to_thread(digest_of, body)
     leave_out = request.flag("leave-out")
     imports, actor = request.host.imports, request.user.name
-    imported = await imports.run(document, None, actor, leave_out, text_digest, request.check_actor)
+    imported = await request.complete(imports.run(document, None, actor, leave_out, text_digest, request.authorize))
     if skip:
         with request.acting():
             request.node.parameters.set_global(IMPORTED_HASH, digest)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from warren.broker.amqp.errors import AccessRefused
 from warren.broker.core.access.users import InternalUser
 from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Peer, Queue, User, VHost
 from warren.broker.session.connection import Connection
 
 from ...http.auth import NONE, Caller, refresh
 from ...http.responses import NOT_OWNER, HTTPError, bad, missing, no_vhost, not_authorised
+from ...http.slices import Turn
 from ..stats.rates import BadRange, Ranges, ranges
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 DEFAULT_EXCHANGE = "amq.default"  # how paths and permissions name the exchange ""
 TRUE, FALSE = ("true", "1"), ("false", "0", "")
 VHOST_HEADER = "x-vhost"
+
+T = TypeVar("T")
 
 
 class Request:
@@ -67,22 +69,41 @@ class Request:
         return self.caller.user
 
     def authorize(self) -> None:
-        """Check the caller's present rights: at first, and after each wait of a request that changes something.
+        """Check the caller's present rights: at first, and after each wait.
 
-        Raises HTTPError (401, 404): 404 if the virtual host in the path was deleted meanwhile.
+        Raises HTTPError (401, 404): 404 if the virtual host in the path was deleted meanwhile, with all permissions.
         """
         if self.guard is not NONE:
             self.caller = refresh(self.host, self.caller)
-        self.guard.check(self.caller, self.vhost)
         if self.vhost is not None:
             self.path_vhost()
+        self.guard.check(self.caller, self.vhost)
 
-    def check_actor(self) -> None:
-        """Check the caller's present rights, for an import that has waited. Raises AccessRefused (403)."""
-        try:
-            self.authorize()
-        except HTTPError:
-            raise AccessRefused(f"user '{self.user.name}' may import no definitions any more") from None
+    # Waits. Handlers wait only by these methods: what they have checked of the broker's state before may have changed.
+
+    async def wait(self, awaitable: Awaitable[T]) -> T:
+        """Return the result of an awaitable, after which the caller's rights are checked again.
+
+        Raises HTTPError (401, 404).
+        """
+        result = await awaitable
+        self.authorize()
+        return result
+
+    async def complete(self, awaitable: Awaitable[T]) -> T:
+        """Return the result of an awaitable that completes a change: what is done is not refused any more."""
+        return await awaitable
+
+    async def in_slices(self, objects: Iterable[T]) -> AsyncIterator[T]:
+        """Yield the objects, and wait for another turn of the loop after each slice of work on them.
+
+        Raises HTTPError (401, 404).
+        """
+        turn = Turn()
+        for one in objects:
+            yield one
+            if turn.is_over():
+                await self.wait(turn.next())
 
     # Objects
 

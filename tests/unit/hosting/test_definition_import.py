@@ -1,7 +1,10 @@
 """Imports into a running broker: in slices, one at a time, to the end."""
 
 import asyncio
+import contextlib
+import gc
 import json
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -10,7 +13,7 @@ import pytest
 
 from tests.support.definitions import new_node
 from warren.broker.amqp.errors import AccessRefused, Invalid, NotNow
-from warren.broker.core.definitions.importer import begin_import
+from warren.broker.core.definitions.importer import DefinitionsImport, begin_import
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, marks_of
 from warren.broker.core.node.node import Node
 from warren.broker.core.telemetry.resource_alarms import MEMORY
@@ -233,3 +236,45 @@ def test_an_import_of_new_objects_is_refused_for_now_while_memory_is_low() -> No
         assert node.users.get("bob") is not None, "nothing but what exists is declared"
 
     run(work)
+
+
+class Document(dict[str, Any]):
+    """A document that can be referred to weakly."""
+
+
+def test_a_refused_import_is_freed_without_the_garbage_collector() -> None:
+    kept: list[weakref.ref[Any]] = []
+
+    class Watched(DefinitionsImport):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            kept.append(weakref.ref(self))
+
+    def refuse() -> None:
+        raise AccessRefused("the user is gone")
+
+    async def refused(imports: Imports, error: type[Exception], more: dict[str, Any], **checks: Any) -> None:
+        given = Document(document() | more)
+        kept.append(weakref.ref(given))
+        with contextlib.suppress(error):  # pytest.raises keeps the error
+            await imports.run(given, None, "alice", **checks)
+            raise AssertionError(error)
+
+    async def work(node: Node, imports: Imports) -> None:
+        gc.collect()
+        gc.disable()
+        try:
+            await refused(imports, AccessRefused, {}, check_actor=refuse)
+            await refused(imports, AccessRefused, {}, permit=lambda section, fields: refuse())
+            await refused(imports, Invalid, {"bindings": [{"vhost": "v"}]})
+            node.alarms.set(MEMORY)
+            await refused(imports, NotNow, {})
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            assert len(kept) == 8 and not [one for ref in kept if (one := ref()) is not None]
+        finally:
+            gc.enable()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(definition_import, "DefinitionsImport", Watched)
+        run(work)

@@ -1,6 +1,8 @@
 """Login and authorization, and the responses to refused requests."""
 
 import base64
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -9,6 +11,8 @@ from tests.support.hashing import FakeHashing
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 from warren.broker.amqp.properties import Properties
+from warren.plugins.http import auth, responses
+from warren.plugins.http.responses import HTTPError
 
 REFUSED = (401, "not_authorized", "Not_Authorized")
 
@@ -139,15 +143,28 @@ def test_logins_are_events(api: Api) -> None:
     assert (why["name"], why["error"]) == (b"guest", b"user 'guest' - invalid credentials") and "error" not in by
 
 
-def test_too_many_waiting_logins_are_503_without_a_hint_about_the_password() -> None:
+def test_too_many_waiting_logins_are_503_without_a_hint_about_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Api()
+    errors: list[weakref.ref[HTTPError]] = []
+
+    def not_now(reason: str) -> HTTPError:
+        error = responses.not_now(reason)
+        errors.append(weakref.ref(error))
+        return error
+
+    monkeypatch.setattr(auth, "not_now", not_now)
+    gc.collect()
+    gc.disable()
     try:
         hashing = FakeHashing()
         api.peer.node.users.hashing = hashing
         hashing.busy = True
         answer = api.get("/whoami", password="wrong")
         assert (answer.status, answer.json["error"]) == (503, "service_unavailable")
+        (error,) = errors
+        assert error() is None, "it is freed without the garbage collector"
     finally:
+        gc.enable()
         api.close()
 
 

@@ -10,6 +10,9 @@ import pytest
 from tests.support.broker_process import BrokerProcess
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
+from warren.broker.plugin import Peer
+from warren.plugins.http.responses import HTTPError
+from warren.plugins.management.origins import Origins
 
 HOST = "mq.example:15672"
 NEW_ADMINISTRATOR = {"users": [{"name": "mallory", "password_hash": "", "tags": "administrator"}]}
@@ -128,6 +131,12 @@ def test_a_loopback_address_refuses_the_name_of_another_site(api: Api, host: str
 @pytest.mark.parametrize("host", ["localhost:15672", "a.localhost", "127.0.0.1", "[::1]:15672", "192.0.2.1", HOST])
 def test_a_loopback_address_accepts_names_of_this_machine_and_allowed_ones(api: Api, host: str) -> None:
     assert api.get("/vhosts", headers={"Host": host}).status == 200
+
+
+@pytest.mark.parametrize("host", ["", ".", ":15672", "x@"])
+def test_the_empty_name_is_none_of_a_node_whose_name_has_no_host(host: str) -> None:
+    with pytest.raises(HTTPError):
+        Origins((), (), "shop").check_host({"host": host}, Peer("127.0.0.1", 1, "127.0.0.1", 15672, True))
 
 
 @pytest.mark.sockets

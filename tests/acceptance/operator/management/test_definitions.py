@@ -251,6 +251,14 @@ def test_what_this_broker_cannot_have_is_left_out_on_request(api: Api) -> None:
     assert api.post("/definitions?leave-out=maybe", document).status == 400
 
 
+def test_a_virtual_host_with_limits_that_are_refused_is_left_out(api: Api) -> None:
+    document = {"vhosts": [{"name": "v", "limits": {"max-queues": "bad"}}], "queues": [QUEUE | {"vhost": "v"}]}
+    skipped = api.post("/warren/check-definitions?leave-out=true", document).json["skipped"]
+    assert [line.partition(":")[0] for line in skipped] == ["vhosts", "queues"]
+    assert api.post("/definitions?leave-out=true", document).status == 204
+    assert names(api.get("/definitions").json, "vhosts") == ["/"]
+
+
 def test_there_is_no_export_while_a_part_of_an_import_is_here(api: Api) -> None:
     api.host.imports.under_way = True
     answer = api.get("/definitions")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support.http import Api, request
+from tests.support.http import Api, asgi_scope, call_application, request
 from warren.plugins.management.stats.sampler import Sampler
 
 NOT_FOUND = (404, "Object Not Found", "Not Found")
@@ -114,16 +114,20 @@ def test_a_get_and_a_move_wait_for_messages_that_are_being_requeued(
         ("DELETE", "/queues/v/q/contents", None),
     ],
 )
+@pytest.mark.parametrize("user", ["guest", "worker"])
 def test_a_request_that_waits_while_its_virtual_host_is_deleted_is_answered_with_404(
-    api: Api, method: str, path: str, body: dict[str, object] | None
+    api: Api, method: str, path: str, body: dict[str, object] | None, user: str
 ) -> None:
+    api.peer.add_user("worker", ("management",))
     for name in ("", "/other", "/q"):
         assert api.put(f"/{'queues' if name else 'vhosts'}/v{name}").status == 201
+    api.peer.node.users.set_permission("worker", "v", ".*", ".*", ".*")
     queue = api.peer.node.vhosts["v"].queues["q"]
     queue.pause()
 
     async def ask() -> None:
-        response = asyncio.ensure_future(request(api.application, method, path, body))
+        asking = call_application(api.application, *asgi_scope(method, path, body, user=user))
+        response = asyncio.ensure_future(asking)
         for _ in range(10):
             await asyncio.sleep(0)
         assert not response.done()

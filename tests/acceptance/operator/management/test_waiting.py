@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,9 @@ from warren.plugins.http.asgi import run_while_connected
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.http.responses import Response
 from warren.plugins.management import http_api
+from warren.plugins.management.framework import bodies
 from warren.plugins.management.framework.quota import Quota
+from warren.plugins.management.framework.request import Request
 from warren.plugins.management.http_api import HTTPAPI
 
 PATIENCE_S = 20
@@ -130,6 +134,41 @@ def test_work_ends_with_its_client() -> None:
         with pytest.raises(ConnectionResetError):
             await run_while_connected(leave, work())
         assert ended == [True]
+
+    asyncio.run(visit())
+
+
+def test_a_refused_request_is_freed_without_the_garbage_collector(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[Request]] = []
+
+    class Watched(Request):
+        __slots__ = ("__weakref__",)
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(http_api, "Request", Watched)
+    requests: tuple[tuple[str, str, object, int], ...] = (
+        ("POST", "/definitions", b"{" + b" " * bodies.THREAD_FROM, 400),  # decoded in a thread
+        ("PUT", "/policies/%2F/p", b"{" + b" " * bodies.THREAD_FROM, 400),
+        ("POST", "/definitions", {"queues": [{"vhost": "nowhere", "name": "q"}]}, 400),
+        ("POST", "/queues/%2F/q/get", {"ackmode": "ack_requeue_true", "count": 1, "encoding": "auto"}, 404),
+        ("PUT", "/queues/%2F/amq.q", {}, 401),
+        ("GET", "/connections/nobody", {}, 404),
+    )
+
+    async def visit() -> None:
+        gc.collect()
+        gc.disable()
+        try:
+            for method, path, body, status in requests:
+                assert (await request(api.application, method, path, body)).status == status
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert len(made) == len(requests) and not [one for ref in made if (one := ref()) is not None]
+        finally:
+            gc.enable()
 
     asyncio.run(visit())
 

@@ -1,0 +1,296 @@
+"""Rights that are taken away, and users that become protected, while a request waits."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.hashing import FakeHashing
+from tests.support.http import Api, Response, asgi_scope, call_application
+from tests.support.polling import until_async
+from tests.support.users import set_tags
+from warren.broker.core.access.passwords import ARGON2ID
+from warren.broker.session.move import Move, MoveStep
+from warren.plugins.http.slices import Turn
+from warren.plugins.management.api import connections, messages
+from warren.plugins.management.http_api import HTTPAPI
+
+Change = Callable[[], object]
+TURNS = 30  # of the loop, until a request waits
+GET = "/queues/%2F/q/get"
+PUBLISH = "/exchanges/%2F/amq.default/publish"
+GONE = (401, "not_authorized", "Not_Authorized")
+NO_TAG = (401, "not_authorised", "Not management user")
+NO_VHOST = (401, "not_authorised", "User not authorised to access virtual host")
+
+
+@pytest.fixture
+def worker(api: Api) -> Api:
+    """The API of a broker with a queue and a user worker, who may do everything in the virtual host."""
+    api.peer.add_user("worker", ("management",))
+    assert api.put("/queues/%2F/q").status == 201
+    return api
+
+
+def losses(api: Api) -> dict[str, Change]:
+    """The ways in which the user worker loses its rights."""
+    users = api.peer.node.users
+    return {
+        "user": lambda: users.delete("worker"),
+        "tag": lambda: set_tags(api.peer.node.users, "worker", ()),
+        "permission": lambda: users.clear_permission("worker", "/"),
+    }
+
+
+def asked(
+    web: HTTPAPI,
+    method: str,
+    path: str,
+    body: object,
+    user: str,
+    change: Change,
+    begun: Callable[[], bool] = lambda: True,
+    turns: int = TURNS,
+) -> Response:
+    """Return the answer to a request during which something changes, after `begun` and some turns of the loop."""
+
+    async def visit() -> Response:
+        asking = asyncio.ensure_future(call_application(web, *asgi_scope(method, path, body, user=user)))
+        await until_async(begun, every_s=0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert not asking.done()
+        change()
+        return await asking
+
+    return asyncio.run(visit())
+
+
+@pytest.fixture
+def hashing(api: Api) -> FakeHashing:
+    """Hashing that waits for `answer`."""
+    users = api.host.node.users
+    hashing = FakeHashing()
+    users.hashing, users.algorithm = hashing, ARGON2ID
+    api.peer.add_user("boss", ("administrator",))
+    hashing.slow = True
+    return hashing
+
+
+@pytest.mark.parametrize("loses", ["user", "tag"])
+def test_an_administrator_who_is_none_any_more_creates_no_user(
+    api: Api, web_of: HTTPAPI, hashing: FakeHashing, loses: str
+) -> None:
+    def lose() -> None:
+        users = api.peer.node.users
+        _ = users.delete("boss") if loses == "user" else set_tags(api.peer.node.users, "boss", ["management"])
+        hashing.answer()
+
+    body = {"password": "p", "tags": "administrator"}
+    answer = asked(web_of, "PUT", "/users/new", body, "boss", lose, lambda: bool(hashing.waiting))
+    assert answer.status == 401 and api.peer.node.users.get("new") is None
+
+
+def test_a_user_that_becomes_protected_is_not_changed(api: Api, web_of: HTTPAPI, hashing: FakeHashing) -> None:
+    users = api.peer.node.users
+    api.peer.add_user("other")
+
+    def protect() -> None:
+        set_tags(api.peer.node.users, "other", ["protected"])
+        hashing.answer()
+
+    body = {"password": "p", "tags": "administrator"}
+    answer = asked(web_of, "PUT", "/users/other", body, "boss", protect, lambda: bool(hashing.waiting))
+    assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
+    assert users.find("other").tags == ("protected",)
+
+
+# Imports
+
+
+def behind_another(api: Api, web: HTTPAPI, body: object, change: Change) -> Response:
+    """Return the answer to an import of guest that waits behind another one."""
+
+    async def visit() -> Response:
+        imports = api.host.imports
+        async with imports._lock:
+            asking = asyncio.ensure_future(call_application(web, *asgi_scope("POST", "/definitions", body)))
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            assert not asking.done()
+            change()
+        return await asking
+
+    return asyncio.run(visit())
+
+
+def test_an_import_does_not_change_a_user_that_becomes_protected(api: Api, web_of: HTTPAPI) -> None:
+    api.peer.add_user("other")
+    body = {"users": [{"name": "other", "password_hash": "", "tags": "administrator"}]}
+    answer = behind_another(api, web_of, body, lambda: set_tags(api.peer.node.users, "other", ["protected"]))
+    assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
+    assert api.peer.node.users.find("other").tags == ("protected",)
+
+
+def test_an_import_says_why_its_user_may_not_any_more(api: Api, web_of: HTTPAPI) -> None:
+    body = {"users": [{"name": "new", "password_hash": "", "tags": ""}]}
+    answer = behind_another(api, web_of, body, lambda: set_tags(api.peer.node.users, "guest", ["management"]))
+    assert answer.error == (401, "not_authorised", "Not administrator user")
+    assert api.peer.node.users.get("new") is None
+
+
+def test_users_are_protected_between_two_steps_of_an_import(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = api.peer.node.users
+    put = users.put
+    for name in ("one", "two"):
+        api.peer.add_user(name)
+
+    def put_and_protect(stored: Any) -> None:
+        put(stored)
+        if users.find("two").tags == ():
+            put(dataclasses.replace(users.find("two").stored(), tags=("protected",)))
+
+    monkeypatch.setattr(users, "put", put_and_protect)
+    body = {"users": [{"name": name, "password_hash": "", "tags": "management"} for name in ("one", "two")]}
+    answer = api.post("/definitions", body)
+    assert answer.status == 400 and "Protected users cannot be modified" in answer.json["reason"]
+    assert users.find("one").tags == ("management",) and users.find("two").tags == ("protected",)
+
+
+# Messages
+
+
+def publish(api: Api, *payloads: str) -> None:
+    for payload in payloads:
+        body = {"routing_key": "q", "properties": {}, "payload": payload, "payload_encoding": "string"}
+        assert api.post(PUBLISH, body).json == {"routed": True}
+
+
+@pytest.mark.parametrize("loses", ["user", "tag", "permission"])
+@pytest.mark.parametrize(("ackmode", "taken"), [("ack_requeue_false", 1), ("reject_requeue_false", 0)])
+def test_messages_taken_before_a_right_is_lost_are_returned_or_stay(
+    worker: Api, web_of: HTTPAPI, loses: str, ackmode: str, taken: int
+) -> None:
+    publish(worker, *["x" * 2 * messages.SLICE_BYTES] * 3)
+    queue = worker.peer.node.vhosts["/"].queues["q"]
+
+    def begun() -> bool:
+        if queue.ready == 3:
+            return False
+        queue.pause()
+        return True
+
+    def lose() -> None:
+        losses(worker)[loses]()
+        queue.resume()
+
+    body = {"ackmode": ackmode, "count": 3, "encoding": "auto"}
+    answer = asked(web_of, "POST", GET, body, "worker", lose, begun)
+    if taken:
+        assert answer.status == 200 and len(answer.json) == 1
+    else:
+        assert answer.status == 401
+    assert queue.ready == 3 - taken
+
+
+def test_a_get_that_lasts_too_long_returns_what_was_taken(
+    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "GET_S", 0.05)
+    publish(worker, *["x" * 2 * messages.SLICE_BYTES] * 3)
+    queue = worker.peer.node.vhosts["/"].queues["q"]
+
+    def begun() -> bool:
+        return queue.ready == 2
+
+    body = {"ackmode": "ack_requeue_false", "count": 3, "encoding": "auto"}
+    answer = asked(web_of, "POST", GET, body, "worker", queue.pause, begun, turns=0)
+    assert answer.status == 200 and len(answer.json) == 1 and queue.ready == 2
+
+
+@pytest.mark.parametrize("ackmode", ["ack_requeue_true", "ack_requeue_false"])
+def test_a_get_ends_with_its_virtual_host(api: Api, web_of: HTTPAPI, ackmode: str) -> None:
+    assert api.put("/vhosts/v").status == api.put("/queues/v/q").status == 201
+    for _ in range(3 * messages.SLICE_MESSAGES):
+        body = {"routing_key": "q", "properties": {}, "payload": "x", "payload_encoding": "string"}
+        assert api.post("/exchanges/v/amq.default/publish", body).status == 200
+    queue = api.peer.node.vhosts["v"].queues["q"]
+    body = {"ackmode": ackmode, "count": 1000, "encoding": "auto"}
+    change: Change = lambda: api.peer.node.delete_vhost("v")  # noqa: E731
+    ready = queue.ready
+    answer = asked(web_of, "POST", "/queues/v/q/get", body, "guest", change, lambda: queue.ready < ready, turns=0)
+    if ackmode == "ack_requeue_false":
+        assert answer.status == 200 and len(answer.json) == messages.SLICE_MESSAGES
+    else:
+        assert answer.status == 404
+
+
+@pytest.mark.parametrize("loses", ["user", "tag", "permission"])
+def test_a_move_whose_user_loses_the_right_returns_its_count(
+    worker: Api, loses: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker.put("/queues/%2F/other")
+    publish(worker, "1", "2", "3")
+    step = Move.step
+
+    def one_step(self: Move, limit: int) -> MoveStep:
+        result = step(self, 1)
+        losses(worker)[loses]()
+        return result
+
+    monkeypatch.setattr(Move, "step", one_step)
+    body = {"destination": {"queue": "other"}, "count": 3}
+    answer = worker.post("/warren/queues/%2F/q/move", body, user="worker")
+    reasons = {"user": GONE, "tag": NO_TAG, "permission": NO_VHOST}
+    assert answer.json == {"moved": 1, "messages_ready": 2, "problem": reasons[loses][2]}
+
+
+def test_a_move_checks_the_permission_in_each_step(worker: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.put("/queues/%2F/other")
+    publish(worker, "1", "2")
+    step = Move.step
+
+    def one_step(self: Move, limit: int) -> MoveStep:
+        result = step(self, 1)
+        worker.peer.node.users.set_permission("worker", "/", ".*", "", ".*")
+        return result
+
+    monkeypatch.setattr(Move, "step", one_step)
+    body = {"destination": {"queue": "other"}, "count": 2}
+    answer = worker.post("/warren/queues/%2F/q/move", body, user="worker").json
+    assert answer["moved"] == 1 and "write access to exchange" in answer["problem"]
+
+
+# Work in slices
+
+
+def test_a_binding_is_not_deleted_by_who_lost_the_right_in_the_search(
+    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Turn, "is_over", lambda self: True)
+    for key in range(2 * TURNS):
+        assert worker.post("/bindings/%2F/e/amq.direct/q/q", {"routing_key": f"{key}"}).status == 201
+    last = f"/bindings/%2F/e/amq.direct/q/q/{2 * TURNS - 1}"
+    answer = asked(web_of, "DELETE", last, None, "worker", losses(worker)["tag"])
+    assert answer.error == NO_TAG and worker.get(last).status == 200
+
+
+def test_connections_of_a_user_are_closed_while_the_caller_may(
+    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "CLOSED_AT_ONCE", 1)
+    api.peer.add_user("boss", ("administrator",))
+    for _ in range(3):
+        api.peer.connect()
+    close = api.host.close_connections
+    closed = []
+
+    def close_and_demote(*arguments: Any) -> None:
+        closed.append(close(*arguments))
+        set_tags(api.peer.node.users, "boss", ["management"])
+
+    monkeypatch.setattr(api.host, "close_connections", close_and_demote)
+    answer = api.delete("/connections/username/guest", user="boss")
+    assert answer.status == 401 and len(closed) == 1
