@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from itertools import islice
 from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
@@ -43,6 +44,19 @@ class Turn:
         if now_s - left_s > BUSY_S and now_s >= Turn._next_long_s:
             Turn._next_long_s = now_s + EVERY_S
             self._until = now_s + LONGER * SLICE_S
+
+
+@asynccontextmanager
+async def once_a_turn(lock: asyncio.Lock) -> AsyncIterator[None]:
+    """Hold the lock until the next turn of the loop: for work with steps longer than a slice, such as costly searches.
+
+    Without it, each of many requests that come together would make such a step in the same turn.
+    """
+    async with lock:
+        try:
+            yield
+        finally:
+            await asyncio.sleep(0)
 
 
 async def when(wait: Callable[[Callable[[], None]], object]) -> None:

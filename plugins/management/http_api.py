@@ -232,7 +232,7 @@ class HTTPAPI:
         reader = bodies.Reader(self._bodies, user, limit, too_long, within_s)
         body = await reader.read(receive, request.headers.get("content-length"))
         if issubclass(route.body, msgspec.Struct):
-            request.body = await bodies.parse(body, route.body)
+            request.body = await bodies.parse(body, route.body, self._state.bodies)
         else:
             request.body = body
 
@@ -248,7 +248,8 @@ class HTTPAPI:
                 made.end()
             return made
         if isinstance(made, Listing):
-            return await run_while_connected(receive, request.wait(list_response(made, request.query)))
+            listing = list_response(made, request.query, self._state.searches)
+            return await run_while_connected(receive, request.wait(listing))
         if request.method in ("GET", "HEAD") and "columns" in request.query and isinstance(made.body, (dict, list)):
             return Response(made.status, prune(made.body, columns_of(request.query)), made.headers)
         return made

@@ -27,6 +27,7 @@ from ..http.asgi import (
 )
 from ..http.auth import MONITOR, authenticate, refresh
 from ..http.responses import HTTPError, Response, missing
+from ..http.slices import once_a_turn
 from .context import State
 from .endpoints import AGGREGATED, DETAILED, MEMORY, PER_OBJECT, REGISTRIES, collect
 from .exposition import Text
@@ -51,6 +52,7 @@ class Metrics:
         self._host = state.host
         self._guarded = guarded
         self._path = path
+        self._searches = asyncio.Lock()  # held while a pattern is searched for
         self._turn = asyncio.Semaphore(AT_ONCE)  # held for one chunk, so that slow readers block nobody
         self._places = Places()
 
@@ -146,7 +148,8 @@ class Metrics:
         if len(patterns) > 1:
             raise BadPattern("Only one 'queue' query parameter is allowed")
         for pattern in patterns:
-            await scope.match(pattern)
+            async with once_a_turn(self._searches):
+                await scope.match(pattern)
         return scope, query.get("family", [])
 
 

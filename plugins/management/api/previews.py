@@ -8,7 +8,7 @@ import time
 from warren.broker.core.metadata.patterns import SearchTime
 from warren.broker.core.metadata.policy import APPLY_TO, Policy
 from warren.broker.core.policies.policies import applies_to
-from warren.broker.plugin import Exchange, Invalid, Queue, User
+from warren.broker.plugin import Exchange, Invalid, Queue, User, VHost
 
 from ...http.auth import ADMIN, POLICIES, VHOST
 from ...http.responses import Response, bad, missing, ok
@@ -32,6 +32,12 @@ async def preview_policy(request: Request) -> Response:
         policy = await request.wait(making)
     except Invalid as error:
         raise bad(error.text) from None
+    async with request.searching():
+        return ok(await matched_by(request, policy, vhost))
+
+
+async def matched_by(request: Request, policy: Policy, vhost: VHost) -> Item:
+    """Return the counts of queues and exchanges that a policy matches, and some of their names."""
     named: list[Item] = []
     counts = {"queue": 0, "exchange": 0}
     targets: list[Queue | Exchange] = [*vhost.queues.values(), *vhost.exchanges.values()]
@@ -46,7 +52,7 @@ async def preview_policy(request: Request) -> Response:
             counts[target.kind] += 1
             if len(named) < NAMES_LIMIT:
                 named.append({"kind": target.kind, "name": target.name})
-    return ok({"queues": counts["queue"], "exchanges": counts["exchange"], "items": named})
+    return {"queues": counts["queue"], "exchanges": counts["exchange"], "items": named}
 
 
 def explain_access(request: Request) -> Response:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, get_args, get_origin
 import msgspec
 
 from ...http.responses import HTTPError, bad, not_now
+from ...http.slices import once_a_turn
 from .quota import Quota
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -24,6 +25,7 @@ CLOSING = {"connection": "close"}  # instead of waiting for the rest of the body
 
 TOO_LONG = "Exceeded HTTP request body size limit"
 TOO_LONG_HERE = "Payload size limit exceeded"  # for a route with its own limit
+SHORT_BYTES = 2048  # longer JSON is decoded and handled in a turn of its own: 64 KiB may take 4 ms
 THREAD_FROM = 64 << 10  # bytes; longer JSON is decoded in a thread, as it would block the loop for milliseconds
 VALUES_LIMIT = 10_000  # values in JSON, about: to decode them keeps the interpreter, in a thread too
 NESTED_LIMIT = 100  # levels of nested JSON, as functions that walk it are recursive
@@ -105,11 +107,19 @@ class CostlyBody(msgspec.Struct):
         raise NotImplementedError
 
 
-async def parse(body: bytes, form: type[msgspec.Struct]) -> msgspec.Struct:
-    """Return a body as an instance of its struct. Raises HTTPError (400)."""
-    if len(body) <= (form.thread_from if issubclass(form, CostlyBody) else THREAD_FROM):
+async def parse(body: bytes, form: type[msgspec.Struct], turns: asyncio.Lock) -> msgspec.Struct:
+    """Return a body as an instance of its struct. Raises HTTPError (400).
+
+    `turns` is held so that only one long body is decoded in a turn of the loop, and one handled in the next.
+    """
+    if len(body) > (form.thread_from if issubclass(form, CostlyBody) else THREAD_FROM):
+        value = await asyncio.to_thread(parsed, body, form)
+        async with once_a_turn(turns):
+            return value
+    if len(body) <= SHORT_BYTES:
         return parsed(body, form)
-    return await asyncio.to_thread(parsed, body, form)
+    async with once_a_turn(turns):
+        return parsed(body, form)
 
 
 def parsed(body: bytes, form: type[msgspec.Struct]) -> msgspec.Struct:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 from warren.broker.config import Management
@@ -17,7 +18,11 @@ from ..stats.watermarks import Watermarks
 
 
 class State:
-    """Configuration, counter samples and process readings. Raises ValueError for an invalid retention policy."""
+    """Configuration, counter samples and process readings. Raises ValueError for an invalid retention policy.
+
+    searches  is held while a pattern of a request is searched for
+    bodies    is held for a turn of the loop by each long body
+    """
 
     def __init__(self, host: Host, sampling: bool = True) -> None:
         """`sampling` is off for the unix socket's own state, used while the service is stopped."""
@@ -28,6 +33,8 @@ class State:
         self.samples = Samples(KINDS, host.config.collect_statistics_interval_ms, retention, mode)
         self.watermarks = Watermarks()
         self.readings = Readings(host)
+        self.searches = asyncio.Lock()
+        self.bodies = asyncio.Lock()
         self._host = host
         if mode == "detailed":
             host.node.breakdown = breakdown = DetailedRates(host.node.vhosts)

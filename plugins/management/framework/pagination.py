@@ -5,6 +5,7 @@ Items are made only for the objects of the response. An object may be deleted be
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from warren.broker.core.metadata.patterns import QUERY_SEARCH_S, Pattern, query_
 from warren.broker.plugin import Invalid
 
 from ...http.responses import HTTPError, Pieces, Response, bad, json_of
-from ...http.slices import drain, in_slices, joined_in_slices, sorted_in_slices
+from ...http.slices import drain, in_slices, joined_in_slices, once_a_turn, sorted_in_slices
 
 T = TypeVar("T")
 Item = dict[str, object]
@@ -64,6 +65,11 @@ def pattern_of(text: str) -> Pattern:
         raise bad(BAD_PAGE) from None
 
 
+def has_pattern(query: Query) -> bool:
+    """Return whether a query filters a page by a regular expression."""
+    return "page" in query and query.get("name", "") != "" and query.get("use_regex", "").lower() == "true"
+
+
 class Page:
     """The page that a query asks for. Raises HTTPError (400)."""
 
@@ -72,8 +78,7 @@ class Page:
     def __init__(self, query: Query) -> None:
         self.number = parse_integer(query["page"])
         self.size = parse_integer(query.get("page_size", str(PAGE_SIZE)))
-        name = query.get("name", "")
-        use_regex = name and query.get("use_regex", "").lower() == "true"
+        name, use_regex = query.get("name", ""), has_pattern(query)
         self._part = "" if use_regex else name.casefold()
         self._pattern = pattern_of(name) if use_regex else None
         self._left_s = PATTERN_S
@@ -126,8 +131,15 @@ class Page:
         }
 
 
-async def list_response(listing: Listing[Any], query: Query) -> Response:
-    """Return the response of a list. Raises HTTPError (400)."""
+async def list_response(listing: Listing[Any], query: Query, searches: asyncio.Lock) -> Response:
+    """Return the response of a list; `searches` is held if it filters by a pattern. Raises HTTPError (400)."""
+    if not has_pattern(query):
+        return await make_list(listing, query)
+    async with once_a_turn(searches):
+        return await make_list(listing, query)
+
+
+async def make_list(listing: Listing[Any], query: Query) -> Response:
     page = Page(query) if listing.name is not None and "page" in query else None
     chosen = columns_of(query)
     reverse = query.get("sort_reverse", "").lower() == "true"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from warren.broker.core.access.users import InternalUser
@@ -12,7 +12,7 @@ from warren.broker.session.connection import Connection
 
 from ...http.auth import NONE, Caller, refresh
 from ...http.responses import NOT_OWNER, HTTPError, bad, missing, no_vhost, not_authorised
-from ...http.slices import Turn
+from ...http.slices import Turn, once_a_turn
 from ..stats.rates import BadRange, Ranges, ranges
 
 if TYPE_CHECKING:
@@ -104,6 +104,13 @@ class Request:
             yield one
             if turn.is_over():
                 await self.wait(turn.next())
+
+    @asynccontextmanager
+    async def searching(self) -> AsyncIterator[None]:
+        """Search for a pattern: in no turn of the loop in which another request does. Raises HTTPError (401, 404)."""
+        async with once_a_turn(self.state.searches):
+            self.authorize()
+            yield
 
     # Objects
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from warren.plugins import management
 
 FOLDER = Path(management.__file__).parent
-WAITS = ("wait", "complete", "in_slices")  # methods of Request
+WAITS = ("wait", "complete", "in_slices", "searching")  # methods of Request
 # Functions that await something else, with the reason.
 EXCEPTIONS = {
     "framework/request.py": {
         "wait": "the mechanism itself",
         "complete": "the mechanism itself",
         "in_slices": "the mechanism itself",
+        "searching": "the mechanism itself",
     },
     "framework/bodies.py": {
         "read": "before the handler: rights are checked after the body",
@@ -25,6 +26,7 @@ EXCEPTIONS = {
     },
     "framework/pagination.py": {
         "list_response": "changes nothing, and is awaited through the request",
+        "make_list": "changes nothing, and is awaited through the request",
     },
     "framework/line_stream.py": {
         "lines": "changes nothing; rights are checked before each piece is sent",

@@ -21,7 +21,7 @@ def listed(items: list[Item] = ITEMS, paged: bool = True, **query: str) -> Any:
     import json
 
     listing = Listing(items, lambda item: item, (lambda item: str(item["name"])) if paged else None)
-    return json.loads(asyncio.run(list_response(listing, query)).encode())
+    return json.loads(asyncio.run(list_response(listing, query, asyncio.Lock())).encode())
 
 
 def names(items: list[Item]) -> list[object]:
@@ -127,7 +127,7 @@ def test_only_what_a_page_shows_is_described() -> None:
         return {"name": str(number)}
 
     listing = Listing(range(1000), describe, str)
-    asyncio.run(list_response(listing, {"page": "2", "page_size": "10", "sort": "name"}))
+    asyncio.run(list_response(listing, {"page": "2", "page_size": "10", "sort": "name"}, asyncio.Lock()))
     assert len(described) == 10
 
 
