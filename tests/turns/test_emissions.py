@@ -12,6 +12,7 @@ from pamqp.commands import Queue as Queues
 
 from tests.support import codec
 from tests.support.in_process import socket_of
+from tests.support.session import connected, new_node
 from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -288,6 +289,17 @@ def test_delayed_messages_that_are_due_at_the_same_time_for_very_many_queues(
     check(step_meter, lambda: peer.wait(2 * DELAY_MS))
     assert vhost.queues["q0"].published == vhost.queues["q799"].published == PRESENCES
     peer.close()
+
+
+def test_few_of_very_many_publishes_whose_targets_are_searched_for_are_handled_at_once() -> None:
+    node = new_node()
+    node.registry.register("x-delayed-message", DelayedMessageExchange)
+    arguments = Table.of({"x-delayed-type": "fanout"})
+    exchange = node.vhosts["/"].declare_exchange("d", "x-delayed-message", arguments=arguments)
+    client = connected(node)
+    client.channel()
+    client.raw(frames("d", "k", {"headers": {"x-delay": 10**6}}) * MESSAGES)
+    assert 0 < exchange.publish_in < 400, "25 us each"
 
 
 @best_of_some

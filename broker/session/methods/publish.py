@@ -54,6 +54,7 @@ SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight 
 LONG_HEADER_SIZE: Final = LONG_HEADER - 2 * FRAME_OVERHEAD  # of a header frame that may make a long header
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
+SEARCHED_COST: Final = 20  # of a message whose targets are searched for, beside its search
 TRACED_COST: Final = 20  # of a message that is routed by itself for a tracer, beside its copy
 IDS: Final = 6  # bytes of class id, method id and ticket before the exchange name
 
@@ -437,6 +438,7 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
         publish_to(channel, route, message, keys, queues, ())
         return
     do_in_steps(channel, publish_in_steps(channel, route, message, keys), in_slices)
+    channel.connection.spent += SEARCHED_COST
 
 
 def do_in_steps(channel: Channel, steps: Iterator[int], in_slices: bool) -> None:
