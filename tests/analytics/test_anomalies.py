@@ -39,7 +39,8 @@ def found(spark: SparkSession, rows: list[Row]) -> list[tuple[Any, ...]]:
 def test_silent_busy_slack_and_slow_minutes_are_odd(spark: SparkSession) -> None:
     steady = [minute(number, 100 + number % 3) for number in range(130) if number not in (50, 51, 70, 90, 110)]
     odd = [minute(70, 900), minute(90, 10), minute(110, 100, latency_us=50_000)]
-    others = [minute(0, 5, queue="few"), minute(3, 5000, queue="few"), minute(5, 5, flow="acknowledged")]
+    untimed = minute(8, 5, queue="few") | {"timed": 0}
+    others = [untimed, minute(0, 5, queue="few"), minute(3, 5000, queue="few"), minute(5, 5, flow="acknowledged")]
     assert found(spark, steady + odd + others) == [
         ("work", 50, "silence", 0.0, 101.0),
         ("work", 51, "silence", 0.0, 101.0),

@@ -67,7 +67,7 @@ def by_minute(series: DataFrame) -> DataFrame:
         F.floor(F.unix_seconds("start") / 60).alias("minute"),
         F.col("messages").cast("double").alias("messages"),
         "timed",
-        (F.col("latency_us") / F.col("timed")).alias("latency_us"),
+        F.when(F.col("timed") > 0, F.col("latency_us") / F.col("timed")).alias("latency_us"),  # else unknown
     )
 
 
