@@ -196,6 +196,33 @@ def test_a_log_whose_definitions_are_lost_is_damage_and_no_broker_starts_with_it
     assert contents(log) == before
 
 
+def test_a_log_that_is_lost_is_damage_and_no_broker_starts_with_it_unasked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, log: Path
+) -> None:
+    for path in log.iterdir():
+        path.unlink()
+    status, lines = run_doctor(capsys, log)
+    says = "the log is lost: it is empty, and 2 durable queues or exchanges were created with it"
+    assert status == 1 and lines[-1].startswith(f"log: BAD: {says}: mount its folder, or restore it")
+    with pytest.raises(StorageFault, match=says):
+        Store(Config(data_dir=str(tmp_path)))
+    assert contents(log) == {}
+    (log / "00000001.log").touch()
+    (tmp_path / "lock").unlink()  # the process holds it
+    store = Store(Config(data_dir=str(tmp_path)))
+    store.close()
+    (tmp_path / "lock").unlink()
+    assert not any(map(len, store.queues.values())) and run_doctor(capsys, log)[0] == 0
+
+
+def test_an_empty_log_is_sound_if_nothing_was_created_with_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    new_metadata(tmp_path).close()
+    (tmp_path / "log").mkdir()
+    assert run_doctor(capsys, tmp_path / "log")[0] == 0
+
+
 def stopped(folder: Path, *, cleanly: bool) -> list[Path]:
     """Store 50 messages in three segments or more, and stop; return the files of the segments."""
     metadata = new_metadata(folder)
