@@ -91,8 +91,8 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
 def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered:
     check_finished(disk)
     disk.sync_folder()
-    saved = checkpoint.load(disk, report)
     numbers = _numbers(disk)
+    saved = _load_checkpoint(disk, numbers, report)
     heads = _heads(disk, numbers)
     salt = _salt(disk, heads, saved)
     recovered = Recovered(salt, saved is not None)
@@ -191,10 +191,11 @@ def check_log(disk: Disk, numbers: Sized) -> None:
 def check_complete(disk: Disk) -> None:
     """Raise StorageFault if the log lacks something that its checkpoint knows. Raises OSError."""
     report: list[str] = []
-    saved = checkpoint.load(disk, report)
+    numbers = _numbers(disk)
+    saved = _load_checkpoint(disk, numbers, report)
     if saved is not None:
         segments = []
-        for number, head in _heads(disk, _numbers(disk)).items():
+        for number, head in _heads(disk, numbers).items():
             segment = Segment(number, head.first_id if head is not None else 0, 0)
             segment.length = segment.open(disk).size
             segment.close()
@@ -216,6 +217,13 @@ def _losses(segments: list[Segment], saved: Checkpoint) -> list[str]:
         elif segment is not None and segment.first_id == state.first_id and segment.length < state.length:
             losses.append(f"{name}: the last {state.length - segment.length} bytes are missing")
     return losses
+
+
+def _load_checkpoint(disk: Disk, numbers: list[int], report: list[str]) -> Checkpoint | None:
+    """Return the checkpoint or None, which is damage if there are segments with these numbers."""
+    if numbers and checkpoint.NAME not in disk.names():
+        report.append(f"{checkpoint.NAME}: it is missing; messages may be too, or come back though they were settled")
+    return checkpoint.load(disk, report)
 
 
 def _numbers(disk: Disk) -> list[int]:

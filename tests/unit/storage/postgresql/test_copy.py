@@ -163,7 +163,12 @@ LOST = "the log is lost: it is empty, and 2 durable queues or exchanges were cre
 
 @pytest.mark.parametrize(
     "kept, says",
-    [("", LOST), ("checkpoint", ".log: it is missing, with"), ("checkpoint *[!5].log", "05.log: it is missing, with")],
+    [
+        ("", LOST),
+        ("checkpoint", ".log: it is missing, with"),
+        ("checkpoint *[!5].log", "05.log: it is missing, with"),
+        ("*.log", "checkpoint: it is missing; messages may be too"),
+    ],
 )
 def test_a_store_that_lacks_a_part_of_its_log_is_not_copied(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, kept: str, says: str
