@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 MOST_QUEUES = 100  # that are searched for a circle, each with `dead_lettering.UNCONFIRMED` letters
+MOST_BYTES = 16 << 20  # of the letters of a circle, which are passed on in one step
 LETTERS_SHIFT = 1  # to look at 2 letters costs 1 (`jobs.scheduler`)
 
 
@@ -29,9 +30,10 @@ class Pass(NamedTuple):
 def find_circle(source: Queue, letter: DeadLetter, first: Queue) -> tuple[list[Pass], int]:
     """Return what the queues of a circle pass on, which begins with the letter from `source` to `first`; and the cost.
 
-    The list is empty if there is no circle, or the search would take too long.
+    The list is empty if there is no circle, or it or the search would be too long.
     """
     found = {first: Pass(source, letter, first)}
+    sizes = {first: len(letter.message.frames)}  # of all letters on the way to a queue
     pending = deque([first])
     cost = 1
     while pending and source not in found and len(found) < MOST_QUEUES:
@@ -42,8 +44,10 @@ def find_circle(source: Queue, letter: DeadLetter, first: Queue) -> tuple[list[P
             taker = waiting.waits_for
             if taker is None or taker in found or not exchanges(queue, waiting, taken):
                 continue
-            if taker is not source or exchanges(source, letter, waiting):
+            size = sizes[queue] + len(waiting.message.frames)
+            if size <= MOST_BYTES and (taker is not source or exchanges(source, letter, waiting)):
                 found[taker] = Pass(queue, waiting, taker)
+                sizes[taker] = size
                 pending.append(taker)
     if source not in found or first is source and not exchanges(source, letter, letter):
         return [], cost

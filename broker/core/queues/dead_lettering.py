@@ -51,7 +51,6 @@ MANY_BYTES = 64 << 20  # likewise, of bodies and long headers
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
 RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
-EXCHANGED_BYTES = 16 << 20  # of messages that queues exchange in one step
 
 
 class DeadLetter:
@@ -427,7 +426,7 @@ class DeadLetterOutbox:
         """
         circle, cost = find_circle(self._queue, letter, last)
         size = sum([len(waiting.message.frames) for _, waiting, _ in circle])
-        if not circle or len(circle) > 1 and size > EXCHANGED_BYTES:
+        if not circle:
             return cost
         cost_limit = 2 * SLICE_COST + (size >> COPY_SHIFT)
         others = [(giver.outbox, waiting) for giver, waiting, _ in circle if waiting is not letter]

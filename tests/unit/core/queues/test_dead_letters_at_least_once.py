@@ -11,7 +11,7 @@ from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
-from warren.broker.core.queues import dead_lettering
+from warren.broker.core.queues import dead_letter_circle, dead_lettering
 from warren.broker.core.queues.dead_lettering import QUICK_RETRY_MS, RETRY_MS, UNCONFIRMED
 from warren.broker.core.queues.queue import Queue
 
@@ -346,6 +346,25 @@ def test_queues_in_a_circle_do_not_gather_bytes_of_longer_messages() -> None:
         ring.publish(1, "0", body=b"x" * 90)
         ring.reject(1)
         assert max(ring.held_bytes) <= 200
+
+
+@pytest.mark.parametrize("queues, waits", [(5, False), (6, True)])
+def test_a_search_for_a_circle_is_bounded(monkeypatch: pytest.MonkeyPatch, queues: int, waits: bool) -> None:
+    monkeypatch.setattr(dead_letter_circle, "MOST_QUEUES", 5)
+    ring = Ring(queues, **{"x-max-length": 1})
+    ring.publish(1)
+    ring.reject(1)
+    assert {ring.ch.count(name) for name in ring.names} == {0 if waits else 1} and ring.held == [1] * queues
+
+
+def test_a_circle_does_not_exchange_too_many_bytes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letter_circle, "MOST_BYTES", 1000)
+    ring = Ring(2, **{"x-max-length": 2})
+    ring.publish(1, body=b"x" * 900)
+    ring.publish(1, body=b"x" * 100)
+    ring.reject(2)
+    assert [ring.ch.count(name) for name in ring.names] == [1, 1] and ring.held == [2, 2]
+    assert ring.ch.drain("0") + ring.ch.drain("1") == [b"x" * 100] * 2
 
 
 def test_a_purge_spares_waiting_messages_and_a_deletion_ends_them() -> None:
