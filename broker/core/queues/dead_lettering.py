@@ -425,9 +425,9 @@ class DeadLetterOutbox:
         Each queue of the circle passes one message on. Return the cost.
         """
         circle, cost = find_circle(self._queue, letter, last)
-        size = sum([len(waiting.message.frames) for _, waiting, _ in circle])
         if not circle:
             return cost
+        size = sum([len(waiting.message.frames) for _, waiting, _ in circle])
         cost_limit = 2 * SLICE_COST + (size >> COPY_SHIFT)
         others = [(giver.outbox, waiting) for giver, waiting, _ in circle if waiting is not letter]
         again = True
