@@ -19,7 +19,7 @@ from ..storage.journal import Journal as SegmentJournal
 from ..storage.memory_journal import MemoryJournal
 from ..storage.metadata import Metadata
 from ..storage.metadata_store import SQLiteMetadata
-from ..storage.recovery import check_definitions
+from ..storage.recovery import check_definitions, check_log
 
 if TYPE_CHECKING:
     from ..storage.postgresql.store import PostgreSQLStore
@@ -69,6 +69,7 @@ class Store:
         """Read definitions and journal. Raises StorageFault, OSError."""
         self.definitions = metadata.load()
         check_definitions(disk, self.definitions.vhosts)
+        check_log(disk, self.definitions.numbers)
         journal = SegmentJournal(disk, metadata)
         gc.disable()  # recovery makes no cycles, and collections would take longer than reading
         try:

@@ -279,7 +279,9 @@ class Move:
         queue, host = self._queue, self._queue.host
         messages = [message for _, message, _ in run.taken]
         persistent = any(copy.persistent for copy in run.copies)
-        if host.enqueue(run.copies, total_bytes(run.copies), persistent, run.targets, MOVED).refused:
+        # A single message goes to all targets or to none, or each attempt would leave more copies of it.
+        room = not run.is_single or all(target.has_room(run.copies[0].body_bytes) for target in run.targets)
+        if not room or host.enqueue(run.copies, total_bytes(run.copies), persistent, run.targets, MOVED).refused:
             self._put_back()
             result.problem = FULL
             return

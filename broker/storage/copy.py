@@ -22,7 +22,7 @@ from .errors import StorageFault
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata
-from .recovery import check_definitions, check_finished
+from .recovery import check_complete, check_definitions, check_finished, check_log
 from .segment import number_of
 
 COPIED_STATUS, FAILED_STATUS = 0, 1
@@ -44,6 +44,7 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
             check_finished(from_disk)
             definitions = from_metadata.load()
             check_definitions(from_disk, definitions.vhosts)
+            check_source(from_disk, definitions, shown(source))
             if unfinished := unfinished_import(definitions.global_parameters):
                 advice = f"start its broker, then {ADVICE}; nothing was copied"
                 raise StorageFault(f"{shown(source)}: {unfinished}: {advice}")
@@ -69,6 +70,19 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
         return FAILED_STATUS
     print(f"copied and verified: {len(definitions.changes())} definitions, {records} records of {bytes_copied} bytes")
     return COPIED_STATUS
+
+
+def check_source(disk: Disk, definitions: Definitions, place: str) -> None:
+    """Raise StorageFault if messages of the source are lost. Raises OSError."""
+    try:
+        check_log(disk, definitions.numbers)
+    except StorageFault as fault:
+        raise StorageFault(f"{place}: {fault}; nothing was copied") from fault
+    try:
+        check_complete(disk)
+    except StorageFault as fault:
+        advice = "restore it, or start and stop its broker, which goes on without what is lost; nothing was copied"
+        raise StorageFault(f"{place}: {fault}: {advice}") from fault
 
 
 def is_url(text: str) -> bool:

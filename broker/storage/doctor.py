@@ -20,7 +20,7 @@ from .folder_lock import IN_USE_STATUS, InUse, lock
 from .folder_lock import NAME as LOCK
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata
-from .recovery import check_definitions, recover
+from .recovery import check_definitions, check_log, recover
 from .segment import SUFFIX
 
 SOUND_STATUS, DAMAGED_STATUS = 0, 1
@@ -180,6 +180,7 @@ def _log(disk: Disk, names: dict[int, str] | None) -> bool:
     """Print segments and queues, and return whether all of them are sound. Raises OSError."""
     report: list[str] = []
     try:
+        check_log(disk, names or ())
         recovered = recover(disk, report, set(names) if names is not None else None)
     except StorageFault as fault:
         print(f"log: BAD: {fault}")

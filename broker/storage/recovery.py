@@ -91,8 +91,8 @@ def recover(disk: Disk, report: list[str], known: set[int] | None = None) -> Rec
 def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered:
     check_finished(disk)
     disk.sync_folder()
-    saved = checkpoint.load(disk, report)
-    numbers = sorted(number for number in map(number_of, disk.names()) if number is not None)
+    numbers = _numbers(disk)
+    saved = _load_checkpoint(disk, numbers, report)
     heads = _heads(disk, numbers)
     salt = _salt(disk, heads, saved)
     recovered = Recovered(salt, saved is not None)
@@ -142,7 +142,9 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None) -> Recovered
     scan.finish(known)
     if max(recovered.next_id >> 32, recovered.next_queue) >> 31:
         raise ValueError(f"next id {recovered.next_id}, next queue {recovered.next_queue}")
-    _find_losses(recovered, saved, report)
+    losses = _losses(recovered.segments, saved)
+    report += losses
+    recovered.complete = recovered.complete and not losses
     return recovered
 
 
@@ -172,18 +174,61 @@ def check_definitions(disk: Disk, vhosts: Sized) -> None:
                 )
 
 
-def _find_losses(recovered: Recovered, saved: Checkpoint, report: list[str]) -> None:
-    """Report segments of the checkpoint with live messages that are missing or shorter, as in an incomplete copy."""
-    segments = {segment.number: segment for segment in recovered.segments}
+def check_log(disk: Disk, numbers: Sized) -> None:
+    """Raise StorageFault if there are durable queues or exchanges with these numbers, and the log is lost.
+
+    A broker saves the first checkpoint before it creates any of them.
+    """
+    proofs = (checkpoint.NAME, UNFINISHED_NAME)  # `check_finished` refuses the latter
+    if numbers and not any(name in proofs or number_of(name) is not None for name in disk.names()):
+        raise StorageFault(
+            f"the log is lost: it is empty, and {len(numbers)} durable queues or exchanges were created with it: mount"
+            f" its folder, or restore it from a backup; or create an empty file {Segment(1, 0, 0).name} in it to begin"
+            " without its messages"
+        )
+
+
+def check_complete(disk: Disk) -> None:
+    """Raise StorageFault if the log lacks something that its checkpoint knows. Raises OSError."""
+    report: list[str] = []
+    numbers = _numbers(disk)
+    saved = _load_checkpoint(disk, numbers, report)
+    if saved is not None:
+        segments = []
+        for number, head in _heads(disk, numbers).items():
+            segment = Segment(number, head.first_id if head is not None else 0, 0)
+            segment.length = segment.open(disk).size
+            segment.close()
+            segments.append(segment)
+        report += _losses(segments, saved)
+    if report:
+        raise StorageFault(f"the log is not complete: {report[0]}")
+
+
+def _losses(segments: list[Segment], saved: Checkpoint) -> list[str]:
+    """Return which segments of the checkpoint with live messages are missing or shorter, as in an incomplete copy."""
+    losses = []
+    by_number = {segment.number: segment for segment in segments}
     for number, state in saved.segments.items():
-        segment = segments.get(number)
+        segment = by_number.get(number)
         name = Segment(number, state.first_id, 0).name
         if segment is None and state.live:
-            report.append(f"{name}: it is missing, with {state.live} messages")
-            recovered.complete = False
+            losses.append(f"{name}: it is missing, with {state.live} messages")
         elif segment is not None and segment.first_id == state.first_id and segment.length < state.length:
-            report.append(f"{name}: the last {state.length - segment.length} bytes are missing")
-            recovered.complete = False
+            losses.append(f"{name}: the last {state.length - segment.length} bytes are missing")
+    return losses
+
+
+def _load_checkpoint(disk: Disk, numbers: list[int], report: list[str]) -> Checkpoint | None:
+    """Return the checkpoint or None, which is damage if there are segments with these numbers."""
+    if numbers and checkpoint.NAME not in disk.names():
+        report.append(f"{checkpoint.NAME}: it is missing; messages may be too, or come back though they were settled")
+    return checkpoint.load(disk, report)
+
+
+def _numbers(disk: Disk) -> list[int]:
+    """Return the numbers of all segments."""
+    return sorted(number for number in map(number_of, disk.names()) if number is not None)
 
 
 def _heads(disk: Disk, numbers: list[int]) -> dict[int, log_records.Head | None]:

@@ -6,17 +6,19 @@ Dead-lettering never recurses: clients may declare a chain of any number of queu
 one before. Messages in the outbox stay in the journal, so after a crash they are in the queue again.
 
 With the strategy at-least-once a message stays in the outbox until each of its targets has taken it, and is retried
-where there is no target, or one rejects it. The journal settles it together with its copies.
+where there is no target, or one rejects it. The journal settles it together with its copies. Full queues that wait for
+each other exchange their messages (`dead_letter_circle`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, Job
 from ..messages.message import LONG_HEADER, Message, header_bytes_of, total_bytes
+from .dead_letter_circle import Pass, find_circle
 from .enqueue import ACCEPTED, EnqueueResult
 from .lazy_deque import LazyDeque, made
 from .message_log import DEAD_LETTERED
@@ -61,10 +63,12 @@ class DeadLetter:
     confirmed  at least once: the targets that have taken the message
     ticket     at least once: the batch of the journal with the last copy; the message may be settled once that is
                durable
+    waits_for  at least once: the full queue that alone had not taken the message at the end of the last attempt, or
+               None
     """
 
     __slots__ = (
-        *("message", "reason", "copy", "targets", "divided", "stable", "confirmed", "ticket"),
+        *("message", "reason", "copy", "targets", "divided", "stable", "confirmed", "ticket", "waits_for"),
         *("_at", "_parts", "_search"),
     )
 
@@ -73,6 +77,7 @@ class DeadLetter:
         self.reason = reason
         self.confirmed: set[RouteTarget] = set()
         self.ticket = 0
+        self.waits_for: Queue | None = None
         self.copy = message
         self.targets: tuple[RouteTarget, ...] | None = None
         self.divided = self.stable = False
@@ -119,6 +124,12 @@ class DeadLetter:
         """True if there are targets, and all of them have taken the message."""
         targets = existing(self.targets or ())
         return len(targets) > 0 and self.confirmed.issuperset(targets)
+
+    def note_last(self) -> None:
+        """Note the target that alone has not taken the message, if that is a full queue."""
+        missing = [target for target in existing(self.targets or ()) if target not in self.confirmed]
+        full = len(missing) == 1 and missing[0].rejects_overflow
+        self.waits_for = cast("Queue", missing[0]) if full else None
 
     def end_attempt(self) -> None:
         """Search again in the next attempt."""
@@ -198,11 +209,13 @@ class DeadLetterOutbox:
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
+    exchanging        one of them leaves for the message that is being published to the queue, whose limits do not count
+                      the outbox meanwhile
     """
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("awaits_journal", "_header_bytes", "_first", "_last", "_retried", "_wait_ms"),
+        *("awaits_journal", "exchanging", "_header_bytes", "_first", "_last", "_retried", "_wait_ms"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -216,7 +229,7 @@ class DeadLetterOutbox:
         self.retry_at_ms = 0
         self._retried = 0  # messages of the retry under way
         self._wait_ms = RETRY_MS  # until the next retry
-        self.awaits_journal = False
+        self.awaits_journal = self.exchanging = False
         self.persistent_count = self.persistent_bytes = 0
         self._header_bytes = 0  # the sum of their long headers
 
@@ -267,8 +280,7 @@ class DeadLetterOutbox:
             self._retry()
         cost = self._publish_first(min(SLICE + published, len(self.waiting)), SLICE_COST + 2 * ALIKE_COST * published)
         if not self.unconfirmed and not self.forwarded:
-            self.retry_at_ms = 0
-            self._wait_ms = RETRY_MS
+            self._end_retries()
         return cost
 
     def _await_journal(self) -> None:
@@ -358,13 +370,8 @@ class DeadLetterOutbox:
     def _forward_all(self, cost_limit: int) -> int:
         """Publish the forwarded messages until they have cost too much; return the cost."""
         cost = 0
-        host = self._queue.host
-        host.forwarding = True
-        try:
-            while self.forwarded and cost < cost_limit:
-                cost += self._forward(self.forwarded[0], cost_limit - cost)
-        finally:
-            host.forwarding = False
+        while self.forwarded and cost < cost_limit:
+            cost += self._forward(self.forwarded[0], cost_limit - cost)
         if self._retried and not self.forwarded:
             self._end_retry()
         return cost
@@ -378,9 +385,6 @@ class DeadLetterOutbox:
         queue, message = self._queue, letter.message
         host, exchange = queue.host, queue.settings.dead_letter_exchange
         cost, done = 0, not self._at_least_once
-        forwarded = made(self.forwarded)
-        forwarded.popleft()  # a copy for the queue itself takes the place of the message
-        self._count([message], -1)
         if exchange is not None and host.has_exchange(exchange):
             cost = letter.find_targets(queue, exchange, host.clock.timestamp_s(), cost_limit)
             safe = letter.ticket <= host.journal.durable
@@ -393,17 +397,19 @@ class DeadLetterOutbox:
                     letter.confirmed.update(takers)
                     letter.ticket = host.journal.ticket()
             if not letter.complete:
-                forwarded.appendleft(letter)
-                self._count([message], 1)
                 return cost
+            letter.note_last()
+            if safe and letter.waits_for is not None and not done:
+                cost += self._exchange(letter, letter.waits_for)
             if safe and letter.is_confirmed:
                 host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
                 done = True
+        made(self.forwarded).popleft()
         letter.end_attempt()
         if done:
+            self._count([message], -1)
             queue.journal.settle([message], moved=True)
             return cost
-        self._count([message], 1)
         if not self.retry_at_ms:
             host.scheduler.report(
                 "dead_letters_wait", "warning", {"queue": queue.name, "vhost": queue.vhost, "exchange": exchange}
@@ -412,6 +418,75 @@ class DeadLetterOutbox:
             self.retry_at_ms = host.clock.now_ms() + self._wait_ms
         self.unconfirmed.append(letter)
         return cost
+
+    def _exchange(self, letter: DeadLetter, last: Queue) -> int:
+        """Publish a message to the full queue that alone does not have it, if they are in a circle of such queues.
+
+        Each queue of the circle passes one message on. Return the cost.
+        """
+        circle, cost = find_circle(self._queue, letter, last)
+        if not circle:
+            return cost
+        size = sum([len(waiting.message.frames) for _, waiting, _ in circle])
+        cost_limit = 2 * SLICE_COST + (size >> COPY_SHIFT)
+        others = [(giver.outbox, waiting) for giver, waiting, _ in circle if waiting is not letter]
+        again = True
+        for outbox, waiting in others:
+            if again and cost < cost_limit:
+                its_cost, again = outbox._search_again(waiting, cost_limit - cost)
+                cost += its_cost
+            else:
+                again = False
+        if again:
+            cost += (size >> STORE_SHIFT) + PER_MESSAGE_COST * len(circle)
+            self._pass_on(circle)
+        for outbox, waiting in others:
+            outbox._end_exchange(waiting)
+        return cost
+
+    def _pass_on(self, circle: list[Pass]) -> None:
+        """Publish the messages of a circle if each queue has room for one, but for those that it keeps."""
+        for _, _, taker in circle:
+            taker.outbox.exchanging = True
+        try:
+            if all(taker.has_room(letter.copy.body_bytes) for _, letter, taker in circle):
+                for giver, letter, taker in circle:
+                    if giver.outbox._enqueue([letter.copy], (taker,), len(letter.targets or ()) > 1).refused:
+                        break
+                    letter.confirmed.add(taker)
+                    letter.ticket = giver.host.journal.ticket()
+        finally:
+            for _, _, taker in circle:
+                taker.outbox.exchanging = False
+
+    def _search_again(self, letter: DeadLetter, cost_limit: int) -> tuple[int, bool]:
+        """Search the targets of an unconfirmed message again.
+
+        Return the cost, and whether it still waits for the same queue alone and may be settled with its copy there.
+        """
+        queue, last, exchange = self._queue, letter.waits_for, self._queue.settings.dead_letter_exchange
+        host = queue.host
+        if exchange is None or not host.has_exchange(exchange) or letter.ticket > host.journal.durable:
+            return 0, False
+        cost = letter.find_targets(queue, exchange, host.clock.timestamp_s(), cost_limit)
+        letter.note_last()
+        return cost, letter.waits_for is last
+
+    def _end_exchange(self, letter: DeadLetter) -> None:
+        """Settle an unconfirmed message if all targets have it."""
+        if letter.waits_for in letter.confirmed:
+            queue, message = self._queue, letter.message
+            self.unconfirmed.remove(letter)
+            self._count([message], -1)
+            queue.host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
+            queue.journal.settle([message], moved=True)
+            if not self.unconfirmed and not self.forwarded:
+                self._end_retries()
+        letter.end_attempt()
+
+    def _end_retries(self) -> None:
+        self.retry_at_ms = 0
+        self._wait_ms = RETRY_MS
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]

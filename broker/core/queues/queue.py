@@ -224,7 +224,7 @@ class Queue(RouteTarget):
         """
         settings, ready = self.settings, self.ready_messages
         count, total = ready.count + before, ready.body_bytes + body_bytes
-        if settings.dead_letters_at_least_once and not self.host.forwarding:
+        if settings.dead_letters_at_least_once and not self.outbox.exchanging:
             count, total = count + len(self.outbox), total + self.outbox.persistent_bytes
         return NONE < settings.max_length <= count or NONE < settings.max_bytes < total
 

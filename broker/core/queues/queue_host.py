@@ -30,8 +30,6 @@ class QueueHost:
     rereading       queues with messages that could not be read from the disk
     message_log     records all messages that enter or leave queues, or None
     topology        a number that is another one after each change that may change a route
-    forwarding      a dead letter is being published at least once: limits of queues do not count their outboxes, or the
-                    dead letters of full queues, of one or in a circle, would wait for each other for ever
     held            publishes and deliveries wait, as the firehose has very many messages to copy
     """
 
@@ -47,7 +45,7 @@ class QueueHost:
         self.rereading = Reread(clock, scheduler)
         self.message_log: MessageLog | None = None
         self.topology = 0
-        self.held = self.forwarding = False
+        self.held = False
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Log messages that left the queue, if there is a message log."""

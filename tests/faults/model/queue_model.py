@@ -162,11 +162,15 @@ class Entry:
 
 @dataclass(eq=False)
 class Letter:
-    """A message that left a queue for its dead letter exchange; `taken` are the queues that have their copy."""
+    """A message that left a queue for its dead letter exchange; `taken` are the queues that have their copy.
+
+    `lacks` is the queue that alone had no copy after the last attempt.
+    """
 
     message: Message
     reason: str
     taken: set[str] = field(default_factory=set)
+    lacks: Queue | None = None
 
 
 @dataclass(eq=False)
@@ -209,6 +213,7 @@ class Queue:
         self.active: Consumer | None = None
         self.outbox: list[Letter] = []  # to be published at once
         self.waiting: list[Letter] = []  # at least once, until the next retry
+        self.offered: Letter | None = None  # that which is being published
         self.retry_ms, self.wait_ms = 0, dialect.retry_ms
         self.came_back = False
         self._tail = 0
@@ -279,18 +284,33 @@ class Queue:
 
     # Messages enter
 
-    def excess(self, body: bytes = b"", more: int = 0, kept: bool = False) -> bool:
+    @property
+    def kept(self) -> list[Letter]:
+        """The dead letters that are still here."""
+        return [*self.outbox, *self.waiting, *([self.offered] if self.offered is not None else [])]
+
+    def excess(self, body: bytes = b"", more: int = 0, swap: bool = False) -> bool:
         """Whether `more` messages with this body would exceed a limit.
 
-        Dead letters that are kept count as well, but not for one from a queue that keeps it (`kept`): RabbitMQ's guides
-        leave this open, and so those of queues in a circle do not wait for each other for ever.
+        Dead letters that are kept count as well, but not while one of them leaves for the message (`swap`).
         """
         messages = [entry.message for entry in self.ready]
-        if self.at_least_once and not kept:
-            messages += [letter.message for letter in (*self.outbox, *self.waiting)]
+        if self.at_least_once and not swap:
+            messages += [letter.message for letter in self.kept]
         count, total = self._least("max-length"), self._least("max-length-bytes")
         size = sum(len(message.body) for message in messages) + len(body)
         return count is not None and len(messages) + more > count or total is not None and size > total
+
+    def swaps(self, given: Letter, taken: Letter) -> bool:
+        """Whether a full queue that keeps dead letters may take one for one that it gives.
+
+        A longer one does not let it have more than twice its limit of bytes.
+        """
+        growth, total = len(taken.message.body) - len(given.message.body), self._least("max-length-bytes")
+        messages = [entry.message for entry in self.ready]
+        messages += [letter.message for letter in self.kept]
+        size = sum(len(message.body) for message in messages) + growth
+        return self.at_least_once and (growth <= 0 or total is None or size <= 2 * total)
 
     def ttl_ms(self, message: Message) -> int | None:
         """The time to live of a message here: the smaller of the queue's and its own."""

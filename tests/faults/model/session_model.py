@@ -361,26 +361,81 @@ class Model:
 
     def _offer(self, queue: Queue, letter: Letter) -> None:
         """Publish a dead letter, which waits for the next retry if it has to stay."""
-        if not self._forward(queue, letter):
+        queue.offered = letter
+        done = self._forward(queue, letter)
+        queue.offered = None
+        if not done:
             if not queue.waiting:
                 queue.retry_ms = self.now_ms + queue.wait_ms
             queue.waiting.append(letter)
 
     def _forward(self, queue: Queue, letter: Letter) -> bool:
         """Publish a dead letter; return whether it is done with: at least once, when all its targets have it."""
+        copy, targets = self._route_letter(queue, letter)
+        if copy is None:
+            return not queue.at_least_once
+        for target in targets:
+            if target.name not in letter.taken and self._enqueue(target, copy, queue.name, queue.at_least_once):
+                letter.taken.add(target.name)
+        if not queue.at_least_once:
+            return True
+        letter.lacks = last_of(targets, letter)
+        if letter.lacks is not None:
+            self._swap(queue, letter)
+        return bool(targets) and {one.name for one in targets} <= letter.taken
+
+    def _route_letter(self, queue: Queue, letter: Letter) -> tuple[Message | None, list[Queue]]:
+        """Return the copy of a dead letter that is published now and its targets, or None without an exchange."""
         exchange = queue.dead_letter_exchange
         if exchange is None or exchange and exchange not in self.exchanges:
-            return not queue.at_least_once
+            return None, []
         copy = letter.message.dead_lettered(
             queue.name, letter.reason, exchange, queue.dead_letter_key, self._timestamp_s(self.now_ms)
         )
         targets = self.route(exchange, [*copy.keys, *copy.blind])
         if letter.reason != "rejected":
             targets = [target for target in targets if not copy.cycles(target.name)]
-        for target in targets:
-            if target.name not in letter.taken and self._enqueue(target, copy, queue.name, queue.at_least_once):
-                letter.taken.add(target.name)
-        return not queue.at_least_once or bool(targets) and {one.name for one in targets} <= letter.taken
+        return copy, targets
+
+    def _swap(self, queue: Queue, letter: Letter) -> None:
+        """Full queues that keep dead letters for each other in a circle pass one on each, at the same time.
+
+        RabbitMQ's guides leave this open. So they do not wait for each other for ever, and none has more messages then.
+        """
+        circle = self._circle(queue, letter)
+        passes: list[tuple[Queue, Letter, Message, Queue]] = []
+        for giver, given in circle:
+            copy, targets = self._route_letter(giver, given)
+            taker = given.lacks
+            given.lacks = last_of(targets, given)
+            if copy is None or taker is None or given.lacks is not taker:
+                return
+            passes.append((giver, given, copy, taker))
+        for _, _, copy, taker in passes:
+            if taker.excess(copy.body, 1, swap=True):
+                self._advance(taker)
+            if taker.excess(copy.body, 1, swap=True):
+                return
+        for giver, given, copy, taker in passes:
+            self._add(taker, copy, giver.name)
+            given.taken.add(taker.name)
+            if given is not letter:
+                giver.waiting.remove(given)
+                giver.wait_ms = giver.wait_ms if giver.waiting else RETRY_MS
+
+    def _circle(self, queue: Queue, letter: Letter) -> list[tuple[Queue, Letter]]:
+        """Return who gives what in the shortest circle that begins with this letter, or nothing."""
+        paths = [[(queue, letter)]]
+        reached: set[Queue] = set()
+        for path in paths:
+            given = path[-1][1]
+            if given.lacks is queue and queue.swaps(letter, given):
+                return path
+            if given.lacks is None or given.lacks is queue or given.lacks in reached:
+                continue
+            reached.add(given.lacks)
+            paths += [[*path, (given.lacks, one)] for one in given.lacks.waiting if given.lacks.swaps(one, given)]
+        return []
 
     # Publishing
 
@@ -412,12 +467,17 @@ class Model:
 
     def _enqueue(self, queue: Queue, message: Message, source: str, keeps: bool = False) -> bool:
         """Add a message to a queue; return False if it rejects it. What its sender `keeps` is not dead-lettered."""
-        if queue.overflow in REJECTS and queue.excess(message.body, 1, keeps):
+        if queue.overflow in REJECTS and queue.excess(message.body, 1):
             self._advance(queue)  # what a consumer has room for does not count
-            if queue.excess(message.body, 1, keeps):
+            if queue.excess(message.body, 1):
                 if queue.overflow == "reject-publish-dlx" and not keeps:
                     queue.dead_letter(message, "maxlen")
                 return False
+        self._add(queue, message, source)
+        return True
+
+    def _add(self, queue: Queue, message: Message, source: str) -> None:
+        """Add a message for which there is room."""
         if queue.ttl_ms(message) == 0:
             self._advance(queue)  # what is before it
         entry = queue.push(message, self.now_ms, (self._arrivals, source))
@@ -426,7 +486,6 @@ class Model:
             self._deliver_before(queue)
             self._advance(queue)
             entry.deadline_ms = self.now_ms
-        return True
 
     # Objects
 
@@ -553,6 +612,12 @@ class Model:
             self.end_channel(channel)
         for queue in [one for one in self.queues.values() if one.owner == connection]:
             self.delete(queue)
+
+
+def last_of(targets: Sequence[Queue], letter: Letter) -> Queue | None:
+    """Return the target that alone has no copy of a dead letter, if it may reject one."""
+    missing = [target for target in targets if target.name not in letter.taken]
+    return missing[0] if len(missing) == 1 and missing[0].overflow in REJECTS else None
 
 
 def queue_type(queue: Queue) -> str:

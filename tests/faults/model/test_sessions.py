@@ -54,7 +54,19 @@ def test_a_later_step_shows_which_queue_published_its_dead_letters_first() -> No
         assert len(machine.models) == 1
 
 
-def test_dead_letters_of_two_full_queues_for_each_other_do_not_count_for_each_other() -> None:
+def test_full_queues_exchange_dead_letters_for_each_other() -> None:
+    names = ("q0", "q2")
+    with history(q0={"x-dead-letter-routing-key": "q2"}, q2={"x-dead-letter-routing-key": "q0"}) as machine:
+        for name in names:
+            machine.add_consumer(FIRST, name, name, no_ack=False, exclusive=False, priority=None)
+        machine.publish_all(FIRST, [message(b"%d" % at, name) for name in names for at in range(2)], mandatory=False)
+        for name in names:
+            machine.apply_policy(name, {"max-length": 1})
+        machine.settle_one(FIRST, 4, True, REJECT)
+        assert [len(channel.outstanding) for channel in machine.models[0].channels.values()] == [4, 0, 0, 0]
+
+
+def test_dead_letters_that_two_full_queues_keep_count_for_each_other() -> None:
     to_q0 = {"x-dead-letter-routing-key": "q0", "x-max-length-bytes": 1, "x-message-ttl": 0}
     with history(q0={"x-dead-letter-routing-key": "q2", "x-max-length-bytes": 2}, q2=to_q0) as machine:
         machine.publish_all(FIRST, [message(b"1", "q2"), message(b"2", "q0", expiration="0")], mandatory=False)

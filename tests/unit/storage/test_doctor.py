@@ -12,7 +12,7 @@ from warren.broker.config import Config
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredGlobalParameter, StoredQueue, StoredVHost
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
-from warren.broker.storage import log_records
+from warren.broker.storage import checkpoint, log_records
 from warren.broker.storage.disk import FolderDisk
 from warren.broker.storage.doctor import examine
 from warren.broker.storage.errors import StorageFault
@@ -48,6 +48,7 @@ def log(tmp_path: Path) -> Path:
     (folder / "00000001.log").write_bytes(first)
     second = log_records.Head(5, SALT).encode() + log_records.encode_settled(SALT, 5, 7, [2]) + message(5, [7, 8])
     (folder / "00000002.log").write_bytes(second)
+    checkpoint.save(FolderDisk(folder, False), checkpoint.Checkpoint(SALT, 1).encode())
     new_metadata(tmp_path, 7, 8).close()
     return folder
 
@@ -117,7 +118,14 @@ def test_a_bad_checkpoint_is_damage(capsys: pytest.CaptureFixture[str], log: Pat
     assert any(line.startswith("recovery: checkpoint: ") for line in lines)
 
 
+def test_a_missing_checkpoint_is_damage(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    (log / "checkpoint").unlink()
+    status, lines = run_doctor(capsys, log)
+    assert status == 1 and any(line.startswith("recovery: checkpoint: it is missing;") for line in lines)
+
+
 def test_a_checkpoint_that_is_no_file_is_named(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    (log / "checkpoint").unlink()
     os.mkfifo(log / "checkpoint")
     assert examine(log.parent) == 1
     assert capsys.readouterr().err == f"warren: {log}/checkpoint: it is no regular file\n"
@@ -194,6 +202,33 @@ def test_a_log_whose_definitions_are_lost_is_damage_and_no_broker_starts_with_it
     with pytest.raises(StorageFault, match="restore the file"):
         Store(Config(data_dir=str(tmp_path)))
     assert contents(log) == before
+
+
+def test_a_log_that_is_lost_is_damage_and_no_broker_starts_with_it_unasked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, log: Path
+) -> None:
+    for path in log.iterdir():
+        path.unlink()
+    status, lines = run_doctor(capsys, log)
+    says = "the log is lost: it is empty, and 2 durable queues or exchanges were created with it"
+    assert status == 1 and lines[-1].startswith(f"log: BAD: {says}: mount its folder, or restore it")
+    with pytest.raises(StorageFault, match=says):
+        Store(Config(data_dir=str(tmp_path)))
+    assert contents(log) == {}
+    (log / "00000001.log").touch()
+    (tmp_path / "lock").unlink()  # the process holds it
+    store = Store(Config(data_dir=str(tmp_path)))
+    store.close()
+    (tmp_path / "lock").unlink()
+    assert not any(map(len, store.queues.values())) and run_doctor(capsys, log)[0] == 0
+
+
+def test_an_empty_log_is_sound_if_nothing_was_created_with_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    new_metadata(tmp_path).close()
+    (tmp_path / "log").mkdir()
+    assert run_doctor(capsys, tmp_path / "log")[0] == 0
 
 
 def stopped(folder: Path, *, cleanly: bool) -> list[Path]:

@@ -149,12 +149,14 @@ def test_the_same_behind_other_segments() -> None:
 @pytest.mark.parametrize("bit", [0, 7])
 def test_a_flipped_bit_in_any_byte_of_a_record_in_the_middle(bit: int) -> None:
     """The record is reported with segment and offset and is lost; the ones after it are served."""
-    data = write_log(*BODIES).content(FIRST)
+    sound = write_log(*BODIES)
+    data = sound.content(FIRST)
     starts = records_of(data)
     for at in range(starts[1], starts[2]):
         damaged = bytearray(data)
         damaged[at] ^= 1 << bit
         disk = SimulatedDisk(Random(1))
+        disk.put("checkpoint", sound.content("checkpoint"))
         disk.put(FIRST, bytes(damaged))
         journal, found = open_journal(disk.crash())
         assert found == {1: [b"one", b"three", b"four"]}, f"byte {at}"

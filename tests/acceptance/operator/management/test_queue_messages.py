@@ -7,7 +7,7 @@ import pytest
 from tests.support.http import Api
 from warren.broker.core.access.passwords import SHA256, hash_password
 from warren.broker.session import move as move_module
-from warren.broker.session.move import Move, MoveStep
+from warren.broker.session.move import FULL, Move, MoveStep
 from warren.plugins.management.stats.sampler import Sampler
 
 PUBLISH = "/exchanges/%2F/amq.default/publish"
@@ -93,6 +93,19 @@ def test_a_full_destination_ends_the_move_in_order(queues: Api) -> None:
     answer = move(queues, queue="small")
     assert answer == {"moved": 2, "messages_ready": 2, "problem": "the destination refuses more messages: it is full"}
     assert (payloads(queues, "small"), payloads(queues, "q")) == (["1", "2"], ["3", "4"])
+
+
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+def test_a_move_to_several_queues_leaves_no_copies_where_one_is_full(queues: Api, overflow: str) -> None:
+    dead_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "other"}
+    arguments = {"x-max-length": 1, "x-overflow": overflow, **dead_letters}
+    queues.put("/queues/%2F/small", {"arguments": arguments})
+    for name in ("other", "small"):
+        queues.post(f"/bindings/%2F/e/amq.fanout/q/{name}", {})
+    publish(queues, "1", "2", "3")
+    for moved in (1, 0, 0):
+        assert move(queues, exchange="amq.fanout") == {"moved": moved, "messages_ready": 2, "problem": FULL}
+    assert (payloads(queues, "small"), payloads(queues, "other"), payloads(queues, "q")) == (["1"], ["1"], ["2", "3"])
 
 
 def test_a_move_to_itself_is_refused(queues: Api) -> None:

@@ -11,7 +11,7 @@ from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
-from warren.broker.core.queues import dead_lettering
+from warren.broker.core.queues import dead_letter_circle, dead_lettering
 from warren.broker.core.queues.dead_lettering import QUICK_RETRY_MS, RETRY_MS, UNCONFIRMED
 from warren.broker.core.queues.queue import Queue
 
@@ -233,6 +233,138 @@ def test_messages_of_two_queues_for_each_other_do_not_wait_for_each_other() -> N
         house.clock.advance(2 * RETRY_MS)
         got += len(house.ch.drain("source")) + len(house.ch.drain("other"))
     assert got == 8
+
+
+class Ring:
+    """Quorum queues, each with dead letters at least once for the next one, and the last one with some for `to`."""
+
+    def __init__(self, queues: int, to: str = "0", **arguments: Any) -> None:
+        self.house = House(letters=None)
+        self.ch = self.house.ch
+        self.ch.confirm()
+        self.names = [str(number) for number in range(queues)]
+        for name, key in zip(self.names, [*self.names[1:], to], strict=True):
+            address = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": key, "x-message-ttl": 60_000}
+            self.ch.declare(name, durable=True, arguments=AT_LEAST_ONCE_ARGUMENTS | address | arguments)
+
+    @property
+    def held(self) -> list[int]:
+        """The numbers of messages of the queues, with those that they keep."""
+        queues = self.house.node.vhosts["/"].queues
+        return [queues[name].ready + len(queues[name].outbox) for name in self.names]
+
+    @property
+    def held_bytes(self) -> list[int]:
+        queues = self.house.node.vhosts["/"].queues
+        return [queues[name].ready_bytes + queues[name].outbox.persistent_bytes for name in self.names]
+
+    def publish(self, count: int, *names: str, body: bytes = b"x") -> None:
+        """Publish this number of messages to each of these queues, or to all."""
+        for name in names or self.names:
+            self.ch.fill(name, *[body] * count)
+
+    def advance(self) -> None:
+        self.house.clock.advance(2 * RETRY_MS)
+
+    def reject(self, count: int, *names: str) -> None:
+        """Reject this number of messages of each of these queues, or of all, at the same time."""
+        for name in names or self.names:
+            for _ in range(count):
+                self.ch.get(name, no_ack=False)
+        self.ch.nack(0, multiple=True, requeue=False)
+        self.advance()
+
+
+@pytest.mark.parametrize("queues", [2, 8])
+def test_a_chain_of_queues_that_keep_dead_letters_holds_no_more_than_its_limits(queues: int) -> None:
+    ring = Ring(queues, "missing", **{"x-max-length": 3, "x-message-ttl": 1})
+    for _ in range(40):
+        ring.publish(2, "0")
+        ring.house.clock.advance(RETRY_MS)
+    assert ring.held == [3] * queues
+
+
+@pytest.mark.parametrize("queues", [2, 3])
+def test_a_circle_of_queues_whose_dead_letters_expire_again_holds_no_more_than_its_limits(queues: int) -> None:
+    ring = Ring(queues, **{"x-max-length": 3, "x-message-ttl": 1})
+    for _ in range(20):
+        ring.publish(2)
+        ring.house.clock.advance(RETRY_MS)
+    assert ring.held == [3] * queues
+
+
+@pytest.mark.parametrize("queues", [1, 2, 3])
+def test_rejected_messages_of_full_queues_in_a_circle_go_round_and_none_enters(queues: int) -> None:
+    ring = Ring(queues, **{"x-max-length": 3})
+    for _ in range(5):
+        ring.publish(5)
+        assert ring.held == [3] * queues
+        ring.reject(3)
+        assert ring.held == [3] * queues
+        assert [ring.ch.count(name) for name in ring.names] == ring.held
+
+
+def test_rejected_messages_of_three_queues_do_not_wait_for_each_other_where_they_exceed_the_limits() -> None:
+    ring = Ring(3, **{"x-max-length": 2})
+    for _ in range(3):
+        ring.publish(2)
+        for name in ring.names:
+            assert [ring.ch.get(name, no_ack=False) for _ in range(2)]
+    ring.reject(0)
+    got = 0
+    for _ in range(6):
+        got += sum(len(ring.ch.drain(name)) for name in ring.names)
+        ring.advance()
+    assert got == 18 and ring.held == [0, 0, 0]
+
+
+def test_a_circle_with_dead_letters_that_cannot_go_on_holds_no_more_than_its_limits() -> None:
+    """Both queues keep messages that have expired in the other one too, beside rejected ones for the other."""
+    ring = Ring(2, **{"x-max-length": 6, "x-message-ttl": 2 * RETRY_MS})
+    for _ in range(20):
+        ring.publish(2)
+        ring.reject(1)
+        assert max(ring.held) <= 6
+    assert ring.held == [6, 6]
+
+
+def test_copies_of_a_fanout_in_a_circle_do_not_exceed_the_limits() -> None:
+    ring = Ring(3, **{"x-max-length": 4, "x-dead-letter-exchange": "dlx"})
+    for name in ring.names:
+        ring.ch.bind(name, "dlx")
+    for _ in range(20):
+        ring.publish(2)
+        ring.reject(2)
+        assert max(ring.held) <= 4
+
+
+def test_queues_in_a_circle_do_not_gather_bytes_of_longer_messages() -> None:
+    ring = Ring(2, **{"x-max-length-bytes": 100})
+    ring.publish(100, "1", body=b"1")
+    ring.reject(100, "1")
+    for _ in range(50):
+        ring.publish(1, "0", body=b"x" * 90)
+        ring.reject(1)
+        assert max(ring.held_bytes) <= 200
+
+
+@pytest.mark.parametrize("queues, waits", [(5, False), (6, True)])
+def test_a_search_for_a_circle_is_bounded(monkeypatch: pytest.MonkeyPatch, queues: int, waits: bool) -> None:
+    monkeypatch.setattr(dead_letter_circle, "MOST_QUEUES", 5)
+    ring = Ring(queues, **{"x-max-length": 1})
+    ring.publish(1)
+    ring.reject(1)
+    assert {ring.ch.count(name) for name in ring.names} == {0 if waits else 1} and ring.held == [1] * queues
+
+
+def test_a_circle_does_not_exchange_too_many_bytes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letter_circle, "MOST_BYTES", 1000)
+    ring = Ring(2, **{"x-max-length": 2})
+    ring.publish(1, body=b"x" * 900)
+    ring.publish(1, body=b"x" * 100)
+    ring.reject(2)
+    assert [ring.ch.count(name) for name in ring.names] == [1, 1] and ring.held == [2, 2]
+    assert ring.ch.drain("0") + ring.ch.drain("1") == [b"x" * 100] * 2
 
 
 def test_a_purge_spares_waiting_messages_and_a_deletion_ends_them() -> None:

@@ -158,6 +158,44 @@ def test_a_store_whose_definitions_are_lost_is_not_copied(
     assert "and the log has messages" in capsys.readouterr().err
 
 
+LOST = "the log is lost: it is empty, and 2 durable queues or exchanges were created with it"
+
+
+@pytest.mark.parametrize(
+    "kept, says",
+    [
+        ("", LOST),
+        ("checkpoint", ".log: it is missing, with"),
+        ("checkpoint *[!5].log", "05.log: it is missing, with"),
+        ("*.log", "checkpoint: it is missing; messages may be too"),
+    ],
+)
+def test_a_store_that_lacks_a_part_of_its_log_is_not_copied(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, kept: str, says: str
+) -> None:
+    log, target = folder / "log", tmp_path / "target"
+    left = {path for pattern in kept.split() for path in log.glob(pattern)}
+    for path in {*log.iterdir()} - left:
+        path.unlink()
+    assert copy_store(str(folder), str(target), "", "") == 1 and not target.exists()
+    assert says in (error := capsys.readouterr().err) and error.endswith("; nothing was copied\n")
+
+
+def test_a_store_that_lacks_the_end_of_a_segment_is_copied_once_its_broker_was_there(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    path = max((folder / "log").glob("*.log"))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert copy_store(str(folder), str(tmp_path / "target"), "", "") == 1
+    assert f"{path.name}: the last 1 bytes are missing: restore it, or start" in capsys.readouterr().err
+    store = Store(Config(data_dir=str(folder)))
+    assert isinstance(store.journal, Journal)
+    store.journal.close()
+    store.close()
+    (folder / "lock").unlink()  # the process holds it
+    assert copy_store(str(folder), str(tmp_path / "target"), "", "") == 0
+
+
 def test_a_difference_is_found(folder: Path, tmp_path: Path) -> None:
     original, copied = FolderDisk(folder / "log", False), FolderDisk(tmp_path / "copy", False)
     name = original.names()[0]
