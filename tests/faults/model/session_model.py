@@ -421,7 +421,7 @@ class Model:
             given.taken.add(taker.name)
             if given is not letter:
                 giver.waiting.remove(given)
-                giver.wait_ms = giver.wait_ms if giver.waiting else RETRY_MS
+                giver.wait_ms = giver.wait_ms if giver.waiting else self.dialect.retry_ms
 
     def _circle(self, queue: Queue, letter: Letter) -> list[tuple[Queue, Letter]]:
         """Return who gives what in the shortest circle that begins with this letter, or nothing."""
