@@ -170,9 +170,11 @@ class End(asyncio.Transport, Source):
         self._reading = True
 
     def close(self) -> None:
-        """Close this end; the other one receives all that was written."""
+        """Close this end; the other one receives all that was written, unless this end has not read what came."""
         if not self._closing and not self.loop.dead:
             self.peer.finish()
+            if self.incoming:
+                self.peer.reset_soon()
         self._end(None)
 
     def abort(self) -> None:
