@@ -271,6 +271,10 @@ class Journal(ports.Journal):
 
     # For compaction
 
+    def unwritten_bytes(self) -> int:
+        """Return the bytes that are still to be written, at most."""
+        return len(self._buffer) + sum([len(batch.data) for batch in self._outstanding])
+
     def copy(
         self,
         order: int,
@@ -280,7 +284,7 @@ class Journal(ports.Journal):
         flags: int,
         state: bytes,
         queues: list[int],
-        content: bytes,
+        content: memoryview,
     ) -> tuple[int, int]:
         """Append a copy of a message, with address and frames as `content`, and return its new id and place."""
         segment = self._current
