@@ -1,7 +1,8 @@
 """Blocking of connections by resource alarms: a connection is served until it publishes.
 
-It blocks at the content header. A message without a body is complete then and is taken; any other waits, with all input
-after it, until every alarm has cleared. While memory is low, a declaration or binding of something new waits as well
+It blocks at the content header. A message without a body is complete then and is taken, unless the disk is full, as very
+many connections could spend what is left of it with their long headers; any other waits, with all input after it, until
+every alarm has cleared. While memory is low, a declaration or binding of something new waits as well
 once a connection has created CREATE_LIMIT objects, because they stay in memory. That many let a worker declare what it
 needs before it consumes, which frees more than they take. What exists already can be declared and bound without limit.
 """
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from ..amqp.errors import AMQPError
-from ..core.telemetry.resource_alarms import MEMORY
+from ..core.telemetry.resource_alarms import DISK, MEMORY
 from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import Method, MixedPublishes, Publishes
 from .names import REPLY_TO
@@ -70,7 +71,7 @@ def admit_first(connection: Connection, publishes: Publishes | MixedPublishes) -
     """Block the connection during an alarm, and return the part of these publishes that is still taken, or None."""
     block(connection)
     contents = publishes.contents
-    if not contents or any(contents[0][BODY_SIZE]):
+    if not contents or any(contents[0][BODY_SIZE]) or DISK in connection.node.alarms.on():
         connection.deferred = publishes
         return None
     channel = publishes.channel

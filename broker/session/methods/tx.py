@@ -178,11 +178,12 @@ def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> No
 def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> None:
     """Serve tx.commit; commit-ok is sent once the commit is durable.
 
-    A long commit is a job: the connection is suspended until it is done, and others may see a part of it before.
+    A long commit is a job: the connection is suspended until it is done, and others may see a part of it before. So is
+    one that publishes while the disk is full.
     """
     transaction = current(channel)
-    is_long = transaction.is_long(channel.vhost.budget)
     appends = len(transaction.publishes) > 0
+    is_long = transaction.is_long(channel.vhost.budget) or appends and channel.connection.node.scheduler.full
     steps, spent = transaction.commit(channel), 0
     while not is_long and (cost := next(steps, None)) is not None:
         spent += cost
