@@ -1,10 +1,10 @@
 """Blocking of connections by resource alarms: a connection is served until it publishes.
 
-It blocks at the content header. A message without a body is complete then and is taken, unless the disk is full, as very
-many connections could spend what is left of it with their long headers; any other waits, with all input after it, until
-every alarm has cleared. While memory is low, a declaration or binding of something new waits as well
-once a connection has created CREATE_LIMIT objects, because they stay in memory. That many let a worker declare what it
-needs before it consumes, which frees more than they take. What exists already can be declared and bound without limit.
+It blocks at the content header. A message without a body is complete then and is taken, unless the disk is full, as
+very many connections could spend what is left of it with long headers; any other waits, with all input after it, until
+every alarm has cleared. While memory is low, a declaration or binding of something new waits as well once a connection
+has created CREATE_LIMIT objects, because they stay in memory. That many let a worker declare what it needs before it
+consumes, which frees more than they take. What exists already can be declared and bound without limit.
 """
 
 from __future__ import annotations

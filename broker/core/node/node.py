@@ -12,6 +12,7 @@ from ..counters.histogram import LatencyHistogram
 from ..counters.statistics import Churn, LoginAttempts, Statistics
 from ..exchanges.registry import Registry
 from ..jobs.scheduler import UNLIMITED, Job, Scheduler
+from ..jobs.unfinished import UnfinishedPublishes
 from ..messages.ports import Clock, Journal
 from ..metadata.queue_types import QUEUE_TYPES
 from ..metadata.records import Change, StoredVHost
@@ -90,6 +91,7 @@ class Node:
         self.default_queue_type = ""
         self.scheduler = Scheduler(clock, journal)
         self.pending = self.scheduler.pending
+        self.unfinished = UnfinishedPublishes(clock)
         self.numbering = QueueNumbers()
         self.budget = MemoryBudget(message_memory_bytes)
         self.open_connections = 0
