@@ -74,6 +74,23 @@ def test_a_segment_that_is_dead_ends_early_and_is_removed(monkeypatch: pytest.Mo
     assert not after.report and not bodies(after, pages)
 
 
+def test_settlements_and_delivery_counts_do_not_fill_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warren.broker.storage.journal.EARLY_BYTES", 1_000)
+    disk = ReservingDisk(Random(1))
+    journal, _ = opened(disk, 1 << 20)
+    stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
+    commit(journal)
+    before, journal.full = disk.used_bytes, True
+    for attempts in range(1, 300):
+        journal.record_delivery_count(1, stored[0].id, stored[0].location, attempts)
+        commit(journal)
+        assert disk.used_bytes < before + 4_000, "a segment for the counts, and the one after it"
+    after, pages = opened(disk.power_loss(Random(2)), 1 << 20)
+    assert bodies(after, pages) == [message.body for message in stored]
+    [message] = after.read([(stored[0].id, stored[0].location)], 1)
+    assert message is not None and message.state is not None and message.state.attempts == 299
+
+
 @pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize("left_bytes", [COPY_FREE_BYTES - 1, COPY_FREE_BYTES])
 def test_long_live_messages_among_many_dead_ones_are_copied_only_where_the_disk_has_room_for_them(
