@@ -202,11 +202,14 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     remote = watch_remote(store, node, config)
     delay = partial(delayed, remote)
 
+    def disk_has_room() -> bool:
+        return resources.disk_has_room(store.journal.unwritten_bytes())
+
     def disk_full(full: bool) -> None:
         resources.disk_full(full)
         store.disk_full(full)
 
-    watch = (resources.disk_has_room, disk_full, lost, node.commits.count, delay)
+    watch = (disk_has_room, disk_full, lost, node.commits.count, delay)
     committer = Committer(store.journal, *watch, remote.owned if remote is not None else lambda: True)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
     supervisor = Supervisor(report, ending.fail)

@@ -63,8 +63,10 @@ class Resources:
 
     # For the committer
 
-    def disk_has_room(self) -> bool:
-        return self.free_bytes() >= max(self.disk_free_limit_bytes, 1)  # without a limit, until the disk is full
+    def disk_has_room(self, unwritten_bytes: int = 0) -> bool:
+        """Return whether the disk has enough free space, also after these bytes are written."""
+        least_bytes = max(self.disk_free_limit_bytes, 1)  # without a limit, until the disk is full
+        return self.free_bytes() - unwritten_bytes >= least_bytes
 
     def disk_full(self, full: bool) -> None:
         self._measured(DISK, full)

@@ -46,7 +46,7 @@ class Batch(ports.Batch):
     `write` and `sync` run on a worker, and may be called again after a full disk. `data` is the journal's buffer, which
     is not copied, as it may be long, and does not change any more. `syncs` is False for a batch of
     nothing but changes, which need not survive a power cut yet; `syncs_log` is False if its records need not.
-    `finished` is a segment that no batch needs any more.
+    `finished` is a segment that no batch needs any more. `written` is set by the worker; any thread may read it.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Batch(ports.Batch):
         "syncs",
         "syncs_log",
         "_finished",
-        "_written",
+        "written",
         "_changes",
         "_disk",
         "_metadata",
@@ -87,7 +87,7 @@ class Batch(ports.Batch):
         self.syncs = syncs
         self.syncs_log = syncs_log
         self._finished = finished
-        self._written = False
+        self.written = False
         self._changes = changes
         self._disk = disk
         self._metadata = metadata
@@ -106,9 +106,9 @@ class Batch(ports.Batch):
             self._changes = []
         if self.syncs:
             self._metadata.sync()  # first, so that the log refers to no queue that metadata lacks
-        if self.data and not self._written:
+        if self.data and not self.written:
             self.segment.append(self._disk, self.start, self.data, self._slot)
-            self._written = True
+            self.written = True
 
     def sync(self) -> None:
         if self.data and self.syncs_log:
@@ -262,6 +262,9 @@ class Journal(ports.Journal):
     def behind(self) -> bool:
         return len(self._buffer) > BUFFER_LIMIT
 
+    def unwritten_bytes(self) -> int:
+        return len(self._buffer) + sum([len(batch.data) for batch in self._outstanding if not batch.written])
+
     def ticket(self) -> int:
         if self._buffer or self._settled or self._moved or self._changes:
             return self._filling
@@ -271,10 +274,6 @@ class Journal(ports.Journal):
         self._waiting.append((ticket, fn))
 
     # For compaction
-
-    def unwritten_bytes(self) -> int:
-        """Return the bytes that are still to be written, at most."""
-        return len(self._buffer) + sum([len(batch.data) for batch in self._outstanding])
 
     def copy(
         self,

@@ -131,6 +131,12 @@ async def test_an_error_of_one_check_does_not_end_the_checks(machine: Machine, m
     resources.stop()
 
 
+def test_what_is_still_to_be_written_counts_as_used(machine: Machine):
+    machine.resources.set_disk_free_limit(100)
+    machine.free = 150
+    assert machine.resources.disk_has_room(50) and not machine.resources.disk_has_room(51)
+
+
 def test_without_a_limit_the_disk_has_room_until_it_is_full(machine: Machine):
     machine.resources.set_disk_free_limit(0)
     machine.free = 1
