@@ -139,7 +139,7 @@ async def post_binding(request: Request) -> Response:
     kind, source_name, name = names(request)
     short("a routing key", body.routing_key)
     if not request.path_vhost().has_binding(source_name, kind, name, body.routing_key, table):
-        request.host.check_memory()
+        request.host.check_alarms(table)
     with request.acting():
         request.channel().bind(source_name, kind, name, body.routing_key, table)
         source, destination = source_and_destination(request)

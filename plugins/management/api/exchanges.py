@@ -45,7 +45,7 @@ async def put_exchange(request: Request) -> Response:
     body: Declaration = request.body
     name = request.exchange_name()
     if name not in request.path_vhost().exchanges:
-        request.host.check_memory()
+        request.host.check_alarms(table_of(body.arguments))
     await unbound(request, Exchange.kind, name)
     with request.acting():
         existed = name in request.path_vhost().exchanges

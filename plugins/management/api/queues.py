@@ -65,7 +65,7 @@ async def put_queue(request: Request) -> Response:
     body: Declaration = request.body
     name = request.path["queue"]
     if name not in request.path_vhost().queues:
-        request.host.check_memory()
+        request.host.check_alarms(table_of(body.arguments))
     await unbound(request, Queue.kind, name)
     with request.acting():
         existed = name in request.path_vhost().queues

@@ -48,7 +48,7 @@ async def put_vhost(request: Request) -> Response:
     body: VHostBody = request.body
     node, name = request.node, request.path["name"]
     if name not in node.vhosts:
-        request.host.check_memory()
+        request.host.check_alarms()
     while node.is_ending(name):  # its objects are known by names
         await when(partial(node.when_dropped, name))
         request.authorize()

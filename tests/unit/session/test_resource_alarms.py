@@ -228,6 +228,25 @@ def test_the_commit_of_publishes_from_before_a_full_disk_waits_for_its_space(sce
     assert scenario.other.drain("queue") == [b"body"]
 
 
+def test_declarations_with_long_arguments_wait_for_space_on_a_full_disk(scenario: Scenario) -> None:
+    ch, long = scenario.publisher, {"x": "v" * 2_000}
+    ch.declare("short", arguments={"x-max-length": 1})
+    ch.bind("queue", "amq.direct", "key")
+    ch.send(Queue.Bind, queue="queue", exchange="amq.direct", routing_key="key", arguments=long)
+    ch.send(Queue.Declare, queue="long", arguments=long)
+    assert names(ch.client) == ["Connection.Blocked"] and not ch.client.inbox(1)
+    scenario.node.alarms.set(MEMORY)
+    scenario.node.alarms.clear(MEMORY)
+    unblock(pipe_of(ch.client).connection)
+    assert not names(ch.client) and not ch.client.inbox(1), "the disk is still full"
+    scenario.end()
+    assert names(ch.client) == ["Connection.Unblocked"]
+    assert isinstance(ch.next(), Queue.BindOk) and isinstance(ch.next(), Queue.DeclareOk)
+    scenario.node.alarms.set(DISK)
+    ch.declare("long", arguments=long)
+    assert not notices(ch.client), "it exists already"
+
+
 def test_consumers_and_acknowledgements_go_on(scenario: Scenario) -> None:
     scenario.node.alarms.clear(DISK)
     for number in range(5):
