@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Queue, Tx
 
-from tests.support.journal import commit, commit_any
+from tests.support.journal import commit
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues import fifo
 from warren.broker.storage.compaction import LONG_BYTES
@@ -276,12 +276,13 @@ def test_compaction_of_a_segment_with_a_message_as_long_as_a_copy_may_be_or_long
         journal.append([1], messages)
         commit(journal)
         journal.settle_many(1, messages[1:] if live else messages[:-1])
+        seal = step_meter.measured(journal.seal)
         for _ in range(4):
-            journal.sync()
-            seal, journal.seal = journal.seal, step_meter.measured(journal.seal)  # type: ignore[method-assign]
-            commit_any(journal)
-            journal.seal = seal  # type: ignore[method-assign]
             journal.queue_deleted(2)  # so that there is something to commit
+            batch = seal()
+            batch.write()
+            batch.sync()
+            journal.committed(batch.number)
         assert messages[0].location >> OFFSET_BITS not in journal.segments
         peer.close()
         shutil.rmtree(tmp_path, ignore_errors=True)
