@@ -191,10 +191,12 @@ def test_publishes_of_clients_that_go_do_not_gather_in_memory(
         socket = socket_of(channel.client)
         while socket.feed() | peer.loop.turn():
             pass
+    connections = [peer.server.connections[socket_of(channel.client).transport] for channel in gone]
     for channel in gone:
-        connection = peer.server.connections[socket_of(channel.client).transport]
         socket_of(channel.client).transport.connection_lost(None)
-        assert connection.deferred is None
+    while peer.loop.turn():
+        pass
+    assert not any(connection.deferred for connection in connections)
     begun = queues[0].ready
     assert 0 < begun <= 8 and peer.node.unfinished.full, "each takes 128 KiB"
     assert stays.confirms([1]) == ({1}, set())
