@@ -34,9 +34,11 @@ from ..product import distribution_version
 from ..runtime.committer import Committer
 from ..runtime.garbage_collection import FullCollections, collect_young, freeze_heap
 from ..runtime.password_hashing import ThreadHashing
+from ..runtime.process_memory import resident_bytes
 from ..runtime.resource_monitor import Resources
 from ..runtime.supervisor import Supervisor
 from ..runtime.systemd import Systemd
+from ..storage.disk import RESERVE_BYTES
 from ..storage.errors import ConfirmedLost, StorageFault
 from ..storage.folder_lock import IN_USE_STATUS, InUse
 from ..system_errors import RAISE_LIMIT, file_error
@@ -198,15 +200,19 @@ async def run(config: Config, sources: Sources, parts: Parts) -> int:
     node.scheduler.report = report
     collections = FullCollections(report)
     free = partial(free_memory, collections)
-    resources = Resources(node.alarms, store.free_bytes, free, memory_bytes=config.total_memory_bytes)
+    longest_bytes = config.max_message_size - RESERVE_BYTES
+    resources = Resources(node.alarms, store.free_bytes, free, resident_bytes, config.total_memory_bytes, longest_bytes)
     remote = watch_remote(store, node, config)
     delay = partial(delayed, remote)
+
+    def disk_has_room() -> bool:
+        return resources.disk_has_room(store.journal.unwritten_bytes())
 
     def disk_full(full: bool) -> None:
         resources.disk_full(full)
         store.disk_full(full)
 
-    watch = (resources.disk_has_room, disk_full, lost, node.commits.count, delay)
+    watch = (disk_has_room, disk_full, lost, node.commits.count, delay)
     committer = Committer(store.journal, *watch, remote.owned if remote is not None else lambda: True)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
     supervisor = Supervisor(report, ending.fail)

@@ -19,7 +19,7 @@ class Imports:
     """The imports of one node, one at a time.
 
     A document is checked as a whole before any of it is imported. An import that has begun is completed even if its
-    client disconnects, or memory gets low meanwhile. `check_memory` raises NotNow if it is low before one with new
+    client disconnects, or memory gets low meanwhile. `check_alarms` raises NotNow if it is low before one with new
     objects begins. `acting` is a context in which changes are attributed to a user. `under_way` is True while a part of
     a document is imported.
     """
@@ -29,12 +29,12 @@ class Imports:
         node: Node,
         supervisor: Supervisor,
         acting: Callable[[str], AbstractContextManager[None]],
-        check_memory: Callable[[], None],
+        check_alarms: Callable[[], None],
     ) -> None:
         self._node = node
         self._supervisor = supervisor
         self._acting = acting
-        self._check_memory = check_memory
+        self._check_alarms = check_alarms
         self._lock = asyncio.Lock()
         self.under_way = False
 
@@ -97,7 +97,7 @@ class Imports:
                 if not work.checked_only:
                     work.check_actor()
                     if plan.declares:
-                        self._check_memory()
+                        self._check_alarms()
                     await self._carry_out(work, plan, actor)
             except (OperatorError, AMQPError) as error:
                 # Without its traceback and context: their frames have the plan, the document and the error itself.

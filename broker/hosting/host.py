@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from .. import compilation
 from ..amqp.errors import NotNow, unknown_vhost
+from ..amqp.field_table import Table
 from ..config import Config, SSLOptions
 from ..core.access.users import InternalUser, User
 from ..core.messages.storage_status import StorageStatus
 from ..core.node.node import Node
 from ..core.telemetry.event_exchange import INTERNAL
-from ..core.telemetry.resource_alarms import MEMORY
+from ..core.telemetry.resource_alarms import DISK, LONG_BYTES, MEMORY
 from ..core.vhost.vhost import VHost
 from ..net.connection_limits import Pool
 from ..net.listener import Listener
@@ -162,7 +163,7 @@ class Host:
         self.tls = tls
         self.config_files = config_files
         self.started_ms = node.clock.now_ms()
-        self.imports = Imports(node, server.supervisor, self.acting, self.check_memory)
+        self.imports = Imports(node, server.supervisor, self.acting, self.check_alarms)
         self.services: dict[str, Service] = {}
         self.control = NodeControl(self, server)
         self._server = server
@@ -253,7 +254,7 @@ class Host:
 
     def channel(self, user: User, vhost: VHost, peer: Peer) -> OperatorChannel:
         """Open a channel with the rights of a user; close it after use."""
-        return OperatorChannel(self.node, self.settings, user, vhost, peer, self.report, self.check_memory)
+        return OperatorChannel(self.node, self.settings, user, vhost, peer, self.report, self.check_alarms)
 
     def inflow(self, vhost: str, name: str) -> InternalPublisher:
         """Open an internal publisher into a virtual host, under the name of a connection; close it after use.
@@ -279,10 +280,13 @@ class Host:
             self.commit_soon()
         await self._storing[1].wait()
 
-    def check_memory(self) -> None:
-        """Raises NotNow while memory is low: it would declare something new, which AMQP clients wait for."""
+    def check_alarms(self, arguments: Table = Table.EMPTY) -> None:
+        """Raises NotNow while memory is low, or the disk is full and the arguments are long.
+
+        It would declare something new, which AMQP clients wait for.
+        """
         alarms = self.node.alarms
-        if MEMORY in alarms.on():
+        if MEMORY in alarms.on() or DISK in alarms.on() and len(arguments.raw) > LONG_BYTES:
             raise NotNow(f"nothing new can be declared now: the broker is {alarms.reason}")
 
     async def jobs_go_on(self) -> None:

@@ -27,7 +27,7 @@ SYNC_S = 0.05  # until declarations without later messages are synced
 class Committer:
     """The worker threads, with callbacks:
 
-    enough     returns whether the disk has enough free space; may raise OSError
+    enough     returns whether the disk has enough free space for what is unwritten and beside; may raise OSError
     full       called with True if it has not, so that publishers stop while settlements can still be written
     failed     called once with the error after which the journal is lost
     took       called with the duration of each batch in seconds
@@ -69,8 +69,16 @@ class Committer:
             thread.start()
 
     def commit_soon(self) -> None:
-        """Seal what was added to the journal, unless each worker has a batch. HOT: bench D."""
-        if self._lost or self._outstanding == self._journal.in_flight:
+        """Seal what was added to the journal, unless each worker has a batch.
+
+        While the journal is behind, the disk is checked first: very many publishers could add more than it can take.
+        HOT: bench D.
+        """
+        if self._lost:
+            return
+        if self._journal.behind() and not self._journal.full:
+            self._check_disk()
+        if self._outstanding == self._journal.in_flight:
             return
         batch = self._journal.seal()
         if batch is not None:

@@ -24,6 +24,8 @@ class Resources:
     free_bytes  returns the free space of the disk
     used_bytes  returns the memory of this process, or None if unknown
     trim        returns freed memory to the system
+
+    The disk has to have room for `longest_bytes` as well, which one message takes beside the reserve of the log.
     """
 
     def __init__(
@@ -33,10 +35,12 @@ class Resources:
         trim: Callable[[], None],
         used_bytes: Callable[[], int | None] = resident_bytes,
         memory_bytes: int | None = None,
+        longest_bytes: int = 0,
     ) -> None:
         self.memory_bytes = memory_bytes if memory_bytes is not None else total_bytes()
         self.memory_limit_bytes = self.memory_bytes
         self.disk_free_limit_bytes = 0
+        self._longest_bytes = longest_bytes
         self._alarms = alarms
         self.free_bytes = free_bytes
         self.used_bytes = used_bytes
@@ -63,8 +67,10 @@ class Resources:
 
     # For the committer
 
-    def disk_has_room(self) -> bool:
-        return self.free_bytes() >= max(self.disk_free_limit_bytes, 1)  # without a limit, until the disk is full
+    def disk_has_room(self, unwritten_bytes: int = 0) -> bool:
+        """Return whether the disk has enough free space, also after these bytes are written."""
+        least_bytes = max(self.disk_free_limit_bytes, self._longest_bytes, 1)  # without any, until the disk is full
+        return self.free_bytes() - unwritten_bytes >= least_bytes
 
     def disk_full(self, full: bool) -> None:
         self._measured(DISK, full)

@@ -1,9 +1,11 @@
 """Blocking of connections by resource alarms: a connection is served until it publishes.
 
-It blocks at the content header. A message without a body is complete then and is taken; any other waits, with all input
-after it, until every alarm has cleared. While memory is low, a declaration or binding of something new waits as well
-once a connection has created CREATE_LIMIT objects, because they stay in memory. That many let a worker declare what it
-needs before it consumes, which frees more than they take. What exists already can be declared and bound without limit.
+It blocks at the content header. A message without a body is complete then and is taken, unless the disk is full, as
+very many connections could spend what is left of it with long headers; any other waits, with all input after it, until
+every alarm has cleared. While memory is low, a declaration or binding of something new waits as well once a connection
+has created CREATE_LIMIT objects, because they stay in memory. That many let a worker declare what it needs before it
+consumes, which frees more than they take. While the disk is full, those with long arguments wait. What exists already
+can be declared and bound without limit.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from ..amqp.errors import AMQPError
-from ..core.telemetry.resource_alarms import MEMORY
+from ..core.telemetry.resource_alarms import DISK, LONG_BYTES, MEMORY, Alarms
 from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import Method, MixedPublishes, Publishes
 from .names import REPLY_TO
@@ -34,11 +36,22 @@ MAKING = frozenset(
 
 
 def creates_too_much(connection: Connection, event: Method) -> bool:
-    """Whether a method would create more than CREATE_LIMIT objects on one connection while memory is low."""
-    if MEMORY not in connection.node.alarms.on() or not creates(connection, event):
+    """Whether a method would create something long while the disk is full, or, while memory is low, more than
+    CREATE_LIMIT objects on one connection.
+    """
+    alarms = connection.node.alarms
+    long = is_too_long(alarms, event)
+    if not (long or MEMORY in alarms.on()) or not creates(connection, event):
         return False
+    if long:
+        return True
     connection.created += 1
     return connection.created > CREATE_LIMIT
+
+
+def is_too_long(alarms: Alarms, event: Method) -> bool:
+    """Whether the disk is too full for what the method may create."""
+    return DISK in alarms.on() and len(event.payload) > LONG_BYTES
 
 
 def creates(connection: Connection, event: Method) -> bool:
@@ -70,7 +83,7 @@ def admit_first(connection: Connection, publishes: Publishes | MixedPublishes) -
     """Block the connection during an alarm, and return the part of these publishes that is still taken, or None."""
     block(connection)
     contents = publishes.contents
-    if not contents or any(contents[0][BODY_SIZE]):
+    if not contents or any(contents[0][BODY_SIZE]) or DISK in connection.node.alarms.on():
         connection.deferred = publishes
         return None
     channel = publishes.channel
@@ -92,12 +105,13 @@ def block(connection: Connection) -> None:
 
 
 def unblock(connection: Connection) -> None:
-    """Serve the connection again after the last alarm, or after the memory alarm that a declaration waited for."""
+    """Serve the connection again after the last alarm, or after the alarm that a declaration waited for."""
     alarms = connection.node.alarms
     if MEMORY in alarms.on():
         return
     connection.created = 0
-    if connection.blocked and (not alarms.reason or isinstance(connection.deferred, Method)):
+    deferred = connection.deferred
+    if connection.blocked and (not alarms.reason or isinstance(deferred, Method) and not is_too_long(alarms, deferred)):
         connection.blocked = False
         notice = b""
         if "connection.blocked" in connection.capabilities:

@@ -83,6 +83,7 @@ class Channel:
         self.number = number
         self.vhost: VHost = connection.vhost
         self.user: User = connection.user
+        self.unfinished = connection.node.unfinished
         self.closing = False  # either side has closed it
         self._counted = True  # as an open channel
         self._paused: set[Queue] = set()  # queues that deliver nothing until its deliveries are requeued
@@ -133,6 +134,8 @@ class Channel:
         try:
             if self.vhost.held:
                 self.await_tracing()
+            if self.unfinished.full:
+                self.await_publishes()
             contents = publishes.contents
             if not contents:
                 raise publish.too_long(self, publishes)
@@ -151,6 +154,7 @@ class Channel:
         """Serve a run of basic.publish with different methods. HOT: bench K."""
         try:
             self.await_tracing()
+            self.await_publishes()
             publish.publish_mixed(self, publishes.methods, publishes.contents, publishes.resolved)
         except AMQPError as error:
             raise with_method_ids(error, PUBLISH) from None
@@ -306,6 +310,11 @@ class Channel:
         if self.vhost.held:
             clock = self.connection.node.clock
             raise Postponed(partial(clock.call_at, clock.now_ms()))
+
+    def await_publishes(self) -> None:
+        """Raise Postponed while unfinished publishes take very much memory."""
+        if self.unfinished.full:
+            raise Postponed(self.unfinished.wait)
 
     def admit_emissions(self, source: str) -> None:
         """Raise Postponed while very much that the type of this exchange has emitted waits to be enqueued."""

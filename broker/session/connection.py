@@ -553,6 +553,8 @@ class Connection(Publisher):
         self.state = CLOSED
         if self._handshake is not None:
             self._handshake.forget_login()
+        self.deferred = None
+        self.reader = FrameReader(0, 0, ())  # a job may keep this connection for long, but not its input
         closing.release_resources(self)
         self.node.pump()
 

@@ -195,8 +195,8 @@ class OperatorChannel:
         publishing.publish(channel, route, [content], alike=True, in_slices=in_slices)
         return self.outcome()
 
-    def check_alarms(self) -> None:
-        """Raises NotNow during an alarm, in which nothing can be published."""
+    def check_alarms(self, arguments: Table = Table.EMPTY) -> None:
+        """Raises NotNow during an alarm, in which nothing can be published, whatever a new object has for arguments."""
         alarm = self._connection.node.alarms.reason
         if alarm:
             raise NotNow(f"nothing can be published now: the broker is {alarm}")

@@ -3,6 +3,10 @@
 A segment is deleted only after a checkpoint: its records may be what says that messages of other segments are dead. A
 copy gets a new id and keeps its order. The original is dead only once the copy is durable, one batch later: whenever
 the machine stops, at least one of them is there, and recovery counts the message once.
+
+A copy needs space before it frees any, and all later batches wait for its own. So a slice is copied only where the disk
+keeps COPY_FREE_BYTES besides. A segment with a live record of more than LONG_BYTES stays until that is dead: the copy
+would free little, and take long.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ if TYPE_CHECKING:
 
 REFUSED_S = 600.0  # wait after a read error in a segment: each further attempt may take seconds
 SLICE_BYTES = 256 << 10  # read of a segment for each batch
-COPY_FREE_BYTES = 2 * RESERVE_BYTES  # of a full disk, without which nothing is copied
+COPY_FREE_BYTES = 2 * RESERVE_BYTES  # that a copy leaves free
+LONG_BYTES = 8 << 20  # of a record that is copied, an eighth of a segment: in 10 ms
 
 
 class Compaction:
@@ -34,7 +39,7 @@ class Compaction:
     unsaved      no checkpoint could be saved, so that dead segments are still there
     """
 
-    __slots__ = ("relocations", "unsaved", "_journal", "_source", "_at", "_retry_at_s", "_lent_to", "_removed")
+    __slots__ = ("relocations", "unsaved", "_journal", "_source", "_at", "_retry_at_s", "_long", "_lent_to", "_removed")
 
     def __init__(self, journal: Journal) -> None:
         self.relocations: dict[int, Relocations] = {}
@@ -42,7 +47,8 @@ class Compaction:
         self._journal = journal
         self._source: Segment | None = None
         self._at = 0
-        self._retry_at_s: dict[int, float] = {}  # by the number of a segment that could not be read
+        self._retry_at_s: dict[int, float] = {}  # by the number of a segment that could not be read or copied
+        self._long: dict[int, int] = {}  # by the number of a segment, the id of a live message that is not copied
         self._lent_to = 0  # the batch after which a worker encodes a snapshot of the segments, or 0
         self._removed: list[Segment] = []  # by the worker, after that batch
 
@@ -67,13 +73,7 @@ class Compaction:
         return id_, location
 
     def step(self) -> None:
-        """Copy a slice of a segment that is mostly dead; called before a batch is sealed.
-
-        The few messages that are live may be long. When the disk is full, what is left of it and the reserve are for
-        settlements, so nothing is copied with less than COPY_FREE_BYTES.
-        """
-        if self._journal.full and not self._has_space():
-            return
+        """Copy a slice of a segment that is mostly dead; called before a batch is sealed."""
         if self._source is None:
             self._source = self._choose()
             self._at = log_records.SEGMENT_HEAD_BYTES
@@ -131,42 +131,65 @@ class Compaction:
             self._journal.reader.forget(segment)
             self._journal.segments.pop(segment.number, None)
             self._retry_at_s.pop(segment.number, None)
+            self._long.pop(segment.number, None)
             if segment is self._source:
                 self._source = None
         self._removed.clear()
 
-    def _has_space(self) -> bool:
+    def _fits(self, count: int) -> bool:
+        """Whether the disk has room for a copy of so many bytes, after all that is still to be written."""
+        journal = self._journal
         with suppress(OSError):
-            return self._journal.disk.free_bytes() >= COPY_FREE_BYTES
+            return journal.disk.free_bytes() >= COPY_FREE_BYTES + journal.unwritten_bytes() + count
         return False
 
     def _choose(self) -> Segment | None:
         journal = self._journal
         for segment in journal.segments.values():
-            if segment.live and segment.mostly_dead and not journal.is_current(segment) and self._may_read(segment):
+            if segment.live and segment.mostly_dead and not journal.is_current(segment) and self._may_copy(segment):
                 return segment
         return None
 
-    def _may_read(self, segment: Segment) -> bool:
-        """Whether its last read succeeded or its wait after a failure is over."""
+    def _may_copy(self, segment: Segment) -> bool:
+        """Whether its long message is dead by now, and its wait after a failure or for space is over."""
+        long = self._long.get(segment.number)
+        if long is not None and not segment.is_dead(long):
+            return False
         again_s = self._retry_at_s.get(segment.number)
         return again_s is None or self._journal.reader.now_s() >= again_s
 
     def _copy(self, source: Segment) -> None:
-        """Copy the live messages of the next slice to the end of the log."""
-        journal = self._journal
-        reader = journal.reader
-        data = reader.read(source, self._at, min(SLICE_BYTES, source.length - self._at))
-        if len(data) >= log_records.RECORD_BYTES and not log_records.record_end(source.salt, data, 0):
-            length = log_records.RECORD_HEAD.unpack_from(data)[2] + log_records.RECORD_BYTES
-            data = reader.read(source, self._at, min(length, source.length - self._at))
-        at = 0
+        """Copy the live messages of the next slice to the end of the log, if they fit the disk."""
+        reader = self._journal.reader
+        left_bytes = source.length - self._at
+        data = reader.read(source, self._at, min(SLICE_BYTES, left_bytes))
+        end = log_records.claimed_end(data)
+        if len(data) < end <= left_bytes:
+            kind, id_ = log_records.KIND_ID.unpack_from(data, log_records.RECORD_BYTES)
+            if kind != log_records.MESSAGE or source.is_dead(id_):
+                self._at += end
+                return
+            if end > LONG_BYTES:
+                self._long[source.number] = id_
+                self._source = None
+                return
+            if not self._fits(end):
+                self._leave(source, RETRY_S)
+                return
+            data = reader.read(source, self._at, end)
+        records: list[tuple[int, int, int]] = []
+        at = live_bytes = 0
         while end := log_records.record_end(source.salt, data, at):
-            start = at + log_records.RECORD_BYTES
-            kind, id_ = log_records.KIND_ID.unpack_from(data, start)
+            kind, id_ = log_records.KIND_ID.unpack_from(data, at + log_records.RECORD_BYTES)
             if kind == log_records.MESSAGE and not source.is_dead(id_):
-                self._copy_one(source, data, at, end, id_)
+                records.append((at, end, id_))
+                live_bytes += end - at
             at = end
+        if records and not self._fits(live_bytes):
+            self._leave(source, RETRY_S)
+            return
+        for record in records:
+            self._copy_one(source, data, *record)
         if at:
             self._at += at
             return
@@ -191,7 +214,9 @@ class Compaction:
         rest_at = queues_at + count * log_records.QUEUE.size
         queues = source.wanting(old) or list(Struct(f"<{count}I").unpack_from(data, queues_at))
         offset = self._at + at
-        id_, location = journal.copy(order, largest, body_bytes, channel, flags, state, queues, data[rest_at:end])
+        id_, location = journal.copy(
+            order, largest, body_bytes, channel, flags, state, queues, memoryview(data)[rest_at:end]
+        )
         self.relocations.setdefault(source.number, Relocations()).add(offset, id_, location, len(queues) or 1)
         for queue in queues if source.attempts else ():
             attempts = source.take_count(queue, old)

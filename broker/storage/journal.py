@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .metadata import Metadata
 
 SEGMENT_BYTES = 64 << 20
-EARLY_BYTES = 1 << 20  # a segment that is mostly dead may end at this length when the disk is full
+EARLY_BYTES = 1 << 20  # when the disk is full, a segment ends at this length if it is mostly dead, or grows by as much
 READ_LIMIT = 2 << 20  # bytes of frames that one read returns, but for the last message
 BUFFER_LIMIT = 4 << 20  # bytes buffered while a batch is written; beyond this, publishers and jobs wait for the disk
 # The last deleted queues, for which settlements are no longer recorded. Those for older ones are, which is harmless.
@@ -46,7 +46,7 @@ class Batch(ports.Batch):
     `write` and `sync` run on a worker, and may be called again after a full disk. `data` is the journal's buffer, which
     is not copied, as it may be long, and does not change any more. `syncs` is False for a batch of
     nothing but changes, which need not survive a power cut yet; `syncs_log` is False if its records need not.
-    `finished` is a segment that no batch needs any more.
+    `finished` is a segment that no batch needs any more. `written` is set by the worker; any thread may read it.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Batch(ports.Batch):
         "syncs",
         "syncs_log",
         "_finished",
-        "_written",
+        "written",
         "_changes",
         "_disk",
         "_metadata",
@@ -87,7 +87,7 @@ class Batch(ports.Batch):
         self.syncs = syncs
         self.syncs_log = syncs_log
         self._finished = finished
-        self._written = False
+        self.written = False
         self._changes = changes
         self._disk = disk
         self._metadata = metadata
@@ -106,9 +106,9 @@ class Batch(ports.Batch):
             self._changes = []
         if self.syncs:
             self._metadata.sync()  # first, so that the log refers to no queue that metadata lacks
-        if self.data and not self._written:
+        if self.data and not self.written:
             self.segment.append(self._disk, self.start, self.data, self._slot)
-            self._written = True
+            self.written = True
 
     def sync(self) -> None:
         if self.data and self.syncs_log:
@@ -146,6 +146,7 @@ class Journal(ports.Journal):
         self._current = Segment(1, 1, 0)
         self._buffer = bytearray()
         self._start = self._current.length  # offset of the buffer in the segment
+        self._full_from = self._start  # length of the segment when the disk was found full, or of a new one
         self._filling = 1
         self._outstanding: list[Batch] = []  # in the order of their numbers
         self._committed: set[int] = set()  # outstanding batches that were synced before an earlier one
@@ -187,7 +188,7 @@ class Journal(ports.Journal):
         last = recovered.segments[-1] if recovered.segments else None
         self._current = last if last is not None else Segment(1, self.next_id, self._salt)
         self.segments[self._current.number] = self._current
-        self._start = self._current.length
+        self._start = self._full_from = self._current.length
         # Ids of a segment have no gaps, so a log that has lost its end, or part of it, goes on in the next one.
         gap = last is not None and self.next_id != last.first_id + last.total
         if self._start >= self._segment_bytes or gap:
@@ -261,6 +262,9 @@ class Journal(ports.Journal):
     def behind(self) -> bool:
         return len(self._buffer) > BUFFER_LIMIT
 
+    def unwritten_bytes(self) -> int:
+        return len(self._buffer) + sum([len(batch.data) for batch in self._outstanding if not batch.written])
+
     def ticket(self) -> int:
         if self._buffer or self._settled or self._moved or self._changes:
             return self._filling
@@ -280,7 +284,7 @@ class Journal(ports.Journal):
         flags: int,
         state: bytes,
         queues: list[int],
-        content: bytes,
+        content: memoryview,
     ) -> tuple[int, int]:
         """Append a copy of a message, with address and frames as `content`, and return its new id and place."""
         segment = self._current
@@ -319,7 +323,7 @@ class Journal(ports.Journal):
         if len(outstanding) >= self.in_flight or outstanding and outstanding[-1].segment is not self._current:
             return None
         self._compaction.step()
-        ends_early = self.full and self._current.length >= EARLY_BYTES and self._current.mostly_dead
+        ends_early = self._ends_early()
         if not (self._buffer or self._settled or self._moved or self._changes or self._sync_due or ends_early):
             return None
         salt, next_id = self._current.salt, self.next_id
@@ -365,10 +369,22 @@ class Journal(ports.Journal):
         self._changes = []
         segment.length += len(data)
         self._start = segment.length
+        if not self.full:
+            self._full_from = self._start
         self._finished = segment if last else None
         if last:
             self._roll()
         return batch
+
+    def _ends_early(self) -> bool:
+        """Whether the current segment ends as the disk is full: what others need no more is deleted with its file.
+
+        That may be few messages, or many settlements and delivery counts since the disk is full.
+        """
+        current = self._current
+        if not self.full or current.length < EARLY_BYTES:
+            return False
+        return current.mostly_dead or current.length - self._full_from >= EARLY_BYTES
 
     def unsynced(self) -> bool:
         return self._unsynced
@@ -402,7 +418,7 @@ class Journal(ports.Journal):
     def _roll(self) -> None:
         self._current = Segment(self._current.number + 1, self.next_id, self._salt)
         self.segments[self._current.number] = self._current
-        self._start = self._current.length
+        self._start = self._full_from = self._current.length
 
     # Reading back
 

@@ -129,12 +129,14 @@ def encode_message(
     flags: int,
     queues: int,
     addressed: bytes,
-    frames: bytes,
+    content: bytes | memoryview,
 ) -> bytes:
-    """Encode a message. `addressed` is its state, if it has one, the queues' numbers and the address. HOT: bench D."""
+    """Encode a message. `addressed` and `content` have its state, if it has one, the queues' numbers, the address and
+    the frames, in this order.
+    """
     head = (
         MESSAGE_LENGTH_HEAD.pack(
-            MESSAGE_HEAD_BYTES + len(addressed) + len(frames),
+            MESSAGE_HEAD_BYTES + len(addressed) + len(content),
             MESSAGE,
             id_,
             order,
@@ -146,7 +148,7 @@ def encode_message(
         )
         + addressed
     )
-    return MAGIC_CRC.pack(MAGIC, crc32(frames, crc32(head, salt))) + head + frames
+    return b"".join((MAGIC_CRC.pack(MAGIC, crc32(content, crc32(head, salt))), head, content))
 
 
 def append_messages(
@@ -248,6 +250,14 @@ def record_end(salt: int, data: bytes, at: int) -> int:
     if magic != MAGIC or length < KIND_ID.size or end > len(data):
         return 0
     return end if crc32(data[at + CRC_START : end], salt) == crc else 0
+
+
+def claimed_end(data: bytes) -> int:
+    """Return the end of the record at the start of `data` by its head, sound or not, or 0 if there is no head."""
+    if len(data) < RECORD_BYTES + KIND_ID.size:
+        return 0
+    magic, _, length = RECORD_HEAD.unpack_from(data)
+    return int(RECORD_BYTES + length) if magic == MAGIC and length >= KIND_ID.size else 0
 
 
 def next_record(salt: int, data: bytes, at: int) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from pamqp.commands import Tx
 
 from tests.support.clock import FakeClock
 from tests.support.in_process import FakeSocket, socket_of
@@ -17,6 +18,7 @@ from warren.broker.app.build import build_settings
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.definitions.importer import DefinitionsImport
 from warren.broker.core.exchanges.registry import Registry
+from warren.broker.core.jobs import unfinished
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.ports import Batch
 from warren.broker.core.queues.queue import Queue
@@ -169,6 +171,38 @@ def test_a_publish_that_waits_when_its_connection_is_lost_reaches_all_its_queues
     socket.transport.connection_lost(None)
     peer.settle()
     check(queues)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_publishes_of_clients_that_go_do_not_gather_in_memory(
+    peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    monkeypatch.setattr(unfinished, "LIMIT_BYTES", 1 << 20)
+    queues = fan(vhost)
+    gone = [peer.connect().channel() for _ in range(50)]
+    stays = peer.connect().channel()
+    stays.confirm()
+    for channel in gone if committed else ():
+        channel.transact()
+    for channel in [*gone, stays]:
+        channel.publish("amq.fanout", "", b"", LONG_HEADERS)
+        if committed and channel is not stays:
+            channel.send(Tx.Commit)
+        socket = socket_of(channel.client)
+        while socket.feed() | peer.loop.turn():
+            pass
+    connections = [peer.server.connections[socket_of(channel.client).transport] for channel in gone]
+    for channel in gone:
+        socket_of(channel.client).transport.connection_lost(None)
+    while peer.loop.turn():
+        pass
+    assert not any(connection.deferred for connection in connections)
+    begun = queues[0].ready
+    assert 0 < begun <= 8 and peer.node.unfinished.full, "each takes 128 KiB"
+    assert stays.confirms([1]) == ({1}, set())
+    assert begun < queues[0].ready <= 9 if committed else queues[0].ready == begun + 1  # some are rolled back
+    check(queues, queues[0].ready)
+    assert not peer.node.unfinished.full and not peer.node.unfinished._bytes
 
 
 def test_a_publish_of_an_operator(peer: SlowPeer, vhost: VHost) -> None:

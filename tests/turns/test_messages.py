@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Queue, Tx
 
+from tests.support.journal import commit
+from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues import fifo
+from warren.broker.storage.compaction import LONG_BYTES
+from warren.broker.storage.segment import OFFSET_BITS
 
 from .broker import BODY_BYTES, MeasuredPeer, Prompter, StepMeter, StoredPeer, fill
 from .meter import limit_ms
@@ -258,3 +262,29 @@ def test_compaction_and_the_checkpoints_that_it_needs(step_meter: StepMeter, tmp
         shutil.rmtree(tmp_path, ignore_errors=True)
 
     step_meter.check_one_of(attempt, LIMIT_MS)
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_compaction_of_a_segment_with_a_message_as_long_as_a_copy_may_be_or_longer(
+    step_meter: StepMeter, tmp_path: Path, live: bool
+) -> None:
+    def attempt() -> None:
+        peer = StoredPeer(step_meter, tmp_path, segment_bytes=1 << 20)
+        journal = peer.journal
+        length = LONG_BYTES - 1000 if live else 8 * LONG_BYTES
+        messages = [Message(Address("", "q"), bytes(count), 1, 0, 0, True) for count in (length, 10, 10, 10, 10, 10)]
+        journal.append([1], messages)
+        commit(journal)
+        journal.settle_many(1, messages[1:] if live else messages[:-1])
+        seal = step_meter.measured(journal.seal)
+        for _ in range(4):
+            journal.queue_deleted(2)  # so that there is something to commit
+            batch = seal()
+            batch.write()
+            batch.sync()
+            journal.committed(batch.number)
+        assert messages[0].location >> OFFSET_BITS not in journal.segments
+        peer.close()
+        shutil.rmtree(tmp_path, ignore_errors=True)
+
+    step_meter.check_one_of(attempt)

@@ -155,6 +155,10 @@ class Journal:
         """Return whether publishers and jobs that append messages must wait, as too much is waiting to be written."""
         return False
 
+    def unwritten_bytes(self) -> int:
+        """Return the bytes that are still to be written."""
+        return 0
+
     def append(self, queues: list[int], messages: list[Message]) -> None:
         """Store each message once for all these queues. Sets its `id` and `location`, which must be 0."""
         raise NotImplementedError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ...amqp.errors import Invalid, unknown_vhost
+from ...amqp.field_table import Table
 from ...amqp.limits import SHORT_STRING
 from ..access.users import RouteCaches, Users
 from ..counters.connection_counts import ConnectionCounts
@@ -12,6 +13,7 @@ from ..counters.histogram import LatencyHistogram
 from ..counters.statistics import Churn, LoginAttempts, Statistics
 from ..exchanges.registry import Registry
 from ..jobs.scheduler import UNLIMITED, Job, Scheduler
+from ..jobs.unfinished import UnfinishedPublishes
 from ..messages.ports import Clock, Journal
 from ..metadata.queue_types import QUEUE_TYPES
 from ..metadata.records import Change, StoredVHost
@@ -90,6 +92,7 @@ class Node:
         self.default_queue_type = ""
         self.scheduler = Scheduler(clock, journal)
         self.pending = self.scheduler.pending
+        self.unfinished = UnfinishedPublishes(clock)
         self.numbering = QueueNumbers()
         self.budget = MemoryBudget(message_memory_bytes)
         self.open_connections = 0
@@ -162,7 +165,7 @@ class Node:
         metadata = StoredVHost(name, description, tuple(tags), default_queue_type or self.default_queue_type)
         check_metadata(metadata)
         self.limits.check_vhost(name)
-        check_new()
+        check_new(Table.EMPTY)
         vhost = self.restore_vhost(metadata)
         self.observers.configured(Change(True, metadata))
         return vhost

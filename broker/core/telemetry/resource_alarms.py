@@ -7,6 +7,7 @@ from collections.abc import Callable
 MEMORY, DISK = "memory", "disk"
 STORE = "store"  # the server that has the journal cannot be reached
 RESOURCES = (MEMORY, DISK, STORE)
+LONG_BYTES = 1 << 10  # of a declaration or binding that waits while the disk is full
 
 Hook = Callable[[str, bool], None]
 """A function that is called with the resource, and whether its alarm is set."""

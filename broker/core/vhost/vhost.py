@@ -60,11 +60,14 @@ BINDINGS = 100  # bindings deleted in one step
 STEP_COST = BINDING_COST * BINDINGS
 CANCEL_COST = 1_000  # of the consumers that are cancelled in one step
 AT_ONCE_COST = 2 * STEP_COST  # of what is deleted together with a queue or exchange; the rest is a job
-CheckNew = Callable[[], None]
-"""A function that is called before a new object is created, once nothing else refuses it. It may raise NotNow."""
+CheckNew = Callable[[Table], None]
+"""A function of the arguments of a new object, called before it is created, once nothing else refuses it.
+
+It may raise NotNow.
+"""
 
 
-def allow_new() -> None: ...
+def allow_new(arguments: Table) -> None: ...
 
 
 class VHost(QueueHost):
@@ -250,7 +253,7 @@ class VHost(QueueHost):
         check_new: CheckNew = allow_new,
     ) -> Exchange:
         router = decorate(self._registry.create(type_, name, arguments))
-        check_new()
+        check_new(arguments)
         exchange = Exchange(
             self.name,
             name,
@@ -419,7 +422,7 @@ class VHost(QueueHost):
             self._replication.check(arguments, where)
             self._limits.check_queue(self, name)
             self._policies.check_queue_name(self, name)
-        check_new()
+        check_new(arguments)
         self._finish_unbinding(Queue.kind, name)
         if durable and not exclusive:
             number = number or self._numbering.take()
@@ -553,7 +556,7 @@ class VHost(QueueHost):
         if key in exchange.outgoing:
             return None
         exchange.type.validate_binding(routing_key, arguments, destination_type(destination))
-        check_new()
+        check_new(arguments)
         binding = Binding(source, destination, routing_key, arguments)
         exchange.outgoing[key] = binding
         incoming_of(destination)[key] = binding

@@ -120,7 +120,7 @@ def publish(
         channel.connection.spent += cost_of_reading(messages, targets) * len(targets)
     if queues is None and not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
-        do_in_steps(channel, steps, in_slices)
+        do_in_steps(channel, messages, steps, in_slices)
     elif queues is None or alone:
         published = 0
         for message in messages:
@@ -295,7 +295,7 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
         long = run.body_bytes + header_bytes > route.long_bytes or header_bytes > route.read_bytes
         if long or len(run.queues) > FEW:
             steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
-            do_in_steps(channel, steps, in_slices)
+            do_in_steps(channel, run.messages, steps, in_slices)
             return
     count = 0
     stored = False
@@ -437,22 +437,24 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
             channel.connection.spent += cost_of_reading([message], queues) * len(queues)
         publish_to(channel, route, message, keys, queues, ())
         return
-    do_in_steps(channel, publish_in_steps(channel, route, message, keys), in_slices)
+    do_in_steps(channel, [message], publish_in_steps(channel, route, message, keys), in_slices)
     channel.connection.spent += SEARCHED_COST
 
 
-def do_in_steps(channel: Channel, steps: Iterator[int], in_slices: bool) -> None:
-    """Do the steps of a publish. With `in_slices` a job does what costs more than ENQUEUE_COST."""
+def do_in_steps(channel: Channel, messages: list[Message], steps: Iterator[int], in_slices: bool) -> None:
+    """Do the steps of a publish of these messages. With `in_slices` a job does what costs more than ENQUEUE_COST."""
     connection = channel.connection
     for cost in steps:
         connection.spent += cost
         if in_slices and connection.spent > ENQUEUE_COST:
-            channel.start_job("publish", finish_publish(channel, steps), appends=True)
+            content_bytes = frame_bytes(messages)
+            channel.unfinished.begin(content_bytes)
+            channel.start_job("publish", finish_publish(channel, steps, content_bytes), appends=True)
             return
 
 
-def finish_publish(channel: Channel, steps: Job) -> Job:
-    """Do the rest of a publish as a job. An error closes the channel."""
+def finish_publish(channel: Channel, steps: Job, content_bytes: int) -> Job:
+    """Do the rest of a publish, which counts as unfinished, as a job. An error closes the channel."""
     try:
         for cost in chain([channel.connection.spent], steps):
             yield cost
@@ -461,6 +463,8 @@ def finish_publish(channel: Channel, steps: Job) -> Job:
         error.class_id, error.method_id = PUBLISH >> 16, PUBLISH & 0xFFFF
         if not channel.closing:
             closing.close_channel(channel, error)
+    finally:
+        channel.unfinished.end(content_bytes)
 
 
 def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tuple[str, ...]) -> Job:

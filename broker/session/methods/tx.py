@@ -35,14 +35,14 @@ class Transaction:
     """The transaction of a channel: routed publishes, and settlements, whose deliveries are no longer outstanding.
 
     `transaction_max_bytes` of the settings limits the memory of the publishes of all channels of the connection, which
-    no consumer can free; 0 for no limit.
+    no consumer can free; 0 for no limit. `published_bytes` is that of this channel.
     """
 
-    __slots__ = ("publishes", "settlements", "_connection", "_published_bytes", "_cost", "_copies_cost", "_steps")
+    __slots__ = ("publishes", "settlements", "_connection", "published_bytes", "_cost", "_copies_cost", "_steps")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._published_bytes = 0
+        self.published_bytes = 0
         self._cost = 0  # of the publishes (`jobs.scheduler`)
         self._copies_cost = 0  # of the settlements, beside that of each
         self.publishes: list[tuple[Exchange, Message, tuple[RouteTarget, ...], bool, tuple[Recorder, ...]]] = []
@@ -59,12 +59,12 @@ class Transaction:
     ) -> None:
         """Add a publish; raises PreconditionFailed (406) beyond the limit."""
         published_bytes = len(message.frames) + PUBLISH_BYTES + QUEUE_BYTES * len(queues)
-        self._published_bytes += published_bytes
+        self.published_bytes += published_bytes
         self._connection.transaction_bytes += published_bytes
         largest_bytes = self._connection.settings.transaction_max_bytes
         if self._connection.transaction_bytes > largest_bytes > 0:
             what = "transactions of a connection are"
-            if self._published_bytes > largest_bytes:
+            if self.published_bytes > largest_bytes:
                 what = f"transaction with {len(self.publishes)} publishes is"
             raise PreconditionFailed(f"{what} larger than configured max size {largest_bytes}")
         self._cost += PUBLISH_COST + publishing.cost_of_each([message], queues) * len(queues)
@@ -138,8 +138,8 @@ class Transaction:
             raise PreconditionFailed("partial tx completion")
 
     def _forget_publishes(self) -> None:
-        self._connection.transaction_bytes -= self._published_bytes
-        self._published_bytes = self._cost = self._copies_cost = 0
+        self._connection.transaction_bytes -= self.published_bytes
+        self.published_bytes = self._cost = self._copies_cost = 0
 
     def rollback(self, channel: Channel) -> Job:
         """Drop publishes, and make settled deliveries outstanding again in the order of their tags, in steps.
@@ -178,11 +178,15 @@ def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> No
 def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> None:
     """Serve tx.commit; commit-ok is sent once the commit is durable.
 
-    A long commit is a job: the connection is suspended until it is done, and others may see a part of it before.
+    A long commit is a job: the connection is suspended until it is done, and others may see a part of it before. So is
+    one that publishes while the disk is full.
     """
     transaction = current(channel)
-    is_long = transaction.is_long(channel.vhost.budget)
     appends = len(transaction.publishes) > 0
+    if appends:
+        channel.await_publishes()
+    published_bytes = transaction.published_bytes
+    is_long = transaction.is_long(channel.vhost.budget) or appends and channel.connection.node.scheduler.full
     steps, spent = transaction.commit(channel), 0
     while not is_long and (cost := next(steps, None)) is not None:
         spent += cost
@@ -190,13 +194,14 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     if is_long:
         connection = channel.connection
         name = f"commit of channel {channel.number} of connection {connection.name}"
-        job = commit_all(channel, chain((spent,), steps), channel.begin_job())
+        channel.unfinished.begin(published_bytes)
+        job = commit_all(channel, chain((spent,), steps), published_bytes, channel.begin_job())
         connection.node.scheduler.start(name, job, connection.job_failed, appends)
     if not channel.closing:
         channel.send_when_durable(method_encoder.method(channel.number, method_encoder.TX_COMMIT_OK))
 
 
-def commit_all(channel: Channel, steps: Job, finished: Callable[[], None]) -> Job:
+def commit_all(channel: Channel, steps: Job, published_bytes: int, finished: Callable[[], None]) -> Job:
     """Commit as a job. If that fails the channel is closed, unless it is closing already."""
     try:
         yield from steps
@@ -204,6 +209,8 @@ def commit_all(channel: Channel, steps: Job, finished: Callable[[], None]) -> Jo
         error.class_id, error.method_id = divmod(commands.Tx.Commit.index, 1 << 16)
         if not channel.closing:
             closing.close_channel(channel, error)
+    finally:
+        channel.unfinished.end(published_bytes)
     finished()
 
 

@@ -62,7 +62,7 @@ def changed_vhost(request: Request, node: Node, name: str, body: VHostBody) -> R
             node.update_vhost(name, body.description, tags, body.default_queue_type)
     else:
         new = (name, body.description or "", tags or (), body.default_queue_type or "")
-        node.add_vhost(*new, request.host.check_memory)
+        node.add_vhost(*new, request.host.check_alarms)
         if not request.caller.is_local:
             node.users.set_permission(request.user.name, name, ".*", ".*", ".*")
     if body.tracing is not None:

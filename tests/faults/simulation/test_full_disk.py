@@ -10,8 +10,11 @@ import pytest
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.test_interleavings import append, bodies, opened
 from tests.support.journal import commit, commit_any
+from warren.broker.core.messages.message import Message
 from warren.broker.storage.checkpoint import NEW_NAME
 from warren.broker.storage.compaction import COPY_FREE_BYTES
+from warren.broker.storage.journal import Journal
+from warren.broker.storage.log_records import append_messages
 from warren.broker.storage.segment import OFFSET_BITS
 
 SEGMENT_BYTES = 4_000
@@ -71,31 +74,91 @@ def test_a_segment_that_is_dead_ends_early_and_is_removed(monkeypatch: pytest.Mo
     assert not after.report and not bodies(after, pages)
 
 
-@pytest.mark.parametrize("free_bytes", [COPY_FREE_BYTES - 1, COPY_FREE_BYTES])
-def test_long_live_messages_among_many_dead_ones_are_copied_only_where_the_disk_has_room_for_them(
-    monkeypatch: pytest.MonkeyPatch, free_bytes: int
-) -> None:
+def test_settlements_and_delivery_counts_do_not_fill_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warren.broker.storage.journal.EARLY_BYTES", 1_000)
     disk = ReservingDisk(Random(1))
     journal, _ = opened(disk, 1 << 20)
-    monkeypatch.setattr(disk, "free_bytes", lambda: free_bytes)
-    long = append(journal, b"x" * 100_000)
+    stored = append(journal, *[b"%03d" % number + b"x" * 500 for number in range(8)])
+    commit(journal)
+    before, journal.full = disk.used_bytes, True
+    for attempts in range(1, 300):
+        journal.record_delivery_count(1, stored[0].id, stored[0].location, attempts)
+        commit(journal)
+        assert disk.used_bytes < before + 4_000, "a segment for the counts, and the one after it"
+    after, pages = opened(disk.power_loss(Random(2)), 1 << 20)
+    assert bodies(after, pages) == [message.body for message in stored]
+    [message] = after.read([(stored[0].id, stored[0].location)], 1)
+    assert message is not None and message.state is not None and message.state.attempts == 299
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("left_bytes", [COPY_FREE_BYTES - 1, COPY_FREE_BYTES])
+def test_long_live_messages_among_many_dead_ones_are_copied_only_where_the_disk_has_room_for_them(
+    monkeypatch: pytest.MonkeyPatch, left_bytes: int, full: bool
+) -> None:
+    disk, journal, long, short = one_long_message(monkeypatch)
+    monkeypatch.setattr(disk, "free_bytes", lambda: left_bytes + record_bytes(long) + journal.unwritten_bytes())
+    journal.full = full
+    journal.settle_many(1, short)
+    settle_down(journal)
+    copied = left_bytes == COPY_FREE_BYTES
+    assert (long.location >> OFFSET_BITS in journal.segments) is not copied
+    assert disk.used_bytes < 2 * LONG_BODY
+    journal.settle_many(1, [long])
+    settle_down(journal)
+    assert disk.used_bytes < 2_000, "what is dead is deleted"
+
+
+def test_a_segment_with_a_live_message_that_is_too_long_for_a_copy_stays_until_that_is_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, journal, long, short = one_long_message(monkeypatch)
+    monkeypatch.setattr("warren.broker.storage.compaction.LONG_BYTES", record_bytes(long) - 1)
+    journal.full = True
+    journal.settle_many(1, short[:-1])
+    settle_down(journal)
+    assert long.location >> OFFSET_BITS in journal.segments and disk.used_bytes < LONG_BODY + 5_000
+    reads = 0
+
+    def count(what: str, name: str) -> None:
+        nonlocal reads
+        reads += what == "read"
+
+    disk.before = count
+    settle_down(journal)
+    assert not reads, "it is tried again with each batch"
+    journal.settle_many(1, [long])
+    settle_down(journal)
+    assert reads and disk.used_bytes < 2_000, "the short one is copied, and the long one not even read"
+    after, pages = opened(disk.power_loss(Random(2)), LONG_BODY)
+    assert bodies(after, pages) == [b"039"]
+
+
+LONG_BODY = 400_000  # more than a slice
+
+
+def one_long_message(monkeypatch: pytest.MonkeyPatch) -> tuple[ReservingDisk, Journal, Message, list[Message]]:
+    """Return a journal with a long message and many short ones, and these."""
+    monkeypatch.setattr("warren.broker.storage.journal.EARLY_BYTES", 1_000)
+    disk = ReservingDisk(Random(1))
+    journal, _ = opened(disk, LONG_BODY)
+    [long] = append(journal, b"x" * LONG_BODY)
     short = append(journal, *[b"%03d" % number for number in range(40)])
     commit(journal)
-    journal.full = True
-    journal.settle_many(1, short)
-    commit(journal)
-    for _ in range(5):
+    return disk, journal, long, short
+
+
+def record_bytes(message: Message) -> int:
+    buffer = bytearray()
+    append_messages(buffer, 0, 0, 0, 1, [1], [Message(message.address, message.frames, 0, 0, 0, True)])
+    return len(buffer)
+
+
+def settle_down(journal: Journal) -> None:
+    """Commit batches until compaction and deletion have done what they can."""
+    for _ in range(6):
         journal.sync()
         commit_any(journal)
-    copied = free_bytes == COPY_FREE_BYTES
-    assert len(journal.segments) == (1 if copied else 2)
-    assert disk.used_bytes < 110_000 and (long[0].location >> OFFSET_BITS in journal.segments) is not copied
-    journal.settle_many(1, long)
-    commit(journal)
-    journal.sync()
-    commit_any(journal)
-    assert disk.used_bytes < (110_000 if copied else 1_000), "what is dead is deleted"
 
 
 def test_a_disk_without_room_for_a_checkpoint_gets_the_reserve() -> None:

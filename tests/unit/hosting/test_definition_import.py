@@ -45,7 +45,7 @@ def run(work: Callable[[Node, Imports], Coroutine[Any, Any, None]]) -> Node:
         assert actor == "alice"
         return nullcontext()
 
-    def check_memory() -> None:
+    def check_alarms() -> None:
         if MEMORY in node.alarms.on():
             raise NotNow(node.alarms.reason)
 
@@ -55,7 +55,7 @@ def run(work: Callable[[Node, Imports], Coroutine[Any, Any, None]]) -> Node:
     async def main() -> None:
         supervisor = Supervisor(no_failures)
         async with asyncio.timeout(60):
-            await work(node, Imports(node, supervisor, acting, check_memory))
+            await work(node, Imports(node, supervisor, acting, check_alarms))
             for _ in range(TURNS):
                 await asyncio.sleep(0)
             assert not any(one["running"] for one in supervisor.status())

@@ -115,6 +115,19 @@ async def test_what_gathers_meanwhile_is_the_next_batch_and_a_stop_waits_for_all
 
 
 @pytest.mark.asyncio
+async def test_the_disk_is_checked_before_a_batch_is_written_if_the_journal_is_behind() -> None:
+    scene = Scene()
+    scene.room = False
+    scene.committer.commit_soon()
+    assert scene.alarms == []
+    scene.journal.is_behind = True
+    for _ in range(2):
+        scene.committer.commit_soon()
+    assert scene.alarms == [True]
+    assert await scene.committer.stop()
+
+
+@pytest.mark.asyncio
 async def test_a_stop_waits_for_what_is_added_after_the_last_batch() -> None:
     scene = Scene()
     loop = asyncio.get_running_loop()

@@ -12,12 +12,12 @@ from warren.broker.runtime.resource_monitor import TRIM_LOOKS, Resources
 
 
 class Machine:
-    def __init__(self) -> None:
+    def __init__(self, longest_bytes: int = 0) -> None:
         self.used: int | None = 500
         self.free = 1000
         self.trims = 0
         self.alarms = Alarms()
-        self.resources = Resources(self.alarms, lambda: self.free, self._trim, lambda: self.used, 1000)
+        self.resources = Resources(self.alarms, lambda: self.free, self._trim, lambda: self.used, 1000, longest_bytes)
 
     def _trim(self) -> None:
         self.trims += 1
@@ -129,6 +129,21 @@ async def test_an_error_of_one_check_does_not_end_the_checks(machine: Machine, m
     await asyncio.wait_for(trimmed.wait(), 5)
     assert machine.alarms.reason == "low on memory"
     resources.stop()
+
+
+def test_what_is_still_to_be_written_counts_as_used(machine: Machine):
+    machine.resources.set_disk_free_limit(100)
+    machine.free = 150
+    assert machine.resources.disk_has_room(50) and not machine.resources.disk_has_room(51)
+
+
+def test_the_disk_has_room_for_one_message_of_any_length() -> None:
+    machine = Machine(longest_bytes=200)
+    machine.resources.set_disk_free_limit(100)
+    machine.free = 250
+    assert machine.resources.disk_has_room(50) and not machine.resources.disk_has_room(51)
+    machine.resources.set_disk_free_limit(240)
+    assert machine.resources.disk_has_room(10) and not machine.resources.disk_has_room(11)
 
 
 def test_without_a_limit_the_disk_has_room_until_it_is_full(machine: Machine):

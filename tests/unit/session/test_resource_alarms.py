@@ -8,11 +8,12 @@ from pamqp.commands import Basic, Channel, Connection, Queue, Tx
 from tests.support import codec
 from tests.support.amqp_client import CAPABILITIES, Client, Silence
 from tests.support.amqp_client import Channel as ClientChannel
+from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer, socket_of
 from tests.support.session import dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.node.node import Node
-from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
+from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY, RESOURCES
 from warren.broker.session.alarm_blocking import unblock
 
 REASON = "low on disk"
@@ -30,16 +31,17 @@ def connected(node: Node, capabilities: dict[str, Any] | None = None) -> ClientC
 class Scenario:
     """A node with an alarm, a publisher, and a client that does not publish."""
 
-    def __init__(self) -> None:
+    def __init__(self, resource: str = DISK) -> None:
+        self.resource = resource
         self.node = new_node()
         self.publisher = connected(self.node)
         self.other = connected(self.node)
         self.other.declare("queue")
-        self.node.alarms.set(DISK)
+        self.node.alarms.set(resource)
 
     def end(self) -> None:
         """Clear the alarm and unblock connections as the server does."""
-        self.node.alarms.clear(DISK)
+        self.node.alarms.clear(self.resource)
         for ch in (self.publisher, self.other):
             unblock(pipe_of(ch.client).connection)
 
@@ -84,18 +86,21 @@ def test_the_first_publish_is_held_and_told_of_once(scenario: Scenario, body: by
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one read", "one by one"])
-def test_a_message_without_a_body_is_whole_at_its_header_and_taken_but_no_other(
-    scenario: Scenario, together: bool
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_a_message_without_a_body_is_whole_at_its_header_and_taken_but_no_other_unless_the_disk_is_full(
+    resource: str, together: bool
 ) -> None:
+    scenario = Scenario(resource)
     ch = scenario.publisher
+    taken = [b""] * (resource != DISK)
     frames = codec.method_frame(1, Basic.Publish, {"routing_key": "queue"}) + codec.header_frame(1, 0)
     for data in [frames * 3] if together else [frames] * 3:
         ch.client.raw(data)
     assert names(ch.client) == ["Connection.Blocked"]
-    assert scenario.other.drain("queue") == [b""]
+    assert scenario.other.drain("queue") == taken
     scenario.end()
     assert names(ch.client) == ["Connection.Unblocked"]
-    assert scenario.other.drain("queue") == [b"", b""]
+    assert taken + scenario.other.drain("queue") == [b""] * 3
 
 
 def test_a_header_is_enough_to_be_held(scenario: Scenario) -> None:
@@ -204,6 +209,42 @@ def test_a_publish_within_a_transaction_is_held_too(scenario: Scenario) -> None:
     scenario.end()
     assert isinstance(scenario.publisher.next(), Tx.CommitOk)
     assert scenario.other.drain("queue") == [b"body"]
+
+
+def test_the_commit_of_publishes_from_before_a_full_disk_waits_for_its_space(scenario: Scenario) -> None:
+    scenario.node.alarms.clear(DISK)
+    ch, clock = scenario.publisher, scenario.node.clock
+    assert isinstance(clock, FakeClock)
+    ch.transact()
+    ch.publish("", "queue", b"body")
+    ch.sync()
+    scenario.node.alarms.set(DISK)
+    ch.send(Tx.Commit)
+    clock.advance(1000)
+    assert scenario.other.count("queue") == 0 and not notices(ch.client)
+    scenario.node.alarms.clear(DISK)
+    clock.advance(1000)
+    assert isinstance(ch.next(), Tx.CommitOk)
+    assert scenario.other.drain("queue") == [b"body"]
+
+
+def test_declarations_with_long_arguments_wait_for_space_on_a_full_disk(scenario: Scenario) -> None:
+    ch, long = scenario.publisher, {"x": "v" * 2_000}
+    ch.declare("short", arguments={"x-max-length": 1})
+    ch.bind("queue", "amq.direct", "key")
+    ch.send(Queue.Bind, queue="queue", exchange="amq.direct", routing_key="key", arguments=long)
+    ch.send(Queue.Declare, queue="long", arguments=long)
+    assert names(ch.client) == ["Connection.Blocked"] and not ch.client.inbox(1)
+    scenario.node.alarms.set(MEMORY)
+    scenario.node.alarms.clear(MEMORY)
+    unblock(pipe_of(ch.client).connection)
+    assert not names(ch.client) and not ch.client.inbox(1), "the disk is still full"
+    scenario.end()
+    assert names(ch.client) == ["Connection.Unblocked"]
+    assert isinstance(ch.next(), Queue.BindOk) and isinstance(ch.next(), Queue.DeclareOk)
+    scenario.node.alarms.set(DISK)
+    ch.declare("long", arguments=long)
+    assert not notices(ch.client), "it exists already"
 
 
 def test_consumers_and_acknowledgements_go_on(scenario: Scenario) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.http import Api, asgi_scope, call_application
-from warren.broker.core.telemetry.resource_alarms import MEMORY
+from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.plugins.management.http_api import HTTPAPI
 
 BINDING = "/bindings/%2F/e/amq.topic/q/q"
@@ -72,6 +72,19 @@ def test_a_new_object_is_refused_for_now(low: Api, method: str, path: str, body:
     assert answer.json["reason"] == "nothing new can be declared now: the broker is low on memory"
     low.peer.node.alarms.clear(MEMORY)
     assert low.request(method, path, body).status < 300
+
+
+@pytest.mark.parametrize(("method", "path", "body"), NEW[:3])
+def test_long_arguments_are_refused_while_the_disk_is_full(
+    api: Api, method: str, path: str, body: dict[str, Any]
+) -> None:
+    for existing in EXISTING:
+        assert api.request(*existing).status < 300
+    api.peer.node.alarms.set(DISK)
+    answer = api.request(method, path, body | {"arguments": {"x": "v" * 2_000}})
+    assert answer.status == 503 and answer.headers["retry-after"]
+    assert answer.json["reason"] == "nothing new can be declared now: the broker is low on disk"
+    assert api.request(method, path, body).status < 300
 
 
 @pytest.mark.parametrize(("method", "path", "body"), EXISTING)

@@ -1,0 +1,59 @@
+"""Unfinished publishes and commits: jobs do the rest of them, and keep the messages until all their queues have them.
+
+Their clients may be gone, so no limit of connections bounds them: while they have LIMIT_BYTES, others wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ..messages.ports import Clock
+
+LIMIT_BYTES: Final = 32 << 20
+JOB_BYTES: Final = 16 << 10  # of a job, with its channel and connection
+WOKEN: Final = 100  # waiting connections that go on in one turn
+
+
+class UnfinishedPublishes:
+    """The unfinished publishes of a node. `full` is True while others have to wait."""
+
+    __slots__ = ("full", "_bytes", "_clock", "_waiting", "_waking")
+
+    def __init__(self, clock: Clock) -> None:
+        self.full = False
+        self._bytes = 0
+        self._clock = clock
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._waking = False
+
+    def begin(self, content_bytes: int) -> None:
+        """Count a publish; call `end` with the same number."""
+        self._count(content_bytes + JOB_BYTES)
+
+    def end(self, content_bytes: int) -> None:
+        """Count a publish no more, and call those that wait if there is room for others."""
+        self._count(-content_bytes - JOB_BYTES)
+        if self._waiting and not self._waking:
+            self._waking = True
+            self._clock.call_at(self._clock.now_ms(), self._wake)
+
+    def wait(self, call: Callable[[], None]) -> None:
+        """Call a function once there is room; it has to look again."""
+        self._waiting.append(call)
+
+    def _count(self, content_bytes: int) -> None:
+        self._bytes += content_bytes
+        self.full = self._bytes >= LIMIT_BYTES
+
+    def _wake(self) -> None:
+        """Call some of those that wait, in their order. While there is no room, the next `end` does."""
+        self._waking = False
+        if self.full:
+            return
+        for _ in range(min(len(self._waiting), WOKEN)):
+            self._waiting.popleft()()
+        if self._waiting:
+            self._waking = True
+            self._clock.call_at(self._clock.now_ms(), self._wake)
