@@ -37,7 +37,7 @@ from .framework.line_stream import LineStream
 from .framework.pagination import Listing, columns_of, list_response, prune
 from .framework.quota import Quota
 from .framework.request import Request
-from .framework.router import READS, Answered, Route, Routes, allowed, values
+from .framework.router import Answered, Route, Routes, allowed, values
 from .origins import Origins
 
 API = "/api"
@@ -190,7 +190,7 @@ class HTTPAPI:
     async def _work(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
         async with asyncio.timeout(self.request_s):
             answer = await self._handle(route, request, receive)
-            if request.method not in READS:
+            if route.durable:
                 await self._wait_until_stored(receive)
             return answer
 

@@ -80,7 +80,7 @@ def forget_attempts(request: Request) -> Response:
 
 ROUTES = (
     Route("GET", "/auth", NONE, get_login_methods),
-    Route("POST", "/login", NONE, log_in, bytes, LOGIN_BYTES),
+    Route("POST", "/login", NONE, log_in, bytes, LOGIN_BYTES, durable=False),
     Route("GET", "/whoami", ANY, whoami),
     Route("GET", "/auth/hash_password/{password}", ADMIN, get_password_hash),
     Route("GET", "/auth/attempts/{node}", MONITOR, list_attempts),

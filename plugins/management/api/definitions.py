@@ -166,5 +166,5 @@ ROUTES = (
             Route("POST", path, ADMIN, post_definitions, bytes, CONFIGURED),
         )
     ),
-    *(Route("POST", path, ADMIN, check_definitions, bytes, CONFIGURED) for path in CHECKS),
+    *(Route("POST", path, ADMIN, check_definitions, bytes, CONFIGURED, durable=False) for path in CHECKS),
 )

@@ -244,5 +244,5 @@ def json_of_properties(properties: Properties) -> Item:
 
 ROUTES = (
     Route("POST", "/exchanges/{vhost}/{exchange}/publish", VHOST, publish, Publish, PUBLISH_BYTES),
-    Route("POST", "/queues/{vhost}/{queue}/get", VHOST, get, Get),
+    Route("POST", "/queues/{vhost}/{queue}/get", VHOST, get, Get, durable=False),
 )

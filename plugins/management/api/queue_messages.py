@@ -28,6 +28,7 @@ from .queues import until_resumed
 UNACKED_LIMIT, UNACKED = 500, 100  # deliveries of one response: at most, and unless asked otherwise
 EXAMINED = 20_000  # the oldest deliveries of each channel that are looked at
 MOVE_S = 0.1  # the time of one response
+STORED_S = 10.0  # that a move waits for the disk
 WAIT_S = 0.01  # until the queue can give the next message, for example after expired ones were dropped
 
 Found = tuple[int, int, Channel, Unacked]
@@ -124,12 +125,23 @@ async def move(request: Request) -> Response:
             unfinished = step.unfinished
             moved += 0 if unfinished else step.moved
             problem = step.problem
-            if step.moved:
-                await request.complete(request.host.stored())
+            if step.moved and not await request.complete(is_stored(request)):
+                problem = "the disk does not take it now"
+                break
             await request.complete(asyncio.sleep(0 if step.moved else WAIT_S))
             if time.monotonic() > until and not unfinished:
                 break
     return ok({"moved": moved, "messages_ready": queue.ready, "problem": problem})
+
+
+async def is_stored(request: Request) -> bool:
+    """Wait until what was moved is on the disk, and return whether it is after STORED_S at most."""
+    try:
+        async with asyncio.timeout_at(asyncio.get_running_loop().time() + STORED_S):
+            await request.complete(request.host.stored())
+    except TimeoutError:
+        return False
+    return True
 
 
 def destination_of(request: Request, destination: Destination) -> tuple[str, str | None]:
@@ -147,5 +159,5 @@ def destination_of(request: Request, destination: Destination) -> tuple[str, str
 
 ROUTES = (
     Route("GET", "/warren/queues/{vhost}/{queue}/unacked", VHOST, list_unacked),
-    Route("POST", "/warren/queues/{vhost}/{queue}/move", VHOST, move, MoveBody),
+    Route("POST", "/warren/queues/{vhost}/{queue}/move", VHOST, move, MoveBody, durable=False),
 )

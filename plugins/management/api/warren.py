@@ -404,6 +404,6 @@ ROUTES = (
     Route("GET", "/warren/matching-policies/{vhost}/{kind}/{name}", POLICIES, list_matching_policies),
     Route("PUT", "/warren/vhost-limits/{vhost}", ADMIN, put_vhost_limits, LimitsBody),
     Route("PUT", "/warren/user-limits/{user}", ADMIN, put_user_limits, LimitsBody),
-    Route("POST", "/warren/authenticate", LOCAL, authenticate, CredentialsBody),
+    Route("POST", "/warren/authenticate", LOCAL, authenticate, CredentialsBody, durable=False),
     Route("POST", "/warren/definitions", LOCAL, import_definitions, bytes, DOCUMENT_LIMIT),
 )

@@ -34,10 +34,14 @@ class Route:
 
     `changes` is set if the handler changes something, even for GET. `body_limit` is in bytes; the configured limit is
     never exceeded. `summary` is the first line of the handler's docstring. Without `vhost_required` the virtual host in
-    the path need not exist.
+    the path need not exist. The answer to a change says that it is on the disk, unless it is not `durable`: what a get
+    has taken would be lost with another answer.
     """
 
-    __slots__ = ("method", "path", "guard", "handler", "body", "body_limit", "changes", "vhost_required", "segments")
+    __slots__ = (
+        *("method", "path", "guard", "handler", "body", "body_limit", "changes", "vhost_required", "durable"),
+        "segments",
+    )
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Route:
         body_limit: int | None = BODY_BYTES,
         changes: bool = False,
         vhost_required: bool = True,
+        durable: bool = True,
     ) -> None:
         self.method = method
         self.path = path
@@ -58,6 +63,7 @@ class Route:
         self.body_limit = body_limit
         self.vhost_required = vhost_required
         self.changes = changes or method not in READS
+        self.durable = durable and method not in READS
         self.segments = path.strip("/").split("/")
 
     @property

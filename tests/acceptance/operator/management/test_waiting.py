@@ -16,6 +16,7 @@ from warren.plugins.http.asgi import run_while_connected
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.http.responses import Response
 from warren.plugins.management import http_api
+from warren.plugins.management.api import queue_messages
 from warren.plugins.management.framework import bodies
 from warren.plugins.management.framework.quota import Quota
 from warren.plugins.management.framework.request import Request
@@ -23,6 +24,8 @@ from warren.plugins.management.http_api import HTTPAPI
 
 PATIENCE_S = 20
 NOWHERE = HTTPListener()
+GET = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+MOVE = {"count": 9, "destination": {"queue": "other"}}
 HEALTH = "/health/checks/is-in-service"
 
 
@@ -61,6 +64,26 @@ def test_a_change_not_stored_in_time_is_503(
         for _ in range(20):
             assert (await request(web_of, "PUT", "/vhosts/v", {})).status == 503
         assert len(full_disk.callbacks) == 1  # of all requests that timed out
+
+    asyncio.run(visit())
+
+
+def test_messages_that_were_taken_or_moved_are_answered_while_the_disk_takes_nothing(
+    api: Api, web_of: HTTPAPI, full_disk: FullDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_messages, "STORED_S", 0.01)
+    vhost = api.peer.node.vhosts["/"]
+    for name in ("q", "other"):
+        vhost.declare_queue(name, durable=True)
+    channel = api.peer.connect().channel()
+    for body in (b"one", b"two"):
+        channel.publish("", "q", body)
+
+    async def visit() -> None:
+        got = await request(web_of, "POST", "/queues/%2F/q/get", GET)
+        assert [message["payload"] for message in got.json] == ["one"]
+        moved = await request(web_of, "POST", "/warren/queues/%2F/q/move", MOVE)
+        assert moved.json == {"moved": 1, "messages_ready": 0, "problem": "the disk does not take it now"}
 
     asyncio.run(visit())
 
