@@ -78,6 +78,7 @@ def test_messages_that_were_taken_or_moved_are_answered_while_the_disk_takes_not
     channel = api.peer.connect().channel()
     for body in (b"one", b"two"):
         channel.publish("", "q", body)
+    channel.declare("last")  # so that they have been handled
 
     async def visit() -> None:
         got = await request(web_of, "POST", "/queues/%2F/q/get", GET)
