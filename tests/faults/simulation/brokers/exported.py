@@ -113,7 +113,7 @@ def check_exports(exports: Exports, boots: Sequence[Boot], peers: Iterable[Peer]
         columns, lost = events.pop(boot.boot_id, ([], 0))
         boot.rows = sorted((Event(*[row[name] for name in Event._fields]) for row in columns), key=lambda one: one.row)
         boot.footer_lost = lost
-        boot.snapshots = snapshots_of(stats.pop(boot.boot_id, ([], 0))[0], boot.disturbed)
+        boot.snapshots = snapshots_of(stats.pop(boot.boot_id, ([], 0))[0], boot.disturbed or boot.ended != "stop")
     assert not events and not stats, f"files have rows of unknown boots: {[*events, *stats]}"
     of_processes: defaultdict[SimulatedLoop, dict[str, Peer]] = defaultdict(dict)
     for peer in peers:
@@ -155,7 +155,7 @@ def read(folder: Path, table: str) -> dict[str, tuple[list[dict[str, Any]], int]
 
 
 def snapshots_of(rows: list[dict[str, Any]], torn: bool) -> list[Snapshot]:
-    """Return the complete snapshots; others may be there if a writer was killed, which had not written all of one."""
+    """Return the complete snapshots; others may be there if a broker or writer was killed before the last row of one."""
     by_number: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_number[row["snapshot"]].append(row)
