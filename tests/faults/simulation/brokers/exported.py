@@ -155,7 +155,7 @@ def read(folder: Path, table: str) -> dict[str, tuple[list[dict[str, Any]], int]
 
 
 def snapshots_of(rows: list[dict[str, Any]], torn: bool) -> list[Snapshot]:
-    """Return the complete snapshots; others may be there if a broker or writer was killed before the last row of one."""
+    """Return the complete snapshots; others may be there if a broker or writer was killed before their last row."""
     by_number: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_number[row["snapshot"]].append(row)
