@@ -221,23 +221,28 @@ class DefinitionsImport:
                 yield
         for vhost in self._vhosts.values():
             vhost.check_queues()
+            yield
 
     def release(self) -> Iterator[None]:
         """Free the plan, with what it has of the document, in steps: all of it at once would hold the loop."""
-        vhosts = self._vhosts.values()
-        held: list[tuple[Sized, Callable[[], object]]] = [
-            (self._steps, self._steps.pop),
-            (self._users, self._users.pop),
-            *((names, names.pop) for names in self._parameters.values()),
-            *((vhost.skipped, vhost.skipped.pop) for vhost in vhosts),
-            *((objects, objects.popitem) for vhost in vhosts for objects in (vhost.exchanges, vhost.queues)),
-            (self._vhosts, self._vhosts.popitem),
-        ]
-        for objects, pop in held:
+        for objects, pop in self._held():
             while objects:
                 for _ in range(min(RELEASED, len(objects))):
                     pop()
                 yield
+            yield
+
+    def _held(self) -> Iterator[tuple[Sized, Callable[[], object]]]:
+        """Yield each container of the plan, and a function that removes one of its objects."""
+        yield self._steps, self._steps.pop
+        yield self._users, self._users.pop
+        for names in self._parameters.values():
+            yield names, names.pop
+        while self._vhosts:
+            _, vhost = self._vhosts.popitem()
+            yield vhost.skipped, vhost.skipped.pop
+            yield vhost.exchanges, vhost.exchanges.popitem
+            yield vhost.queues, vhost.queues.popitem
 
     def _place(self, item: DefinitionEntry) -> VHostPreview:
         """Return the virtual host of an entry."""
