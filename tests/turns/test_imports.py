@@ -71,3 +71,12 @@ def test_the_limits_of_virtual_hosts_are_checked_in_steps(monkeypatch: pytest.Mo
     monkeypatch.setattr(VHostPreview, "check_queues", lambda vhost: checked.append(vhost))
     plan = DefinitionsImport(new_node(), {"vhosts": [{"name": f"v{number}"} for number in range(10)]})
     assert [len(checked) for _ in plan.check()] == [0] * 10 + list(range(1, 11))
+
+
+def test_the_check_of_a_policy_takes_no_longer_behind_very_many_others() -> None:
+    policy = {"vhost": "v", "pattern": "^a", "definition": {"max-length": 1}}
+    policies = [policy | {"name": f"p{number}"} for number in range(MANY)]
+    plan = DefinitionsImport(new_node(), {"vhosts": [{"name": "v"}], "policies": policies})
+    begun_s = time.thread_time()
+    assert sum(1 for _ in plan.check()) == MANY + 2
+    assert within(time.thread_time() - begun_s, 0.8)

@@ -384,7 +384,7 @@ class DefinitionsImport:
     def _check_parameter(self, vhost: str, component: str, name: str, value: object) -> set[tuple[str, str]]:
         """Check a parameter, and return the new ones of its component. Raises Invalid."""
         new = self._parameters.setdefault(component, set())
-        self._node.parameters.check(vhost, component, name, value, len(new - {(vhost, name)}))
+        self._node.parameters.check(vhost, component, name, value, len(new) - ((vhost, name) in new))
         return new
 
     def _global_parameter(self, item: DefinitionEntry) -> None:
