@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
-from ..core.definitions.importer import RELEASED, DefinitionsImport, Permit, Wait, begin_import, end_import
+from ..core.definitions.importer import RELEASED, DefinitionsImport, Permit, Wait, begin_import, end_import, permit_all
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
 
@@ -47,7 +47,7 @@ class Imports:
         leave_out: bool = False,
         digest: str = "",
         check_actor: Callable[[], None] = lambda: None,
-        permit: Permit = lambda section, fields: None,
+        permit: Permit = permit_all,
     ) -> DefinitionsImport:
         """Import all or nothing, and return the import with its warnings. The document is emptied.
 
@@ -63,7 +63,7 @@ class Imports:
         document: object,
         vhost: str | None,
         leave_out: bool = False,
-        permit: Permit = lambda section, fields: None,
+        permit: Permit = permit_all,
     ) -> DefinitionsImport:
         """Check a document without importing it, and return the import with its warnings.
 
@@ -148,7 +148,7 @@ class Import:
         checked_only: bool = False,
         digest: str = "",
         check_actor: Callable[[], None] = lambda: None,
-        permit: Permit = lambda section, fields: None,
+        permit: Permit = permit_all,
     ) -> None:
         self.document = document
         self.vhost = vhost

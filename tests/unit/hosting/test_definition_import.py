@@ -278,7 +278,7 @@ def test_a_refused_import_is_freed_without_the_garbage_collector(kept: list[weak
 
     async def work(node: Node, imports: Imports) -> None:
         await refused(imports, AccessRefused, {}, check_actor=refuse)
-        await refused(imports, AccessRefused, {}, permit=lambda section, fields: refuse())
+        await refused(imports, AccessRefused, {}, permit=lambda *entry: refuse())
         await refused(imports, Invalid, {"bindings": [{"vhost": "v"}]})
         node.alarms.set(MEMORY)
         await refused(imports, NotNow, {})
@@ -315,7 +315,7 @@ def test_an_import_or_a_check_that_is_cancelled_is_freed_without_the_garbage_col
 def test_an_import_that_fails_by_a_bug_is_freed_in_steps() -> None:
     given = document()
 
-    def fail(section: str, fields: dict[str, object]) -> None:
+    def fail(section: str, fields: dict[str, object], user_of: object) -> None:
         if fields.get("name") == "q9":
             raise ZeroDivisionError
 
