@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
-from ..core.definitions.importer import RELEASED, DefinitionsImport, Permit, Wait, begin_import, end_import, permit_all
+from ..core.definitions.importer import DefinitionsImport, Permit, Wait, begin_import, empty, end_import, permit_all
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
 
@@ -190,8 +190,9 @@ async def in_turns(
 
 
 def release(document: object) -> Iterator[None]:
-    """Empty the lists of a document in steps: to free 100,000 maps at once would hold the loop."""
+    """Empty the sections of a document in steps."""
     for section in document.values() if isinstance(document, dict) else ():
-        while isinstance(section, list) and section:
-            del section[-RELEASED:]
-            yield
+        if isinstance(section, list):
+            yield from empty(section, section.pop)
+        elif isinstance(section, dict):
+            yield from empty(section, section.popitem)

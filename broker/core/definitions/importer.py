@@ -229,13 +229,9 @@ class DefinitionsImport:
             yield
 
     def release(self) -> Iterator[None]:
-        """Free the plan, with what it has of the document, in steps: all of it at once would hold the loop."""
+        """Free the plan, with what it has of the document, in steps."""
         for objects, pop in self._held():
-            while objects:
-                for _ in range(min(RELEASED, len(objects))):
-                    pop()
-                yield
-            yield
+            yield from empty(objects, pop)
 
     def _held(self) -> Iterator[tuple[Sized, Callable[[], object]]]:
         """Yield each container of the plan, and a function that removes one of its objects."""
@@ -525,6 +521,15 @@ class DefinitionsImport:
         end: Destination = target.queue(name) if kind == "queue" else target.exchange(name)
         target.bind(source, end, key, arguments)
         self._emissions = target.emissions_of(source)
+
+
+def empty(objects: Sized, pop: Callable[[], object]) -> Iterator[None]:
+    """Remove all objects in steps: to free 100,000 at once would hold the loop."""
+    while objects:
+        for _ in range(min(RELEASED, len(objects))):
+            pop()
+        yield
+    yield
 
 
 def begin_import(node: Node, digest: str, vhost: str | None) -> None:

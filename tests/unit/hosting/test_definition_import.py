@@ -137,6 +137,10 @@ def test_a_bad_item_leaves_nothing_behind_and_its_document_is_used_up() -> None:
         with pytest.raises(Invalid, match='User "nobody" does not exist'):
             await imports.run(bad, None, "alice")
         assert bad == {"vhosts": [], "queues": [], "permissions": []}
+        no_list = {"queues": {"q": {"vhost": "v", "name": "q"}}}
+        with pytest.raises(Invalid, match="queues should be a list"):
+            await imports.run(no_list, None, "alice")
+        assert no_list == {"queues": {}}
         assert (await imports.run({}, None, "alice")).warnings == []
 
     assert not run(work).vhosts
