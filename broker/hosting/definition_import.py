@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
-from ..core.definitions.importer import RELEASED, DefinitionsImport, Permit, Wait, begin_import, end_import
+from ..core.definitions.importer import DefinitionsImport, Permit, Wait, begin_import, empty, end_import, permit_all
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
 
@@ -36,6 +36,7 @@ class Imports:
         self._acting = acting
         self._check_alarms = check_alarms
         self._lock = asyncio.Lock()
+        self._freeing = asyncio.Lock()  # of one document at a time, or their slices would be one long turn
         self.under_way = False
 
     async def run(
@@ -46,7 +47,7 @@ class Imports:
         leave_out: bool = False,
         digest: str = "",
         check_actor: Callable[[], None] = lambda: None,
-        permit: Permit = lambda section, fields: None,
+        permit: Permit = permit_all,
     ) -> DefinitionsImport:
         """Import all or nothing, and return the import with its warnings. The document is emptied.
 
@@ -62,7 +63,7 @@ class Imports:
         document: object,
         vhost: str | None,
         leave_out: bool = False,
-        permit: Permit = lambda section, fields: None,
+        permit: Permit = permit_all,
     ) -> DefinitionsImport:
         """Check a document without importing it, and return the import with its warnings.
 
@@ -75,7 +76,7 @@ class Imports:
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not work.begun:
+            if not work.must_end:
                 task.cancel()
             raise
         if work.error is not None:
@@ -89,27 +90,32 @@ class Imports:
         return work.plan
 
     async def _perform(self, work: Import, actor: str) -> None:
-        async with self._lock:
-            try:
-                plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out, work.permit)
-                work.plan = plan
-                await in_turns(plan.check())
-                if not work.checked_only:
-                    work.check_actor()
-                    if plan.declares:
-                        self._check_alarms()
-                    await self._carry_out(work, plan, actor)
-            except (OperatorError, AMQPError) as error:
-                # Without its traceback and context: their frames have the plan, the document and the error itself.
-                work.error = error.with_traceback(None)
-                error.__context__ = None
-            await in_turns(release(work.document))
-            if work.plan is not None:
-                await in_turns(work.plan.release())
+        try:
+            async with self._lock:
+                await self._plan(work, actor)
+        except (OperatorError, AMQPError) as error:
+            # Without its traceback and context: their frames have the plan, the document and the error itself.
+            work.error = error.with_traceback(None)
+            error.__context__ = None
+        finally:  # also if it was cancelled
+            work.must_end = True
+            async with self._freeing:
+                await in_turns(work.release())
+
+    async def _plan(self, work: Import, actor: str) -> None:
+        """Check a document, and import it unless it is to be checked only."""
+        plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out, work.permit)
+        work.plan = plan
+        await in_turns(plan.check())
+        if not work.checked_only:
+            work.check_actor()
+            if plan.declares:
+                self._check_alarms()
+            await self._carry_out(work, plan, actor)
 
     async def _carry_out(self, work: Import, plan: DefinitionsImport, actor: str) -> None:
         """Carry an import out. If it takes several turns, a mark is stored until its end: the node may crash before."""
-        work.begun = True
+        work.must_end = True
         begun_s = time.perf_counter()
 
         def steps() -> Iterator[Wait | None]:
@@ -127,11 +133,11 @@ class Imports:
 
 
 class Import:
-    """One import: `begun` once something may have changed, `error` if it was refused."""
+    """One import: `must_end` once something may have changed or it is being freed, `error` if it was refused."""
 
     __slots__ = (
         *("document", "vhost", "leave_out", "checked_only", "digest", "check_actor", "permit"),
-        *("plan", "begun", "error"),
+        *("plan", "must_end", "error"),
     )
 
     def __init__(
@@ -142,7 +148,7 @@ class Import:
         checked_only: bool = False,
         digest: str = "",
         check_actor: Callable[[], None] = lambda: None,
-        permit: Permit = lambda section, fields: None,
+        permit: Permit = permit_all,
     ) -> None:
         self.document = document
         self.vhost = vhost
@@ -152,8 +158,14 @@ class Import:
         self.check_actor = check_actor
         self.permit = permit
         self.plan: DefinitionsImport | None = None
-        self.begun = False
+        self.must_end = False
         self.error: OperatorError | AMQPError | None = None
+
+    def release(self) -> Iterator[None]:
+        """Free the document and the plan in steps. Steps of the plan refer to the plan, so it does not free itself."""
+        yield from release(self.document)
+        if self.plan is not None:
+            yield from self.plan.release()
 
 
 async def in_turns(
@@ -178,8 +190,9 @@ async def in_turns(
 
 
 def release(document: object) -> Iterator[None]:
-    """Empty the lists of a document in steps: to free 100,000 maps at once would hold the loop."""
+    """Empty the sections of a document in steps."""
     for section in document.values() if isinstance(document, dict) else ():
-        while isinstance(section, list) and section:
-            del section[-RELEASED:]
-            yield
+        if isinstance(section, list):
+            yield from empty(section, section.pop)
+        elif isinstance(section, dict):
+            yield from empty(section, section.popitem)

@@ -102,8 +102,8 @@ class Move:
     def step(self, limit: int) -> MoveStep:
         """Move at most `limit` messages and SLICE, fewer if they are long.
 
-        Raises NotNow during an alarm, and AccessRefused (403) if the user may not read the queue or write the exchange
-        any more, or for a message with a topic that it may not write.
+        Raises AccessRefused (403) if the user may not read the queue or write the exchange any more, or may not write a
+        topic, the configured one or that of a message; otherwise NotNow during an alarm.
         Once this move has moved messages, either is the `problem` of the result: their number must not be lost.
         """
         if self._long is not None:
@@ -113,17 +113,16 @@ class Move:
                 self._moved = self._moved or result.moved > 0
             return result
         result = MoveStep()
-        alarm = self._channel.connection.node.alarms.reason
-        if alarm:
-            self._refuse(NotNow(f"nothing can be moved now: the broker is {alarm}"), result)
+        try:
+            self._check()
+        except (AccessRefused, NotNow) as error:
+            self._refuse(error, result)
             return result
         taken_bytes = count = 0
         ready = self._queue.ready_messages
         read_end = ready.read_bytes + SLICE_BYTES
         try:
             self._cost = 0
-            self._channel.check("read", "queue", self._queue.name)
-            self._channel.check("write", "exchange", self._exchange.name)
             while (
                 count < min(limit, SLICE)
                 and taken_bytes < SLICE_BYTES
@@ -147,6 +146,16 @@ class Move:
             self._queue.schedule_pump()
         self._moved = self._moved or result.moved > 0
         return result
+
+    def _check(self) -> None:
+        """Raise AccessRefused (403) if the user may not move messages like this, NotNow during an alarm."""
+        self._channel.check("read", "queue", self._queue.name)
+        self._channel.check("write", "exchange", self._exchange.name)
+        if self._routing_key is not None:
+            self._channel.check_topic("write", self._exchange.name, self._routing_key)
+        alarm = self._channel.connection.node.alarms.reason
+        if alarm:
+            raise NotNow(f"nothing can be moved now: the broker is {alarm}")
 
     def _refuse(self, error: AMQPError | OperatorError, result: MoveStep) -> None:
         """Raise the error, or make it the problem of the result if messages are moved already."""

@@ -63,7 +63,7 @@ def load(node: Node, place: Path, skip_if_unchanged: bool = False) -> list[str] 
     found = digest(texts)
     digests = {file: digest_of(text) for file, text in texts.items()}
     globals_ = node.parameters.globals()
-    interrupted = any(was_interrupted(globals_.get(UNFINISHED_IMPORT), one, None) for one in digests.values())
+    interrupted = any(was_interrupted(globals_.get(UNFINISHED_IMPORT), one) for one in digests.values())
     if skip_if_unchanged and not interrupted and globals_.get(IMPORTED_HASH) == found:
         return None
     lines: list[str] = []

@@ -19,7 +19,7 @@ from ...amqp.field_table import Table
 from ...amqp.limits import RESERVED
 from ..access.passwords import SHA256, has_password
 from ..access.permissions import Permission, TopicPermission
-from ..access.users import validate_user
+from ..access.users import User, validate_user
 from ..exchanges.exchange import check_exchange_arguments
 from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
@@ -46,9 +46,14 @@ ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
 KINDS = ("queue", "exchange")
 Wait = Callable[[Callable[[], None]], object]
 """A function that calls what it is passed once something has happened."""
-Permit = Callable[[str, dict[str, object]], None]
-"""A function of a section and the fields of an entry. It raises an error if the entry must not be imported."""
+Permit = Callable[[str, dict[str, object], Callable[[str], User | None]], None]
+"""A function of a section, the fields of an entry, and a function that returns a user as the entries before leave it.
+It raises an error if the entry must not be imported."""
 RELEASED = 500  # objects freed in one step
+
+
+def permit_all(section: str, fields: dict[str, object], user_of: Callable[[str], User | None]) -> None:
+    """Permit each entry."""
 
 
 class VHostPreview:
@@ -116,7 +121,7 @@ class DefinitionsImport:
         document: object,
         vhost: str | None = None,
         leave_out: bool = False,
-        permit: Permit = lambda section, fields: None,
+        permit: Permit = permit_all,
     ) -> None:
         """Import all of a document, or only the parts that belong to this virtual host.
 
@@ -135,7 +140,7 @@ class DefinitionsImport:
         self._vhosts: dict[str, VHostPreview] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
         self._binds = False  # anything that is not bound yet
-        self._users: set[str] = set()
+        self._users: dict[str, StoredUser] = {}
         self._parameters: dict[str, set[tuple[str, str]]] = {}  # new ones, by component
         self._emissions: EmissionQueue | None = None  # of the last binding
         self._wait: Wait | None = None  # of the present step
@@ -210,7 +215,7 @@ class DefinitionsImport:
         for section, plan in parts if self._only is not None else whole + parts:
             for entry in entries(self._document, section):
                 item = DefinitionEntry(section, entry)
-                self._permit(section, item.fields)
+                self._permit(section, item.fields, self._planned_user)
                 try:
                     plan(item)
                 except (OperatorError, AMQPError) as error:
@@ -221,23 +226,24 @@ class DefinitionsImport:
                 yield
         for vhost in self._vhosts.values():
             vhost.check_queues()
+            yield
 
     def release(self) -> Iterator[None]:
-        """Free the plan, with what it has of the document, in steps: all of it at once would hold the loop."""
-        vhosts = self._vhosts.values()
-        held: list[tuple[Sized, Callable[[], object]]] = [
-            (self._steps, self._steps.pop),
-            (self._users, self._users.pop),
-            *((names, names.pop) for names in self._parameters.values()),
-            *((vhost.skipped, vhost.skipped.pop) for vhost in vhosts),
-            *((objects, objects.popitem) for vhost in vhosts for objects in (vhost.exchanges, vhost.queues)),
-            (self._vhosts, self._vhosts.popitem),
-        ]
-        for objects, pop in held:
-            while objects:
-                for _ in range(min(RELEASED, len(objects))):
-                    pop()
-                yield
+        """Free the plan, with what it has of the document, in steps."""
+        for objects, pop in self._held():
+            yield from empty(objects, pop)
+
+    def _held(self) -> Iterator[tuple[Sized, Callable[[], object]]]:
+        """Yield each container of the plan, and a function that removes one of its objects."""
+        yield self._steps, self._steps.pop
+        yield self._users, self._users.popitem
+        for names in self._parameters.values():
+            yield names, names.pop
+        while self._vhosts:
+            _, vhost = self._vhosts.popitem()
+            yield vhost.skipped, vhost.skipped.pop
+            yield vhost.exchanges, vhost.exchanges.popitem
+            yield vhost.queues, vhost.queues.popitem
 
     def _place(self, item: DefinitionEntry) -> VHostPreview:
         """Return the virtual host of an entry."""
@@ -267,7 +273,7 @@ class DefinitionsImport:
             raise Invalid("both_password_and_password_hash_are_provided")
         if "password" in item.fields:
             algorithm, password_hash = SHA256, self._hashed(item.text("password", None, TEXT_LIMIT))
-        old = self._node.users.get(name)
+        old = self._planned_user(name)
         limits = old.limits if old is not None else {}
         if "limits" in item.fields:
             limits = user_limits(name, item.map("limits"))
@@ -275,8 +281,13 @@ class DefinitionsImport:
         if stored.password_hash and not has_password(stored.password_hash, algorithm):
             self.without_password.append(name)
             self.warnings.append(f"user '{name}' cannot log in: the password hash is not one of {algorithm}")
-        self._users.add(name)
+        self._users[name] = stored
         self._steps.append(partial(self._permitted, item, partial(self._node.users.put, stored)))
+
+    def _planned_user(self, name: str) -> User | None:
+        """Return the user as the entries before leave it."""
+        stored = self._users.get(name)
+        return User(stored) if stored is not None else self._node.users.get(name)
 
     def _hashed(self, password: str) -> bytes:
         """Return a hash by one of RabbitMQ's algorithms, computed at once. Raises Invalid if the rules refuse it."""
@@ -301,7 +312,7 @@ class DefinitionsImport:
 
     def _known_user(self, item: DefinitionEntry) -> str:
         name = item.text("user")
-        if name not in self._users and self._node.users.get(name) is None:
+        if self._planned_user(name) is None:
             raise Invalid(f'User "{name}" does not exist')
         return name
 
@@ -379,7 +390,7 @@ class DefinitionsImport:
     def _check_parameter(self, vhost: str, component: str, name: str, value: object) -> set[tuple[str, str]]:
         """Check a parameter, and return the new ones of its component. Raises Invalid."""
         new = self._parameters.setdefault(component, set())
-        self._node.parameters.check(vhost, component, name, value, len(new - {(vhost, name)}))
+        self._node.parameters.check(vhost, component, name, value, len(new) - ((vhost, name) in new))
         return new
 
     def _global_parameter(self, item: DefinitionEntry) -> None:
@@ -463,7 +474,7 @@ class DefinitionsImport:
 
     def _permitted(self, item: DefinitionEntry, step: Callable[[], object]) -> None:
         """Do a step whose entry is still permitted: users and parameters may have changed since the check."""
-        self._permit(item.section, item.fields)
+        self._permit(item.section, item.fields, self._node.users.get)
         step()
 
     def _add_vhost(self, name: str, description: str, tags: tuple[str, ...], default_queue_type: str) -> None:
@@ -510,6 +521,15 @@ class DefinitionsImport:
         end: Destination = target.queue(name) if kind == "queue" else target.exchange(name)
         target.bind(source, end, key, arguments)
         self._emissions = target.emissions_of(source)
+
+
+def empty(objects: Sized, pop: Callable[[], object]) -> Iterator[None]:
+    """Remove all objects in steps: to free 100,000 at once would hold the loop."""
+    while objects:
+        for _ in range(min(RELEASED, len(objects))):
+            pop()
+        yield
+    yield
 
 
 def begin_import(node: Node, digest: str, vhost: str | None) -> None:

@@ -57,8 +57,7 @@ async def delete_of_user(request: Request) -> Response:
     own = [one for one in request.host.connections() if user is not None and one.user is user]
     for start in range(0, len(own), CLOSED_AT_ONCE):
         if start:
-            await request.wait(asyncio.sleep(0))
-            request.check_owner(user)
+            await request.complete(asyncio.sleep(0))
         some = set(own[start : start + CLOSED_AT_ONCE])
         with request.acting():
             request.host.close_connections(some.__contains__, reason_of(request))

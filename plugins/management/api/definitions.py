@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from email import policy
 from email.parser import BytesParser
 from functools import partial
@@ -13,7 +14,7 @@ from warren.broker.core.definitions.exporter import snapshot, text_pieces, user_
 from warren.broker.core.definitions.files import parse_json
 from warren.broker.core.metadata.unfinished_import import ADVICE, INTERRUPTED, UNFINISHED_IMPORT, digest_of
 from warren.broker.core.policies.policies import OPERATOR_POLICY
-from warren.broker.plugin import Invalid, Node
+from warren.broker.plugin import Invalid, User
 
 from ...http.auth import ADMIN
 from ...http.responses import NO_VHOST, Pieces, Response, bad, json_of, not_found, not_now, ok
@@ -113,17 +114,17 @@ def check_arrays(body: bytes) -> None:
         raise bad("failed_to_parse_json")
 
 
-def check_entry(request: Request, section: str, given: dict[str, Any]) -> None:
+def check_entry(request: Request, section: str, given: dict[str, Any], user_of: Callable[[str], User | None]) -> None:
     """Check that the caller may import an entry. Raises HTTPError (400, 401, 405)."""
     if section == "users":
-        check_protected(request.node, given)
+        check_protected(given, user_of)
     elif section == "parameters":
         check_unchanged(request, given, request.path.get("name"))
 
 
-def check_protected(node: Node, given: dict[str, Any]) -> None:
+def check_protected(given: dict[str, Any], user_of: Callable[[str], User | None]) -> None:
     """Raises HTTPError (400) if the import would change a protected user, which HTTP must not."""
-    user = node.users.get(given["name"]) if isinstance(given.get("name"), str) else None
+    user = user_of(given["name"]) if isinstance(given.get("name"), str) else None
     if user is None or PROTECTED not in user.tags:
         return
     now = user_document(user)

@@ -71,6 +71,7 @@ async def list_unacked(request: Request) -> Response:
                 if turn.is_over():
                     found = heapq.nsmallest(limit, found, key=itemgetter(0))
                     await request.wait(turn.next())
+    request.channel().check_read(queue.name)  # again, after the waits
     oldest = heapq.nsmallest(limit, found, key=itemgetter(0))
     return ok([unacked_view(request, one) for one in oldest if one[1] in one[2].unacked.entries])
 

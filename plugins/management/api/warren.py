@@ -364,7 +364,7 @@ async def import_definitions(request: Request) -> Response:
     digest = await request.wait(asyncio.to_thread(lambda: hashlib.sha256(body).hexdigest()))
     text_digest = await request.wait(asyncio.to_thread(digest_of, body))
     globals_ = request.node.parameters.globals()
-    interrupted = was_interrupted(globals_.get(UNFINISHED_IMPORT), text_digest, None)
+    interrupted = was_interrupted(globals_.get(UNFINISHED_IMPORT), text_digest)
     if skip and not interrupted and globals_.get(IMPORTED_HASH) == digest:
         return ok({"skipped": []})
     try:

@@ -137,6 +137,10 @@ def test_a_bad_item_leaves_nothing_behind_and_its_document_is_used_up() -> None:
         with pytest.raises(Invalid, match='User "nobody" does not exist'):
             await imports.run(bad, None, "alice")
         assert bad == {"vhosts": [], "queues": [], "permissions": []}
+        no_list = {"queues": {"q": {"vhost": "v", "name": "q"}}}
+        with pytest.raises(Invalid, match="queues should be a list"):
+            await imports.run(no_list, None, "alice")
+        assert no_list == {"queues": {}}
         assert (await imports.run({}, None, "alice")).warnings == []
 
     assert not run(work).vhosts
@@ -242,14 +246,30 @@ class Document(dict[str, Any]):
     """A document that can be referred to weakly."""
 
 
-def test_a_refused_import_is_freed_without_the_garbage_collector() -> None:
-    kept: list[weakref.ref[Any]] = []
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]]:
+    """References to the plans, and to what else the test adds, while the garbage collector is off."""
+    found: list[weakref.ref[Any]] = []
 
     class Watched(DefinitionsImport):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
-            kept.append(weakref.ref(self))
+            found.append(weakref.ref(self))
 
+    monkeypatch.setattr(definition_import, "DefinitionsImport", Watched)
+    gc.collect()
+    gc.disable()
+    yield found
+    gc.enable()
+
+
+async def are_freed(kept: list[weakref.ref[Any]]) -> bool:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    return all(ref() is None for ref in kept)
+
+
+def test_a_refused_import_is_freed_without_the_garbage_collector(kept: list[weakref.ref[Any]]) -> None:
     def refuse() -> None:
         raise AccessRefused("the user is gone")
 
@@ -261,20 +281,55 @@ def test_a_refused_import_is_freed_without_the_garbage_collector() -> None:
             raise AssertionError(error)
 
     async def work(node: Node, imports: Imports) -> None:
-        gc.collect()
-        gc.disable()
-        try:
-            await refused(imports, AccessRefused, {}, check_actor=refuse)
-            await refused(imports, AccessRefused, {}, permit=lambda section, fields: refuse())
-            await refused(imports, Invalid, {"bindings": [{"vhost": "v"}]})
-            node.alarms.set(MEMORY)
-            await refused(imports, NotNow, {})
-            for _ in range(TURNS):
-                await asyncio.sleep(0)
-            assert len(kept) == 8 and not [one for ref in kept if (one := ref()) is not None]
-        finally:
-            gc.enable()
+        await refused(imports, AccessRefused, {}, check_actor=refuse)
+        await refused(imports, AccessRefused, {}, permit=lambda *entry: refuse())
+        await refused(imports, Invalid, {"bindings": [{"vhost": "v"}]})
+        node.alarms.set(MEMORY)
+        await refused(imports, NotNow, {})
+        assert len(kept) == 8 and await are_freed(kept)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(definition_import, "DefinitionsImport", Watched)
-        run(work)
+    run(work)
+
+
+@pytest.mark.parametrize(("checked_only", "turns"), [(False, 2), (False, 10), *((True, turns) for turns in range(30))])
+def test_an_import_or_a_check_that_is_cancelled_is_freed_without_the_garbage_collector(
+    kept: list[weakref.ref[Any]], checked_only: bool, turns: int
+) -> None:
+    async def work(node: Node, imports: Imports) -> None:
+        given, waiting = Document(document()), Document(document())
+        kept.extend([weakref.ref(given), weakref.ref(waiting)])
+        tasks = [
+            asyncio.ensure_future(imports.check(one, None) if checked_only else imports.run(one, None, "alice"))
+            for one in (given, waiting)
+        ]
+        sections = [*given.values(), *waiting.values()]
+        del given, waiting
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        del task, tasks
+        assert await are_freed(kept)
+        assert turns == 0 or sections == [[]] * 4, "in steps, if their tasks have begun"
+
+    assert not run(work).vhosts
+
+
+def test_an_import_that_fails_by_a_bug_is_freed_in_steps() -> None:
+    given = document()
+
+    def fail(section: str, fields: dict[str, object], user_of: object) -> None:
+        if fields.get("name") == "q9":
+            raise ZeroDivisionError
+
+    async def work() -> None:
+        reports: list[str] = []
+        supervisor = Supervisor(lambda event, level, fields: reports.append(event))
+        imports = Imports(new_node(), supervisor, lambda actor: nullcontext(), lambda: None)
+        with pytest.raises(ZeroDivisionError):
+            await imports.run(given, None, "alice", permit=fail)
+        assert reports == ["task_failed"]
+
+    asyncio.run(work())
+    assert given == {"vhosts": [], "queues": []}

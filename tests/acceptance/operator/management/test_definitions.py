@@ -179,6 +179,16 @@ def test_a_protected_user_is_not_changed_by_an_import(api: Api) -> None:
     assert user is not None and user.password_hash == hash_before and "administrator" in user.tags
 
 
+def test_a_user_whom_the_document_itself_protects_is_not_changed_by_a_later_entry(api: Api) -> None:
+    chief = {"name": "chief", "password_hash": "", "tags": ["protected"]}
+    changed = {"users": [chief, chief | {"tags": ["management"]}], "vhosts": [{"name": "new"}]}
+    for path in ("/warren/check-definitions", "/definitions"):
+        answer = api.post(path, changed)
+        assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
+    assert api.peer.node.users.get("chief") is None and "new" not in api.peer.node.vhosts
+    assert api.post("/definitions", {"users": [chief, chief]}).status == 204
+
+
 def test_a_check_says_what_an_import_would_leave_out_or_refuse_and_changes_nothing(api: Api) -> None:
     queue = {"vhost": "/", "name": "amq.mine", "durable": True, "auto_delete": False, "arguments": {}}
     document = {"queues": [queue, {**queue, "name": "mine"}]}

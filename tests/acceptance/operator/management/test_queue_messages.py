@@ -195,6 +195,22 @@ def test_nothing_moves_during_an_alarm(queues: Api) -> None:
     assert payloads(queues, "q") == ["1"]
 
 
+def test_a_move_to_a_topic_that_the_user_may_not_write_is_refused_during_an_alarm_too(queues: Api) -> None:
+    publish(queues, "1")
+    users = queues.peer.node.users
+    users.add("mover", hash_password("mover", b"salt", SHA256), ("management",), SHA256)
+    users.set_permission("mover", "/", "", ".*", ".*")
+    users.set_topic_permission("mover", "/", "amq.topic", "^a$", "")
+    queues.peer.node.alarms.set("memory")
+    statuses = [
+        queues.post(
+            MOVE, {"destination": {"exchange": "amq.topic", "routing_key": key}, "count": 1}, user="mover"
+        ).status
+        for key in ("a", "b")
+    ]
+    assert statuses == [503, 401]
+
+
 def test_an_alarm_that_begins_during_a_move_leaves_its_count(queues: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(queues, *map(str, range(5)))
     monkeypatch.setattr(move_module, "SLICE", 2)

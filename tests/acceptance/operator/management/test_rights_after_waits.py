@@ -277,7 +277,24 @@ def test_a_binding_is_not_deleted_by_who_lost_the_right_in_the_search(
     assert answer.error == NO_TAG and worker.get(last).status == 200
 
 
-def test_connections_of_a_user_are_closed_while_the_caller_may(
+def test_unacked_messages_are_not_listed_for_who_lost_the_right_to_read_them(
+    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Turn, "is_over", lambda self: True)
+    publish(worker, *[str(number) for number in range(2 * TURNS)])
+    channel = worker.peer.connect().channel()
+    for _ in range(2 * TURNS):
+        channel.get("q", no_ack=False)
+    users = worker.peer.node.users
+    answer = asked(
+        web_of,
+        *("GET", "/warren/queues/%2F/q/unacked", None, "worker"),
+        lambda: users.set_permission("worker", "/", ".*", ".*", ""),
+    )
+    assert answer.error == (401, "not_authorised", "Access refused.")
+
+
+def test_all_connections_of_a_user_are_closed_although_the_caller_may_not_any_more(
     api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "CLOSED_AT_ONCE", 1)
@@ -292,5 +309,5 @@ def test_connections_of_a_user_are_closed_while_the_caller_may(
         set_tags(api.peer.node.users, "boss", ["management"])
 
     monkeypatch.setattr(api.host, "close_connections", close_and_demote)
-    answer = api.delete("/connections/username/guest", user="boss")
-    assert answer.status == 401 and len(closed) == 1
+    assert api.delete("/connections/username/guest", user="boss").status == 204 and len(closed) == 3
+    assert api.delete("/connections/username/guest", user="boss").status == 401

@@ -24,7 +24,7 @@ DOCUMENT = {
 
 def test_a_plan_does_one_item_at_each_step() -> None:
     plan = DefinitionsImport(new_node(), DOCUMENT)
-    assert len(list(plan.check())) == 6
+    assert len(list(plan.check())) == 6 + 1, "and the limit of each virtual host"
     assert len(list(plan.carry_out())) == 6
 
 

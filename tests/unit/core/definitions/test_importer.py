@@ -286,3 +286,10 @@ def test_items_of_one_vhosts_document_lack_what_a_whole_import_needs() -> None:
     with pytest.raises(Invalid) as raised:
         import_definitions(new_node(), export_definitions(source, "v"))
     assert raised.value.text == 'Key "vhost" not found in exchanges (exchange: "h")'
+
+
+def test_a_user_keeps_the_limits_of_an_earlier_entry(node: Node) -> None:
+    user = {"name": "bob", "password_hash": "", "tags": ""}
+    import_definitions(node, {"users": [user | {"limits": {"max-channels": 3}}, user | {"tags": "management"}]})
+    bob = node.users.find("bob")
+    assert (bob.tags, bob.limits) == (("management",), {"max-channels": 3})
