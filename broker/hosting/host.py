@@ -22,7 +22,7 @@ from ..core.access.users import InternalUser, User
 from ..core.messages.storage_status import StorageStatus
 from ..core.node.node import Node
 from ..core.telemetry.event_exchange import INTERNAL
-from ..core.telemetry.resource_alarms import DISK, LONG_BYTES, MEMORY
+from ..core.telemetry.resource_alarms import MEMORY
 from ..core.vhost.vhost import VHost
 from ..net.connection_limits import Pool
 from ..net.listener import Listener
@@ -281,13 +281,14 @@ class Host:
         await self._storing[1].wait()
 
     def check_alarms(self, arguments: Table = Table.EMPTY) -> None:
-        """Raises NotNow while memory is low, or the disk is full and the arguments are long.
+        """Raises NotNow while memory is low, or the disk is too full for these arguments or for more objects.
 
         It would declare something new, which AMQP clients wait for.
         """
         alarms = self.node.alarms
-        if MEMORY in alarms.on() or DISK in alarms.on() and len(arguments.raw) > LONG_BYTES:
+        if MEMORY in alarms.on() or alarms.refuses_new(len(arguments.raw), stored=True):
             raise NotNow(f"nothing new can be declared now: the broker is {alarms.reason}")
+        alarms.stored += 1
 
     async def jobs_go_on(self) -> None:
         """Wait for the next turn of the loop, in which jobs go on; for longer while they wait for room."""

@@ -4,8 +4,8 @@ It blocks at the content header. A message without a body is complete then and i
 very many connections could spend what is left of it with long headers; any other waits, with all input after it, until
 every alarm has cleared. While memory is low, a declaration or binding of something new waits as well once a connection
 has created CREATE_LIMIT objects, because they stay in memory. That many let a worker declare what it needs before it
-consumes, which frees more than they take. While the disk is full, those with long arguments wait. What exists already
-can be declared and bound without limit.
+consumes, which frees more than they take. While the disk is full, those with long arguments wait, and all that would be
+stored once STORED_LIMIT objects of all connections were. What exists already can be declared and bound without limit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from ..amqp.errors import AMQPError
-from ..core.telemetry.resource_alarms import DISK, LONG_BYTES, MEMORY, Alarms
+from ..core.telemetry.resource_alarms import DISK, MEMORY
 from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import Method, MixedPublishes, Publishes
 from .names import REPLY_TO
@@ -36,22 +36,35 @@ MAKING = frozenset(
 
 
 def creates_too_much(connection: Connection, event: Method) -> bool:
-    """Whether a method would create something long while the disk is full, or, while memory is low, more than
+    """Whether a method would create something that the disk is too full for, or, while memory is low, more than
     CREATE_LIMIT objects on one connection.
     """
     alarms = connection.node.alarms
-    long = is_too_long(alarms, event)
-    if not (long or MEMORY in alarms.on()) or not creates(connection, event):
+    on = alarms.on()
+    if not (MEMORY in on or DISK in on) or not creates(connection, event):
         return False
-    if long:
+    stored = is_stored(connection, event)
+    if alarms.refuses_new(len(event.payload), stored):
         return True
+    alarms.stored += stored
+    if MEMORY not in on:
+        return False
     connection.created += 1
     return connection.created > CREATE_LIMIT
 
 
-def is_too_long(alarms: Alarms, event: Method) -> bool:
-    """Whether the disk is too full for what the method may create."""
-    return DISK in alarms.on() and len(event.payload) > LONG_BYTES
+def is_stored(connection: Connection, event: Method) -> bool:
+    """Whether what a method creates outlives a restart. Of bindings it is enough that one end does."""
+    method, _ = method_decoder.decode(event.index, event.payload)
+    vhost = connection.vhost
+    assert vhost is not None
+    if isinstance(method, commands.Queue.Declare):
+        return bool(method.durable) and not method.exclusive
+    if isinstance(method, commands.Exchange.Declare):
+        return bool(method.durable)
+    source: str = getattr(method, "source", None) or getattr(method, "exchange", None) or ""
+    exchange = vhost.exchanges.get(source)
+    return exchange is not None and exchange.durable
 
 
 def creates(connection: Connection, event: Method) -> bool:
@@ -104,6 +117,12 @@ def block(connection: Connection) -> None:
         connection.send(method_encoder.method(0, method_encoder.CONNECTION_BLOCKED, reason))
 
 
+def is_taken(connection: Connection, event: Method) -> bool:
+    """Whether the disk is not too full for a declaration that waits for memory, or for the disk."""
+    stored = event.index in MAKING and is_stored(connection, event)
+    return not connection.node.alarms.refuses_new(len(event.payload), stored)
+
+
 def unblock(connection: Connection) -> None:
     """Serve the connection again after the last alarm, or after the alarm that a declaration waited for."""
     alarms = connection.node.alarms
@@ -111,7 +130,8 @@ def unblock(connection: Connection) -> None:
         return
     connection.created = 0
     deferred = connection.deferred
-    if connection.blocked and (not alarms.reason or isinstance(deferred, Method) and not is_too_long(alarms, deferred)):
+    takes = isinstance(deferred, Method) and is_taken(connection, deferred)
+    if connection.blocked and (takes or not alarms.reason):
         connection.blocked = False
         notice = b""
         if "connection.blocked" in connection.capabilities:

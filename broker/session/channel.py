@@ -83,7 +83,7 @@ class Channel:
         self.number = number
         self.vhost: VHost = connection.vhost
         self.user: User = connection.user
-        self.unfinished = connection.node.unfinished
+        self.unfinished = connection.node.unfinished_of(self.user.account)
         self.closing = False  # either side has closed it
         self._counted = True  # as an open channel
         self._paused: set[Queue] = set()  # queues that deliver nothing until its deliveries are requeued
@@ -134,14 +134,14 @@ class Channel:
         try:
             if self.vhost.held:
                 self.await_tracing()
-            if self.unfinished.full:
-                self.await_publishes()
             contents = publishes.contents
             if not contents:
                 raise publish.too_long(self, publishes)
             route = self.routes.get(publishes.method)
             if route is None:
                 route = publish.resolve(self, publishes.method)
+            if self.unfinished.full and publish.may_take_long(route, contents):
+                self.await_publishes()
             alike, largest_frame = publishes.alike, publishes.largest_frame
             published = publish.publish(self, route, contents, alike, largest_frame, in_slices=True)
             if published < len(contents):
@@ -154,7 +154,8 @@ class Channel:
         """Serve a run of basic.publish with different methods. HOT: bench K."""
         try:
             self.await_tracing()
-            self.await_publishes()
+            if self.unfinished.full and publish.some_may_take_long(self.routes, publishes):
+                self.await_publishes()
             publish.publish_mixed(self, publishes.methods, publishes.contents, publishes.resolved)
         except AMQPError as error:
             raise with_method_ids(error, PUBLISH) from None

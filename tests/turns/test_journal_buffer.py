@@ -198,11 +198,11 @@ def test_publishes_of_clients_that_go_do_not_gather_in_memory(
         pass
     assert not any(connection.deferred for connection in connections)
     begun = queues[0].ready
-    assert 0 < begun <= 8 and peer.node.unfinished.full, "each takes 128 KiB"
+    assert 0 < begun <= 8 and peer.node.unfinished_of("guest").full, "each takes 128 KiB"
     assert stays.confirms([1]) == ({1}, set())
     assert begun < queues[0].ready <= 9 if committed else queues[0].ready == begun + 1  # some are rolled back
     check(queues, queues[0].ready)
-    assert not peer.node.unfinished.full and not peer.node.unfinished._bytes
+    assert not peer.node.unfinished_of("guest").full and not peer.node.unfinished_of("guest")._bytes
 
 
 def test_a_publish_of_an_operator(peer: SlowPeer, vhost: VHost) -> None:

@@ -1,6 +1,7 @@
 """Unfinished publishes and commits: jobs do the rest of them, and keep the messages until all their queues have them.
 
-Their clients may be gone, so no limit of connections bounds them: while they have LIMIT_BYTES, others wait.
+Their clients may be gone, so no limit of connections bounds them: while those of a user have LIMIT_BYTES, others of the
+same user wait that may take as long.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ WOKEN: Final = 100  # waiting connections that go on in one turn
 
 
 class UnfinishedPublishes:
-    """The unfinished publishes of a node. `full` is True while others have to wait."""
+    """The unfinished publishes of a user. `full` is True while others have to wait."""
 
     __slots__ = ("full", "_bytes", "_clock", "_waiting", "_waking")
 

@@ -92,7 +92,7 @@ class Node:
         self.default_queue_type = ""
         self.scheduler = Scheduler(clock, journal)
         self.pending = self.scheduler.pending
-        self.unfinished = UnfinishedPublishes(clock)
+        self._unfinished: dict[str, UnfinishedPublishes] = {}  # by account
         self.numbering = QueueNumbers()
         self.budget = MemoryBudget(message_memory_bytes)
         self.open_connections = 0
@@ -147,6 +147,12 @@ class Node:
         self.events.begin(self.users.all())
         self.observers.add(self.events)
         self.alarms.add_hook(self.events.alarm_changed)
+
+    def unfinished_of(self, account: str) -> UnfinishedPublishes:
+        """Return the unfinished publishes of a user."""
+        if account not in self._unfinished:
+            self._unfinished[account] = UnfinishedPublishes(self.clock)
+        return self._unfinished[account]
 
     # Virtual hosts
 

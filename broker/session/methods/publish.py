@@ -141,6 +141,30 @@ def publish(
     return count
 
 
+def may_take_long(route: Route, contents: list[bytes]) -> bool:
+    """Return whether a job may have to finish the publish of these contents."""
+    count = len(route.targets or ())
+    return (
+        route.queues is None
+        or sum(map(len, contents)) * max(count, 1) > min(route.long_bytes, LONG_BYTES)
+        or (len(route.markers) > 0 and any(route.needs_message(properties_of(content)) for content in contents))
+    )
+
+
+def some_may_take_long(routes: RouteCache, publishes: MixedPublishes) -> bool:
+    """Return whether a job may have to finish one of these publishes."""
+    for method, content in zip(publishes.methods, publishes.contents, strict=True):
+        route = routes.get(method)
+        if route is None or may_take_long(route, [content]):
+            return True
+    return False
+
+
+def properties_of(content: bytes) -> bytes:
+    """Return the properties of a content, as they are encoded."""
+    return content[PROPERTIES_AT : FRAME_HEAD + _sizes(content, SIZE_AT)[0]]
+
+
 def too_long(channel: Channel, publishes: Publishes) -> AMQPError:
     """Return the error for a publish with too large a body, or the one for `immediate`, which has precedence."""
     if publishes.method[-2] & IMMEDIATE:  # the flags are the last byte before the frame end

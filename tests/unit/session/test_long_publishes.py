@@ -9,12 +9,18 @@ from tests.support import codec
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeTimer
 from tests.support.in_process import InProcessPeer, socket_of
+from warren.broker.amqp.errors import NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
+from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.jobs.unfinished import LIMIT_BYTES
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
+from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.settings import Settings
+from warren.broker.session.transport import Peer
 
 EXCHANGES = 40
 COPIES = [f"{number:x}" for number in range(1_000)]
@@ -342,3 +348,24 @@ def test_a_limit_of_length_holds_in_answers_although_the_pump_is_due(peer: Turni
     assert short.purge() == 1
     publish()
     assert vhost.delete_queue(short) == 1
+
+
+def test_only_publishes_that_may_take_long_wait_for_others_of_the_same_user(peer: TurningPeer, vhost: VHost) -> None:
+    fan(vhost)
+    queue, exchange = vhost.declare_queue("few"), vhost.exchanges["amq.fanout"]
+    peer.add_user("other")
+    channel, other = peer.connect().channel(), peer.connect("other", "other").channel()
+    unfinished = peer.node.unfinished_of("guest")
+    unfinished.begin(LIMIT_BYTES)
+    send(peer, channel, frames("", "few", b"short"))
+    send(peer, channel, frames("amq.fanout", "", b"long"), frames("", "few", b"behind"))
+    assert bodies(queue) == [b"short"] and exchange.publish_in == 0
+    settings, there = Settings(Table.EMPTY), Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
+    operator = OperatorChannel(peer.node, settings, peer.node.users.find("guest"), vhost, there, peer.server.report)
+    with pytest.raises(NotNow):
+        operator.publish("amq.fanout", "", Properties(), b"long")
+    send(peer, other, frames("amq.fanout", "", b"long"))
+    assert exchange.publish_in == 1, "of another user"
+    unfinished.end(LIMIT_BYTES)
+    peer.wait(0)
+    assert exchange.publish_in == 2 and bodies(queue) == [b"short", b"behind"]

@@ -13,6 +13,7 @@ from tests.support.in_process import InProcessPeer, socket_of
 from tests.support.session import dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
 from warren.broker.core.node.node import Node
+from warren.broker.core.telemetry import resource_alarms
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY, RESOURCES
 from warren.broker.session.alarm_blocking import unblock
 
@@ -245,6 +246,28 @@ def test_declarations_with_long_arguments_wait_for_space_on_a_full_disk(scenario
     scenario.node.alarms.set(DISK)
     ch.declare("long", arguments=long)
     assert not notices(ch.client), "it exists already"
+
+
+def test_on_a_full_disk_only_so_many_new_objects_are_stored(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 3)
+    ch = scenario.publisher
+    for number in range(10):
+        ch.declare(f"transient{number}", exclusive=True)
+    ch.declare("one", durable=True)
+    ch.exchange("two", durable=True)
+    ch.bind("one", "two", "key")
+    ch.send(Queue.Declare, queue="four", durable=True)
+    assert names(ch.client) == ["Connection.Blocked"] and not ch.client.inbox(1)
+    scenario.other.declare("transient", exclusive=True)
+    scenario.other.send(Queue.Bind, queue="one", exchange="two", routing_key="other")
+    assert names(scenario.other.client) == ["Connection.Blocked"]
+    scenario.end()
+    assert names(ch.client) == ["Connection.Unblocked"] and isinstance(ch.next(), Queue.DeclareOk)
+    scenario.node.alarms.set(DISK)
+    ch.declare("five", durable=True)
+    assert not notices(ch.client), "the count begins anew"
 
 
 def test_consumers_and_acknowledgements_go_on(scenario: Scenario) -> None:
