@@ -114,14 +114,13 @@ def test_dead_letters_wait_for_the_journal_in_their_order_and_make_no_attempts_m
 def test_dead_letters_wait_while_the_disk_is_full_and_queues_with_many_bindings_are_deleted_meanwhile() -> None:
     house = House(message_ttl=10)
     house.ch.fill("queue", *[b"%d" % number for number in range(SOME)], **DURABLE)
+    house.ch.declare("other", durable=True)
     for number in range(5_000):
         house.ch.bind("letters", "amq.direct", str(number))
+        house.ch.bind("other", "amq.direct", str(number))
     house.node.alarms.set(DISK)
     house.clock.advance(10_000)
     assert house.ch.count("letters") == 0 and house.kept("queue") == SOME
-    house.ch.declare("other", durable=True)
-    for number in range(5_000):
-        house.ch.bind("other", "amq.direct", str(number))
     house.ch.send(QueueMethods.Delete, queue="other")
     house.clock.advance(1)
     assert house.ch.next().name == "Queue.DeleteOk", "it waits for space to be deleted"
