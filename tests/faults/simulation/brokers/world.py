@@ -217,8 +217,6 @@ class World:
         self.loops.remove(broker.process.loop)
         self.note(f"{broker.name} has {'stopped' if clean else 'ended'}{', power cut' if power else ''}")
         self._broken_all(broker.name, lossy=not clean)
-        if isinstance(broker.disk, SimulatedDisk) and (power or broker.disk.torn):
-            self.model.again = ("timed",)  # the log may have a dead letter without the record that settles its original
         if self.exports is not None:
             self._finish_exports(broker, power)
         (boot,) = [each for each in self.boots if each.process is broker.process.loop]
@@ -229,7 +227,10 @@ class World:
             for each in self.boots:
                 if each.process in unfinished:
                     each.ended = "power"
+        disk = broker.disk
         broker.end(power, silently)
+        if isinstance(disk, SimulatedDisk) and (power or disk.torn):
+            self.model.again = ("timed",)  # the log may have a dead letter without the record that settles its original
         if not self._ending:
             self.later(self.random.choice((0.0, 0.1, 2.0, 10.0)), lambda: self.start(broker.name))
 
