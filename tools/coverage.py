@@ -24,9 +24,11 @@ TESTS = (
     "tests/acceptance/federation/test_many_links.py",
     "tests/acceptance/operator/management/test_detailed_rates.py",
     "tests/acceptance/operator/management/test_queue_messages.py",
+    "tests/faults/simulation/test_full_disk.py",
     "tests/faults/simulation/test_journal.py",
     "tests/turns/test_federation_passes.py",
     "tests/turns/test_journal_buffer.py",
+    "tests/turns/test_messages.py",
 )
 
 
