@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -254,7 +255,9 @@ class Host:
 
     def channel(self, user: User, vhost: VHost, peer: Peer) -> OperatorChannel:
         """Open a channel with the rights of a user; close it after use."""
-        return OperatorChannel(self.node, self.settings, user, vhost, peer, self.report, self.check_alarms)
+        return OperatorChannel(
+            self.node, self.settings, user, vhost, peer, self.report, partial(self.check_alarms, vhost=vhost.name)
+        )
 
     def inflow(self, vhost: str, name: str) -> InternalPublisher:
         """Open an internal publisher into a virtual host, under the name of a connection; close it after use.
@@ -280,15 +283,14 @@ class Host:
             self.commit_soon()
         await self._storing[1].wait()
 
-    def check_alarms(self, arguments: Table = Table.EMPTY) -> None:
-        """Raises NotNow while memory is low, or the disk is too full for these arguments or for more objects.
+    def check_alarms(self, arguments: Table = Table.EMPTY, vhost: str = "") -> None:
+        """Raises NotNow while memory is low, or the disk is too full for these arguments or more objects of the vhost.
 
         It would declare something new, which AMQP clients wait for.
         """
         alarms = self.node.alarms
-        if MEMORY in alarms.on() or alarms.refuses_new(len(arguments.raw), stored=True):
+        if MEMORY in alarms.on() or alarms.refuses_new(len(arguments.raw), vhost):
             raise NotNow(f"nothing new can be declared now: the broker is {alarms.reason}")
-        alarms.stored += 1
 
     async def jobs_go_on(self) -> None:
         """Wait for the next turn of the loop, in which jobs go on; for longer while they wait for room."""

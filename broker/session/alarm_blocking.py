@@ -5,7 +5,7 @@ very many connections could spend what is left of it with long headers; any othe
 every alarm has cleared. While memory is low, a declaration or binding of something new waits as well once a connection
 has created CREATE_LIMIT objects, because they stay in memory. That many let a worker declare what it needs before it
 consumes, which frees more than they take. While the disk is full, those with long arguments wait, and all that would be
-stored once STORED_LIMIT objects of all connections were. What exists already can be declared and bound without limit.
+stored once STORED_LIMIT objects of the virtual host were. What exists already can be declared and bound without limit.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from ..amqp.errors import AMQPError
+from ..core.exchanges.exchange import Exchange
+from ..core.queues.queue import Queue
 from ..core.telemetry.resource_alarms import DISK, MEMORY
 from ..wire import method_decoder, method_encoder
 from ..wire.frame_reader import Method, MixedPublishes, Publishes
@@ -43,28 +45,37 @@ def creates_too_much(connection: Connection, event: Method) -> bool:
     on = alarms.on()
     if not (MEMORY in on or DISK in on) or not creates(connection, event):
         return False
-    stored = is_stored(connection, event)
-    if alarms.refuses_new(len(event.payload), stored):
+    if alarms.refuses_new(len(event.payload), storing_vhost(connection, event)):
         return True
-    alarms.stored += stored
     if MEMORY not in on:
         return False
     connection.created += 1
     return connection.created > CREATE_LIMIT
 
 
-def is_stored(connection: Connection, event: Method) -> bool:
-    """Whether what a method creates outlives a restart. Of bindings it is enough that one end does."""
+def storing_vhost(connection: Connection, event: Method) -> str:
+    """Return the virtual host of what a method creates, or an empty string if that does not outlive a restart."""
     method, _ = method_decoder.decode(event.index, event.payload)
     vhost = connection.vhost
     assert vhost is not None
     if isinstance(method, commands.Queue.Declare):
-        return bool(method.durable) and not method.exclusive
-    if isinstance(method, commands.Exchange.Declare):
-        return bool(method.durable)
-    source: str = getattr(method, "source", None) or getattr(method, "exchange", None) or ""
-    exchange = vhost.exchanges.get(source)
-    return exchange is not None and exchange.durable
+        stored = bool(method.durable) and not method.exclusive
+    elif isinstance(method, commands.Exchange.Declare):
+        stored = bool(method.durable)
+    else:
+        source: Exchange | None
+        end: Exchange | Queue | None
+        if isinstance(method, commands.Queue.Bind):
+            channel = connection.channels[event.channel]
+            source, end = (
+                vhost.exchanges.get(method.exchange or ""),
+                vhost.queues.get(method.queue or channel.last_queue),
+            )
+        else:
+            assert isinstance(method, commands.Exchange.Bind)
+            source, end = vhost.exchanges.get(method.source or ""), vhost.exchanges.get(method.destination or "")
+        stored = source is not None and end is not None and source.durable and end.durable
+    return vhost.name if stored else ""
 
 
 def creates(connection: Connection, event: Method) -> bool:
@@ -119,8 +130,8 @@ def block(connection: Connection) -> None:
 
 def is_taken(connection: Connection, event: Method) -> bool:
     """Whether the disk is not too full for a declaration that waits for memory, or for the disk."""
-    stored = event.index in MAKING and is_stored(connection, event)
-    return not connection.node.alarms.refuses_new(len(event.payload), stored)
+    vhost = storing_vhost(connection, event) if event.index in MAKING else ""
+    return not connection.node.alarms.refuses_new(len(event.payload), vhost)
 
 
 def unblock(connection: Connection) -> None:

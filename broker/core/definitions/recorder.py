@@ -34,6 +34,7 @@ class Recorder(Observer):
         if exchange.durable:
             self._drop_orphans(exchange.vhost, exchange)
             self._change(True, stored_exchange(exchange))
+            self._node.alarms.count_stored(exchange.vhost)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         if exchange.durable:
@@ -44,6 +45,7 @@ class Recorder(Observer):
         if queue.durable:
             self._drop_orphans(queue.vhost, queue)
             self._change(True, stored_queue(queue))
+            self._node.alarms.count_stored(queue.vhost)
 
     def queue_deleted(self, queue: Queue) -> None:
         if queue.durable:
@@ -54,6 +56,7 @@ class Recorder(Observer):
         source = self._source(vhost, binding)
         if source is not None and source.durable and is_durable(binding.destination):
             self._change(True, stored_binding(vhost, binding))
+            self._node.alarms.count_stored(vhost)
 
     def binding_removed(self, vhost: str, binding: Binding) -> None:
         """Delete the record. A deleted source counts as durable, as its flag is no longer known."""

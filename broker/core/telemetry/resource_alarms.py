@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 MEMORY, DISK = "memory", "disk"
 STORE = "store"  # the server that has the journal cannot be reached
 RESOURCES = (MEMORY, DISK, STORE)
 LONG_BYTES = 1 << 10  # of a declaration or binding that waits while the disk is full
-STORED_LIMIT = 1_000  # new objects that are stored meanwhile, of 1 to 2 KiB each; others wait
+STORED_LIMIT = 1_000  # new objects of a virtual host that are stored meanwhile, of 1 to 2 KiB each; others wait
 
 Hook = Callable[[str, bool], None]
 """A function that is called with the resource, and whether its alarm is set."""
@@ -17,15 +18,14 @@ Hook = Callable[[str, bool], None]
 class Alarms:
     """The resource alarms of a node.
 
-    reason  the text of connection.blocked, empty without an alarm
-    stored  the number of objects that were created and stored since the disk is full
+    `reason` is the text of connection.blocked, empty without an alarm.
     """
 
-    __slots__ = ("reason", "stored", "_hooks", "_on")
+    __slots__ = ("reason", "_stored", "_hooks", "_on")
 
     def __init__(self) -> None:
         self.reason = ""
-        self.stored = 0
+        self._stored: Counter[str] = Counter()  # objects since the disk is full, by virtual host
         self._hooks: dict[Hook, None] = {}  # no list, from which each of very many links would be removed by a search
         self._on: set[str] = set()
 
@@ -46,16 +46,24 @@ class Alarms:
         """Return the resources whose alarm is set."""
         return [resource for resource in RESOURCES if resource in self._on]
 
-    def refuses_new(self, size: int, stored: bool) -> bool:
-        """Whether the disk is too full for a new object with a declaration of so many bytes, which is stored or not."""
-        return DISK in self._on and (size > LONG_BYTES or stored and self.stored >= STORED_LIMIT)
+    def count_stored(self, vhost: str) -> None:
+        """Count a durable object of this virtual host that was created."""
+        if DISK in self._on:
+            self._stored[vhost] += 1
+
+    def refuses_new(self, size: int, vhost: str) -> bool:
+        """Whether the disk is too full for a new object with a declaration of so many bytes.
+
+        `vhost` is its virtual host, or empty if it is not stored.
+        """
+        return DISK in self._on and (size > LONG_BYTES or self._stored[vhost] >= STORED_LIMIT)
 
     def _change(self, resource: str, on: bool) -> None:
         assert resource in RESOURCES
         if (resource in self._on) == on:
             return
         if resource == DISK:
-            self.stored = 0
+            self._stored.clear()
         if on:
             self._on.add(resource)
         else:

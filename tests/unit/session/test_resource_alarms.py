@@ -12,6 +12,7 @@ from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer, socket_of
 from tests.support.session import dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
+from warren.broker.core.definitions.recorder import Recorder
 from warren.broker.core.node.node import Node
 from warren.broker.core.telemetry import resource_alarms
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY, RESOURCES
@@ -252,11 +253,17 @@ def test_on_a_full_disk_only_so_many_new_objects_are_stored(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 3)
+    scenario.node.observers.add(Recorder(scenario.node, []))
     ch = scenario.publisher
+    for _ in range(10):
+        refused = connected(scenario.node)
+        refused.send(Queue.Declare, queue="refused", durable=True, arguments={"x-max-length": -1})
+        assert isinstance(refused.next(), Channel.Close)
     for number in range(10):
         ch.declare(f"transient{number}", exclusive=True)
     ch.declare("one", durable=True)
     ch.exchange("two", durable=True)
+    ch.bind("transient0", "two", "key")  # not stored
     ch.bind("one", "two", "key")
     ch.send(Queue.Declare, queue="four", durable=True)
     assert names(ch.client) == ["Connection.Blocked"] and not ch.client.inbox(1)
