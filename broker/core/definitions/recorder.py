@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..exchanges.exchange import Exchange
 from ..messages.binding import Binding, Destination
-from ..metadata.records import Change, Record, StoredBinding, StoredExchange, StoredQueue
+from ..metadata.records import Change, Record, StoredBinding, StoredExchange, StoredParameter, StoredQueue
 from ..node.node import Node
 from ..queues.queue import Queue
 from ..vhost.observer import Observer
@@ -66,6 +66,8 @@ class Recorder(Observer):
 
     def configured(self, change: Change) -> None:
         self._node.journal.change(change)
+        if change.put and isinstance(change.record, StoredParameter):
+            self._node.alarms.count_stored(change.record.vhost)
 
     def _source(self, vhost: str, binding: Binding) -> Exchange | None:
         there = self._node.vhosts.get(vhost)

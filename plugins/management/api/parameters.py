@@ -92,6 +92,7 @@ def put_parameter(request: Request) -> Response:
     component, name = request.path["component"], request.path["name"]
     check_component(request, component)
     check_whole(body.value)
+    request.check_space(body.value)
     try:
         new = request.node.parameters.set(request.path_vhost().name, component, name, body.value)
     except Invalid as error:

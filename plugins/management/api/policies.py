@@ -77,6 +77,7 @@ def put_policy(request: Request, operator: bool) -> Response:
     body: PolicyBody = request.body
     vhost, name = request.path_vhost().name, request.path["name"]
     given = (body.pattern, body.definition, body.priority, body.apply_to)
+    request.check_space(given)
     try:
         new = request.node.policies.set(vhost, name, *given, operator)
     except Invalid as error:

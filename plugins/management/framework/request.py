@@ -11,7 +11,7 @@ from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Peer, Qu
 from warren.broker.session.connection import Connection
 
 from ...http.auth import NONE, Caller, refresh
-from ...http.responses import NOT_OWNER, HTTPError, bad, missing, no_vhost, not_authorised
+from ...http.responses import NOT_OWNER, HTTPError, bad, json_of, missing, no_vhost, not_authorised, not_now
 from ...http.slices import Turn, once_a_turn
 from ..stats.rates import BadRange, Ranges, ranges
 
@@ -111,6 +111,12 @@ class Request:
         async with once_a_turn(self.state.searches):
             self.authorize()
             yield
+
+    def check_space(self, value: object) -> None:
+        """Check that the disk has space for a value of the virtual host in the path. Raises HTTPError (503)."""
+        alarms = self.node.alarms
+        if alarms.reason and alarms.refuses_new(len(json_of(value)), self.path_vhost().name):
+            raise not_now(f"nothing more can be stored now: the broker is {alarms.reason}")
 
     # Objects
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.http import Api, asgi_scope, call_application
+from warren.broker.core.telemetry import resource_alarms
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.plugins.management.http_api import HTTPAPI
 
@@ -106,6 +107,23 @@ def test_what_is_refused_for_ever_is_not_refused_for_now(
     low.peer.node.alarms.clear(MEMORY)
     same = low.request(method, path, body, user="worker")
     assert (answer.status, answer.body) == (same.status, same.body)
+
+
+def test_long_policies_and_parameters_and_very_many_are_refused_while_the_disk_is_full(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 3)
+    alarms = api.peer.node.alarms
+    alarms.set(DISK)
+    long = {"pattern": "x" * 2_000, "definition": {"max-length": 1}}
+    assert api.put("/policies/%2F/long", long).status == 503
+    upstream = {"value": {"uri": "amqp://localhost/" + "x" * 2_000}}
+    assert api.put("/parameters/federation-upstream/%2F/long", upstream).status == 503
+    short = {"pattern": "x", "definition": {"max-length": 1}}
+    statuses = [api.put(f"/policies/%2F/{number}", short).status for number in range(4)]
+    assert statuses == [201, 201, 201, 503] and api.delete("/policies/%2F/0").status == 204
+    alarms.clear(DISK)
+    assert api.put("/policies/%2F/long", long).status == 201
 
 
 def test_a_virtual_host_with_a_bad_name_is_refused_for_ever(low: Api) -> None:
