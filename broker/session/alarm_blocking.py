@@ -43,9 +43,12 @@ def creates_too_much(connection: Connection, event: Method) -> bool:
     """
     alarms = connection.node.alarms
     on = alarms.on()
-    if not (MEMORY in on or DISK in on) or not creates(connection, event):
+    if not (MEMORY in on or DISK in on):
         return False
-    if alarms.refuses_new(len(event.payload), storing_vhost(connection, event)):
+    vhost = created_in(connection, event)
+    if vhost is None:
+        return False
+    if alarms.refuses_new(len(event.payload), vhost):
         return True
     if MEMORY not in on:
         return False
@@ -53,54 +56,42 @@ def creates_too_much(connection: Connection, event: Method) -> bool:
     return connection.created > CREATE_LIMIT
 
 
-def storing_vhost(connection: Connection, event: Method) -> str:
-    """Return the virtual host of what a method creates, or an empty string if that does not outlive a restart."""
-    method, _ = method_decoder.decode(event.index, event.payload)
-    vhost = connection.vhost
-    assert vhost is not None
-    if isinstance(method, commands.Queue.Declare):
-        stored = bool(method.durable) and not method.exclusive
-    elif isinstance(method, commands.Exchange.Declare):
-        stored = bool(method.durable)
-    else:
-        source: Exchange | None
-        end: Exchange | Queue | None
-        if isinstance(method, commands.Queue.Bind):
-            channel = connection.channels[event.channel]
-            source, end = (
-                vhost.exchanges.get(method.exchange or ""),
-                vhost.queues.get(method.queue or channel.last_queue),
-            )
-        else:
-            assert isinstance(method, commands.Exchange.Bind)
-            source, end = vhost.exchanges.get(method.source or ""), vhost.exchanges.get(method.destination or "")
-        stored = source is not None and end is not None and source.durable and end.durable
-    return vhost.name if stored else ""
+def created_in(connection: Connection, event: Method) -> str | None:
+    """Return the virtual host in which a method would create a queue, exchange or binding that does not exist.
 
-
-def creates(connection: Connection, event: Method) -> bool:
-    """Whether a method would create a queue, exchange or binding that does not exist."""
+    It is empty if that does not outlive a restart, and None for any other method.
+    """
     vhost, channel = connection.vhost, connection.channels.get(event.channel)
     if event.index not in MAKING or vhost is None or channel is None or channel.closing:
-        return False
+        return None
     try:
         method, arguments = method_decoder.decode(event.index, event.payload)
     except AMQPError:
-        return False  # the error is reported when the method is handled
+        return None  # the error is reported when the method is handled
     if isinstance(method, commands.Queue.Declare):
         name = method.queue or ""
-        return not method.passive and not name.startswith(REPLY_TO) and name not in vhost.queues
-    if isinstance(method, commands.Exchange.Declare):
-        return not method.passive and (method.exchange or "") not in vhost.exchanges
-    if isinstance(method, commands.Queue.Bind):
-        kind, name = "queue", method.queue or channel.last_queue
-        source, key = method.exchange or "", method.routing_key or (name if not method.queue else "")
+        new = not method.passive and not name.startswith(REPLY_TO) and name not in vhost.queues
+        stored = bool(method.durable) and not method.exclusive
+    elif isinstance(method, commands.Exchange.Declare):
+        new = not method.passive and (method.exchange or "") not in vhost.exchanges
+        stored = bool(method.durable)
     else:
-        assert isinstance(method, commands.Exchange.Bind)
-        kind, name = "exchange", method.destination or ""
-        source, key = method.source or "", method.routing_key or ""
-    ends = source in vhost.exchanges and name in (vhost.queues if kind == "queue" else vhost.exchanges)
-    return ends and not vhost.has_binding(source, kind, name, key, arguments)
+        end: Exchange | Queue | None
+        if isinstance(method, commands.Queue.Bind):
+            kind, name = "queue", method.queue or channel.last_queue
+            source, key = method.exchange or "", method.routing_key or (name if not method.queue else "")
+            end = vhost.queues.get(name)
+        else:
+            assert isinstance(method, commands.Exchange.Bind)
+            kind, name = "exchange", method.destination or ""
+            source, key = method.source or "", method.routing_key or ""
+            end = vhost.exchanges.get(name)
+        exchange = vhost.exchanges.get(source)
+        if exchange is None or end is None:
+            return None
+        new = not vhost.has_binding(source, kind, name, key, arguments)
+        stored = exchange.durable and end.durable
+    return None if not new else vhost.name if stored else ""
 
 
 def admit_first(connection: Connection, publishes: Publishes | MixedPublishes) -> Publishes | None:
@@ -130,8 +121,8 @@ def block(connection: Connection) -> None:
 
 def is_taken(connection: Connection, event: Method) -> bool:
     """Whether the disk is not too full for a declaration that waits for memory, or for the disk."""
-    vhost = storing_vhost(connection, event) if event.index in MAKING else ""
-    return not connection.node.alarms.refuses_new(len(event.payload), vhost)
+    vhost = created_in(connection, event)
+    return vhost is None or not connection.node.alarms.refuses_new(len(event.payload), vhost)
 
 
 def unblock(connection: Connection) -> None:
