@@ -13,6 +13,8 @@ from ..node.node import Node
 from ..queues.queue import Queue
 from ..vhost.observer import Observer
 
+COUNTED = (StoredExchange, StoredQueue, StoredBinding, StoredParameter)  # towards what a full disk takes
+
 
 class Recorder(Observer):
     """An observer that writes every change of durable objects and of settings to the journal's metadata.
@@ -34,7 +36,6 @@ class Recorder(Observer):
         if exchange.durable:
             self._drop_orphans(exchange.vhost, exchange)
             self._change(True, stored_exchange(exchange))
-            self._node.alarms.count_stored(exchange.vhost)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         if exchange.durable:
@@ -45,7 +46,6 @@ class Recorder(Observer):
         if queue.durable:
             self._drop_orphans(queue.vhost, queue)
             self._change(True, stored_queue(queue))
-            self._node.alarms.count_stored(queue.vhost)
 
     def queue_deleted(self, queue: Queue) -> None:
         if queue.durable:
@@ -56,7 +56,6 @@ class Recorder(Observer):
         source = self._source(vhost, binding)
         if source is not None and source.durable and is_durable(binding.destination):
             self._change(True, stored_binding(vhost, binding))
-            self._node.alarms.count_stored(vhost)
 
     def binding_removed(self, vhost: str, binding: Binding) -> None:
         """Delete the record. A deleted source counts as durable, as its flag is no longer known."""
@@ -66,7 +65,7 @@ class Recorder(Observer):
 
     def configured(self, change: Change) -> None:
         self._node.journal.change(change)
-        if change.put and isinstance(change.record, StoredParameter):
+        if change.put and isinstance(change.record, COUNTED):
             self._node.alarms.count_stored(change.record.vhost)
 
     def _source(self, vhost: str, binding: Binding) -> Exchange | None:
@@ -78,7 +77,7 @@ class Recorder(Observer):
             self._change(False, orphan)
 
     def _change(self, put: bool, record: Record) -> None:
-        self._node.journal.change(Change(put, record))
+        self.configured(Change(put, record))
 
 
 def is_durable(destination: Destination) -> bool:

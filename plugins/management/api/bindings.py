@@ -12,7 +12,7 @@ from warren.broker.plugin import Binding, Exchange, Queue, VHost
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, missing, ok
-from ...http.slices import Turn, when
+from ...http.slices import when
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
@@ -193,11 +193,8 @@ async def find_binding(request: Request) -> Binding:
     asked = request.path["props"]
     source, destination = source_and_destination(request)
     candidates = list(incoming(destination))
-    turn = Turn()
     for wanted in dict.fromkeys((asked, EMPTY if asked in NO_KEYS else asked)):
-        for binding in candidates:
-            if turn.is_over():
-                await request.wait(turn.next())
+        async for binding in request.in_slices(candidates):
             if binding.source != source.name:
                 continue
             key = properties_key(binding)

@@ -361,8 +361,8 @@ async def import_definitions(request: Request) -> Response:
     """
     body: bytes = request.body
     skip = request.flag("skip-if-unchanged")
-    digest = await request.wait(asyncio.to_thread(lambda: hashlib.sha256(body).hexdigest()))
-    text_digest = await request.wait(asyncio.to_thread(digest_of, body))
+    hashing = asyncio.to_thread(lambda: (hashlib.sha256(body).hexdigest(), digest_of(body)))
+    digest, text_digest = await request.wait(hashing)
     globals_ = request.node.parameters.globals()
     interrupted = was_interrupted(globals_.get(UNFINISHED_IMPORT), text_digest)
     if skip and not interrupted and globals_.get(IMPORTED_HASH) == digest:
