@@ -103,6 +103,8 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.socket = cast(asyncio.Transport, transport)
+        if hasattr(transport, "max_size"):  # asyncio's own transports allocate so many bytes for each read
+            transport.max_size = FULL_READ
         self._tls = transport.get_extra_info("sslcontext") is not None
 
     def data_received(self, data: bytes) -> None:

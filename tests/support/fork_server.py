@@ -60,12 +60,17 @@ class ForkedProcess:
         self.send_signal(signal.SIGTERM)
 
     def _ended(self, timeout: float | None) -> int | None:
-        if self.returncode is None and select.select([self._status], [], [], timeout)[0]:
+        if self.returncode is None and self._readable(timeout):
             text = os.read(self._status, 16)
             os.close(self._status)
             assert text, "the fork server has ended"
             self.returncode = int(text)
         return self.returncode
+
+    def _readable(self, timeout: float | None) -> bool:
+        poll = select.poll()  # select() knows descriptors below 1,024 only
+        poll.register(self._status, select.POLLIN)
+        return bool(poll.poll(None if timeout is None else timeout * 1000))
 
 
 class ForkServer:

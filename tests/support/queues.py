@@ -73,6 +73,16 @@ def enqueue(messages: list[Message], *queues: Queue) -> None:
     vhost.enqueue(messages, body_bytes, any(each.persistent for each in messages), queues)
 
 
+def ready_messages(queue: Queue) -> list[Message]:
+    """Return the ready messages of a queue, which are too few to be packed."""
+    ready: list[Message] = []
+    for fifo in queue.ready_messages.all:
+        assert not fifo.packed.count and not len(fifo.backlog)
+        ready += [message for _, message, _ in fifo.returned]
+        ready += fifo.fresh
+    return ready
+
+
 def journal_of(queue: Queue) -> SlowJournal:
     journal: Journal = queue.host.journal
     assert isinstance(journal, SlowJournal)

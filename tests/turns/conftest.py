@@ -9,7 +9,7 @@ from tests.support.in_process import FakeSocket
 from warren.broker.runtime.garbage_collection import THRESHOLDS
 
 from .broker import StepMeter
-from .meter import Meter
+from .meter import Meter, UVLoopMeter
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +26,14 @@ def collector() -> Iterator[None]:
 def meter() -> Iterator[Meter]:
     """A meter of the turns of an event loop."""
     made = Meter()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def uvloop_meter() -> Iterator[Meter]:
+    """A meter of the turns of the broker's own loop."""
+    made = UVLoopMeter()
     yield made
     made.close()
 

@@ -12,11 +12,10 @@ from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue,
 from tests.support import codec
 from tests.support.amqp_client import PROTOCOL_HEADER, Silence
 from tests.support.hypothesis_settings import examples
+from tests.support.queues import ready_messages
 from tests.support.session import SessionPipe, SlowJournal, connected, dial, new_node, pipe_of
 from warren.broker.amqp import properties
-from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues.queue import Queue as CoreQueue
 from warren.broker.session.connection import CLOSED, CLOSING
 
 HARD = {403, 501, 502, 503, 504, 505, 506, 530, 540}
@@ -177,19 +176,9 @@ def check_output(data: bytes) -> None:
     assert not missing
 
 
-def ready_in(queue: CoreQueue) -> list[Message]:
-    """Return the ready messages, which are too few to be packed."""
-    ready: list[Message] = []
-    for fifo in queue.ready_messages.all:
-        assert not fifo.packed.count and not len(fifo.backlog)
-        ready += [message for _, message, _ in fifo.returned]
-        ready += fifo.fresh
-    return ready
-
-
 def check_queues(node: Node) -> None:
     for queue in node.vhosts["/"].queues.values():
-        assert queue.ready_bytes == sum(message.body_bytes for message in ready_in(queue))
+        assert queue.ready_bytes == sum(message.body_bytes for message in ready_messages(queue))
         assert queue.unacked >= 0 and not queue.dirty
 
 
@@ -202,7 +191,7 @@ def check_gone(node: Node, journal: SlowJournal) -> None:
         assert queue.owner is None and not len(queue.consumers) and not queue.unacked and not queue.held_publishers.held
     kept = set()
     for queue in vhost.queues.values():
-        kept |= {(queue.number, message.id) for message in ready_in(queue) if queue.number and message.persistent}
+        kept |= {(queue.number, message.id) for message in ready_messages(queue) if queue.number and message.persistent}
     assert set(journal.live) == kept and not journal.left and not journal.loose
 
 

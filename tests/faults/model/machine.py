@@ -23,6 +23,7 @@ from tests.support.amqp_client import Channel as ClientChannel
 from tests.support.amqp_client import Client, Silence
 from tests.support.in_process import InProcessPeer
 from tests.support.peer import Peer
+from tests.support.queues import ready_messages
 
 from .channel_model import ACK, NACK, REJECT, RETURN, Channel, Refused
 from .queue_model import WARREN, Consumer, Dialect, Message, Queue
@@ -139,12 +140,28 @@ class SessionMachine(RuleBasedStateMachine):
             self.clients.pop(index).vanish()
 
     def explain(self, rules: Rules) -> None:
-        """Check the frames that came by these rules, and the length of each queue. Raises Mismatch."""
+        """Check the frames that came by these rules, and the messages of each queue. Raises Mismatch.
+
+        Only what is not explained otherwise is explained by more choices.
+        """
         came = self.collect()
+        widely = [copy.deepcopy(model) for model in self.models if model.may_choose_widely]
+        try:
+            self.models = self.explanations(self.models, Choices(), rules, came)
+        except Mismatch:
+            if not widely:
+                raise
+            self.models = self.explanations(widely, Choices(wide=True), rules, came)
+        self.model = self.models[0]
+
+    def explanations(
+        self, models: list[Model], choices: Choices, rules: Rules, came: dict[Key, list[Any]]
+    ) -> list[Model]:
+        """Return models that explain the frames, each in another state; the given ones may change. Raises Mismatch."""
         found: dict[str, Model] = {}
         failed: Mismatch | None = None
-        for before in self.models:
-            choices, may_choose = Choices(), before.may_choose
+        for before in models:
+            may_choose = choices.wide or before.may_choose
             while True:
                 model = copy.deepcopy(before) if may_choose else before
                 try:
@@ -156,8 +173,7 @@ class SessionMachine(RuleBasedStateMachine):
                     break
         if failed is not None and not found:
             raise failed
-        self.models = list(found.values())
-        self.model = self.models[0]
+        return list(found.values())
 
     def attempt(self, model: Model, choices: Choices, rules: Rules, came: dict[Key, list[Any]]) -> None:
         """Apply the rules to this model, with these choices. Raises Mismatch."""
@@ -167,12 +183,24 @@ class SessionMachine(RuleBasedStateMachine):
         self.check_queues()
 
     def check_queues(self) -> None:
-        """Compare the counts of messages and consumers, which each queue reports to another connection."""
+        """Compare the messages, and the counts that each queue reports to another connection."""
         for queue in self.model.queues.values():
+            if (messages := self.messages_of(queue.name)) is not None:
+                expected = sorted(
+                    (entry.message.exchange, entry.message.key, entry.message.body) for entry in queue.ready
+                )
+                check(f"messages of {queue_type(queue)}", expected, sorted(messages))
             if queue.owner is None:
                 came = self.admin.declare(queue.name, passive=True)
                 counts = came.message_count, came.consumer_count
                 check(f"counts of {queue_type(queue)}", (len(queue.ready), self.model.consumer_count(queue)), counts)
+
+    def messages_of(self, name: str) -> list[tuple[str, str, bytes]] | None:
+        """Exchange, routing key and body of the ready messages of a queue, or None if they cannot be seen."""
+        if not isinstance(self.peer, InProcessPeer):
+            return None
+        ready = ready_messages(self.peer.node.vhosts["/"].queues[name])
+        return [(message.address.exchange, message.address.routing_key, message.body) for message in ready]
 
     def call(self, key: Key, kind: type[base.Frame], rules: Callable[[Channel], None] = lambda channel: None,
              **fields: Any) -> None:  # fmt: skip
@@ -204,7 +232,8 @@ class SessionMachine(RuleBasedStateMachine):
 
     def connect(self, index: int) -> None:
         self.clients[index] = self.peer.connect()
-        self.model.connections.add(index)
+        for model in self.models:
+            model.connections.add(index)
         for number in range(1, CHANNELS + 1):
             self.clients[index].unopened(number)
 
@@ -294,6 +323,7 @@ class SessionMachine(RuleBasedStateMachine):
         def rules(channel: Channel) -> None:
             for message in burst:
                 self.model.publish(channel, message, mandatory)
+                self.model.between()
 
         self.step(key, rules)
 

@@ -376,6 +376,11 @@ class Queue:
         if self.overflow == "drop-head":
             self.drop_head()
 
+    def overdue(self, now_ms: int) -> bool:
+        """Whether a message has to leave now: it is beyond the limit, or expired."""
+        due_ms = min(self._head_deadlines_ms(), default=now_ms + 1)
+        return self.overflow == "drop-head" and self.excess() or due_ms <= now_ms
+
     def drop_head(self) -> None:
         while self.ready and self.excess():
             entry = self.ready.pop(0)
@@ -383,11 +388,14 @@ class Queue:
 
     def next_ms(self) -> int | None:
         """The next time when a head expires or kept dead letters are tried again, or None."""
+        return min([*self._head_deadlines_ms(), *([self.retry_ms] if self.waiting else [])], default=None)
+
+    def _head_deadlines_ms(self) -> list[int]:
+        """The deadlines of the first messages of each priority."""
         heads: dict[int, Entry] = {}
         for entry in self.ready:
             heads.setdefault(entry.priority, entry)
-        due = [entry.deadline_ms for entry in heads.values() if entry.deadline_ms is not None]
-        return min([*due, *([self.retry_ms] if self.waiting else [])], default=None)
+        return [entry.deadline_ms for entry in heads.values() if entry.deadline_ms is not None]
 
     def heads(self) -> list[Entry]:
         """The messages that may be next: the first, and of those that came with it the first of each source.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from pamqp import base
 from pamqp.commands import Basic, Connection
@@ -22,6 +22,7 @@ from tests.support.amqp_client import Content, describe
 from .channel_model import Channel, Refused
 from .queue_model import Consumer, Dialect, Entry, Letter, Message, Queue
 
+T = TypeVar("T")
 Key = tuple[int, int]
 """A channel: the index of its connection, and its number. Number 0 is the connection itself."""
 REJECTS = ("reject-publish", "reject-publish-dlx")
@@ -70,16 +71,20 @@ class Frames:
 
 
 class Choices:
-    """The choices of a broker in one step that only later steps may show: a path in the tree of all of them."""
+    """The choices of a broker in one step that only later steps may show: a path in the tree of all of them.
+
+    wide  whether each queue may work at any time, also between the publishes that came at once
+    """
 
     LIMIT = 1_000  # paths, more than any step needs to be explained
 
-    def __init__(self) -> None:
+    def __init__(self, wide: bool = False) -> None:
+        self.wide = wide
         self._path: list[tuple[int, int]] = []  # the index of each choice, and the number of options
         self._at = 0
         self._paths = 1
 
-    def choose(self, options: Sequence[Queue]) -> Queue:
+    def choose(self, options: Sequence[T]) -> T:
         if self._at == len(self._path):
             self._path.append((0, len(options)))
         index, _ = self._path[self._at]
@@ -135,6 +140,14 @@ class Model:
     def may_choose(self) -> bool:
         """Whether that may be so in a step, in which a policy may set a limit."""
         return any(queue.at_least_once for queue in self.queues.values())
+
+    @property
+    def may_choose_widely(self) -> bool:
+        """Whether it may matter when a queue with a limit gets the dead letters of another."""
+        queues = self.queues.values()
+        return any(queue.limited for queue in queues) and any(
+            queue.dead_letter_exchange is not None for queue in queues
+        )
 
     @property
     def state(self) -> str:
@@ -248,6 +261,8 @@ class Model:
 
     def run(self) -> None:
         """Deliver, expire, drop and dead-letter until nothing can move."""
+        if self.choices.wide:
+            return self._run_in_any_order()
         moved = True
         while moved:
             moved = False
@@ -259,6 +274,32 @@ class Model:
             for queue in publishers:
                 self._dead_letter(queue)
             moved = moved or bool(publishers)
+
+    def between(self) -> None:
+        """Let queues work, or not, between two methods that came at once."""
+        if self.choices.wide:
+            self._run_in_any_order(may_stop=True)
+
+    def _run_in_any_order(self, may_stop: bool = False) -> None:
+        """Let one queue after the other drop and expire messages or publish dead letters, in an order that is chosen.
+
+        AMQP 4.7 leaves it open: queues work side by side.
+        """
+        waiting: set[Queue] = set()  # for deliveries of other queues, before they drop
+        while True:
+            steps: list[tuple[Callable[[Queue], object], Queue] | None] = []
+            for queue in self.queues.values():
+                if not queue.overdue(self.now_ms):
+                    self._advance(queue)
+                elif queue not in waiting:
+                    steps.append((self._advance, queue))
+                if self._publishes(queue):
+                    steps.append((self._dead_letter, queue))
+            step = self.choices.choose([None, *steps] if may_stop or not steps else steps)
+            if step is None:
+                return
+            step[0](step[1])
+            waiting = {step[1]} | waiting if step[1].overdue(self.now_ms) else set()
 
     def _advance(self, queue: Queue) -> bool:
         """Deliver what the frames show; the limit applies when no consumer has room (Queue Length Limit)."""
