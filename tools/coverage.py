@@ -20,8 +20,10 @@ TESTS = (
     *UNITS,
     "tests/unit/hosting",
     "tests/acceptance/amqp",
-    "tests/acceptance/federation/test_drain.py",
-    "tests/acceptance/federation/test_many_links.py",
+    *(
+        f"tests/acceptance/federation/test_{name}.py"
+        for name in ("bindings", "drain", "failures", "link_permissions", "links", "many_links", "queues", "status")
+    ),
     "tests/acceptance/operator/management/test_detailed_rates.py",
     "tests/acceptance/operator/management/test_queue_messages.py",
     "tests/faults/simulation/test_full_disk.py",

@@ -56,22 +56,23 @@ async def list_unacked(request: Request) -> Response:
     deliveries are examined.
     """
     queue = request.queue()
-    request.channel().check_read(queue.name)
     text = request.query.get("limit", str(UNACKED))
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and 1 <= int(text) <= UNACKED_LIMIT):
         raise bad(f"limit should be a number from 1 to {UNACKED_LIMIT}")
     limit = int(text)
     found: list[Found] = []
     turn = Turn()
-    for connection in request.host.connections():
-        for channel in list(connection.channels.values()):
-            for tag, delivery in list(islice(channel.unacked.items(), EXAMINED)):
-                if delivery[0] is queue:
-                    found.append((delivery[2], tag, channel, delivery))
-                if turn.is_over():
-                    found = heapq.nsmallest(limit, found, key=itemgetter(0))
-                    await request.wait(turn.next())
-    request.channel().check_read(queue.name)  # again, after the waits
+    with request.sliced_channel() as rights:
+        rights.check_read(queue.name)
+        for connection in request.host.connections():
+            for channel in list(connection.channels.values()):
+                for tag, delivery in list(islice(channel.unacked.items(), EXAMINED)):
+                    if delivery[0] is queue:
+                        found.append((delivery[2], tag, channel, delivery))
+                    if turn.is_over():
+                        found = heapq.nsmallest(limit, found, key=itemgetter(0))
+                        await request.wait(turn.next())
+        rights.check_read(queue.name)  # again, after the waits
     oldest = heapq.nsmallest(limit, found, key=itemgetter(0))
     return ok([unacked_view(request, one) for one in oldest if one[1] in one[2].unacked.entries])
 

@@ -33,7 +33,7 @@ class Request:
 
     __slots__ = (
         *("host", "state", "caller", "peer", "method", "path", "query", "headers"),
-        *("body", "vhost", "guard", "_channels"),
+        *("body", "vhost", "guard", "_channels", "_acting"),
     )
 
     def __init__(
@@ -59,6 +59,7 @@ class Request:
         self.vhost: VHost | None = None
         self.guard = NONE  # of the route
         self._channels: list[OperatorChannel] = []
+        self._acting = False
 
     @property
     def node(self) -> Node:
@@ -200,7 +201,8 @@ class Request:
             raise not_authorised(NOT_OWNER)
 
     def channel(self) -> OperatorChannel:
-        """Return a channel with the user's permissions in the virtual host of the path, until the response is made."""
+        """Return a channel with the user's permissions in the virtual host of the path, until `acting` ends."""
+        assert self._acting, "nothing would close it"
         channel = self.host.channel(self._channel_user(), self.path_vhost(), self.peer)
         self._channels.append(channel)
         return channel
@@ -223,9 +225,11 @@ class Request:
     def acting(self) -> Iterator[None]:
         """A context in which events name this user. Handlers run in it; after an `await` it must be entered again."""
         with self.host.acting(self.user.name):
+            self._acting = True
             try:
                 yield
             finally:
+                self._acting = False
                 for channel in self._channels:
                     channel.close()
                 self._channels.clear()

@@ -147,21 +147,19 @@ class SessionMachine(RuleBasedStateMachine):
         came = self.collect()
         widely = [copy.deepcopy(model) for model in self.models if model.may_choose_widely]
         try:
-            self.models = self.explanations(self.models, Choices(), rules, came)
+            self.models = self.explanations(self.models, False, rules, came)
         except Mismatch:
             if not widely:
                 raise
-            self.models = self.explanations(widely, Choices(wide=True), rules, came)
+            self.models = self.explanations(widely, True, rules, came)
         self.model = self.models[0]
 
-    def explanations(
-        self, models: list[Model], choices: Choices, rules: Rules, came: dict[Key, list[Any]]
-    ) -> list[Model]:
+    def explanations(self, models: list[Model], wide: bool, rules: Rules, came: dict[Key, list[Any]]) -> list[Model]:
         """Return models that explain the frames, each in another state; the given ones may change. Raises Mismatch."""
         found: dict[str, Model] = {}
         failed: Mismatch | None = None
         for before in models:
-            may_choose = choices.wide or before.may_choose
+            choices, may_choose = Choices(wide), wide or before.may_choose
             while True:
                 model = copy.deepcopy(before) if may_choose else before
                 try:

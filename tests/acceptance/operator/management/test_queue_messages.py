@@ -288,6 +288,7 @@ def test_unacked_messages_are_listed_with_consumer_channel_and_age(queues: Api) 
     assert [one["delivery_tag"] for one in queues.get(f"{UNACKED}?limit=1").json] == [1]
     assert queues.get(f"{UNACKED}?limit=0").status == queues.get(f"{UNACKED}?limit=x").status == 400
     assert queues.get("/warren/queues/%2F/other/unacked").json == []
+    assert queues.get("/overview").json["object_totals"]["channels"] == 1, "those of the requests are closed"
 
 
 def test_the_age_of_the_oldest_ready_message(queues: Api) -> None:
