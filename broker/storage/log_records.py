@@ -43,7 +43,7 @@ from struct import error as StructError
 from typing import Final
 
 from ..core.messages.message import Address, Message
-from ..core.messages.message_state import NO_TTL, MessageState
+from ..core.messages.message_state import NO_TTL, WITHOUT_CC, MessageState
 
 MAGIC: Final = 0x4E525701
 SEGMENT_MAGIC = b"WARREN"
@@ -58,6 +58,8 @@ PERSISTENT: Final = 1
 HAS_STATE: Final = 2
 DEAD_LETTERED: Final = 1
 HAS_BCC: Final = 2
+REPLACED_CC: Final = 4
+DEAD_LETTER_MARKS: Final = (0, DEAD_LETTERED, DEAD_LETTERED | REPLACED_CC)  # by `MessageState.dead_lettered`
 
 SEGMENT_HEAD = Struct("<6sBBQI")
 SEGMENT_HEAD_1 = Struct("<6sBBQ")  # of version 1
@@ -190,7 +192,7 @@ def append_messages(
 
 
 def encode_state(of: MessageState) -> bytes:
-    marks = (DEAD_LETTERED if of.dead_lettered else 0) | (HAS_BCC if of.bcc_keys else 0)
+    marks = DEAD_LETTER_MARKS[of.dead_lettered] | (HAS_BCC if of.bcc_keys else 0)
     head = STATE.pack(of.level, marks, of.attempts, of.deadline_ms)
     if not of.bcc_keys:
         return head
@@ -210,13 +212,14 @@ def state_end(data: bytes, at: int) -> int:
 def decode_state(data: bytes, at: int) -> MessageState:
     """Decode the state that starts at `at`."""
     level, marks, attempts, deadline_ms = STATE.unpack_from(data, at)
+    dead_lettered = WITHOUT_CC if marks & REPLACED_CC else marks & DEAD_LETTERED
     end, at = state_end(data, at), at + STATE.size + LENGTH.size
     keys: list[str] = []
     while at < end:
         key_end = at + 1 + data[at]
         keys.append(data[at + 1 : key_end].decode("utf-8", "surrogateescape"))
         at = key_end
-    return MessageState(NO_TTL, deadline_ms, level, attempts, marks & DEAD_LETTERED != 0, tuple(keys))
+    return MessageState(NO_TTL, deadline_ms, level, attempts, dead_lettered, tuple(keys))
 
 
 def encode_settled(salt: int, id_: int, queue: int, ids: list[int]) -> bytes:

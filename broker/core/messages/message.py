@@ -139,9 +139,9 @@ class Message:
         return header_frame(0, property_bytes, self.body_bytes) + memoryview(self.frames)[self.header_end + 1 :]
 
     @property
-    def dead_lettered(self) -> bool:
-        """True if its x-death header was written by a broker's queue, so that dead-lettering continues it."""
-        return self.state is not None and self.state.dead_lettered
+    def dead_lettered(self) -> int:
+        """Not 0 if its x-death header was written by a broker's queue, so that dead-lettering continues it."""
+        return self.state.dead_lettered if self.state is not None else 0
 
     @property
     def bcc_keys(self) -> tuple[str, ...]:

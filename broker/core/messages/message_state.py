@@ -8,6 +8,8 @@ from mypy_extensions import mypyc_attr
 
 NO_TTL: Final = -1
 NEVER: Final = 0  # a deadline: the message does not expire
+BY_QUEUE: Final = 1  # dead-lettered: its x-death headers were written by a broker's queues, not by a client
+WITHOUT_CC: Final = 2  # and a configured routing key has replaced the keys of its CC header, which stays
 
 
 @mypyc_attr(acyclic=True)
@@ -18,7 +20,7 @@ class MessageState:
     deadline_ms    when it expires in this queue, by `Clock.now_ms`; NEVER if it does not
     level          its priority level in this queue (`QueueSettings.level`)
     attempts       how often it has returned from a consumer
-    dead_lettered  its x-death headers were written by a broker's queues, not by a client
+    dead_lettered  0, BY_QUEUE or WITHOUT_CC
     bcc_keys       routing keys of its BCC header, which was removed; they apply again when it is dead-lettered
     """
 
@@ -30,7 +32,7 @@ class MessageState:
         deadline_ms: int = NEVER,
         level: int = 0,
         attempts: int = 0,
-        dead_lettered: bool = False,
+        dead_lettered: int = 0,
         bcc_keys: tuple[str, ...] = (),
     ) -> None:
         self.ttl_ms = ttl_ms

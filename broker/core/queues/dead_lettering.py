@@ -146,7 +146,7 @@ class LastLetter:
 
     __slots__ = (
         *("reason", "settings", "timestamp_s", "topology", "targets"),
-        *("address", "property_bytes", "persistent", "bcc_keys"),
+        *("address", "property_bytes", "persistent", "dead_lettered", "bcc_keys"),
         *("_encoded", "_property_bytes", "_dead_lettered", "_bcc_keys", "_persistent"),
     )
 
@@ -167,6 +167,7 @@ class LastLetter:
         self.address = copy.address
         self.property_bytes = copy.property_bytes
         self.persistent = copy.persistent
+        self.dead_lettered = copy.dead_lettered
         self.bcc_keys = copy.bcc_keys
         self._encoded = message.address.encoded
         self._property_bytes = message.property_bytes
@@ -197,7 +198,9 @@ class LastLetter:
 
     def copy(self, message: Message) -> Message:
         """Return the copy of such a message that is published."""
-        return copy_with_properties(message, self.address, self.property_bytes, self.persistent, self.bcc_keys)
+        return copy_with_properties(
+            message, self.address, self.property_bytes, self.persistent, self.dead_lettered, self.bcc_keys
+        )
 
 
 class DeadLetterOutbox:

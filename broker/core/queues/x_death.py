@@ -16,7 +16,7 @@ from functools import lru_cache
 from ...amqp import properties
 from ...amqp.field_table import Table, Value
 from ..messages.message import DELIVERY_COUNT, Address, Message
-from ..messages.message_state import NEVER, NO_TTL, MessageState
+from ..messages.message_state import BY_QUEUE, NEVER, NO_TTL, WITHOUT_CC, MessageState
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"  # reasons
 
@@ -39,17 +39,25 @@ def dead_letter_copy(
     message: Message, queue: str, reason: str, exchange: str, routing_key: str | None, timestamp_s: int
 ) -> Message:
     """Return the copy for `exchange`, with the configured routing key or else the message's own."""
-    address = Address(exchange, message.address.routing_key if routing_key is None else routing_key)
-    bcc_keys = message.bcc_keys if routing_key is None else ()
     raw = dead_letter_properties(message, queue, reason, timestamp_s)
-    return copy_with_properties(message, address, raw, properties.delivery_mode(raw) == 2, bcc_keys)
+    persistent = properties.delivery_mode(raw) == 2
+    if routing_key is not None:
+        return copy_with_properties(message, Address(exchange, routing_key), raw, persistent, WITHOUT_CC, ())
+    address = Address(exchange, message.address.routing_key)
+    kind = message.dead_lettered or BY_QUEUE
+    return copy_with_properties(message, address, raw, persistent, kind, message.bcc_keys)
 
 
 def copy_with_properties(
-    message: Message, address: Address, property_bytes: bytes, persistent: bool, bcc_keys: tuple[str, ...]
+    message: Message,
+    address: Address,
+    property_bytes: bytes,
+    persistent: bool,
+    dead_lettered: int,
+    bcc_keys: tuple[str, ...],
 ) -> Message:
     copy = Message(address, message.frames_with(property_bytes), 0, message.body_bytes, 0, persistent)
-    copy.state = MessageState(NO_TTL, NEVER, 0, 0, True, bcc_keys)
+    copy.state = MessageState(NO_TTL, NEVER, 0, 0, dead_lettered, bcc_keys)
     copy.seq = -message.seq
     return copy
 
@@ -202,12 +210,12 @@ def _names(keys: tuple[str, str, str], queue: str, reason: str, exchange: str) -
 def _own_keys(message: Message, headers: Table, deaths: list[Table]) -> tuple[str, ...]:
     """Return the routing key and the keys of the CC header.
 
-    A configured routing key replaces them all, but the CC header stays. So CC is ignored once the message was
-    dead-lettered with another routing key than its present one.
+    A configured routing key replaces them all, but the CC header stays. So CC is ignored then, and once the message was
+    dead-lettered elsewhere with another routing key than its present one.
     """
     own = message.address.routing_key
     copied = headers.get("CC")
-    if copied is None or not isinstance(copied[1], list):
+    if copied is None or not isinstance(copied[1], list) or message.dead_lettered == WITHOUT_CC:
         return (own,)
     for death in deaths:
         keys = death.get("routing-keys")

@@ -23,7 +23,7 @@ from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST,
 from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, Job
 from ...core.messages.message import LONG_HEADER, Address, Message, frame_bytes, header_bytes_of, total_bytes
-from ...core.messages.message_state import NO_TTL, MessageState
+from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
@@ -505,7 +505,7 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     if route.direct:
         if by_message:
             message.state = message.state or MessageState()
-            message.state.dead_lettered = True
+            message.state.dead_lettered = BY_QUEUE
     elif queues is None or len(keys) > 1 or by_message:
         search = channel.vhost.search(route.exchange, keys, message)
         yield from search.in_steps()

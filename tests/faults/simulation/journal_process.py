@@ -76,7 +76,7 @@ class World:
                 level=random.choice((0, 0, 1, 255)),
                 deadline_ms=random.choice((0, 0, 1, 1 << 41)),
                 attempts=random.choice((0, 0, 1, 20)),
-                dead_lettered=not random.randrange(3),
+                dead_lettered=random.choice((0, 0, 1, 2)),
             )
         self.contents.append(content(message))
         self.numbers[self.contents[-1]] = number

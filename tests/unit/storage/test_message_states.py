@@ -14,7 +14,7 @@ from tests.support.journal import commit_any
 from tests.support.queues import new_queue
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Address, Message
-from warren.broker.core.messages.message_state import MessageState
+from warren.broker.core.messages.message_state import BY_QUEUE, WITHOUT_CC, MessageState
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.storage import log_records
 from warren.broker.storage.journal import Journal
@@ -80,11 +80,17 @@ def test_a_state_that_queues_share_is_that_of_each_of_them_after_a_restart() -> 
     assert attempts(journal, pages, 2) == {b"x": 5} and attempts(journal, pages, 3) == {b"x": 0}
 
 
-def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in() -> None:
+@pytest.mark.parametrize("dead_lettered", [0, BY_QUEUE, WITHOUT_CC])
+def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in(dead_lettered: int) -> None:
     disk = SimulatedDisk(Random(1))
     journal, _ = opened(disk, 2000)
     blind = ("one", "", "\udcff" * 255)
-    append(journal, [1], b"kept", MessageState(level=4, dead_lettered=True, bcc_keys=(*blind, "longer than any" * 18)))
+    append(
+        journal,
+        [1],
+        b"kept",
+        MessageState(level=4, dead_lettered=dead_lettered, bcc_keys=(*blind, "longer than any" * 18)),
+    )
     append(journal, [1], b"behind it")
     for number in range(30):
         filler = append(journal, [3], b"%d" % number)
@@ -94,7 +100,12 @@ def test_blind_keys_outlive_a_restart_and_the_segment_they_were_written_in() -> 
     assert 1 not in journal.segments
     journal, found = opened(disk.crash(), 2000)
     kept, behind = journal.read(found[1], 1)
-    assert (kept.bcc_keys, kept.dead_lettered, kept.body, kept.address.routing_key) == (blind, True, b"kept", "q")
+    assert (kept.bcc_keys, kept.dead_lettered, kept.body, kept.address.routing_key) == (
+        blind,
+        dead_lettered,
+        b"kept",
+        "q",
+    )
     assert (behind.bcc_keys, behind.body) == ((), b"behind it")
     assert levels(found) == {1: b"\x04\x00"}
 

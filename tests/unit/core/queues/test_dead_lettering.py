@@ -2,6 +2,8 @@
 
 import tracemalloc
 
+import pytest
+
 from warren.broker.amqp.field_table import Table, Value, check
 from warren.broker.amqp.properties import EXPIRATION, Properties
 from warren.broker.core.messages.message import Address, Message, framed
@@ -152,15 +154,16 @@ def test_a_configured_key_routes_alone() -> None:
     assert routing_keys(message, "new") == ("new",)
 
 
-def test_cc_stays_in_the_properties_but_counts_no_more_after_a_configured_key() -> None:
+@pytest.mark.parametrize("key", ["new", "k"])
+def test_cc_stays_in_the_properties_but_counts_no_more_after_a_configured_key(key: str) -> None:
     message = new(headers=Table.of({"CC": ["c1", 5, "c2"]}))
-    kept, replaced = die(message, "q"), die(message, "q", key="new")
+    kept, replaced = die(message, "q"), die(message, "q", key=key)
     assert deaths(kept)[0]["routing-keys"] == ("A", strings("k", "c1", "c2"))
     assert "CC" in kept.headers and "CC" in replaced.headers
     assert routing_keys(kept, None) == ("k", "c1", "c2")
-    assert routing_keys(replaced, None) == ("new",)
-    assert deaths(die(replaced, "r"))[0]["routing-keys"] == ("A", strings("new"))
-    assert routing_keys(die(die(replaced, "r"), "s"), None) == ("new",)
+    assert routing_keys(replaced, None) == (key,)
+    assert deaths(die(replaced, "r"))[0]["routing-keys"] == ("A", strings(key))
+    assert routing_keys(die(die(replaced, "r"), "s"), None) == (key,)
 
 
 def test_a_message_does_not_go_back_where_it_died_by_itself() -> None:
