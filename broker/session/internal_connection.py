@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..core.access.users import User
 from ..core.node.node import Node
+from ..core.telemetry.resource_alarms import allow_new
 from ..core.vhost.vhost import VHost
 from . import events
 from .channel import Channel
@@ -54,6 +55,7 @@ class InternalConnection(Connection):
         self.user, self.login_name, self.vhost = user, user.name, vhost
         self.state = RUNNING
         self.channel = Channel(self, NUMBER)
+        self.channel.check_new = allow_new
         events.channel_created(self.channel)
 
     def end_channel(self) -> None:

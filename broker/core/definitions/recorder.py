@@ -12,6 +12,7 @@ from ..metadata.records import Change, Record, StoredBinding, StoredExchange, St
 from ..node.node import Node
 from ..queues.queue import Queue
 from ..vhost.observer import Observer
+from ..vhost.vhost import is_durable
 
 COUNTED = (StoredExchange, StoredQueue, StoredBinding, StoredParameter)  # towards what a full disk takes
 
@@ -78,11 +79,6 @@ class Recorder(Observer):
 
     def _change(self, put: bool, record: Record) -> None:
         self.configured(Change(put, record))
-
-
-def is_durable(destination: Destination) -> bool:
-    assert isinstance(destination, (Queue, Exchange))
-    return destination.durable
 
 
 def stored_exchange(exchange: Exchange) -> StoredExchange:

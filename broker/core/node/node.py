@@ -27,12 +27,12 @@ from ..queues.queue_journal import QueueNumbers
 from ..telemetry.detailed_rates import DetailedRates
 from ..telemetry.event_exchange import Events
 from ..telemetry.firehose import Firehose
-from ..telemetry.resource_alarms import DISK, Alarms
+from ..telemetry.resource_alarms import DISK, Alarms, CheckNew, allow_new
 from ..telemetry.system_exchange import SystemExchange
 from ..vhost.node_services import NodeServices
 from ..vhost.observer import Observers
 from ..vhost.replication import Replication
-from ..vhost.vhost import EVENT, CheckNew, VHost, allow_new
+from ..vhost.vhost import EVENT, VHost
 
 VHOST_TEXT_LIMIT = 65_536
 
@@ -171,7 +171,7 @@ class Node:
         metadata = StoredVHost(name, description, tuple(tags), default_queue_type or self.default_queue_type)
         check_metadata(metadata)
         self.limits.check_vhost(name)
-        check_new(Table.EMPTY)
+        check_new(0, False)  # it is stored, but not counted
         vhost = self.restore_vhost(metadata)
         self.observers.configured(Change(True, metadata))
         return vhost
