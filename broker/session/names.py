@@ -7,11 +7,6 @@ import secrets
 REPLY_TO = "amq.rabbitmq.reply-to"  # direct reply-to; prefix of the names of reply queues
 
 
-def strip_line_ends(name: str | None) -> str:
-    """Remove CR and LF, which RabbitMQ strips from names. None is the empty name."""
-    return (name or "").replace("\r", "").replace("\n", "")
-
-
 def reply_queue_name() -> str:
     """Generate the name of a reply queue, of two parts as in RabbitMQ, which some clients rely on."""
     return f"{unique_name(REPLY_TO, '.')}.{secrets.token_urlsafe(16)}=="

@@ -17,13 +17,13 @@ from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.telemetry.resource_alarms import CheckNew, allow_new
 from ..core.vhost.vhost import VHost
+from ..wire.method_decoder import strip_line_ends
 from . import operations
 from .confirms import Confirms
 from .internal_connection import InternalConnection, InternalTransport, Report
 from .methods import acknowledge
 from .methods import publish as publishing
 from .move import Move
-from .names import strip_line_ends
 from .settings import Settings
 from .transport import Peer
 from .unacked import Settlement

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ...amqp.errors import Invalid, unknown_vhost
-from ...amqp.field_table import Table
 from ...amqp.limits import SHORT_STRING
 from ..access.users import RouteCaches, Users
 from ..counters.connection_counts import ConnectionCounts
