@@ -17,6 +17,7 @@ from ..metadata.policy import APPLY_TO, Definition, Policy
 from ..metadata.validation import Rule, as_integer, integer, shape_errors, term
 from ..queues.queue import Queue
 from ..queues.queue_settings import NO_POLICY
+from ..telemetry.resource_alarms import CheckNew, allow_new
 from ..vhost.node_services import TopologyPolicies
 from ..vhost.observer import Observers
 from .parameters import POLICY, Component, Parameters
@@ -110,12 +111,13 @@ class Policies(TopologyPolicies):
         priority: object = 0,
         apply_to: str = "all",
         operator: bool = False,
+        check_new: CheckNew = allow_new,
     ) -> bool:
         """Set a policy, apply it at once, and return whether it is new. Raises Invalid, Unknown."""
         if len(self.all(vhost, operator)) >= POLICIES_LIMIT and self.get(vhost, name, operator) is None:
             raise Invalid(f"virtual host '{vhost}' may have {POLICIES_LIMIT} policies")
         value = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
-        return self._parameters.put(vhost, OPERATOR_POLICY if operator else POLICY, name, value)
+        return self._parameters.put(vhost, OPERATOR_POLICY if operator else POLICY, name, value, check_new)
 
     def clear(self, vhost: str, name: str, operator: bool = False) -> None:
         """Delete a policy, and apply those of lower priority at once. Raises Unknown."""
