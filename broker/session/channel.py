@@ -18,8 +18,7 @@ from ..core.queues.message_log import Origin
 from ..core.queues.queue import Queue
 from ..core.queues.reply_queue import ReplyQueue
 from ..core.telemetry.event_exchange import INTERNAL
-from ..core.telemetry.resource_alarms import CheckNew
-from ..core.vhost.vhost import VHost
+from ..core.vhost.vhost import CheckNew, VHost
 from ..wire.frame_reader import ACK, PUBLISH, MixedPublishes, Publishes
 from ..wire.method_decoder import ACCESS_REQUEST
 from . import confirms, events

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from ..core.access.users import User
 from ..core.node.node import Node
-from ..core.telemetry.resource_alarms import allow_new
-from ..core.vhost.vhost import VHost
+from ..core.vhost.vhost import VHost, allow_new
 from . import events
 from .channel import Channel
 from .connection import Connection

@@ -1,4 +1,4 @@
-"""Names of queues and exchanges: reserved names, declared names, and names that the broker generates."""
+"""Names of queues: reserved names, and names that the broker generates."""
 
 from __future__ import annotations
 

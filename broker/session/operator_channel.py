@@ -9,15 +9,14 @@ from ..amqp.errors import Invalid, NotNow, Unreadable
 from ..amqp.field_table import Table
 from ..amqp.framing import content_frames
 from ..amqp.limits import SHORT_STRING
+from ..amqp.names import strip_line_ends
 from ..amqp.properties import Properties
 from ..core.access.users import User
 from ..core.messages.message import Message
 from ..core.metadata.validation import check_text
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
-from ..core.telemetry.resource_alarms import CheckNew, allow_new
-from ..core.vhost.vhost import VHost
-from ..wire.method_decoder import strip_line_ends
+from ..core.vhost.vhost import CheckNew, VHost, allow_new
 from . import operations
 from .confirms import Confirms
 from .internal_connection import InternalConnection, InternalTransport, Report

@@ -11,6 +11,7 @@ from pamqp import base, commands
 
 from ..amqp.errors import AMQPError, CommandInvalid, FrameError, SyntaxFault
 from ..amqp.field_table import Table, check
+from ..amqp.names import strip_line_ends
 
 FIXED = {"octet": 1, "short": 2, "long": 4, "longlong": 8, "timestamp": 8}
 ACCESS_REQUEST = 0x001E000A  # of AMQP 0-8, unknown to pamqp; it is always granted, so its arguments are ignored
@@ -53,11 +54,6 @@ def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
     for name in NAMES.get(index, ()):
         setattr(method, name, strip_line_ends(getattr(method, name)))
     return method, table
-
-
-def strip_line_ends(name: str) -> str:
-    """Remove CR and LF, which RabbitMQ strips from names of queues and exchanges that are declared or bound."""
-    return name.replace("\r", "").replace("\n", "")
 
 
 def _walk(method: base.Frame, arguments: bytes) -> tuple[bytes, Table]:

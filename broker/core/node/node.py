@@ -26,12 +26,12 @@ from ..queues.queue_journal import QueueNumbers
 from ..telemetry.detailed_rates import DetailedRates
 from ..telemetry.event_exchange import Events
 from ..telemetry.firehose import Firehose
-from ..telemetry.resource_alarms import DISK, Alarms, CheckNew, allow_new
+from ..telemetry.resource_alarms import DISK, Alarms
 from ..telemetry.system_exchange import SystemExchange
 from ..vhost.node_services import NodeServices
 from ..vhost.observer import Observers
 from ..vhost.replication import Replication
-from ..vhost.vhost import EVENT, VHost
+from ..vhost.vhost import EVENT, CheckNew, VHost, allow_new
 
 VHOST_TEXT_LIMIT = 65_536
 

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...amqp.errors import Invalid, Unknown, unknown_vhost
 from ..metadata.records import Change, StoredGlobalParameter, StoredParameter
 from ..metadata.validation import check_text, text
-from ..telemetry.resource_alarms import CheckNew, allow_new
 from ..vhost.observer import Observers
-
-if TYPE_CHECKING:
-    from ..vhost.vhost import VHost
+from ..vhost.vhost import CheckNew, VHost, allow_new
 
 CLUSTER_NAME = "cluster_name"
 CLUSTER_ID = "internal_cluster_id"

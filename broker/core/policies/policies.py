@@ -6,8 +6,6 @@ priority the one with the lowest name. They are stored as parameters of two comp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...amqp.errors import Invalid, PreconditionFailed
 from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
@@ -17,14 +15,11 @@ from ..metadata.policy import APPLY_TO, Definition, Policy
 from ..metadata.validation import Rule, as_integer, integer, shape_errors, term
 from ..queues.queue import Queue
 from ..queues.queue_settings import NO_POLICY
-from ..telemetry.resource_alarms import CheckNew, allow_new
 from ..vhost.node_services import TopologyPolicies
 from ..vhost.observer import Observers
+from ..vhost.vhost import CheckNew, VHost, allow_new
 from .parameters import POLICY, Component, Parameters
 from .policy_keys import definition_lines, merge_definitions
-
-if TYPE_CHECKING:
-    from ..vhost.vhost import VHost
 
 OPERATOR_POLICY = "operator_policy"
 PATTERN_COST = 6  # of searching the pattern of a policy (`scheduler`)

@@ -13,14 +13,6 @@ STORED_LIMIT = 1_000  # new objects of a virtual host that are stored meanwhile,
 
 Hook = Callable[[str, bool], None]
 """A function that is called with the resource, and whether its alarm is set."""
-CheckNew = Callable[[int, bool], None]
-"""A function of the bytes of a new object's arguments, and whether it is stored.
-
-It is called before the object is created, once nothing else refuses it, and may raise NotNow.
-"""
-
-
-def allow_new(size: int, stored: bool) -> None: ...
 
 
 class Alarms:

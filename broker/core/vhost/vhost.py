@@ -37,7 +37,6 @@ from ..queues.queue import Queue
 from ..queues.queue_host import QueueHost
 from ..queues.reply_queue import ReplyQueue
 from ..queues.route_target import PAGE_COST, RouteTarget
-from ..telemetry.resource_alarms import CheckNew, allow_new
 from .emissions import EmissionQueue
 from .exchange_host import ExchangeHost
 from .node_services import NodeServices
@@ -61,6 +60,14 @@ BINDINGS = 100  # bindings deleted in one step
 STEP_COST = BINDING_COST * BINDINGS
 CANCEL_COST = 1_000  # of the consumers that are cancelled in one step
 AT_ONCE_COST = 2 * STEP_COST  # of what is deleted together with a queue or exchange; the rest is a job
+CheckNew = Callable[[int, bool], None]
+"""A function of the bytes of a new object's arguments, and whether it is stored.
+
+It is called before the object is created, once nothing else refuses it, and may raise NotNow.
+"""
+
+
+def allow_new(size: int, stored: bool) -> None: ...
 
 
 class VHost(QueueHost):
