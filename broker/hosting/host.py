@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from .. import compilation
 from ..amqp.errors import NotNow, unknown_vhost
-from ..amqp.field_table import Table
 from ..config import Config, SSLOptions
 from ..core.access.users import InternalUser, User
 from ..core.messages.storage_status import StorageStatus
@@ -283,13 +282,13 @@ class Host:
             self.commit_soon()
         await self._storing[1].wait()
 
-    def check_alarms(self, arguments: Table = Table.EMPTY, vhost: str = "") -> None:
-        """Raises NotNow while memory is low, or the disk is too full for these arguments or more objects of the vhost.
+    def check_alarms(self, size: int = 0, stored: bool = False, vhost: str = "") -> None:
+        """Raises NotNow while memory is low, or the disk is too full for so many bytes or more objects of the vhost.
 
         It would declare something new, which AMQP clients wait for.
         """
         alarms = self.node.alarms
-        if MEMORY in alarms.on() or alarms.refuses_new(len(arguments.raw), vhost):
+        if MEMORY in alarms.on() or alarms.refuses_new(size, vhost, stored):
             raise NotNow(f"nothing new can be declared now: the broker is {alarms.reason}")
 
     async def jobs_go_on(self) -> None:

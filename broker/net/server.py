@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 from ..amqp.errors import ConnectionForced
+from ..core.jobs.scheduler import Job
 from ..core.node.node import Node
 from ..core.telemetry.resource_alarms import DISK
 from ..runtime.loop_watchdog import Turns
@@ -31,6 +32,7 @@ STOP_WAIT_S = 3.0  # for clients to answer connection.close when the node stops
 CERTIFICATES_LOOK_S = 5.0
 TURN_S = 0.001  # for the input and the ends of connections in one turn of the loop; what is begun is finished
 FLUSH_S = 0.003  # processor time for the output of all connections in one turn
+LOOKED_AT, LOOK_COST = 50, 6  # connections in one step after a change of an alarm, and the cost of each (`scheduler`)
 CLOSE_S = 0.00002  # of the loop and the system, to close a socket
 
 
@@ -157,14 +159,20 @@ class Server:
         self._certificates = self.loop.call_later(CERTIFICATES_LOOK_S, self._look_at_certificates)
 
     def _alarm_changed(self, resource: str, on: bool) -> None:
-        """Log a change of an alarm, and unblock publishers after the last one."""
+        """Log a change of an alarm, and serve the connections again that wait for its end."""
         self.report("alarm_set" if on else "alarm_cleared", "warning", {"resource": resource})
-        if on and resource == DISK:
-            for transport in list(self.connections):
-                transport.read_or_rest()  # or watch its peer
-        if not on:
-            for connection in list(self.connections.values()):
-                unblock(connection)
+        if resource == DISK or not on:
+            self._node.scheduler.start(f"connections after a change of the alarm of {resource}", self._look_at_alarms())
+
+    def _look_at_alarms(self) -> Job:
+        """Serve the connections that wait for no alarm any more, and watch the peers of those that wait."""
+        connections = list(self.connections.items())
+        for at in range(0, len(connections), LOOKED_AT):
+            for transport, connection in connections[at : at + LOOKED_AT]:
+                if transport in self.connections:
+                    unblock(connection)
+                    transport.read_or_rest()
+            yield LOOK_COST * LOOKED_AT
 
     @property
     def disk_full(self) -> bool:

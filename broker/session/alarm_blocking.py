@@ -12,86 +12,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pamqp import commands
-
-from ..amqp.errors import AMQPError
-from ..core.exchanges.exchange import Exchange
-from ..core.queues.queue import Queue
 from ..core.telemetry.resource_alarms import DISK, MEMORY
-from ..wire import method_decoder, method_encoder
-from ..wire.frame_reader import Method, MixedPublishes, Publishes
-from .names import REPLY_TO
+from ..wire import method_encoder
+from ..wire.frame_reader import MixedPublishes, Publishes
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 BODY_SIZE = slice(11, 19)  # the size of the body in a header frame
 CREATE_LIMIT = 100  # new queues, exchanges and bindings of one connection while memory is low: a few 100 KB
-MAKING = frozenset(
-    (
-        commands.Queue.Declare.index,
-        commands.Queue.Bind.index,
-        commands.Exchange.Declare.index,
-        commands.Exchange.Bind.index,
-    )
-)
 
 
-def creates_too_much(connection: Connection, event: Method) -> bool:
-    """Whether a method would create something that the disk is too full for, or, while memory is low, more than
-    CREATE_LIMIT objects on one connection.
-    """
+class Blocked(Exception):
+    """A declaration or binding has to be served again once the alarm of this resource is over."""
+
+    def __init__(self, resource: str) -> None:
+        super().__init__()
+        self.resource = resource
+
+
+def check_new(connection: Connection, size: int, stored: bool) -> None:
+    """Raise Blocked for a new object that the disk is too full for, or that is one too many while memory is low."""
     alarms = connection.node.alarms
-    on = alarms.on()
-    if not (MEMORY in on or DISK in on):
-        return False
-    vhost = created_in(connection, event)
-    if vhost is None:
-        return False
-    if alarms.refuses_new(len(event.payload), vhost):
-        return True
-    if MEMORY not in on:
-        return False
-    connection.created += 1
-    return connection.created > CREATE_LIMIT
-
-
-def created_in(connection: Connection, event: Method) -> str | None:
-    """Return the virtual host in which a method would create a queue, exchange or binding that does not exist.
-
-    It is empty if that does not outlive a restart, and None for any other method.
-    """
-    vhost, channel = connection.vhost, connection.channels.get(event.channel)
-    if event.index not in MAKING or vhost is None or channel is None or channel.closing:
-        return None
-    try:
-        method, arguments = method_decoder.decode(event.index, event.payload)
-    except AMQPError:
-        return None  # the error is reported when the method is handled
-    if isinstance(method, commands.Queue.Declare):
-        name = method.queue or ""
-        new = not method.passive and not name.startswith(REPLY_TO) and name not in vhost.queues
-        stored = bool(method.durable) and not method.exclusive
-    elif isinstance(method, commands.Exchange.Declare):
-        new = not method.passive and (method.exchange or "") not in vhost.exchanges
-        stored = bool(method.durable)
-    else:
-        end: Exchange | Queue | None
-        if isinstance(method, commands.Queue.Bind):
-            kind, name = "queue", method.queue or channel.last_queue
-            source, key = method.exchange or "", method.routing_key or (name if not method.queue else "")
-            end = vhost.queues.get(name)
-        else:
-            assert isinstance(method, commands.Exchange.Bind)
-            kind, name = "exchange", method.destination or ""
-            source, key = method.source or "", method.routing_key or ""
-            end = vhost.exchanges.get(name)
-        exchange = vhost.exchanges.get(source)
-        if exchange is None or end is None:
-            return None
-        new = not vhost.has_binding(source, kind, name, key, arguments)
-        stored = exchange.durable and end.durable
-    return None if not new else vhost.name if stored else ""
+    if not alarms.reason:
+        return
+    if alarms.refuses_new(size, connection.vhost_name, stored):
+        raise Blocked(DISK)
+    if MEMORY in alarms.on():
+        if connection.created >= CREATE_LIMIT:
+            raise Blocked(MEMORY)
+        connection.created += 1
 
 
 def admit_first(connection: Connection, publishes: Publishes | MixedPublishes) -> Publishes | None:
@@ -111,29 +61,24 @@ def admit_first(connection: Connection, publishes: Publishes | MixedPublishes) -
     return Publishes(channel, publishes.method, contents[:1], True)
 
 
-def block(connection: Connection) -> None:
-    """Stop serving the connection, with connection.blocked to clients that support it."""
+def block(connection: Connection, resource: str = "") -> None:
+    """Stop serving the connection, with connection.blocked to clients that support it.
+
+    It is served again after the alarm of this resource, or without one after the last alarm.
+    """
     connection.blocked = connection.interrupted = True
+    connection.blocked_by = resource
     if "connection.blocked" in connection.capabilities:
         reason = method_encoder.short_string(connection.node.alarms.reason)
         connection.send(method_encoder.method(0, method_encoder.CONNECTION_BLOCKED, reason))
 
 
-def is_taken(connection: Connection, event: Method) -> bool:
-    """Whether the disk is not too full for a declaration that waits for memory, or for the disk."""
-    vhost = created_in(connection, event)
-    return vhost is None or not connection.node.alarms.refuses_new(len(event.payload), vhost)
-
-
 def unblock(connection: Connection) -> None:
-    """Serve the connection again after the last alarm, or after the alarm that a declaration waited for."""
-    alarms = connection.node.alarms
-    if MEMORY in alarms.on():
-        return
-    connection.created = 0
-    deferred = connection.deferred
-    takes = isinstance(deferred, Method) and is_taken(connection, deferred)
-    if connection.blocked and (takes or not alarms.reason):
+    """Serve the connection again, if the alarms that it waits for are over."""
+    on = connection.node.alarms.on()
+    if MEMORY not in on:
+        connection.created = 0
+    if connection.blocked and (not on or connection.blocked_by and connection.blocked_by not in on):
         connection.blocked = False
         notice = b""
         if "connection.blocked" in connection.capabilities:

@@ -18,10 +18,11 @@ from ..core.queues.message_log import Origin
 from ..core.queues.queue import Queue
 from ..core.queues.reply_queue import ReplyQueue
 from ..core.telemetry.event_exchange import INTERNAL
-from ..core.vhost.vhost import VHost
+from ..core.vhost.vhost import CheckNew, VHost
 from ..wire.frame_reader import ACK, PUBLISH, MixedPublishes, Publishes
 from ..wire.method_decoder import ACCESS_REQUEST
 from . import confirms, events
+from .alarm_blocking import check_new
 from .checked_properties import CheckedProperties
 from .connection_state import RUNNING
 from .consumer import ChannelConsumer
@@ -72,6 +73,7 @@ class Channel:
     prefetch         limit of unsettled deliveries of each new consumer, 0 for none
     shared_prefetch  the limit of all consumers together
     end_settlement   how its unsettled deliveries return to their queues when it ends
+    check_new        called before an object is created; it blocks the connection during an alarm
     all_or_none      no queue gets a message that another would refuse, as the publisher repeats it, nor one behind it
     get_until_ms     when a basic.get that waits for a message to be read fails; 0 without one
     cancels          collects the basic.cancel frames of a queue.delete, which follow its reply; None outside of one
@@ -87,6 +89,7 @@ class Channel:
         self.closing = False  # either side has closed it
         self._counted = True  # as an open channel
         self._paused: set[Queue] = set()  # queues that deliver nothing until its deliveries are requeued
+        self.check_new: CheckNew = partial(check_new, connection)
         self.last_queue = ""
         self.delivery_tag = 0
         self.unacked = UnackedDeliveries()

@@ -109,6 +109,7 @@ class Connection(Publisher):
         "confirming",
         "publisher_throttle",
         "blocked",
+        "blocked_by",
         "deferred",
         "spent",
         "created",
@@ -156,7 +157,8 @@ class Connection(Publisher):
         self.owned: dict[str, Queue] = {}
         self.confirming: list[Channel] = []
         self.publisher_throttle = PublisherThrottle()
-        self.blocked = False  # by an alarm, after it has published
+        self.blocked = False  # by an alarm, after it has published or declared
+        self.blocked_by = ""  # the resource for which a declaration waits
         self.deferred: Event | None = None  # the publish, declaration or postponed method that is handled next
         self.spent = 0  # cost of routing, and of enqueueing in several queues, that `_work` has not charged yet
         self.created = 0  # new queues, exchanges and bindings, while memory is low
@@ -247,10 +249,6 @@ class Connection(Publisher):
                     break
                 if isinstance(event, Method):
                     self._left -= METHOD_COST if event.index not in CHANGES else self._change_cost()
-                    if self.node.alarms.reason and alarm_blocking.creates_too_much(self, event):
-                        alarm_blocking.block(self)
-                        self.deferred = event
-                        continue
                 else:
                     if isinstance(event, MixedPublishes):
                         self._left -= MIXED_COST * len(event.methods)
@@ -274,6 +272,9 @@ class Connection(Publisher):
                 self.deferred = event
                 self.suspend()
                 postponed.wait(self.resume)
+            except alarm_blocking.Blocked as blocked:
+                self.deferred = event
+                alarm_blocking.block(self, blocked.resource)
         if self.confirming:
             self.confirm()
         if self.node.pending:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..core.access.users import User
 from ..core.node.node import Node
-from ..core.vhost.vhost import VHost
+from ..core.vhost.vhost import VHost, allow_new
 from . import events
 from .channel import Channel
 from .connection import Connection
@@ -54,6 +54,7 @@ class InternalConnection(Connection):
         self.user, self.login_name, self.vhost = user, user.name, vhost
         self.state = RUNNING
         self.channel = Channel(self, NUMBER)
+        self.channel.check_new = allow_new
         events.channel_created(self.channel)
 
     def end_channel(self) -> None:

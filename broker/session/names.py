@@ -1,15 +1,10 @@
-"""Names of queues and exchanges: reserved names, declared names, and names that the broker generates."""
+"""Names of queues: reserved names, and names that the broker generates."""
 
 from __future__ import annotations
 
 import secrets
 
 REPLY_TO = "amq.rabbitmq.reply-to"  # direct reply-to; prefix of the names of reply queues
-
-
-def strip_line_ends(name: str | None) -> str:
-    """Remove CR and LF, which RabbitMQ strips from names. None is the empty name."""
-    return (name or "").replace("\r", "").replace("\n", "")
 
 
 def reply_queue_name() -> str:

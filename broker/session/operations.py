@@ -20,7 +20,6 @@ from ..core.metadata.queue_types import QUORUM
 from ..core.metadata.reserved_names import check_not_default, check_prefix
 from ..core.queues.arguments import QUEUE_TYPE, check_consumer_arguments, check_size, exchange_name, integer
 from ..core.queues.queue import Queue
-from ..core.vhost.vhost import CheckNew, allow_new
 from . import events
 from .consumer import ChannelConsumer
 from .names import REPLY_TO, reply_queue_name, unique_name
@@ -62,7 +61,6 @@ def declare_queue(
     exclusive: bool,
     auto_delete: bool,
     arguments: Table,
-    check_new: CheckNew = allow_new,
 ) -> Queue:
     """Create a queue, or return the existing one if it is equivalent; an empty name is replaced by a generated one.
 
@@ -86,7 +84,7 @@ def declare_queue(
         auto_delete=auto_delete,
         arguments=arguments,
         owner=connection,
-        check_new=check_new,
+        check_new=channel.check_new,
     )
     connection.node.churn.queue_declared += 1
     if exclusive:
@@ -160,14 +158,7 @@ def purge_queue(channel: Channel, name: str, *, wait: bool) -> int:
     return queue.purge(finished=finished, failed=channel.connection.job_failed)
 
 
-def bind_queue(
-    channel: Channel,
-    exchange: str,
-    queue: str,
-    routing_key: str,
-    arguments: Table,
-    check_new: CheckNew = allow_new,
-) -> None:
+def bind_queue(channel: Channel, exchange: str, queue: str, routing_key: str, arguments: Table) -> None:
     """Bind a queue to an exchange.
 
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406).
@@ -176,7 +167,7 @@ def bind_queue(
     check_queue_binding(channel, exchange, queue, routing_key)
     vhost = channel.vhost
     vhost.exchange(exchange)
-    vhost.bind(exchange, vhost.owned_queue(queue, channel.connection), routing_key, arguments, check_new)
+    vhost.bind(exchange, vhost.owned_queue(queue, channel.connection), routing_key, arguments, channel.check_new)
 
 
 def unbind_queue(channel: Channel, exchange: str, queue: str, routing_key: str, arguments: Table) -> None:
@@ -218,7 +209,6 @@ def declare_exchange(
     auto_delete: bool,
     internal: bool,
     arguments: Table,
-    check_new: CheckNew = allow_new,
 ) -> Exchange:
     """Create an exchange, or return the existing one if it is equivalent.
 
@@ -233,7 +223,7 @@ def declare_exchange(
         check_alternate_exchange(channel, name, arguments)
     actor = channel.connection.node.events.actor
     flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
-    return vhost.declare_exchange(name, type_, **flags, arguments=arguments, user=actor, check_new=check_new)
+    return vhost.declare_exchange(name, type_, **flags, arguments=arguments, user=actor, check_new=channel.check_new)
 
 
 def check_alternate_exchange(channel: Channel, name: str, arguments: Table) -> None:
@@ -252,20 +242,13 @@ def delete_exchange(channel: Channel, name: str, *, if_unused: bool) -> None:
     channel.vhost.delete_exchange(name, if_unused=if_unused)
 
 
-def bind_exchange(
-    channel: Channel,
-    source: str,
-    destination: str,
-    routing_key: str,
-    arguments: Table,
-    check_new: CheckNew = allow_new,
-) -> None:
+def bind_exchange(channel: Channel, source: str, destination: str, routing_key: str, arguments: Table) -> None:
     """Bind an exchange to a source exchange. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
     check_size(arguments)
     check_exchange_binding(channel, source, destination, routing_key)
     vhost = channel.vhost
     vhost.exchange(source)
-    vhost.bind(source, vhost.exchange(destination), routing_key, arguments, check_new)
+    vhost.bind(source, vhost.exchange(destination), routing_key, arguments, channel.check_new)
 
 
 def unbind_exchange(channel: Channel, source: str, destination: str, routing_key: str, arguments: Table) -> None:

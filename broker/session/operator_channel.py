@@ -9,6 +9,7 @@ from ..amqp.errors import Invalid, NotNow, Unreadable
 from ..amqp.field_table import Table
 from ..amqp.framing import content_frames
 from ..amqp.limits import SHORT_STRING
+from ..amqp.names import strip_line_ends
 from ..amqp.properties import Properties
 from ..core.access.users import User
 from ..core.messages.message import Message
@@ -22,7 +23,6 @@ from .internal_connection import InternalConnection, InternalTransport, Report
 from .methods import acknowledge
 from .methods import publish as publishing
 from .move import Move
-from .names import strip_line_ends
 from .settings import Settings
 from .transport import Peer
 from .unacked import Settlement
@@ -73,6 +73,7 @@ class OperatorChannel:
         self._check_new = check_new
         self._connection = InternalConnection(node, settings, peer, InternalTransport(report), user, vhost)
         self._channel = self._connection.channel
+        self._channel.check_new = check_new
         self._returned = 0  # messages, before the last publish
         self._refused = False  # the last publish
 
@@ -98,6 +99,7 @@ class OperatorChannel:
     ) -> Queue:
         """Create a queue that is not exclusive, or return the existing one if it is equivalent."""
         name = strip_line_ends(short("the name of a queue", name))
+        self._channel.check_new = check_new or self._check_new
         return operations.declare_queue(
             self._channel,
             name,
@@ -105,7 +107,6 @@ class OperatorChannel:
             exclusive=False,
             auto_delete=auto_delete,
             arguments=arguments,
-            check_new=check_new or self._check_new,
         )
 
     def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> None:
@@ -136,7 +137,6 @@ class OperatorChannel:
             auto_delete=auto_delete,
             internal=internal,
             arguments=arguments,
-            check_new=self._check_new,
         )
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
@@ -146,11 +146,11 @@ class OperatorChannel:
     def bind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
         """Bind a queue or an exchange (`kind`: "queue" or "exchange") to a source exchange."""
         short("a routing key", routing_key)
-        channel, new, source = self._channel, self._check_new, strip_line_ends(source)
+        channel, source = self._channel, strip_line_ends(source)
         if kind == "queue":
-            operations.bind_queue(channel, source, self._queue_name(destination), routing_key, arguments, new)
+            operations.bind_queue(channel, source, self._queue_name(destination), routing_key, arguments)
         else:
-            operations.bind_exchange(channel, source, strip_line_ends(destination), routing_key, arguments, new)
+            operations.bind_exchange(channel, source, strip_line_ends(destination), routing_key, arguments)
 
     def unbind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
         """Remove a binding, if it exists."""
@@ -197,8 +197,8 @@ class OperatorChannel:
         publishing.publish(channel, route, [content], alike=True, in_slices=in_slices)
         return self.outcome()
 
-    def check_alarms(self, arguments: Table = Table.EMPTY) -> None:
-        """Raises NotNow during an alarm, in which nothing can be published, whatever a new object has for arguments."""
+    def check_alarms(self, size: int = 0, stored: bool = False) -> None:
+        """Raises NotNow during an alarm, in which nothing can be published, whatever new object is for it."""
         alarm = self._connection.node.alarms.reason
         if alarm:
             raise NotNow(f"nothing can be published now: the broker is {alarm}")

@@ -11,14 +11,26 @@ from pamqp import base, commands
 
 from ..amqp.errors import AMQPError, CommandInvalid, FrameError, SyntaxFault
 from ..amqp.field_table import Table, check
+from ..amqp.names import strip_line_ends
 
 FIXED = {"octet": 1, "short": 2, "long": 4, "longlong": 8, "timestamp": 8}
 ACCESS_REQUEST = 0x001E000A  # of AMQP 0-8, unknown to pamqp; it is always granted, so its arguments are ignored
 EMPTY_TABLE = b"\0\0\0\0"
+NAMES: dict[int, tuple[str, ...]] = {  # the arguments whose line ends RabbitMQ strips; not those of the class basic
+    commands.Exchange.Declare.index: ("exchange",),
+    commands.Exchange.Delete.index: ("exchange",),
+    commands.Exchange.Bind.index: ("destination", "source"),
+    commands.Exchange.Unbind.index: ("destination", "source"),
+    commands.Queue.Declare.index: ("queue",),
+    commands.Queue.Bind.index: ("queue", "exchange"),
+    commands.Queue.Purge.index: ("queue",),
+    commands.Queue.Delete.index: ("queue",),
+    commands.Queue.Unbind.index: ("queue", "exchange"),
+}
 
 
 def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
-    """Decode a method and its table (empty if it has none).
+    """Decode a method and its table (empty if it has none). Names of queues and exchanges have no line ends.
 
     Raises CommandInvalid (503) for an unknown method, FrameError (501) for a short string that is not UTF-8, and
     SyntaxFault (502) for all else that cannot be decoded; each with the ids of the method.
@@ -39,6 +51,8 @@ def decode(index: int, payload: bytes) -> tuple[base.Frame, Table]:
         raise
     except UnicodeDecodeError as error:
         raise FrameError("Malformed UTF-8 in shortstr", class_id, method_id) from error
+    for name in NAMES.get(index, ()):
+        setattr(method, name, strip_line_ends(getattr(method, name)))
     return method, table
 
 

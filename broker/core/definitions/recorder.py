@@ -8,12 +8,32 @@ from __future__ import annotations
 
 from ..exchanges.exchange import Exchange
 from ..messages.binding import Binding, Destination
-from ..metadata.records import Change, Record, StoredBinding, StoredExchange, StoredParameter, StoredQueue
+from ..metadata.records import (
+    Change,
+    Record,
+    StoredBinding,
+    StoredExchange,
+    StoredGlobalParameter,
+    StoredParameter,
+    StoredPermission,
+    StoredQueue,
+    StoredTopicPermission,
+    StoredUser,
+    StoredVHost,
+)
 from ..node.node import Node
 from ..queues.queue import Queue
 from ..vhost.observer import Observer
+from ..vhost.vhost import is_durable
 
-COUNTED = (StoredExchange, StoredQueue, StoredBinding, StoredParameter)  # towards what a full disk takes
+# Kinds of records that count towards what a full disk takes, and those that do not, with the reason.
+COUNTED = (StoredExchange, StoredQueue, StoredBinding, StoredParameter, StoredGlobalParameter)
+NOT_COUNTED = {
+    StoredVHost: "only administrators create and change virtual hosts",
+    StoredUser: "only administrators create and change users",
+    StoredPermission: "only administrators give permissions",
+    StoredTopicPermission: "only administrators give permissions",
+}
 
 
 class Recorder(Observer):
@@ -65,8 +85,9 @@ class Recorder(Observer):
 
     def configured(self, change: Change) -> None:
         self._node.journal.change(change)
-        if change.put and isinstance(change.record, COUNTED):
-            self._node.alarms.count_stored(change.record.vhost)
+        record = change.record
+        if change.put and isinstance(record, COUNTED):
+            self._node.alarms.count_stored("" if isinstance(record, StoredGlobalParameter) else record.vhost)
 
     def _source(self, vhost: str, binding: Binding) -> Exchange | None:
         there = self._node.vhosts.get(vhost)
@@ -78,11 +99,6 @@ class Recorder(Observer):
 
     def _change(self, put: bool, record: Record) -> None:
         self.configured(Change(put, record))
-
-
-def is_durable(destination: Destination) -> bool:
-    assert isinstance(destination, (Queue, Exchange))
-    return destination.durable
 
 
 def stored_exchange(exchange: Exchange) -> StoredExchange:

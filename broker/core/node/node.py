@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ...amqp.errors import Invalid, unknown_vhost
-from ...amqp.field_table import Table
 from ...amqp.limits import SHORT_STRING
 from ..access.users import RouteCaches, Users
 from ..counters.connection_counts import ConnectionCounts
@@ -171,7 +170,7 @@ class Node:
         metadata = StoredVHost(name, description, tuple(tags), default_queue_type or self.default_queue_type)
         check_metadata(metadata)
         self.limits.check_vhost(name)
-        check_new(Table.EMPTY)
+        check_new(0, False)  # it is stored, but not counted
         vhost = self.restore_vhost(metadata)
         self.observers.configured(Change(True, metadata))
         return vhost

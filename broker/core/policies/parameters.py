@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...amqp.errors import Invalid, Unknown, unknown_vhost
 from ..metadata.records import Change, StoredGlobalParameter, StoredParameter
 from ..metadata.validation import check_text, text
 from ..vhost.observer import Observers
-
-if TYPE_CHECKING:
-    from ..vhost.vhost import VHost
+from ..vhost.vhost import CheckNew, VHost, allow_new
 
 CLUSTER_NAME = "cluster_name"
 CLUSTER_ID = "internal_cluster_id"
@@ -114,11 +111,11 @@ class Parameters:
 
     # Changing
 
-    def set(self, vhost: str, component: str, name: str, value: object) -> bool:
+    def set(self, vhost: str, component: str, name: str, value: object, check_new: CheckNew = allow_new) -> bool:
         """Set a parameter other than a policy, and return whether it is new. Raises Invalid, Unknown."""
         if component == POLICY:
             raise Invalid("policies may not be set using this method")
-        return self.put(vhost, component, name, value)
+        return self.put(vhost, component, name, value, check_new)
 
     def clear(self, vhost: str, component: str, name: str) -> None:
         """Delete a parameter other than a policy. Raises Unknown, Invalid."""
@@ -126,17 +123,21 @@ class Parameters:
             raise Invalid("policies may not be cleared using this method")
         self.drop(vhost, component, name)
 
-    def put(self, vhost: str, component: str, name: str, value: object) -> bool:
+    def put(self, vhost: str, component: str, name: str, value: object, check_new: CheckNew = allow_new) -> bool:
         """Set a parameter, and return whether it is new. Raises Invalid, Unknown.
 
-        Setting the same value changes nothing, unless the component acts for the user and another user sets it.
+        Setting the same value changes nothing, unless the component acts for the user and another user sets it. A value
+        that is not longer than the one that it replaces is not checked by `check_new`.
         """
         self._check_vhost(vhost)
         stored = self.check(vhost, component, name, value)
         old = self._parameters.get((vhost, component, name))
         known = self._components.get(component)
         user = self.user() if known is not None and known.acts_for_user else ""
-        if old is None or old.user != user or not same_json(old.value, value):
+        before = sorted_json(old.value) if old is not None else ""
+        if old is None or old.user != user or before != sorted_json(value):
+            if len(stored) > len(before):
+                check_new(len(name.encode()) + len(stored), True)
             self._store(Parameter(vhost, component, name, json.loads(stored), user))
             self._notify(Change(True, StoredParameter(vhost, component, name, stored, user)))
         return old is None
@@ -170,11 +171,14 @@ class Parameters:
         for parameter in self.all(vhost):
             self._remove((vhost, parameter.component, parameter.name))
 
-    def set_global(self, name: str, value: object) -> bool:
-        """Set a global parameter, and return whether it is new. Raises Invalid."""
+    def set_global(self, name: str, value: object, check_new: CheckNew = allow_new) -> bool:
+        """Set a global parameter, and return whether it is new, with `check_new` as in `put`. Raises Invalid."""
         stored = self.check_global(name, value)
         new = name not in self._globals
-        if new or not same_json(self._globals[name], value):
+        before = sorted_json(self._globals[name]) if not new else ""
+        if before != sorted_json(value):
+            if len(stored) > len(before):
+                check_new(len(name.encode()) + len(stored), True)
             self._globals[name] = json.loads(stored)
             self._notify(Change(True, StoredGlobalParameter(name, stored)))
         return new
@@ -258,6 +262,6 @@ def from_json(stored: str) -> object:
     return value
 
 
-def same_json(one: object, other: object) -> bool:
-    """Return whether the values are equal in JSON, in which `true` and 1 differ."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+def sorted_json(value: object) -> str:
+    """Return the value as JSON text, as long as its other texts, and the same for equal values: `true` and 1 differ."""
+    return json.dumps(value, sort_keys=True)

@@ -6,8 +6,6 @@ priority the one with the lowest name. They are stored as parameters of two comp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...amqp.errors import Invalid, PreconditionFailed
 from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
@@ -19,11 +17,9 @@ from ..queues.queue import Queue
 from ..queues.queue_settings import NO_POLICY
 from ..vhost.node_services import TopologyPolicies
 from ..vhost.observer import Observers
+from ..vhost.vhost import CheckNew, VHost, allow_new
 from .parameters import POLICY, Component, Parameters
 from .policy_keys import definition_lines, merge_definitions
-
-if TYPE_CHECKING:
-    from ..vhost.vhost import VHost
 
 OPERATOR_POLICY = "operator_policy"
 PATTERN_COST = 6  # of searching the pattern of a policy (`scheduler`)
@@ -110,12 +106,13 @@ class Policies(TopologyPolicies):
         priority: object = 0,
         apply_to: str = "all",
         operator: bool = False,
+        check_new: CheckNew = allow_new,
     ) -> bool:
         """Set a policy, apply it at once, and return whether it is new. Raises Invalid, Unknown."""
         if len(self.all(vhost, operator)) >= POLICIES_LIMIT and self.get(vhost, name, operator) is None:
             raise Invalid(f"virtual host '{vhost}' may have {POLICIES_LIMIT} policies")
         value = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
-        return self._parameters.put(vhost, OPERATOR_POLICY if operator else POLICY, name, value)
+        return self._parameters.put(vhost, OPERATOR_POLICY if operator else POLICY, name, value, check_new)
 
     def clear(self, vhost: str, name: str, operator: bool = False) -> None:
         """Delete a policy, and apply those of lower priority at once. Raises Unknown."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 MEMORY, DISK = "memory", "disk"
 STORE = "store"  # the server that has the journal cannot be reached
 RESOURCES = (MEMORY, DISK, STORE)
-LONG_BYTES = 1 << 10  # of a declaration or binding that waits while the disk is full
+LONG_BYTES = 1 << 10  # of the arguments of a declaration or binding that waits while the disk is full
 STORED_LIMIT = 1_000  # new objects of a virtual host that are stored meanwhile, of 1 to 2 KiB each; others wait
 
 Hook = Callable[[str, bool], None]
@@ -47,16 +47,13 @@ class Alarms:
         return [resource for resource in RESOURCES if resource in self._on]
 
     def count_stored(self, vhost: str) -> None:
-        """Count a durable object of this virtual host that was created."""
+        """Count an object of this virtual host that was stored; of an empty one if it belongs to none."""
         if DISK in self._on:
             self._stored[vhost] += 1
 
-    def refuses_new(self, size: int, vhost: str) -> bool:
-        """Whether the disk is too full for a new object with a declaration of so many bytes.
-
-        `vhost` is its virtual host, or empty if it is not stored.
-        """
-        return DISK in self._on and (size > LONG_BYTES or self._stored[vhost] >= STORED_LIMIT)
+    def refuses_new(self, size: int, vhost: str, stored: bool = True) -> bool:
+        """Whether the disk is too full for a new object of this virtual host with so many bytes of arguments."""
+        return DISK in self._on and (size > LONG_BYTES or stored and self._stored[vhost] >= STORED_LIMIT)
 
     def _change(self, resource: str, on: bool) -> None:
         assert resource in RESOURCES

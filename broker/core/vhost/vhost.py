@@ -60,14 +60,14 @@ BINDINGS = 100  # bindings deleted in one step
 STEP_COST = BINDING_COST * BINDINGS
 CANCEL_COST = 1_000  # of the consumers that are cancelled in one step
 AT_ONCE_COST = 2 * STEP_COST  # of what is deleted together with a queue or exchange; the rest is a job
-CheckNew = Callable[[Table], None]
-"""A function of the arguments of a new object, called before it is created, once nothing else refuses it.
+CheckNew = Callable[[int, bool], None]
+"""A function of the bytes of a new object's arguments, and whether it is stored.
 
-It may raise NotNow.
+It is called before the object is created, once nothing else refuses it, and may raise NotNow.
 """
 
 
-def allow_new(arguments: Table) -> None: ...
+def allow_new(size: int, stored: bool) -> None: ...
 
 
 class VHost(QueueHost):
@@ -253,7 +253,7 @@ class VHost(QueueHost):
         check_new: CheckNew = allow_new,
     ) -> Exchange:
         router = decorate(self._registry.create(type_, name, arguments))
-        check_new(arguments)
+        check_new(len(arguments.raw), durable)
         exchange = Exchange(
             self.name,
             name,
@@ -422,7 +422,7 @@ class VHost(QueueHost):
             self._replication.check(arguments, where)
             self._limits.check_queue(self, name)
             self._policies.check_queue_name(self, name)
-        check_new(arguments)
+        check_new(len(arguments.raw), durable and not exclusive)
         self._finish_unbinding(Queue.kind, name)
         if durable and not exclusive:
             number = number or self._numbering.take()
@@ -556,7 +556,7 @@ class VHost(QueueHost):
         if key in exchange.outgoing:
             return None
         exchange.type.validate_binding(routing_key, arguments, destination_type(destination))
-        check_new(arguments)
+        check_new(len(arguments.raw), exchange.durable and is_durable(destination))
         binding = Binding(source, destination, routing_key, arguments)
         exchange.outgoing[key] = binding
         incoming_of(destination)[key] = binding
@@ -677,6 +677,11 @@ def cancel_in_steps(consumers: list[Consumer]) -> Job:
 def incoming_of(destination: Destination) -> dict[bytes, Binding]:
     assert isinstance(destination, (Queue, Exchange))
     return destination.incoming
+
+
+def is_durable(destination: Destination) -> bool:
+    assert isinstance(destination, (Queue, Exchange))
+    return destination.durable
 
 
 def destination_type(destination: Destination) -> str:

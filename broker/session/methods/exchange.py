@@ -10,7 +10,6 @@ from ...amqp.field_table import Table
 from ...core.exchanges.exchange import Exchange
 from ...wire import method_encoder
 from .. import operations
-from ..names import strip_line_ends
 
 if TYPE_CHECKING:
     from ..channel import Channel
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Table) -> None:
     """Serve exchange.declare. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406), Postponed."""
-    name = strip_line_ends(method.exchange)
+    name = method.exchange
     if method.passive:
         operations.find_exchange(channel, name)
         stored = False
@@ -40,7 +39,7 @@ def declare(channel: Channel, method: commands.Exchange.Declare, arguments: Tabl
 
 def delete(channel: Channel, method: commands.Exchange.Delete, arguments: Table) -> None:
     """Serve exchange.delete. Raises AccessRefused (403), PreconditionFailed (406)."""
-    name = strip_line_ends(method.exchange)
+    name = method.exchange
     operations.delete_exchange(channel, name, if_unused=bool(method.if_unused))
     channel.await_deletion(Exchange.kind, name)
     if not method.nowait:
@@ -49,7 +48,7 @@ def delete(channel: Channel, method: commands.Exchange.Delete, arguments: Table)
 
 def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> None:
     """Serve exchange.bind. Raises AccessRefused (403), NotFound (404), PreconditionFailed (406)."""
-    source, destination = strip_line_ends(method.source), strip_line_ends(method.destination)
+    source, destination = method.source, method.destination
     channel.admit_emissions(source)
     operations.bind_exchange(channel, source, destination, method.routing_key or "", arguments)
     channel.await_emissions(source)
@@ -59,7 +58,7 @@ def bind(channel: Channel, method: commands.Exchange.Bind, arguments: Table) -> 
 
 def unbind(channel: Channel, method: commands.Exchange.Unbind, arguments: Table) -> None:
     """Serve exchange.unbind. Raises AccessRefused (403)."""
-    source, destination = strip_line_ends(method.source), strip_line_ends(method.destination)
+    source, destination = method.source, method.destination
     channel.admit_emissions(source)
     operations.unbind_exchange(channel, source, destination, method.routing_key or "", arguments)
     channel.await_emissions(source)

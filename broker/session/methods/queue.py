@@ -11,7 +11,7 @@ from ...core.exchanges.exchange import Exchange
 from ...core.queues.queue import Queue
 from ...wire import method_encoder
 from .. import operations
-from ..names import REPLY_TO, strip_line_ends
+from ..names import REPLY_TO
 
 if TYPE_CHECKING:
     from ..channel import Channel
@@ -23,7 +23,7 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), and Postponed while
     bindings of a deleted queue of this name are being deleted, and while messages are being requeued in the queue.
     """
-    name = strip_line_ends(method.queue)
+    name = method.queue
     if name.startswith(REPLY_TO):
         operations.check_reply_queue(channel, name)
         channel.last_queue = name
@@ -64,7 +64,7 @@ def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> Non
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), and Postponed.
     """
     name, key = expand_names(channel, method.queue, method.routing_key)
-    source = strip_line_ends(method.exchange)
+    source = method.exchange
     channel.admit_emissions(source)
     operations.bind_queue(channel, source, name, key, arguments)
     channel.await_emissions(source)
@@ -75,7 +75,7 @@ def bind(channel: Channel, method: commands.Queue.Bind, arguments: Table) -> Non
 def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) -> None:
     """Serve queue.unbind. Raises AccessRefused (403), NotFound (404), ResourceLocked (405)."""
     name, key = expand_names(channel, method.queue, method.routing_key)
-    source = strip_line_ends(method.exchange)
+    source = method.exchange
     channel.admit_emissions(source)
     operations.unbind_queue(channel, source, name, key, arguments)
     channel.await_emissions(source)
@@ -83,14 +83,13 @@ def unbind(channel: Channel, method: commands.Queue.Unbind, arguments: Table) ->
     channel.send_change_ok(method_encoder.method(channel.number, method_encoder.QUEUE_UNBIND_OK))
 
 
-def expand_names(channel: Channel, queue: str | None, key: str | None) -> tuple[str, str]:
+def expand_names(channel: Channel, queue: str, key: str | None) -> tuple[str, str]:
     """Return the queue name and routing key of a binding. Raises NotFound (404).
 
     An empty queue name means the queue declared last; then an empty key means the name of that queue.
     """
-    argument = strip_line_ends(queue)
-    name = channel.queue_name(argument)
-    return name, key or ("" if argument else name)
+    name = channel.queue_name(queue)
+    return name, key or ("" if queue else name)
 
 
 def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> None:
@@ -98,7 +97,7 @@ def purge(channel: Channel, method: commands.Queue.Purge, arguments: Table) -> N
 
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405), and Postponed while messages are being requeued.
     """
-    name = channel.queue_name(strip_line_ends(method.queue))
+    name = channel.queue_name(method.queue)
     channel.await_requeues(name)
     count = operations.purge_queue(channel, name, wait=not method.nowait)
     if not method.nowait:
@@ -113,7 +112,7 @@ def delete(channel: Channel, method: commands.Queue.Delete, arguments: Table) ->
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotSupported (540), and
     Postponed while messages are being requeued.
     """
-    name = channel.queue_name(strip_line_ends(method.queue))
+    name = channel.queue_name(method.queue)
     channel.await_requeues(name)
     cancels: list[bytes] = []
     channel.cancels = cancels

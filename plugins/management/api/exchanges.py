@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from warren.broker.amqp.names import strip_line_ends
 from warren.broker.plugin import Exchange
-from warren.broker.session.names import strip_line_ends
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, ok, put

@@ -56,7 +56,8 @@ def put_global(request: Request) -> Response:
     body: ParameterBody = request.body
     check_name(request, request.path["name"])
     check_whole(body.value)
-    return put(not request.node.parameters.set_global(request.path["name"], body.value))
+    new = request.node.parameters.set_global(request.path["name"], body.value, request.check_space)
+    return put(not new)
 
 
 def delete_global(request: Request) -> Response:

@@ -92,9 +92,9 @@ def put_parameter(request: Request) -> Response:
     component, name = request.path["component"], request.path["name"]
     check_component(request, component)
     check_whole(body.value)
-    request.check_space(body.value)
+    vhost = request.path_vhost().name
     try:
-        new = request.node.parameters.set(request.path_vhost().name, component, name, body.value)
+        new = request.node.parameters.set(vhost, component, name, body.value, request.check_space)
     except Invalid as error:
         raise bad(html.escape(error.text, quote=False)) from None  # as RabbitMQ, which escapes it for browsers
     return put(not new)

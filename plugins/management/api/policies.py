@@ -77,9 +77,8 @@ def put_policy(request: Request, operator: bool) -> Response:
     body: PolicyBody = request.body
     vhost, name = request.path_vhost().name, request.path["name"]
     given = (body.pattern, body.definition, body.priority, body.apply_to)
-    request.check_space(given)
     try:
-        new = request.node.policies.set(vhost, name, *given, operator)
+        new = request.node.policies.set(vhost, name, *given, operator, request.check_space)
     except Invalid as error:
         # RabbitMQ escapes the reasons for browsers, except those of operator policies.
         raise bad(error.text if operator else html.escape(error.text, quote=False)) from None

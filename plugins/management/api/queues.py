@@ -7,8 +7,8 @@ from functools import partial
 
 import msgspec
 
+from warren.broker.amqp.names import strip_line_ends
 from warren.broker.plugin import Queue
-from warren.broker.session.names import strip_line_ends
 
 from ...http.auth import ADMIN, VHOST
 from ...http.responses import Response, bad, done, not_found, ok, put

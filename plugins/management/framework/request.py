@@ -11,7 +11,7 @@ from warren.broker.plugin import Exchange, Host, Node, OperatorChannel, Peer, Qu
 from warren.broker.session.connection import Connection
 
 from ...http.auth import NONE, Caller, refresh
-from ...http.responses import NOT_OWNER, HTTPError, bad, json_of, missing, no_vhost, not_authorised, not_now
+from ...http.responses import NOT_OWNER, HTTPError, bad, missing, no_vhost, not_authorised, not_now
 from ...http.slices import Turn, once_a_turn
 from ..stats.rates import BadRange, Ranges, ranges
 
@@ -113,10 +113,13 @@ class Request:
             self.authorize()
             yield
 
-    def check_space(self, value: object) -> None:
-        """Check that the disk has space for a value of the virtual host in the path. Raises HTTPError (503)."""
-        alarms = self.node.alarms
-        if alarms.reason and alarms.refuses_new(len(json_of(value)), self.path_vhost().name):
+    def check_space(self, size: int, stored: bool) -> None:
+        """Check that the disk has space for a new parameter of so many bytes. Raises HTTPError (503).
+
+        Administrators are not refused, as policies and limits get space back.
+        """
+        alarms, vhost = self.node.alarms, self.vhost.name if self.vhost is not None else ""
+        if not self.caller.administers and alarms.refuses_new(size, vhost, stored):
             raise not_now(f"nothing more can be stored now: the broker is {alarms.reason}")
 
     # Objects

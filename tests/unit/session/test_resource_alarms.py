@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic, Channel, Connection, Queue, Tx
+from pamqp.commands import Basic, Channel, Connection, Exchange, Queue, Tx
 
 from tests.support import codec
 from tests.support.amqp_client import CAPABILITIES, Client, Silence
@@ -12,10 +12,12 @@ from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer, socket_of
 from tests.support.session import dial, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
+from warren.broker.amqp.field_table import Table
 from warren.broker.core.definitions.recorder import Recorder
 from warren.broker.core.node.node import Node
 from warren.broker.core.telemetry import resource_alarms
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY, RESOURCES
+from warren.broker.session import alarm_blocking
 from warren.broker.session.alarm_blocking import unblock
 
 REASON = "low on disk"
@@ -275,6 +277,69 @@ def test_on_a_full_disk_only_so_many_new_objects_are_stored(
     scenario.node.alarms.set(DISK)
     ch.declare("five", durable=True)
     assert not notices(ch.client), "the count begins anew"
+
+
+@pytest.mark.parametrize("resource", [DISK, MEMORY])
+def test_a_name_with_line_ends_is_the_same_name(resource: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alarm_blocking, "CREATE_LIMIT", 0)
+    scenario, long = Scenario(resource), {"x": "v" * 2_000}
+    vhost, ch = scenario.node.vhosts["/"], scenario.publisher
+    vhost.declare_exchange("x", "direct", durable=True)
+    vhost.bind("x", vhost.queues["queue"], "old", Table.of(long))
+    ch.declare("qu\reue\n", passive=True)
+    ch.declare("queue\r\n")
+    ch.exchange("x\n", "direct", durable=True)
+    ch.bind("queue\n", "\nx", "old", arguments=long)
+    assert not notices(ch.client), "all of it exists"
+    for kind, fields in (
+        (Queue.Bind, {"queue": "queue\n", "exchange": "x\n"}),
+        (Exchange.Bind, {"destination": "amq.topic\n", "source": "x\n"}),
+        (Queue.Declare, {"queue": "new\n"}),
+        (Exchange.Declare, {"exchange": "new\n", "exchange_type": "direct"}),
+    ):
+        ch = connected(scenario.node)
+        ch.send(kind, arguments=long, **fields)
+        assert names(ch.client) == ["Connection.Blocked"] and not ch.client.inbox(1)
+
+
+def test_a_queue_that_waits_for_its_deletion_does_not_exist(scenario: Scenario) -> None:
+    vhost, long = scenario.node.vhosts["/"], {"x": "v" * 2_000}
+    other = pipe_of(scenario.other.client).connection
+    scenario.other.declare("own", exclusive=True)
+    other.vhost = None  # it has closed, and its queues are deleted in turns
+    scenario.publisher.send(Queue.Declare, queue="own", durable=True, arguments=long)
+    assert names(scenario.publisher.client) == ["Connection.Blocked"]
+    assert "own" not in vhost.queues
+
+
+@pytest.mark.parametrize("resource", [DISK, MEMORY])
+def test_what_is_refused_for_ever_is_refused_at_once(resource: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alarm_blocking, "CREATE_LIMIT", 0)
+    monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 0)
+    node, long = Scenario(resource).node, {"x": "v" * 2_000}
+    for code, kind, fields in (
+        (406, Queue.Declare, {"queue": "new", "durable": True, "arguments": {"x": "v" * 20_000}}),
+        (406, Queue.Declare, {"queue": "new", "arguments": long | {"x-max-length": -1}}),
+        (403, Queue.Declare, {"queue": "amq.new", "arguments": long}),
+        (406, Exchange.Declare, {"exchange": "new", "exchange_type": "headers", "arguments": {"x": "v" * 20_000}}),
+        (403, Exchange.Declare, {"exchange": "amq.new", "exchange_type": "headers", "arguments": long}),
+        (404, Queue.Bind, {"queue": "queue", "exchange": "missing", "arguments": long}),
+        (406, Queue.Bind, {"queue": "queue", "exchange": "amq.headers", "arguments": long | {"x-match": "none"}}),
+    ):
+        refused = connected(node)
+        refused.send(kind, **fields)
+        answer = refused.next()
+        assert isinstance(answer, Channel.Close) and answer.reply_code == code, fields
+        assert not names(refused.client)
+
+
+def test_a_declaration_that_waits_for_the_disk_does_not_wait_for_memory(scenario: Scenario) -> None:
+    ch = scenario.publisher
+    ch.send(Queue.Declare, queue="long", arguments={"x": "v" * 2_000})
+    assert names(ch.client) == ["Connection.Blocked"]
+    scenario.node.alarms.set(MEMORY)
+    scenario.end()
+    assert names(ch.client) == ["Connection.Unblocked"] and isinstance(ch.next(), Queue.DeclareOk)
 
 
 def test_consumers_and_acknowledgements_go_on(scenario: Scenario) -> None:

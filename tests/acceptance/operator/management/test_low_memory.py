@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.http import Api, asgi_scope, call_application
-from warren.broker.core.telemetry import resource_alarms
-from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
+from warren.broker.core.telemetry.resource_alarms import MEMORY
 from warren.plugins.management.http_api import HTTPAPI
 
 BINDING = "/bindings/%2F/e/amq.topic/q/q"
@@ -75,19 +74,6 @@ def test_a_new_object_is_refused_for_now(low: Api, method: str, path: str, body:
     assert low.request(method, path, body).status < 300
 
 
-@pytest.mark.parametrize(("method", "path", "body"), NEW[:3])
-def test_long_arguments_are_refused_while_the_disk_is_full(
-    api: Api, method: str, path: str, body: dict[str, Any]
-) -> None:
-    for existing in EXISTING:
-        assert api.request(*existing).status < 300
-    api.peer.node.alarms.set(DISK)
-    answer = api.request(method, path, body | {"arguments": {"x": "v" * 2_000}})
-    assert answer.status == 503 and answer.headers["retry-after"]
-    assert answer.json["reason"] == "nothing new can be declared now: the broker is low on disk"
-    assert api.request(method, path, body).status < 300
-
-
 @pytest.mark.parametrize(("method", "path", "body"), EXISTING)
 def test_what_exists_is_not(low: Api, method: str, path: str, body: dict[str, Any]) -> None:
     assert low.request(method, path, body).status < 300
@@ -107,23 +93,6 @@ def test_what_is_refused_for_ever_is_not_refused_for_now(
     low.peer.node.alarms.clear(MEMORY)
     same = low.request(method, path, body, user="worker")
     assert (answer.status, answer.body) == (same.status, same.body)
-
-
-def test_long_policies_and_parameters_and_very_many_are_refused_while_the_disk_is_full(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(resource_alarms, "STORED_LIMIT", 3)
-    alarms = api.peer.node.alarms
-    alarms.set(DISK)
-    long = {"pattern": "x" * 2_000, "definition": {"max-length": 1}}
-    assert api.put("/policies/%2F/long", long).status == 503
-    upstream = {"value": {"uri": "amqp://localhost/" + "x" * 2_000}}
-    assert api.put("/parameters/federation-upstream/%2F/long", upstream).status == 503
-    short = {"pattern": "x", "definition": {"max-length": 1}}
-    statuses = [api.put(f"/policies/%2F/{number}", short).status for number in range(4)]
-    assert statuses == [201, 201, 201, 503] and api.delete("/policies/%2F/0").status == 204
-    alarms.clear(DISK)
-    assert api.put("/policies/%2F/long", long).status == 201
 
 
 def test_a_virtual_host_with_a_bad_name_is_refused_for_ever(low: Api) -> None:

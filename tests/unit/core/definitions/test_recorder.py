@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 import pytest
 
@@ -11,7 +12,7 @@ from warren.broker.amqp.errors import Invalid, PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import Users
-from warren.broker.core.definitions.recorder import Recorder
+from warren.broker.core.definitions.recorder import COUNTED, NOT_COUNTED, Recorder
 from warren.broker.core.definitions.restore import Restored, restore
 from warren.broker.core.exchanges.exchange_type import Emission
 from warren.broker.core.exchanges.fanout import FanoutExchange
@@ -109,6 +110,11 @@ def bind(vhost: VHost, source: str, queue: str, key: str = "", arguments: Table 
 
 
 # Recording
+
+
+def test_each_kind_of_record_counts_on_a_full_disk_or_has_a_reason_not_to() -> None:
+    kinds = [*COUNTED, *NOT_COUNTED]
+    assert len(kinds) == len(set(kinds)) and set(kinds) == set(get_args(Record))
 
 
 def test_durable_objects_are_recorded_once_and_others_never(vhost: VHost, journal: RecordingJournal) -> None:
