@@ -83,6 +83,7 @@ class Choices:
         self._path: list[tuple[int, int]] = []  # the index of each choice, and the number of options
         self._at = 0
         self._paths = 1
+        self._known: set[str] = set()
 
     def choose(self, options: Sequence[T]) -> T:
         if self._at == len(self._path):
@@ -90,6 +91,14 @@ class Choices:
         index, _ = self._path[self._at]
         self._at += 1
         return options[index]
+
+    def is_known(self, state: str) -> bool:
+        """Whether another path has come to this state, from which it was followed."""
+        if self._at < len(self._path):
+            return False  # on the way to where this path parts from the last one
+        known = state in self._known
+        self._known.add(state)
+        return known
 
     def next_path(self) -> bool:
         """Take the next path from the start; return False after the last one."""
@@ -126,6 +135,7 @@ class Model:
         self.choices = Choices()  # of the step
         self._deleted: dict[Key, int] = {}  # index of delete-ok: basic.cancel follows it, as in RabbitMQ
         self._arrivals = 0
+        self._runs = 0  # of queues in any order, in all steps
 
     @property
     def chooses(self) -> bool:
@@ -157,6 +167,12 @@ class Model:
             for queue in self.queues.values()
         ]
         return repr((queues, [one.entry for channel in self.channels.values() for one in channel.outstanding]))
+
+    @property
+    def _moving_state(self) -> str:
+        """The state with all that moves in a step."""
+        frames = [len(frames.left) for frames in self._frames.values()]
+        return repr((self._runs, frames, [queue.outbox for queue in self.queues.values()], self.state))
 
     # A step
 
@@ -286,6 +302,7 @@ class Model:
         AMQP 4.7 leaves it open: queues work side by side.
         """
         waiting: set[Queue] = set()  # for deliveries of other queues, before they drop
+        self._runs += 1
         while True:
             steps: list[tuple[Callable[[Queue], object], Queue] | None] = []
             for queue in self.queues.values():
@@ -295,6 +312,8 @@ class Model:
                     steps.append((self._advance, queue))
                 if self._publishes(queue):
                     steps.append((self._dead_letter, queue))
+            if len(steps) + may_stop > 1 and self.choices.is_known(self._moving_state):
+                raise Mismatch("state", "another one", "one that explains nothing")
             step = self.choices.choose([None, *steps] if may_stop or not steps else steps)
             if step is None:
                 return
