@@ -190,7 +190,7 @@ class OperatorChannel:
                 publishing.apply_special_properties(channel, Message(route.address, content, 0, len(body), 0, False))
             self.check_alarms()
         if channel.unfinished.full and not publishing.count_short(channel, [route], [content]):
-            raise NotNow("earlier messages of this user, for very many queues, are still being published")
+            raise NotNow(publishing.STILL_PUBLISHING)
         channel.confirms = channel.confirms or Confirms()
         self._returned = channel.publishing.return_unroutable
         self._refused = False

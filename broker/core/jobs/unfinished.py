@@ -1,4 +1,4 @@
-"""Unfinished publishes and commits: jobs do the rest of them, and keep the messages until all their queues have them.
+"""Unfinished publishes, commits and moves: jobs do the rest of them, and keep the messages until all queues have them.
 
 Their clients may be gone, so no limit of connections bounds them: while those of a user have LIMIT_BYTES, others of the
 same user wait that may take as long.

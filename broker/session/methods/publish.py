@@ -53,6 +53,7 @@ IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
 LONG_HEADER_SIZE: Final = LONG_HEADER - 2 * FRAME_OVERHEAD  # of a header frame that may make a long header
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
+STILL_PUBLISHING: Final = "earlier messages of this user, for very many queues, are still being published"
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
 SEARCHED_COST: Final = 20  # of a message whose targets are searched for, beside its search
 TRACED_COST: Final = 20  # of a message that is routed by itself for a tracer, beside its copy

@@ -477,6 +477,32 @@ def test_a_long_commit_waits_for_unfinished_publishes(peer: TurningPeer, vhost: 
     assert isinstance(channel.next(), Tx.CommitOk) and vhost.exchanges["amq.fanout"].publish_in == 2
 
 
+def test_a_long_move_waits_for_unfinished_publishes_and_a_short_one_does_not(peer: TurningPeer, vhost: VHost) -> None:
+    fan(vhost)
+    [queue] = few(vhost, "few")
+    vhost.bind("amq.direct", vhost.exchanges["amq.fanout"], "many", Table.EMPTY)
+    channel = peer.connect().channel()
+    source = vhost.declare_queue("source")
+    vhost.bind("amq.topic", source, "#", Table.EMPTY)
+    short, long = Properties(headers=Table.of({"CC": ["few"]})), Properties(headers=Table.of({"CC": ["many"]}))
+    operator = operator_of(peer, vhost)
+    for properties, body in ((short, b"1"), (long, b"2"), (short, b"3")):
+        operator.publish("amq.topic", "none", properties, body)
+    unfinished = peer.node.unfinished_of("guest")
+    unfinished.begin(LIMIT_BYTES)
+    step = operator.move("source", "amq.direct", None).step(3)
+    assert step.moved == 1 and step.problem and not step.unfinished, "it says how many it has moved"
+    with pytest.raises(NotNow):
+        operator.move("source", "amq.direct", None).step(3)
+    assert bodies(queue) == [b"1"] and source.ready == 2
+    unfinished.end(LIMIT_BYTES)
+    move = operator.move("source", "amq.direct", None)
+    assert move.step(2).unfinished
+    peer.wait(0)
+    assert move.step(2).moved == 1 and move.step(1).moved == 1
+    assert bodies(queue) == [b"1", b"3"] and channel.count("source") == 0
+
+
 def test_a_connection_that_ends_while_it_waits_is_forgotten(peer: TurningPeer, vhost: VHost) -> None:
     fan(vhost)
     unfinished = peer.node.unfinished_of("guest")
