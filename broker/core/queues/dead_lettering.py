@@ -48,6 +48,8 @@ HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
 LAST_BYTES = 1 << 10  # of properties that an outbox keeps of its last letter
 MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
 MANY_BYTES = 64 << 20  # likewise
+ALL_BYTES = 256 << 20  # likewise, in the outboxes of the node, also of deleted queues, if SOME_BYTES are in its own
+SOME_BYTES = 1 << 20
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
 RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
@@ -239,7 +241,9 @@ class DeadLetterOutbox:
     @property
     def many(self) -> bool:
         """True if the queue must not drop more messages for now."""
-        return len(self.waiting) > MANY or self._held_bytes > MANY_BYTES and len(self.waiting) > 0
+        held_bytes, all_bytes = self._held_bytes, self._queue.host.budget.dead_letter_bytes
+        too_long = held_bytes > MANY_BYTES or held_bytes > SOME_BYTES and all_bytes > ALL_BYTES
+        return len(self.waiting) > MANY or too_long and len(self.waiting) > 0
 
     @property
     def publishable(self) -> bool:
@@ -261,7 +265,7 @@ class DeadLetterOutbox:
         queue.host.statistics.count_dead_letters(queue.settings.type, strategy, reason, len(messages))
         self.waiting = made(self.waiting)
         self.waiting.extend([(message, reason, queued) for message in messages])
-        self._held_bytes += frame_bytes(messages)
+        self._hold(frame_bytes(messages))
         if queued and queue.number:
             self._count(messages, 1)
 
@@ -347,7 +351,7 @@ class DeadLetterOutbox:
             if published < len(messages):
                 waiting.extendleft([(message, reason, queued) for message in reversed(messages[published:])])
                 del messages[published:]
-            self._held_bytes -= frame_bytes(messages)
+            self._hold(-frame_bytes(messages))
             if queued and queue.number:
                 queue.journal.settle(messages, moved=True)
                 self._count(messages, -1)
@@ -408,7 +412,7 @@ class DeadLetterOutbox:
         made(self.forwarded).popleft()
         letter.end_attempt()
         if done:
-            self._held_bytes -= len(message.frames)
+            self._hold(-len(message.frames))
             self._count([message], -1)
             queue.journal.settle([message], moved=True)
             return cost
@@ -479,7 +483,7 @@ class DeadLetterOutbox:
         if letter.waits_for in letter.confirmed:
             queue, message = self._queue, letter.message
             self.unconfirmed.remove(letter)
-            self._held_bytes -= len(message.frames)
+            self._hold(-len(message.frames))
             self._count([message], -1)
             queue.host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
             queue.journal.settle([message], moved=True)
@@ -490,6 +494,11 @@ class DeadLetterOutbox:
     def _end_retries(self) -> None:
         self.retry_at_ms = 0
         self._wait_ms = RETRY_MS
+
+    def _hold(self, held_bytes: int) -> None:
+        """Count bytes of messages, negative for messages that left."""
+        self._held_bytes += held_bytes
+        self._queue.host.budget.dead_letter_bytes += held_bytes
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]

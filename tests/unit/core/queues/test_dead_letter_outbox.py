@@ -133,6 +133,33 @@ def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_byte
     assert not transient.outbox.many and not transient.outbox._held_bytes
 
 
+def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_deleted_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dead_lettering, "ALL_BYTES", 1 << 16)
+    monkeypatch.setattr(dead_lettering, "SOME_BYTES", 1 << 13)
+    house = House()
+    queues = house.node.vhosts["/"].queues
+    house.ch.publish("", "queue", b"waited for", DURABLE)
+    house.journal.much = True
+    given = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+    waiting = []
+    for number in range(10):
+        name = f"transient{number}"
+        house.ch.declare(name, arguments=given)
+        for _ in range(10):
+            house.ch.publish("", name, bytes(4_000))
+            house.clock.advance(1)
+        waiting.append(len(queues[name].outbox))
+        if number < 5:
+            house.node.vhosts["/"].delete_queue(queues[name])
+    assert waiting == [9, 8, *[3] * 8], "after 17 they are more than ALL_BYTES, and 3 are more than SOME_BYTES"
+    budget = house.queue.host.budget
+    house.journal.catch_up()
+    house.clock.advance(1)
+    assert budget.dead_letter_bytes == 0 and all(queues[f"transient{number}"].ready == 1 for number in range(5, 10))
+
+
 def test_a_publisher_whose_messages_a_queue_rejects_waits_for_the_journal_as_their_dead_letters_do() -> None:
     house = House(max_length=1, overflow="reject-publish-dlx")
     house.ch.publish("", "queue", b"stays", DURABLE)
