@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from pamqp import base, commands
@@ -33,6 +34,7 @@ from .unacked import Settlement, Unacked, UnackedDeliveries
 
 if TYPE_CHECKING:
     from ..core.exchanges.route_cache import RouteCache
+    from ..core.exchanges.router import Route
     from .connection import Connection
 
 Handler = Callable[["Channel", Any, Table], None]
@@ -143,12 +145,12 @@ class Channel:
             route = self.routes.get(publishes.method)
             if route is None:
                 route = publish.resolve(self, publishes.method)
-            if self.unfinished.full and publish.may_take_long(route, contents):
-                self.await_publishes()
+            if self.unfinished.full:
+                contents = contents[: self.admit_short(repeat(route), contents)]
             alike, largest_frame = publishes.alike, publishes.largest_frame
             published = publish.publish(self, route, contents, alike, largest_frame, in_slices=True)
-            if published < len(contents):
-                rest = contents[published:]
+            if published < len(publishes.contents):
+                rest = publishes.contents[published:]
                 self.connection.deferred = Publishes(self.number, publishes.method, rest, alike, 0, largest_frame)
         except AMQPError as error:
             raise with_method_ids(error, PUBLISH) from None
@@ -157,8 +159,6 @@ class Channel:
         """Serve a run of basic.publish with different methods. HOT: bench K."""
         try:
             self.await_tracing()
-            if self.unfinished.full and publish.some_may_take_long(self.routes, publishes):
-                self.await_publishes()
             publish.publish_mixed(self, publishes.methods, publishes.contents, publishes.resolved)
         except AMQPError as error:
             raise with_method_ids(error, PUBLISH) from None
@@ -316,9 +316,15 @@ class Channel:
             raise Postponed(partial(clock.call_at, clock.now_ms()))
 
     def await_publishes(self) -> None:
-        """Raise Postponed while unfinished publishes take very much memory."""
-        if self.unfinished.full:
-            raise Postponed(self.unfinished.wait)
+        """Raise Postponed until unfinished publishes take less memory."""
+        raise Postponed(self.unfinished.wait)
+
+    def admit_short(self, routes: Iterable[Route], contents: list[bytes]) -> int:
+        """Return how many of the first contents can be published without a job, or raise Postponed if that is none."""
+        count = publish.count_short(self, routes, contents)
+        if not count:
+            self.await_publishes()
+        return count
 
     def admit_emissions(self, source: str) -> None:
         """Raise Postponed while very much that the type of this exchange has emitted waits to be enqueued."""

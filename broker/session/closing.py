@@ -164,7 +164,9 @@ def release_resources(connection: Connection, cleared: Callable[[], None] = lamb
         statistics.sent_bytes += connection.sent_bytes
         statistics.received_reads += connection.received_reads
         statistics.sent_writes += connection.sent_writes
-        connection.node.census.disconnected(connection.vhost.name, connection.user.account if connection.user else "")
+        account = connection.user.account if connection.user is not None else ""
+        connection.node.census.disconnected(connection.vhost.name, account)
+        connection.node.unfinished_of(account).forget(connection.resume)
         vhost, connection.vhost = connection.vhost, None
         last: list[Callable[[], None]] = [cleared, partial(events.connection_closed, connection)]
         release_rest(connection, vhost, channels.copy(), channels, last)

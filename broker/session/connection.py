@@ -269,6 +269,8 @@ class Connection(Publisher):
                     break
                 closing.fail(self, error)
             except Postponed as postponed:
+                self._left -= self.spent
+                self.spent = 0
                 self.deferred = event
                 self.suspend()
                 postponed.wait(self.resume)

@@ -25,6 +25,7 @@ from ..core.counters.statistics import PublishCounters
 from ..core.exchanges.exchange_type import EnqueueSteps, UpstreamExchange
 from ..core.exchanges.router import ENQUEUE_COST, Route
 from ..core.jobs.scheduler import Job
+from ..core.jobs.unfinished import UnfinishedPublishes
 from ..core.messages.message import Address, Message
 from ..core.messages.ports import Timer
 from ..core.node.node import Node
@@ -215,6 +216,7 @@ class InternalPublisher:
         self._transport.connection = self._connection
         self._channel = self._connection.channel
         self._channel.all_or_none = True
+        self._channel.unfinished = UnfinishedPublishes(node.clock)  # it has one at a time, whatever others have
         self._tally = self._channel.confirms = ConfirmTally()
         # The last header frame, after its channel number, properties and length of the body.
         self._header = (NO_NUMBER, b"", NOT_SEEN, b"")

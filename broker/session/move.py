@@ -16,7 +16,7 @@ from ..core.exchanges.deduplicating import Recorder, split_recorders
 from ..core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ..core.exchanges.router import Search
 from ..core.jobs.scheduler import COPY_SHIFT, Job
-from ..core.messages.message import DELIVERY_COUNT, Address, Message, total_bytes
+from ..core.messages.message import DELIVERY_COUNT, Address, Message, frame_bytes, total_bytes
 from ..core.messages.message_state import NEVER
 from ..core.queues.fifo import LEVEL_SHIFT
 from ..core.queues.message_log import MOVED
@@ -24,7 +24,7 @@ from ..core.queues.queue import Queue
 from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_reading, cost_of_records
 from ..core.queues.x_death import routing_keys
 from ..core.vhost.emissions import enqueue_in_slices
-from .methods.publish import are_few
+from .methods.publish import STILL_PUBLISHING, are_few
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -96,6 +96,7 @@ class Move:
         self._address = Address(exchange, routing_key or "")
         self._run: Run | None = None
         self._long: MoveStep | None = None  # the result of the job that moves one message
+        self._held_bytes = 0  # by that job
         self._moved = False  # whether an earlier step has moved a message
         self._cost = 0  # of the routes of this step, and of enqueueing in several queues (`jobs.scheduler`)
 
@@ -103,7 +104,8 @@ class Move:
         """Move at most `limit` messages and SLICE, fewer if they are long.
 
         Raises AccessRefused (403) if the user may not read the queue or write the exchange any more, or may not write a
-        topic, the configured one or that of a message; otherwise NotNow during an alarm.
+        topic, the configured one or that of a message; otherwise NotNow during an alarm, and for a message that takes
+        a job while the user's unfinished publishes take very much memory.
         Once this move has moved messages, either is the `problem` of the result: their number must not be lost.
         """
         if self._long is not None:
@@ -138,7 +140,7 @@ class Move:
                 taken_bytes += taken[1].body_bytes
                 self._add(taken, result)
             self._publish(result)
-        except AccessRefused as error:
+        except (AccessRefused, NotNow) as error:
             self._publish(result)
             self._refuse(error, result)
         finally:
@@ -181,6 +183,8 @@ class Move:
             complete = search.run(SLICE_COST)
             header_cost = cost_of_reading([copy], search.targets) * len(search.targets)
             if not complete or not are_few(search.targets, copy) or header_cost > SLICE_COST:
+                if self._channel.unfinished.full:
+                    raise NotNow(STILL_PUBLISHING)
                 self._publish(result)
                 of_job = not result.problem
                 if of_job:
@@ -214,6 +218,9 @@ class Move:
         """Have a job move one message, which stays in the journal until all its copies are durable."""
         host = self._queue.host
         result.unfinished = True
+        message = taken[1]
+        self._held_bytes = frame_bytes([message] if copy.frames is message.frames else [message, copy])
+        self._channel.unfinished.begin(self._held_bytes)
         job = self._long_move(taken, copy, search, result)
         failed = partial(self._end, taken, "a bug, which the log describes", result)
         host.scheduler.start(f"move from {self._queue}", job, failed, appends=True)
@@ -242,7 +249,7 @@ class Move:
             queue.host.left(queue, [message], MOVED)
             queue.release([message])
             result.moved += 1
-            result.unfinished = False
+            self._end_job(result)
 
         ticket = vhost.journal.ticket()
         if ticket <= vhost.journal.durable:
@@ -253,12 +260,16 @@ class Move:
     def _end(self, taken: Taken, problem: str, result: MoveStep) -> None:
         """End the job without having moved its message."""
         result.problem = problem
-        result.unfinished = False
+        self._end_job(result)
         if self._queue.deleted:
             self._queue.release([taken[1]])
         else:
             self._restore(taken)
             self._queue.schedule_pump()
+
+    def _end_job(self, result: MoveStep) -> None:
+        result.unfinished = False
+        self._channel.unfinished.end(self._held_bytes)
 
     def _problem(self, copy: Message, targets: tuple[RouteTarget, ...]) -> str:
         """Return why the message cannot be published, or an empty text."""

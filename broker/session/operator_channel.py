@@ -189,8 +189,8 @@ class OperatorChannel:
             if channel.checked.special:
                 publishing.apply_special_properties(channel, Message(route.address, content, 0, len(body), 0, False))
             self.check_alarms()
-        if channel.unfinished.full and publishing.may_take_long(route, [content]):
-            raise NotNow("earlier messages of this user, for very many queues, are still being published")
+        if channel.unfinished.full and not publishing.count_short(channel, [route], [content]):
+            raise NotNow(publishing.STILL_PUBLISHING)
         channel.confirms = channel.confirms or Confirms()
         self._returned = channel.publishing.return_unroutable
         self._refused = False

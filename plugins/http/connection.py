@@ -66,6 +66,7 @@ class Protocol(H11Protocol):
         if self.slot is not None:
             self.slot.leave()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # after a reset, too; else its timer keeps the connection in memory
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing: a request for another protocol may be answered as any other (RFC 9110, 7.8)."""

@@ -11,6 +11,7 @@ from pamqp.commands import Tx
 
 from tests.support.clock import FakeClock
 from tests.support.in_process import FakeSocket, socket_of
+from warren.broker.amqp.errors import NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.app import store as store_module
@@ -205,12 +206,59 @@ def test_publishes_of_clients_that_go_do_not_gather_in_memory(
     assert not peer.node.unfinished_of("guest").full and not peer.node.unfinished_of("guest")._bytes
 
 
+def test_moves_of_clients_that_go_do_not_gather_in_memory(
+    peer: SlowPeer, vhost: VHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unfinished, "LIMIT_BYTES", 1 << 20)
+    queues = fan(vhost)
+    channel = peer.connect().channel()
+    channel.declare("from", durable=True)
+    for _ in range(20):
+        channel.publish("", "from", b"", LONG_HEADERS)
+    peer.settle()
+    source = vhost.queues["from"]
+    begun = 0
+    while source.ready:
+        gone = operator_of(peer, vhost)
+        try:
+            assert gone.move("from", "amq.fanout", None).step(1).unfinished
+        except NotNow:
+            break
+        finally:
+            gone.close()
+        begun += 1
+    assert 0 < begun <= 8 and source.ready == 20 - begun, "each takes 128 KiB"
+    peer.settle()
+    check(queues, begun)
+    assert not peer.node.unfinished_of("")._bytes
+    stays = operator_of(peer, vhost).move("from", "amq.fanout", None)
+    assert stays.step(1).unfinished
+    peer.settle()
+    assert stays.step(1).moved and not peer.node.unfinished_of("")._bytes
+
+
+def test_a_move_whose_message_was_not_taken_is_finished(peer: SlowPeer, vhost: VHost) -> None:
+    queues = fan(vhost)
+    channel = peer.connect().channel()
+    channel.declare("from", durable=True)
+    channel.bind("from", "amq.fanout")
+    channel.publish("", "from", b"", LONG_HEADERS)
+    peer.settle()
+    move = operator_of(peer, vhost).move("from", "amq.fanout", None)
+    move.step(1)
+    peer.settle()
+    assert move.step(1).problem.endswith("leads back to the queue")
+    assert not any(queue.ready for queue in queues) and not peer.node.unfinished_of("")._bytes
+
+
+def operator_of(peer: SlowPeer, vhost: VHost) -> OperatorChannel:
+    there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
+    return OperatorChannel(peer.node, build_settings(peer.config), InternalUser("/"), vhost, there, peer.server.report)
+
+
 def test_a_publish_of_an_operator(peer: SlowPeer, vhost: VHost) -> None:
     queues = fan(vhost)
-    there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-    channel = OperatorChannel(
-        peer.node, build_settings(peer.config), InternalUser("/"), vhost, there, peer.server.report
-    )
+    channel = operator_of(peer, vhost)
     channel.publish("amq.fanout", "", Properties(delivery_mode=2), LONG, in_slices=True)
     peer.settle()
     assert channel.outcome().routed and not channel.busy

@@ -11,6 +11,8 @@ from pamqp.commands import Basic
 from tests.support import codec
 from tests.support.in_process import socket_of
 from warren.broker.amqp.field_table import Table
+from warren.broker.core.exchanges.router import FEW
+from warren.broker.core.jobs.unfinished import LIMIT_BYTES
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import fifo
 from warren.broker.core.queues.route_target import RouteTarget
@@ -282,5 +284,47 @@ def test_a_transaction_of_publishes_to_very_many_queues(peer: MeasuredPeer, step
         peer.wait(0)
         channel.rollback()
         client.close()
+
+    step_meter.check_one_of(attempt)
+
+
+KEYS = [f"{number:0120}" for number in range(1_000)]  # as many as one header takes
+
+
+@pytest.mark.parametrize(
+    ("key", "properties", "count"),
+    [
+        ("none", {"headers": {"CC": ["durable"]}, "delivery_mode": 2}, 100),
+        ("none", {"headers": {"CC": ["unique"]}}, 100),
+        ("none", {"headers": {"CC": ["very many"]}}, 100),
+        ("durable", {"headers": {"h": "CC" + "v" * 120_000}}, 5),
+        ("unique", {"headers": {"CC": KEYS}}, 5),
+        ("unique", {"expiration": "60000", "headers": {"CC": ["unique"]}}, 500),
+        ("none", {"headers": {"h": "v"}}, 2_000),
+        ("durable", {"delivery_mode": 2}, 500),
+    ],
+)
+def test_no_look_at_what_waits_for_unfinished_publishes_holds_a_turn(
+    peer: MeasuredPeer, step_meter: StepMeter, key: str, properties: dict[str, object], count: int
+) -> None:
+    vhost, unfinished = peer.node.vhosts["/"], peer.node.unfinished_of("guest")
+    vhost.declare_exchange("x", "direct")
+    for number in range(FEW):
+        # Each durable queue has a record of its own.
+        durable = Table.of({"x-message-ttl": 1_000_000 + number, "x-max-length": 1})
+        vhost.bind("x", vhost.declare_queue(f"d{number}", durable=True, arguments=durable), "durable", Table.EMPTY)
+    for number in range(30):
+        unique = Table.of({"x-message-deduplication": True, **NO_LIMIT})
+        vhost.bind("x", vhost.declare_queue(f"u{number}", arguments=unique), "unique", Table.EMPTY)
+    bound(peer, "many", "fanout")
+    vhost.bind("x", vhost.exchanges["many"], "very many", Table.EMPTY)
+
+    def attempt() -> None:
+        before = vhost.exchanges["x"].publish_in
+        unfinished.begin(LIMIT_BYTES)
+        send(peer, step_meter, frames("x", key, properties) * count)
+        unfinished.end(LIMIT_BYTES)
+        peer.wait(0)
+        assert vhost.exchanges["x"].publish_in == before + count and not unfinished.full
 
     step_meter.check_one_of(attempt)

@@ -1,4 +1,4 @@
-"""Unfinished publishes and commits: jobs do the rest of them, and keep the messages until all their queues have them.
+"""Unfinished publishes, commits and moves: jobs do the rest of them, and keep the messages until all queues have them.
 
 Their clients may be gone, so no limit of connections bounds them: while those of a user have LIMIT_BYTES, others of the
 same user wait that may take as long.
@@ -6,8 +6,8 @@ same user wait that may take as long.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from ..messages.ports import Clock
@@ -26,7 +26,7 @@ class UnfinishedPublishes:
         self.full = False
         self._bytes = 0
         self._clock = clock
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Callable[[], None], None] = {}
         self._waking = False
 
     def begin(self, content_bytes: int) -> None:
@@ -42,7 +42,11 @@ class UnfinishedPublishes:
 
     def wait(self, call: Callable[[], None]) -> None:
         """Call a function once there is room; it has to look again."""
-        self._waiting.append(call)
+        self._waiting[call] = None
+
+    def forget(self, call: Callable[[], None]) -> None:
+        """Call it no more, if it waits."""
+        self._waiting.pop(call, None)
 
     def _count(self, content_bytes: int) -> None:
         self._bytes += content_bytes
@@ -53,8 +57,9 @@ class UnfinishedPublishes:
         self._waking = False
         if self.full:
             return
-        for _ in range(min(len(self._waiting), WOKEN)):
-            self._waiting.popleft()()
+        for call in list(islice(self._waiting, WOKEN)):
+            self.forget(call)
+            call()
         if self._waiting:
             self._waking = True
             self._clock.call_at(self._clock.now_ms(), self._wake)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, Job
-from ..messages.message import LONG_HEADER, Message, header_bytes_of, total_bytes
+from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
 from .dead_letter_circle import Pass, find_circle
 from .enqueue import ACCEPTED, EnqueueResult
 from .lazy_deque import LazyDeque, made
@@ -47,7 +47,9 @@ COST, ALIKE_COST = 10, 4  # of a message that differs from the one before, or di
 HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
 LAST_BYTES = 1 << 10  # of properties that an outbox keeps of its last letter
 MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
-MANY_BYTES = 64 << 20  # likewise, of bodies and long headers
+MANY_BYTES = 64 << 20  # likewise
+ALL_BYTES = 256 << 20  # likewise, in the outboxes of the node, also of deleted queues, if SOME_BYTES are in its own
+SOME_BYTES = 1 << 20
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
 RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
@@ -218,7 +220,7 @@ class DeadLetterOutbox:
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("awaits_journal", "exchanging", "_header_bytes", "_first", "_last", "_retried", "_wait_ms"),
+        *("awaits_journal", "exchanging", "_held_bytes", "_first", "_last", "_retried", "_wait_ms"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -234,7 +236,7 @@ class DeadLetterOutbox:
         self._wait_ms = RETRY_MS  # until the next retry
         self.awaits_journal = self.exchanging = False
         self.persistent_count = self.persistent_bytes = 0
-        self._header_bytes = 0  # the sum of their long headers
+        self._held_bytes = 0  # of all messages, with their headers
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.forwarded) + len(self.unconfirmed)
@@ -242,8 +244,9 @@ class DeadLetterOutbox:
     @property
     def many(self) -> bool:
         """True if the queue must not drop more messages for now."""
-        held_bytes = self.persistent_bytes + self._header_bytes
-        return len(self.waiting) > MANY or held_bytes > MANY_BYTES and len(self.waiting) > 0
+        held_bytes, all_bytes = self._held_bytes, self._queue.host.budget.dead_letter_bytes
+        too_long = held_bytes > MANY_BYTES or held_bytes > SOME_BYTES and all_bytes > ALL_BYTES
+        return len(self.waiting) > MANY or too_long and len(self.waiting) > 0
 
     @property
     def publishable(self) -> bool:
@@ -265,6 +268,7 @@ class DeadLetterOutbox:
         queue.host.statistics.count_dead_letters(queue.settings.type, strategy, reason, len(messages))
         self.waiting = made(self.waiting)
         self.waiting.extend([(message, reason, queued) for message in messages])
+        self._hold(frame_bytes(messages))
         if queued and queue.number:
             self._count(messages, 1)
 
@@ -350,6 +354,7 @@ class DeadLetterOutbox:
             if published < len(messages):
                 waiting.extendleft([(message, reason, queued) for message in reversed(messages[published:])])
                 del messages[published:]
+            self._hold(-frame_bytes(messages))
             if queued and queue.number:
                 queue.journal.settle(messages, moved=True)
                 self._count(messages, -1)
@@ -410,6 +415,7 @@ class DeadLetterOutbox:
         made(self.forwarded).popleft()
         letter.end_attempt()
         if done:
+            self._hold(-len(message.frames))
             self._count([message], -1)
             queue.journal.settle([message], moved=True)
             return cost
@@ -480,6 +486,7 @@ class DeadLetterOutbox:
         if letter.waits_for in letter.confirmed:
             queue, message = self._queue, letter.message
             self.unconfirmed.remove(letter)
+            self._hold(-len(message.frames))
             self._count([message], -1)
             queue.host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
             queue.journal.settle([message], moved=True)
@@ -491,11 +498,15 @@ class DeadLetterOutbox:
         self.retry_at_ms = 0
         self._wait_ms = RETRY_MS
 
+    def _hold(self, held_bytes: int) -> None:
+        """Count bytes of messages, negative for messages that left."""
+        self._held_bytes += held_bytes
+        self._queue.host.budget.dead_letter_bytes += held_bytes
+
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]
         self.persistent_count += sign * len(stored)
         self.persistent_bytes += sign * total_bytes(stored)
-        self._header_bytes += sign * header_bytes_of(stored)
 
     def publish(self, messages: list[Message], reason: str, cost_limit: int) -> tuple[int, int]:
         """Publish messages to the queue's dead letter exchange, or drop them if there is none.

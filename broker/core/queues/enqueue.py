@@ -208,7 +208,10 @@ class PerMessageEnqueue:
         if self.queue.takes(message.body_bytes):
             return True
         if self.settings.dead_letters_rejected:
-            self.queue.outbox.add([message], MAXLEN, queued=False)
+            outbox = self.queue.outbox
+            outbox.add([message], MAXLEN, queued=False)
+            if outbox.awaits_journal:
+                self.stored = True  # so that the publisher waits for the journal, too
         return False
 
     def _level_of(self, message: Message) -> int:

@@ -9,10 +9,11 @@ class MemoryBudget:
     """An estimate of the memory that ready messages take: their bodies, their long headers (`header_bytes_of`),
     and OVERHEAD bytes for each message, of which packing saves SAVED.
 
-    `exceeded` says that the estimate is above the limit; queues then page out what they get.
+    `exceeded` says that the estimate is above the limit; queues then page out what they get. Dead letters that wait are
+    no ready messages: `dead_letter_bytes` is their sum.
     """
 
-    __slots__ = ("limit_bytes", "used_bytes", "exceeded")
+    __slots__ = ("limit_bytes", "used_bytes", "exceeded", "dead_letter_bytes")
     OVERHEAD: ClassVar[int] = 300
     SAVED: ClassVar[int] = 200
 
@@ -20,6 +21,7 @@ class MemoryBudget:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self.exceeded = False
+        self.dead_letter_bytes = 0
 
     def add(self, count: int, content_bytes: int) -> None:
         """Count messages that came; both numbers are negative for messages that left. HOT: bench A-M."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...amqp import properties
 from ...amqp.errors import AccessRefused, AMQPError, NotSupported, PreconditionFailed, SyntaxFault
-from ...amqp.field_table import type_name
+from ...amqp.field_table import Table, type_name
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
 from ...amqp.limits import LONGEST_MS
 from ...core.access.users import User
@@ -53,6 +53,7 @@ IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
 LONG_HEADER_SIZE: Final = LONG_HEADER - 2 * FRAME_OVERHEAD  # of a header frame that may make a long header
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
+STILL_PUBLISHING: Final = "earlier messages of this user, for very many queues, are still being published"
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
 SEARCHED_COST: Final = 20  # of a message whose targets are searched for, beside its search
 TRACED_COST: Final = 20  # of a message that is routed by itself for a tracer, beside its copy
@@ -141,23 +142,55 @@ def publish(
     return count
 
 
-def may_take_long(route: Route, contents: list[bytes]) -> bool:
-    """Return whether a job may have to finish the publish of these contents."""
-    count = len(route.targets or ())
-    return (
-        route.queues is None
-        or sum(map(len, contents)) * max(count, 1) > min(route.long_bytes, LONG_BYTES)
-        or (len(route.markers) > 0 and any(route.needs_message(properties_of(content)) for content in contents))
-    )
+def count_short(channel: Channel, routes: Iterable[Route], contents: list[bytes]) -> int:
+    """Return how many of the first contents can be published without a job."""
+    connection = channel.connection
+    end = connection.spent + SEARCH_COST
+    count = whole_bytes = header_bytes = 0
+    for route, content in zip(routes, contents, strict=False):
+        whole_bytes += len(content)
+        header_bytes += _sizes(content, SIZE_AT)[0]
+        alone = whole_bytes > route.long_bytes or header_bytes > route.read_bytes
+        if count and alone or connection.spent > end or may_take_long(channel, route, content, alone):
+            break
+        count += 1
+    return count
 
 
-def some_may_take_long(routes: RouteCache, publishes: MixedPublishes) -> bool:
-    """Return whether a job may have to finish one of these publishes."""
-    for method, content in zip(publishes.methods, publishes.contents, strict=True):
-        route = routes.get(method)
-        if route is None or may_take_long(route, [content]):
+def may_take_long(channel: Channel, route: Route, content: bytes, alone: bool) -> bool:
+    """Return whether a job may have to finish the publish of a content, which is `alone` if it is long.
+
+    Errors are left to the publish.
+    """
+    targets = route.queues
+    in_transaction = channel.transaction is not None  # only the search can be long, and later the commit
+    raw = properties_of(content)
+    if targets is None and route.targets is not None and not in_transaction or route.needs_message(raw):
+        return True
+    checked = channel.checked
+    keys: tuple[str, ...] = (route.address.routing_key,)
+    try:
+        if raw != checked.raw:
+            checked.check(raw)
+        headers = properties.headers(raw) if checked.special and checked.ttl_ms == UNKNOWN else None
+        if headers is not None:
+            channel.connection.spent += headers.read_cost
+            keys += copy_keys(headers, "CC") + copy_keys(headers, "BCC")
+    except AMQPError:
+        return False
+    if len(keys) > 1 or route.targets is None:
+        search = channel.vhost.search(route.exchange, keys, None)
+        complete = search.run(SEARCH_COST)
+        channel.connection.spent += search.cost
+        targets = search.targets
+        if (
+            not (complete and search.stable)
+            or any(marker in raw for marker in search.markers)
+            or any(target.internal for target in targets)
+        ):
             return True
-    return False
+    alone = alone or checked.special or route.queues is None
+    return not in_transaction and alone and not are_few(targets or (), Message(route.address, content, 0, 0, 0, False))
 
 
 def properties_of(content: bytes) -> bytes:
@@ -195,10 +228,14 @@ def publish_mixed(channel: Channel, methods: list[bytes], contents: list[bytes],
             routes = list(map(cached.__getitem__, methods))
     if not routes:
         routes, refused = resolve_within(channel, methods, limit)
-        if not resolved and refused is None and len(routes) < len(methods) and routes[-1].queues is None:
-            connection.deferred = MixedPublishes(channel.number, methods, contents, resolved=True)
-            channel.start_job("routes", resolve_ahead(channel, methods))
-            return
+    if channel.unfinished.full and routes:
+        count = channel.admit_short(routes, contents)
+        if count < len(routes):
+            routes, refused = routes[:count], None
+    elif len(routes) < len(methods) and not resolved and refused is None and routes[-1].queues is None:
+        connection.deferred = MixedPublishes(channel.number, methods, contents, resolved=True)
+        channel.start_job("routes", resolve_ahead(channel, methods))
+        return
     published = publish_varied(channel, routes, contents, in_slices=True)
     if refused is not None and published == len(routes):
         raise refused
@@ -466,11 +503,14 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
 
 
 def do_in_steps(channel: Channel, messages: list[Message], steps: Iterator[int], in_slices: bool) -> None:
-    """Do the steps of a publish of these messages. With `in_slices` a job does what costs more than ENQUEUE_COST."""
+    """Do the steps of a publish of these messages. With `in_slices` a job does what costs more than ENQUEUE_COST.
+
+    While no more jobs may begin, only short publishes come here (`count_short`), which are done at once.
+    """
     connection = channel.connection
     for cost in steps:
         connection.spent += cost
-        if in_slices and connection.spent > ENQUEUE_COST:
+        if in_slices and connection.spent > ENQUEUE_COST and not channel.unfinished.full:
             content_bytes = frame_bytes(messages)
             channel.unfinished.begin(content_bytes)
             channel.start_job("publish", finish_publish(channel, steps, content_bytes), appends=True)
@@ -695,18 +735,9 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
     bcc_keys: tuple[str, ...] = ()
     headers = properties.headers(raw)
     if headers is not None:
-        for name in ("CC", "BCC"):
-            value = headers.get(name)
-            if value is None:
-                continue
-            if not isinstance(value[1], list):
-                raise PreconditionFailed(
-                    f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(value)}}}'
-                )
-            copies = tuple(key.decode("utf-8", "surrogateescape") for kind, key in value[1] if kind == "S")
-            keys += copies
-            if name == "BCC":
-                bcc_keys = copies
+        keys += copy_keys(headers, "CC")
+        bcc_keys = copy_keys(headers, "BCC")
+        keys += bcc_keys
         if "BCC" in headers:
             changed = properties.replace(changed, properties.HEADERS, headers.without(("BCC",)))
         channel.connection.spent += headers.read_cost
@@ -725,6 +756,16 @@ def apply_special_properties(channel: Channel, message: Message) -> tuple[Messag
     if ttl_ms != NO_TTL or bcc_keys:
         message.state = MessageState(ttl_ms, bcc_keys=bcc_keys)
     return message, tuple(keys)
+
+
+def copy_keys(headers: Table, name: str) -> tuple[str, ...]:
+    """Return the routing keys of the header CC or BCC. Raises PreconditionFailed (406) if it is no list."""
+    value = headers.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value[1], list):
+        raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(value)}}}')
+    return tuple(key.decode("utf-8", "surrogateescape") for kind, key in value[1] if kind == "S")
 
 
 def time_to_live_ms(expiration: str | None) -> int:

@@ -97,6 +97,10 @@ class Transaction:
         cost = self._cost * PAGE_COST if budget.exceeded else self._cost
         return cost + self._copies_cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
 
+    def has_sinks(self) -> bool:
+        """Whether exchange types take some publishes, which may enqueue them in many steps."""
+        return any(queue.internal for _, _, queues, _, _ in self.publishes for queue in queues)
+
     def commit(self, channel: Channel) -> Job:
         """Publish and settle, in steps.
 
@@ -183,14 +187,15 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     """
     transaction = current(channel)
     appends = len(transaction.publishes) > 0
-    if appends:
-        channel.await_publishes()
     published_bytes = transaction.published_bytes
     is_long = transaction.is_long(channel.vhost.budget) or appends and channel.connection.node.scheduler.full
+    full = channel.unfinished.full
+    if full and appends and (is_long or transaction.has_sinks()):
+        channel.await_publishes()
     steps, spent = transaction.commit(channel), 0
     while not is_long and (cost := next(steps, None)) is not None:
         spent += cost
-        is_long = appends and spent > TURN_COST  # an exchange type may enqueue a message in steps
+        is_long = appends and spent > TURN_COST and not full  # an exchange type may enqueue a message in steps
     if is_long:
         connection = channel.connection
         name = f"commit of channel {channel.number} of connection {connection.name}"

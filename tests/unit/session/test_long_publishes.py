@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from pamqp.commands import Basic
+from pamqp.commands import Basic, Tx
 
 from tests.support import codec
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeTimer
 from tests.support.in_process import InProcessPeer, socket_of
-from warren.broker.amqp.errors import NotNow
+from warren.broker.amqp.errors import InternalFault, NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
@@ -360,12 +360,161 @@ def test_only_publishes_that_may_take_long_wait_for_others_of_the_same_user(peer
     send(peer, channel, frames("", "few", b"short"))
     send(peer, channel, frames("amq.fanout", "", b"long"), frames("", "few", b"behind"))
     assert bodies(queue) == [b"short"] and exchange.publish_in == 0
-    settings, there = Settings(Table.EMPTY), Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-    operator = OperatorChannel(peer.node, settings, peer.node.users.find("guest"), vhost, there, peer.server.report)
     with pytest.raises(NotNow):
-        operator.publish("amq.fanout", "", Properties(), b"long")
+        operator_of(peer, vhost).publish("amq.fanout", "", Properties(), b"long")
     send(peer, other, frames("amq.fanout", "", b"long"))
     assert exchange.publish_in == 1, "of another user"
     unfinished.end(LIMIT_BYTES)
     peer.wait(0)
     assert exchange.publish_in == 2 and bodies(queue) == [b"short", b"behind"]
+
+
+def operator_of(peer: TurningPeer, vhost: VHost) -> OperatorChannel:
+    """A channel of guest, as of a request over HTTP."""
+    settings, there = Settings(Table.EMPTY), Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
+    return OperatorChannel(peer.node, settings, peer.node.users.find("guest"), vhost, there, peer.server.report)
+
+
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+@pytest.mark.parametrize("behind", ["", "exchange", "alternate"])
+def test_very_many_queues_of_a_copy_are_waited_for_too(
+    peer: TurningPeer, vhost: VHost, header: str, behind: str
+) -> None:
+    """The routing key itself leads to no queue, or to few."""
+    queues = fan(vhost, 2_000)
+    queue = vhost.declare_queue("few")
+    alternate = Table.of({"alternate-exchange": "amq.fanout"} if behind == "alternate" else {})
+    source = vhost.declare_exchange("source", "direct", arguments=alternate)
+    vhost.bind("source", queue, "few", Table.EMPTY)
+    if behind == "exchange":
+        vhost.bind("source", vhost.exchanges["amq.fanout"], "all", Table.EMPTY)
+    for each in queues if not behind else ():
+        vhost.bind("source", each, "all", Table.EMPTY)
+    # The alternate exchange gets only what reaches nothing at all.
+    key = "none" if behind == "alternate" else "few"
+    channel = peer.connect().channel()
+    unfinished = peer.node.unfinished_of("guest")
+    unfinished.begin(LIMIT_BYTES)
+    copies: dict[str, object] = {header: ["all"]}
+    channel.publish("source", key, b"1", {"headers": copies})
+    channel.publish("", "few", b"2")
+    peer.settle()
+    assert not source.publish_in and not queue.ready
+    with pytest.raises(NotNow):
+        operator_of(peer, vhost).publish("source", key, Properties(headers=Table.of(copies)), b"3", in_slices=True)
+    unfinished.end(LIMIT_BYTES)
+    peer.wait(0)
+    assert source.publish_in == 1 and {each.published for each in queues} == {1}
+    assert bodies(queue)[-1] == b"2"
+
+
+def few(vhost: VHost, *names: str) -> list[Queue]:
+    queues = [vhost.declare_queue(name) for name in names]
+    for queue in queues:
+        vhost.bind("amq.direct", queue, "few", Table.EMPTY)
+    return queues
+
+
+def test_what_no_job_can_finish_waits_for_no_unfinished_publishes(peer: TurningPeer, vhost: VHost) -> None:
+    queue, other = few(vhost, "few", "other")
+    channel, transactional = peer.connect().channel(), peer.connect().channel()
+    channel.confirm()
+    transactional.transact()
+    peer.node.unfinished_of("guest").begin(LIMIT_BYTES)
+    long = b"x" * 1_500_000
+    vhost.declare_queue("unique", arguments=Table.of({"x-message-deduplication": True}))
+    channel.publish("", "unique", b"", {"headers": {"x-deduplication-header": "v" * 120_000}})
+    assert channel.confirms([1]) == ({1}, set()) and vhost.queues["unique"].ready == 1
+    channel.publish("", "few", long)
+    assert channel.confirms([2]) == ({2}, set()), "it is stored in one queue"
+    channel.publish("amq.direct", "none", b"copy", {"headers": {"CC": ["few"], "BCC": ["few"]}})
+    channel.publish("", "few", b"expires", {"expiration": "60000"})
+    assert channel.confirms([3, 4]) == ({3, 4}, set())
+    new = [frames("amq.direct", f"new{number}", b"") for number in range(4)]
+    send(peer, channel, *new, frames("", "few", b"behind"))
+    assert channel.confirms(range(5, 10)) == (set(range(5, 10)), set())
+    together = [frames("amq.direct", "few", b"y" * 10_000)] * 300
+    send(peer, channel, *together)
+    assert channel.confirms(range(10, 310)) == (set(range(10, 310)), set()), "parts of them are short"
+    transactional.publish("", "few", b"committed")
+    transactional.call(Tx.Commit)
+    found = bodies(queue)
+    assert found[:4] == [long, b"copy", b"expires", b"behind"] and found[-1] == b"committed" and len(found) == 305
+    assert bodies(other)[:2] == [b"copy", b"y" * 10_000] and other.ready == 301
+
+
+def test_what_comes_before_a_publish_that_waits_is_published_once(peer: TurningPeer, vhost: VHost) -> None:
+    fan(vhost)
+    [queue] = few(vhost, "few")
+    channel = peer.connect().channel()
+    channel.confirm()
+    unfinished = peer.node.unfinished_of("guest")
+    unfinished.begin(LIMIT_BYTES)
+    alike = [frames("", "few", b"1"), frames("", "few", b"2")]
+    send(peer, channel, *alike, frames("amq.fanout", "", b"long"), frames("", "few", b"3"), frames("none", "", b""))
+    assert bodies(queue) == [b"1", b"2"]
+    assert channel.confirms([1, 2]) == ({1, 2}, set())
+    unfinished.end(LIMIT_BYTES)
+    peer.wait(0)
+    assert channel.confirms([3, 4]) == ({3, 4}, set()) and vhost.exchanges["amq.fanout"].publish_in == 1
+    channel.expect_close(404)
+    assert bodies(queue) == [b"1", b"2", b"3"]
+
+
+def test_a_long_commit_waits_for_unfinished_publishes(peer: TurningPeer, vhost: VHost) -> None:
+    fan(vhost)
+    channel = peer.connect().channel()
+    channel.transact()
+    unfinished = peer.node.unfinished_of("guest")
+    channel.publish("amq.fanout", "", b"1")
+    channel.publish("amq.fanout", "", b"2")
+    unfinished.begin(LIMIT_BYTES)
+    channel.send(Tx.Commit)
+    peer.settle()
+    assert vhost.exchanges["amq.fanout"].publish_in == 0
+    unfinished.end(LIMIT_BYTES)
+    peer.wait(0)
+    assert isinstance(channel.next(), Tx.CommitOk) and vhost.exchanges["amq.fanout"].publish_in == 2
+
+
+def test_a_long_move_waits_for_unfinished_publishes_and_a_short_one_does_not(peer: TurningPeer, vhost: VHost) -> None:
+    fan(vhost)
+    [queue] = few(vhost, "few")
+    vhost.bind("amq.direct", vhost.exchanges["amq.fanout"], "many", Table.EMPTY)
+    channel = peer.connect().channel()
+    source = vhost.declare_queue("source")
+    vhost.bind("amq.topic", source, "#", Table.EMPTY)
+    short, long = Properties(headers=Table.of({"CC": ["few"]})), Properties(headers=Table.of({"CC": ["many"]}))
+    operator = operator_of(peer, vhost)
+    for properties, body in ((short, b"1"), (long, b"2"), (short, b"3")):
+        operator.publish("amq.topic", "none", properties, body)
+    unfinished = peer.node.unfinished_of("guest")
+    unfinished.begin(LIMIT_BYTES)
+    step = operator.move("source", "amq.direct", None).step(3)
+    assert step.moved == 1 and step.problem and not step.unfinished, "it says how many it has moved"
+    with pytest.raises(NotNow):
+        operator.move("source", "amq.direct", None).step(3)
+    assert bodies(queue) == [b"1"] and source.ready == 2
+    unfinished.end(LIMIT_BYTES)
+    move = operator.move("source", "amq.direct", None)
+    assert move.step(2).unfinished
+    peer.wait(0)
+    assert move.step(2).moved == 1 and move.step(1).moved == 1
+    assert bodies(queue) == [b"1", b"3"] and channel.count("source") == 0
+
+
+def test_a_connection_that_ends_while_it_waits_is_forgotten(peer: TurningPeer, vhost: VHost) -> None:
+    fan(vhost)
+    unfinished = peer.node.unfinished_of("guest")
+    unfinished.begin(LIMIT_BYTES)
+    waiting = [peer.connect().channel() for _ in range(3)]
+    for channel in waiting:
+        send(peer, channel, frames("amq.fanout", "", b"long"))
+    assert len(unfinished._waiting) == 3
+    socket_of(waiting[0].client).transport.connection_lost(None)
+    peer.server.connections[socket_of(waiting[1].client).transport].close(InternalFault("a bug"))
+    peer.settle()
+    assert len(unfinished._waiting) == 1
+    unfinished.end(LIMIT_BYTES)
+    peer.wait(0)
+    assert vhost.exchanges["amq.fanout"].publish_in == 1

@@ -111,6 +111,69 @@ def test_dead_letters_wait_for_the_journal_in_their_order_and_make_no_attempts_m
     assert house.ch.drain("letters") == [b"%d" % number for number in range(SOME)]
 
 
+@pytest.mark.parametrize("fields", [{}, DURABLE])
+@pytest.mark.parametrize("header", [{}, {"headers": {"h": "v" * 4_000}}])
+def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_bytes(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], header: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(dead_lettering, "MANY_BYTES", 1 << 16)
+    house = House()
+    given = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+    house.ch.declare("transient", arguments=given)
+    transient = house.node.vhosts["/"].queues["transient"]
+    house.ch.publish("", "queue", b"waited for", DURABLE)
+    house.journal.much = True
+    for number in range(100):
+        house.ch.publish("", "transient", b"%3d" % number + bytes(0 if header else 4_000), fields | header)
+        house.clock.advance(1)
+    assert 14 < len(transient.outbox) < 18 and transient.ready == 100 - len(transient.outbox)
+    house.journal.catch_up()
+    house.clock.advance(1)
+    assert [int(body[:3]) for body in house.ch.drain("letters")] == list(range(99)) and transient.ready == 1
+    assert not transient.outbox.many and not transient.outbox._held_bytes
+
+
+def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_deleted_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dead_lettering, "ALL_BYTES", 1 << 16)
+    monkeypatch.setattr(dead_lettering, "SOME_BYTES", 1 << 13)
+    house = House()
+    queues = house.node.vhosts["/"].queues
+    house.ch.publish("", "queue", b"waited for", DURABLE)
+    house.journal.much = True
+    given = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+    waiting = []
+    for number in range(10):
+        name = f"transient{number}"
+        house.ch.declare(name, arguments=given)
+        for _ in range(10):
+            house.ch.publish("", name, bytes(4_000))
+            house.clock.advance(1)
+        waiting.append(len(queues[name].outbox))
+        if number < 5:
+            house.node.vhosts["/"].delete_queue(queues[name])
+    assert waiting == [9, 8, *[3] * 8], "after 17 they are more than ALL_BYTES, and 3 are more than SOME_BYTES"
+    budget = house.queue.host.budget
+    house.journal.catch_up()
+    house.clock.advance(1)
+    assert budget.dead_letter_bytes == 0 and all(queues[f"transient{number}"].ready == 1 for number in range(5, 10))
+
+
+def test_a_publisher_whose_messages_a_queue_rejects_waits_for_the_journal_as_their_dead_letters_do() -> None:
+    house = House(max_length=1, overflow="reject-publish-dlx")
+    house.ch.publish("", "queue", b"stays", DURABLE)
+    house.journal.much = True
+    sent = [b"%d" % number for number in range(20)]
+    for body in sent:
+        house.ch.publish("", "queue", body, DURABLE)
+        house.clock.advance(1)
+    assert len(house.queue.outbox) < 3
+    house.journal.catch_up()
+    house.clock.advance(1)
+    assert house.ch.drain("letters") == sent
+
+
 def test_dead_letters_wait_while_the_disk_is_full_and_queues_with_many_bindings_are_deleted_meanwhile() -> None:
     house = House(message_ttl=10)
     house.ch.fill("queue", *[b"%d" % number for number in range(SOME)], **DURABLE)

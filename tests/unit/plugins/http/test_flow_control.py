@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -73,6 +74,32 @@ def test_a_client_that_reads_slowly_gets_its_answer(api: Api, monkeypatch: pytes
         await listeners.close()
 
     asyncio.run(visit())
+
+
+def test_a_connection_that_its_client_resets_does_not_stay_for_the_idle_time(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[protocol_module.Protocol] = []
+    connection_lost = protocol_module.Protocol.connection_lost
+
+    def noted(protocol: protocol_module.Protocol, error: Exception | None) -> None:
+        connection_lost(protocol, error)
+        lost.append(protocol)
+
+    monkeypatch.setattr(protocol_module.Protocol, "connection_lost", noted)
+
+    async def visit() -> None:
+        listeners, port = await opened(api, "hello")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST)
+        await asyncio.wait_for(reader.readuntil(b"hello"), PATIENCE_S)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+        await until_async(lambda: len(lost) > 0)
+        await listeners.close()
+
+    asyncio.run(visit())
+    assert lost[0].timeout_keep_alive_task is None
 
 
 def test_one_address_cannot_take_all_connections(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
