@@ -50,10 +50,33 @@ Permit = Callable[[str, dict[str, object], Callable[[str], User | None]], None]
 """A function of a section, the fields of an entry, and a function that returns a user as the entries before leave it.
 It raises an error if the entry must not be imported."""
 RELEASED = 500  # objects freed in one step
+LINES_LENGTH, LINE_LENGTH = 1 << 20, 1_000  # characters of all lines that are kept, and of each
 
 
 def permit_all(section: str, fields: dict[str, object], user_of: Callable[[str], User | None]) -> None:
     """Permit each entry."""
+
+
+class FirstLines:
+    """Lines of which the first ones are kept, up to LINES_LENGTH characters. `count` is the number of all."""
+
+    __slots__ = ("count", "_kept", "_left")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._kept: list[str] = []
+        self._left = LINES_LENGTH
+
+    def add(self, line: str) -> None:
+        if self.count == len(self._kept) and self._left >= LINE_LENGTH:
+            self._kept.append(line[:LINE_LENGTH])
+            self._left -= len(self._kept[-1])
+        self.count += 1
+
+    def lines(self) -> list[str]:
+        """Return the lines that are kept, and how many others there are."""
+        more = self.count - len(self._kept)
+        return [*self._kept, f"and {more} more"] if more else list(self._kept)
 
 
 class VHostPreview:
@@ -110,9 +133,7 @@ class VHostPreview:
 class DefinitionsImport:
     """An import: `check` is run to its end, then `carry_out`. Both process one entry at each step.
 
-    warnings          a line for each entry that is left out, and for each user of `without_password`
     without_password  the users with a hash that is no password's, who cannot log in
-    failures          a line for each entry that could not be imported, as the broker has changed since the check
     """
 
     def __init__(
@@ -129,9 +150,9 @@ class DefinitionsImport:
         for each entry at the check, and for users and parameters again when they are imported.
         Raises Invalid if it is no definitions document; Unknown if the virtual host does not exist.
         """
-        self.warnings: list[str] = []
         self.without_password: list[str] = []
-        self.failures: list[str] = []
+        self._warnings = FirstLines()
+        self._failures = FirstLines()
         self._node = node
         self._only = vhost
         self._leave_out = leave_out
@@ -150,6 +171,11 @@ class DefinitionsImport:
             raise unknown_vhost(vhost)
         self._algorithm = algorithm_of(document)
         self._document: Document = document
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line for each entry that is left out, and for each user of `without_password`; of very many the first."""
+        return self._warnings.lines()
 
     @property
     def declares(self) -> bool:
@@ -179,7 +205,7 @@ class DefinitionsImport:
         try:
             step()
         except (OperatorError, AMQPError) as error:
-            self.failures.append(error.text)
+            self._failures.add(error.text)
 
     def _waits(self, wait: Wait) -> bool:
         """Have the present step done again after this, and return True; or False if it has waited already."""
@@ -190,10 +216,10 @@ class DefinitionsImport:
 
     def check_failures(self) -> None:
         """Raise Invalid if an entry could not be imported."""
-        if self.failures:
+        if self._failures.count:
             raise Invalid(
-                f"{len(self.failures)} definitions were not imported, as the broker has changed during the import; "
-                f"the first: {self.failures[0]}"
+                f"{self._failures.count} definitions were not imported, as the broker has changed during the import; "
+                f"the first: {self._failures.lines()[0]}"
             )
 
     def check(self) -> Iterator[None]:
@@ -222,7 +248,7 @@ class DefinitionsImport:
                     refused = item.refused(error)
                     if not self._leave_out:
                         raise refused from None
-                    self.warnings.append(f"{section}: {' '.join(refused.text.split())}: left out")
+                    self._warnings.add(f"{section}: {' '.join(refused.text[:LINE_LENGTH].split())}: left out")
                 yield
         for vhost in self._vhosts.values():
             vhost.check_queues()
@@ -260,7 +286,7 @@ class DefinitionsImport:
         return planned
 
     def _skip(self, what: str, reason: str) -> None:
-        self.warnings.append(f"{what} is left out: {reason}")
+        self._warnings.add(f"{what} is left out: {reason}")
 
     # Users and permissions
 
@@ -280,7 +306,7 @@ class DefinitionsImport:
         stored = validate_user(StoredUser(name, password_hash, item.tags(), algorithm, limits))
         if stored.password_hash and not has_password(stored.password_hash, algorithm):
             self.without_password.append(name)
-            self.warnings.append(f"user '{name}' cannot log in: the password hash is not one of {algorithm}")
+            self._warnings.add(f"user '{name}' cannot log in: the password hash is not one of {algorithm}")
         self._users[name] = stored
         self._steps.append(partial(self._permitted, item, partial(self._node.users.put, stored)))
 

@@ -18,7 +18,7 @@ from warren.broker.plugin import Invalid, User
 
 from ...http.auth import ADMIN
 from ...http.responses import NO_VHOST, Pieces, Response, bad, json_of, not_found, not_now, ok
-from ...http.slices import joined_in_slices
+from ...http.slices import in_slices, joined_in_slices
 from ..framework import bodies
 from ..framework.pagination import Item, columns_of, prune
 from ..framework.request import Request
@@ -64,9 +64,13 @@ async def post_definitions(request: Request) -> Response:
         document, vhost, request.user.name, leave_out, digest, request.authorize, permit
     )
     imported = await request.complete(importing)
-    for line in imported.warnings:
-        request.host.report("definitions", "warning", {"what": line})
+    await request.complete(report_warnings(request, imported.warnings))
     return Response(204, headers=without_password(imported.without_password))
+
+
+async def report_warnings(request: Request, lines: list[str]) -> None:
+    async for line in in_slices(lines):
+        request.host.report("definitions", "warning", {"what": line})
 
 
 async def check_definitions(request: Request) -> Response:
