@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
-from ..core.definitions.importer import DefinitionsImport, Permit, Wait, begin_import, empty, end_import, permit_all
+from ..core.definitions.importer import PERMITS_ALL, DefinitionsImport, Permits, Wait, begin_import, empty, end_import
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
 
@@ -47,29 +47,29 @@ class Imports:
         leave_out: bool = False,
         digest: str = "",
         check_actor: Callable[[], None] = lambda: None,
-        permit: Permit = permit_all,
+        permits: Permits = PERMITS_ALL,
     ) -> DefinitionsImport:
         """Import all or nothing, and return the import with its warnings. The document is emptied.
 
         With `leave_out` entries with an error are left out, and those that need them. `digest` is that of the text
         (`core.metadata.unfinished_import`). `check_actor` raises an OperatorError if the user lost the right while
-        other imports were done, `permit` one for an entry that the user must not import. Raises Invalid, Unknown,
-        NotNow while memory is low, and the errors of these two.
+        other imports were done. Raises Invalid, Unknown, NotNow while memory is low, and the errors of these checks and
+        of `permits`.
         """
-        return await self._work(Import(document, vhost, leave_out, False, digest, check_actor, permit), actor)
+        return await self._work(Import(document, vhost, leave_out, False, digest, check_actor, permits), actor)
 
     async def check(
         self,
         document: object,
         vhost: str | None,
         leave_out: bool = False,
-        permit: Permit = permit_all,
+        permits: Permits = PERMITS_ALL,
     ) -> DefinitionsImport:
         """Check a document without importing it, and return the import with its warnings.
 
-        The document is emptied. Raises Invalid, Unknown, and the errors of `permit`.
+        The document is emptied. Raises Invalid, Unknown, and the errors of `permits`.
         """
-        return await self._work(Import(document, vhost, leave_out, True, permit=permit), "")
+        return await self._work(Import(document, vhost, leave_out, True, permits=permits), "")
 
     async def _work(self, work: Import, actor: str) -> DefinitionsImport:
         task = self._supervisor.run("definitions_import", self._perform(work, actor))
@@ -104,7 +104,7 @@ class Imports:
 
     async def _plan(self, work: Import, actor: str) -> None:
         """Check a document, and import it unless it is to be checked only."""
-        plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out, work.permit)
+        plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out, work.permits)
         work.plan = plan
         await in_turns(plan.check())
         if not work.checked_only:
@@ -136,7 +136,7 @@ class Import:
     """One import: `must_end` once something may have changed or it is being freed, `error` if it was refused."""
 
     __slots__ = (
-        *("document", "vhost", "leave_out", "checked_only", "digest", "check_actor", "permit"),
+        *("document", "vhost", "leave_out", "checked_only", "digest", "check_actor", "permits"),
         *("plan", "must_end", "error"),
     )
 
@@ -148,7 +148,7 @@ class Import:
         checked_only: bool = False,
         digest: str = "",
         check_actor: Callable[[], None] = lambda: None,
-        permit: Permit = permit_all,
+        permits: Permits = PERMITS_ALL,
     ) -> None:
         self.document = document
         self.vhost = vhost
@@ -156,7 +156,7 @@ class Import:
         self.checked_only = checked_only
         self.digest = digest
         self.check_actor = check_actor
-        self.permit = permit
+        self.permits = permits
         self.plan: DefinitionsImport | None = None
         self.must_end = False
         self.error: OperatorError | AMQPError | None = None

@@ -46,15 +46,23 @@ ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
 KINDS = ("queue", "exchange")
 Wait = Callable[[Callable[[], None]], object]
 """A function that calls what it is passed once something has happened."""
-Permit = Callable[[str, dict[str, object], Callable[[str], User | None]], None]
-"""A function of a section, the fields of an entry, and a function that returns a user as the entries before leave it.
-It raises an error if the entry must not be imported."""
+Plan = Callable[[DefinitionEntry], Callable[[], None] | None]
+"""A function that plans the import of an entry, and may return the check whether the caller may do that."""
 RELEASED = 500  # objects freed in one step
 LINES_LENGTH, LINE_LENGTH = 1 << 20, 1_000  # characters of all lines that are kept, and of each
 
 
-def permit_all(section: str, fields: dict[str, object], user_of: Callable[[str], User | None]) -> None:
-    """Permit each entry."""
+class Permits:
+    """What the caller of an import may change: all. Methods of subclasses raise the error that refuses the import."""
+
+    def check_user(self, old: StoredUser, new: StoredUser) -> None:
+        """Check the replacement of a user."""
+
+    def check_parameter(self, fields: dict[str, object]) -> None:
+        """Check the entry of a parameter."""
+
+
+PERMITS_ALL = Permits()
 
 
 class FirstLines:
@@ -142,12 +150,12 @@ class DefinitionsImport:
         document: object,
         vhost: str | None = None,
         leave_out: bool = False,
-        permit: Permit = permit_all,
+        permits: Permits = PERMITS_ALL,
     ) -> None:
         """Import all of a document, or only the parts that belong to this virtual host.
 
-        With `leave_out` entries with an error, and those that need them, are left out with a warning. `permit` is asked
-        for each entry at the check, and for users and parameters again when they are imported.
+        With `leave_out` entries with an error, and those that need them, are left out with a warning. `permits` are
+        checked before, and again when users and parameters are imported.
         Raises Invalid if it is no definitions document; Unknown if the virtual host does not exist.
         """
         self.without_password: list[str] = []
@@ -156,7 +164,7 @@ class DefinitionsImport:
         self._node = node
         self._only = vhost
         self._leave_out = leave_out
-        self._permit = permit
+        self._permits = permits
         self._steps: deque[Callable[[], object]] = deque()
         self._vhosts: dict[str, VHostPreview] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
@@ -224,14 +232,14 @@ class DefinitionsImport:
 
     def check(self) -> Iterator[None]:
         """Check the document and plan its import. Raises Invalid, with the error and its entry."""
-        whole: tuple[tuple[str, Callable[[DefinitionEntry], None]], ...] = (
+        whole: tuple[tuple[str, Plan], ...] = (
             ("users", self._user),
             ("vhosts", self._vhost),
             ("permissions", self._permission),
             ("topic_permissions", self._topic_permission),
             ("global_parameters", self._global_parameter),
         )
-        parts: tuple[tuple[str, Callable[[DefinitionEntry], None]], ...] = (
+        parts: tuple[tuple[str, Plan], ...] = (
             ("exchanges", self._exchange),
             ("policies", self._policy),
             ("parameters", self._parameter),
@@ -241,14 +249,18 @@ class DefinitionsImport:
         for section, plan in parts if self._only is not None else whole + parts:
             for entry in entries(self._document, section):
                 item = DefinitionEntry(section, entry)
-                self._permit(section, item.fields, self._planned_user)
+                if section == "parameters":
+                    self._permits.check_parameter(item.fields)
                 try:
-                    plan(item)
+                    permit = plan(item)
                 except (OperatorError, AMQPError) as error:
                     refused = item.refused(error)
                     if not self._leave_out:
                         raise refused from None
                     self._warnings.add(f"{section}: {' '.join(refused.text[:LINE_LENGTH].split())}: left out")
+                else:
+                    if permit is not None:
+                        permit()
                 yield
         for vhost in self._vhosts.values():
             vhost.check_queues()
@@ -290,7 +302,7 @@ class DefinitionsImport:
 
     # Users and permissions
 
-    def _user(self, item: DefinitionEntry) -> None:
+    def _user(self, item: DefinitionEntry) -> Callable[[], None] | None:
         name = item.text("name")
         given = item.text("hashing_algorithm", self._algorithm)
         algorithm = ALGORITHMS.get(given, given)
@@ -308,7 +320,8 @@ class DefinitionsImport:
             self.without_password.append(name)
             self._warnings.add(f"user '{name}' cannot log in: the password hash is not one of {algorithm}")
         self._users[name] = stored
-        self._steps.append(partial(self._permitted, item, partial(self._node.users.put, stored)))
+        self._steps.append(partial(self._put_user, stored))
+        return partial(self._permits.check_user, old.stored(), stored) if old is not None else None
 
     def _planned_user(self, name: str) -> User | None:
         """Return the user as the entries before leave it."""
@@ -399,10 +412,16 @@ class DefinitionsImport:
         value = item.value("value")
         if component == OPERATOR_POLICY and isinstance(value, dict) and "definition" in value:
             value = {**value, "definition": map_of(value["definition"])}
-        self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value, item)
+        permit = partial(self._permits.check_parameter, item.fields)
+        self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value, permit)
 
     def _put(
-        self, vhost: VHostPreview, component: str, name: str, value: object, item: DefinitionEntry | None = None
+        self,
+        vhost: VHostPreview,
+        component: str,
+        name: str,
+        value: object,
+        permit: Callable[[], None] = lambda: None,
     ) -> None:
         parameters = self._node.parameters
         new = self._check_parameter(vhost.name, component, name, value)
@@ -410,8 +429,7 @@ class DefinitionsImport:
             new.add((vhost.name, name))
         if component == VHOST_LIMITS:
             vhost.max_queues = None
-        step = partial(parameters.put, vhost.name, component, name, value)
-        self._steps.append(step if item is None else partial(self._permitted, item, step))
+        self._steps.append(partial(self._put_parameter, permit, vhost.name, component, name, value))
 
     def _check_parameter(self, vhost: str, component: str, name: str, value: object) -> set[tuple[str, str]]:
         """Check a parameter, and return the new ones of its component. Raises Invalid."""
@@ -496,12 +514,18 @@ class DefinitionsImport:
             self._binds = existing is None or not existing.has_binding(source, kind, name, key, arguments)
         self._steps.append(partial(self._bind, vhost.name, source, kind, name, key, arguments))
 
-    # Steps. A new object waits for the deletion of an earlier one with its name.
+    # Steps. A new object waits for the deletion of an earlier one with its name. Users and parameters may have changed
+    # since the check, so the caller's permits are checked again.
 
-    def _permitted(self, item: DefinitionEntry, step: Callable[[], object]) -> None:
-        """Do a step whose entry is still permitted: users and parameters may have changed since the check."""
-        self._permit(item.section, item.fields, self._node.users.get)
-        step()
+    def _put_user(self, stored: StoredUser) -> None:
+        old = self._node.users.get(stored.name)
+        if old is not None:
+            self._permits.check_user(old.stored(), stored)
+        self._node.users.put(stored)
+
+    def _put_parameter(self, permit: Callable[[], None], vhost: str, component: str, name: str, value: object) -> None:
+        permit()
+        self._node.parameters.put(vhost, component, name, value)
 
     def _add_vhost(self, name: str, description: str, tags: tuple[str, ...], default_queue_type: str) -> None:
         node = self._node

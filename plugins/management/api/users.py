@@ -51,7 +51,7 @@ def find_user(request: Request) -> User:
     return user
 
 
-def check_protected(request: Request, user: User | None) -> None:
+def check_protected(request: Request, user: User | StoredUser | None) -> None:
     """Let only callers at the unix socket change protected users. Raises HTTPError (400)."""
     if user is not None and PROTECTED in user.tags and not request.caller.is_local:
         raise bad(PROTECTED_UNCHANGED)

@@ -30,6 +30,7 @@ from ..framework.router import Route
 from .bindings import unbound
 from .policies import policy_view
 from .queues import resumed
+from .users import check_protected, find_user
 
 PLUGINS_DIR = str(Path(__file__).parents[2])
 FRACTION_LIMIT = 1_000_000  # as warrenctl has it
@@ -337,10 +338,9 @@ def put_vhost_limits(request: Request) -> Response:
 def put_user_limits(request: Request) -> Response:
     """Set several limits of a user in one change."""
     body: LimitsBody = request.body
-    name = request.path["user"]
-    if request.node.users.get(name) is None:
-        raise missing()
-    request.node.limits.set_user(name, body.value)
+    user = find_user(request)
+    check_protected(request, user)
+    request.node.limits.set_user(user.name, body.value)
     return done()
 
 

@@ -13,7 +13,9 @@ import pytest
 
 from tests.support.definitions import new_node
 from warren.broker.amqp.errors import AccessRefused, Invalid, NotNow
-from warren.broker.core.definitions.importer import DefinitionsImport, begin_import
+from warren.broker.core.definitions.entry import DefinitionEntry
+from warren.broker.core.definitions.importer import DefinitionsImport, Permits, begin_import
+from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, marks_of
 from warren.broker.core.node.node import Node
 from warren.broker.core.telemetry.resource_alarms import MEMORY
@@ -269,6 +271,11 @@ async def are_freed(kept: list[weakref.ref[Any]]) -> bool:
     return all(ref() is None for ref in kept)
 
 
+class Refusing(Permits):
+    def check_user(self, old: StoredUser, new: StoredUser) -> None:
+        raise AccessRefused("another may")
+
+
 def test_a_refused_import_is_freed_without_the_garbage_collector(kept: list[weakref.ref[Any]]) -> None:
     def refuse() -> None:
         raise AccessRefused("the user is gone")
@@ -282,7 +289,8 @@ def test_a_refused_import_is_freed_without_the_garbage_collector(kept: list[weak
 
     async def work(node: Node, imports: Imports) -> None:
         await refused(imports, AccessRefused, {}, check_actor=refuse)
-        await refused(imports, AccessRefused, {}, permit=lambda *entry: refuse())
+        users = {"users": [{"name": "bob", "password_hash": "", "tags": ""}] * 2}
+        await refused(imports, AccessRefused, users, permits=Refusing())
         await refused(imports, Invalid, {"bindings": [{"vhost": "v"}]})
         node.alarms.set(MEMORY)
         await refused(imports, NotNow, {})
@@ -316,19 +324,21 @@ def test_an_import_or_a_check_that_is_cancelled_is_freed_without_the_garbage_col
     assert not run(work).vhosts
 
 
-def test_an_import_that_fails_by_a_bug_is_freed_in_steps() -> None:
+def test_an_import_that_fails_by_a_bug_is_freed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     given = document()
 
-    def fail(section: str, fields: dict[str, object], user_of: object) -> None:
-        if fields.get("name") == "q9":
+    def fail(plan: DefinitionsImport, item: DefinitionEntry) -> None:
+        if item.fields["name"] == "q9":
             raise ZeroDivisionError
+
+    monkeypatch.setattr(DefinitionsImport, "_queue", fail)
 
     async def work() -> None:
         reports: list[str] = []
         supervisor = Supervisor(lambda event, level, fields: reports.append(event))
         imports = Imports(new_node(), supervisor, lambda actor: nullcontext(), lambda: None)
         with pytest.raises(ZeroDivisionError):
-            await imports.run(given, None, "alice", permit=fail)
+            await imports.run(given, None, "alice")
         assert reports == ["task_failed"]
 
     asyncio.run(work())

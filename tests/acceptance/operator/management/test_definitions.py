@@ -1,13 +1,16 @@
 """Definitions over HTTP."""
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
+from tests.support.hashing import FakeHashing
 from tests.support.http import Api
 from warren.broker.core.access.passwords import SHA256, hash_password
 from warren.broker.core.definitions.importer import begin_import
+from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT, digest_of
 
 MD5 = "rabbit_password_hashing_md5"
@@ -164,27 +167,49 @@ def test_definitions_may_come_in_a_form(api: Api) -> None:
 
 
 def test_a_protected_user_is_not_changed_by_an_import(api: Api) -> None:
+    api.peer.node.users.hashing = FakeHashing()
     api.peer.add_user("chief", ("administrator", "protected"))
     (chief,) = [user for user in api.get("/definitions").json["users"] if user["name"] == "chief"]
     hash_before = api.peer.node.users.get("chief").password_hash  # type: ignore[union-attr]
-    for changed in ({"password_hash": ""}, {"tags": ["protected"]}, {"tags": ""}, {"limits": {"max-channels": 1}}):
+    every: dict[str, object] = {
+        "password_hash": "",
+        "hashing_algorithm": MD5,
+        "tags": ["protected"],
+        "limits": {"max-channels": 1},
+    }
+    assert {"name", *every} == set(chief) == {field.name for field in fields(StoredUser)}
+    for changed in (*({key: value} for key, value in every.items()), {"tags": ""}):
         for path in ("/definitions", "/all-configuration"):
             answer = api.post(path, {"users": [chief | changed]})
             assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
     assert (
         api.post("/definitions", {"users": [{"name": "chief", "password": "new", "tags": chief["tags"]}]}).status == 400
     )
-    assert api.post("/definitions", {"users": [chief]}).status == 204
+    unnamed = {key: value for key, value in chief.items() if key != "hashing_algorithm"}
+    assert api.post("/definitions", {"rabbit_version": "3.5.0", "users": [unnamed]}).status == 400
+    for same in ([chief], [chief, chief], [chief | {"tags": "administrator,protected"}]):
+        assert api.post("/definitions", {"users": same}).status == 204
     user = api.peer.node.users.get("chief")
     assert user is not None and user.password_hash == hash_before and "administrator" in user.tags
 
 
+def test_the_limits_of_a_protected_user_are_not_changed(api: Api) -> None:
+    api.peer.add_user("chief", ("administrator", "protected"))
+    for answer in (
+        api.put("/user-limits/chief/max-connections", {"value": 0}),
+        api.delete("/user-limits/chief/max-connections"),
+        api.put("/warren/user-limits/chief", {"value": {"max-connections": 0}}),
+    ):
+        assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
+
+
 def test_a_user_whom_the_document_itself_protects_is_not_changed_by_a_later_entry(api: Api) -> None:
     chief = {"name": "chief", "password_hash": "", "tags": ["protected"]}
-    changed = {"users": [chief, chief | {"tags": ["management"]}], "vhosts": [{"name": "new"}]}
-    for path in ("/warren/check-definitions", "/definitions"):
-        answer = api.post(path, changed)
-        assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
+    for field in ({"tags": ["management"]}, {"hashing_algorithm": MD5}):
+        changed = {"users": [chief, chief | field], "vhosts": [{"name": "new"}]}
+        for path in ("/warren/check-definitions", "/definitions"):
+            answer = api.post(path, changed)
+            assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
     assert api.peer.node.users.get("chief") is None and "new" not in api.peer.node.vhosts
     assert api.post("/definitions", {"users": [chief, chief]}).status == 204
 
