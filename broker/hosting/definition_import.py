@@ -124,7 +124,7 @@ class Imports:
                     self.under_way = True
                     begin_import(self._node, work.digest, work.vhost)
                 yield wait
-            end_import(self._node, work.digest, work.vhost)
+            end_import(self._node, work.digest, plan)
 
         try:
             await in_turns(steps(), lambda: self._acting(actor))

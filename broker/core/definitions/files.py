@@ -11,7 +11,7 @@ from ...system_errors import file_error
 from ..metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
 from ..node.node import Node
 from .exporter import IMPORTED_HASH
-from .importer import end_import, import_definitions
+from .importer import import_definitions
 
 
 class DefinitionsError(Exception):
@@ -69,8 +69,7 @@ def load(node: Node, place: Path, skip_if_unchanged: bool = False) -> list[str] 
     lines: list[str] = []
     for file, data in texts.items():
         try:
-            lines += import_definitions(node, parse_json(data))
-            end_import(node, digests[file], None)
+            lines += import_definitions(node, parse_json(data), digest=digests[file])
         except ValueError as error:
             raise DefinitionsError(f"{file}: failed to parse JSON: {error}") from None
         except OperatorError as error:

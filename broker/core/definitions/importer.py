@@ -25,7 +25,7 @@ from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
 from ..metadata.queue_types import CLASSIC, QUEUE_TYPE_ALIASES
 from ..metadata.records import StoredUser, StoredVHost
-from ..metadata.unfinished_import import UNFINISHED_IMPORT, marks_of, with_mark, without_mark
+from ..metadata.unfinished_import import UNFINISHED_IMPORT, is_completed, marks_of, with_mark
 from ..node.node import Node, check_metadata
 from ..policies.limits import NAME, VHOST_LIMITS, user_limits
 from ..policies.parameters import POLICY
@@ -141,6 +141,9 @@ class VHostPreview:
 class DefinitionsImport:
     """An import: `check` is run to its end, then `carry_out`. Both process one entry at each step.
 
+    vhost             into which the document is imported, or None for all of it
+    places            the virtual hosts that its exchanges, queues, bindings, policies and parameters name; None is one
+                      that is missing
     without_password  the users with a hash that is no password's, who cannot log in
     """
 
@@ -158,11 +161,12 @@ class DefinitionsImport:
         checked before, and again when users and parameters are imported.
         Raises Invalid if it is no definitions document; Unknown if the virtual host does not exist.
         """
+        self.vhost = vhost
+        self.places: set[object] = set()
         self.without_password: list[str] = []
         self._warnings = FirstLines()
         self._failures = FirstLines()
         self._node = node
-        self._only = vhost
         self._leave_out = leave_out
         self._permits = permits
         self._steps: deque[Callable[[], object]] = deque()
@@ -246,9 +250,13 @@ class DefinitionsImport:
             ("queues", self._queue),
             ("bindings", self._binding),
         )
-        for section, plan in parts if self._only is not None else whole + parts:
+        for section, plan in parts if self.vhost is not None else whole + parts:
+            names_place = (section, plan) in parts
             for entry in entries(self._document, section):
                 item = DefinitionEntry(section, entry)
+                if names_place:
+                    given = item.fields.get("vhost")
+                    self.places.add(given if isinstance(given, str) else None)
                 if section == "parameters":
                     self._permits.check_parameter(item.fields)
                 try:
@@ -275,6 +283,7 @@ class DefinitionsImport:
         """Yield each container of the plan, and a function that removes one of its objects."""
         yield self._steps, self._steps.pop
         yield self._users, self._users.popitem
+        yield self.places, self.places.pop
         for names in self._parameters.values():
             yield names, names.pop
         while self._vhosts:
@@ -285,7 +294,7 @@ class DefinitionsImport:
 
     def _place(self, item: DefinitionEntry) -> VHostPreview:
         """Return the virtual host of an entry."""
-        return self._found(self._only if self._only is not None else item.text("vhost"))
+        return self._found(self.vhost if self.vhost is not None else item.text("vhost"))
 
     def _found(self, name: str) -> VHostPreview:
         planned = self._vhosts.get(name)
@@ -588,11 +597,11 @@ def begin_import(node: Node, digest: str, vhost: str | None) -> None:
     node.parameters.set_global(UNFINISHED_IMPORT, with_mark(value, digest, vhost, node.clock.timestamp_s()))
 
 
-def end_import(node: Node, digest: str, vhost: str | None) -> None:
-    """Clear the mark of an import that has ended, also that of an earlier one of the same document."""
+def end_import(node: Node, digest: str, plan: DefinitionsImport) -> None:
+    """Clear the mark of an import that has ended, and those of earlier ones of the same document that it completes."""
     parameters = node.parameters
     marks = marks_of(parameters.globals().get(UNFINISHED_IMPORT))
-    left = without_mark(marks, digest, vhost)
+    left = [mark for mark in marks if not is_completed(mark, digest, plan.vhost, plan.places)]
     if left:
         parameters.set_global(UNFINISHED_IMPORT, left)
     elif marks:
@@ -608,10 +617,14 @@ def algorithm_of(document: Document) -> str:
     return MD5 if numbers and tuple(numbers) < SHA256_SINCE else SHA256
 
 
-def import_definitions(node: Node, document: object, vhost: str | None = None) -> list[str]:
-    """Import a document, or nothing; return a line for each entry that is left out. Raises Invalid, Unknown."""
+def import_definitions(node: Node, document: object, vhost: str | None = None, digest: str = "") -> list[str]:
+    """Import a document, or nothing; return a line for each entry that is left out. Raises Invalid, Unknown.
+
+    `digest` is that of the text (`metadata.unfinished_import`).
+    """
     plan = DefinitionsImport(node, document, vhost)
     for work in (plan.check(), plan.carry_out()):
         deque(work, maxlen=0)
     plan.check_failures()
+    end_import(node, digest, plan)
     return plan.warnings

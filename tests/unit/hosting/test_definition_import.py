@@ -169,8 +169,38 @@ def test_only_an_import_of_the_same_document_into_the_same_place_clears_its_mark
         await imports.run(document(), None, "alice", digest="two")
         await imports.run({}, "v", "alice", digest="one")
         assert marked() == [("one", None)]
-        await imports.run({}, None, "alice", digest="one")
+        begin_import(node, "one", "v")
+        await imports.run(document(vhost="w"), None, "alice", digest="one")
+        assert marked() == [("one", "v")]
+        await imports.run({}, "v", "alice", digest="one")
         assert UNFINISHED_IMPORT not in node.parameters.globals()
+
+    run(work)
+
+
+def test_an_import_of_a_whole_document_clears_the_mark_of_one_into_the_only_virtual_host_that_it_names() -> None:
+    def queues(*vhosts: str) -> list[dict[str, Any]]:
+        return [{"vhost": vhost, "name": "q"} if vhost else {"name": "q"} for vhost in vhosts]
+
+    permission = {"user": "bob", "vhost": "w", "configure": "", "write": "", "read": ""}
+    documents: list[tuple[dict[str, Any], list[str]]] = [
+        ({"queues": queues("v")}, ["w"]),
+        ({"queues": queues("v"), "bindings": [], "permissions": [permission]}, ["w"]),
+        ({"queues": queues("v"), "policies": queues("w")}, ["v", "w"]),
+        ({"queues": queues("v", "unknown")}, ["v", "w"]),
+        ({"queues": queues("v", "")}, ["v", "w"]),
+        ({}, []),
+    ]
+
+    async def work(node: Node, imports: Imports) -> None:
+        node.users.add("bob")
+        for name in ("v", "w"):
+            node.add_vhost(name)
+        for given, left in documents:
+            for name in ("v", "w"):
+                begin_import(node, "one", name)
+            await imports.run(given, None, "alice", leave_out=True, digest="one")
+            assert [mark["vhost"] for mark in marks_of(node.parameters.globals().get(UNFINISHED_IMPORT))] == left
 
     run(work)
 
