@@ -53,7 +53,7 @@ LINES_LENGTH, LINE_LENGTH = 1 << 20, 1_000  # characters of all lines that are k
 
 
 class Permits:
-    """What the caller of an import may change: all. Methods of subclasses raise the error that refuses the import."""
+    """The rights of the caller of an import: all. Methods of subclasses raise the error that refuses the import."""
 
     def check_user(self, old: StoredUser, new: StoredUser) -> None:
         """Check the replacement of a user."""

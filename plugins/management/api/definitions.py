@@ -119,7 +119,7 @@ def check_arrays(body: bytes) -> None:
 
 
 class CallerPermits(Permits):
-    """What the caller of a request may import. The methods raise HTTPError (400, 401, 405)."""
+    """The rights of the caller of a request. The methods raise HTTPError (400, 401, 405)."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
