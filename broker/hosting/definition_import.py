@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
-from ..core.definitions.importer import PERMITS_ALL, DefinitionsImport, Permits, Wait, begin_import, empty, end_import
+from ..core.definitions.importer import PERMITS_ALL, DefinitionsImport, Permits, Wait, begin_import, end_import
+from ..core.definitions.release import release
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
 
+Decoded = tuple[object, str]
+"""A document, and the digest of its text (`core.metadata.unfinished_import`)."""
 SLICE_S = 0.003  # between two turns of the loop; a document that takes no longer is imported in one turn
 
 
@@ -71,6 +74,26 @@ class Imports:
         """
         return await self._work(Import(document, vhost, leave_out, True, permits=permits), "")
 
+    @contextmanager
+    def decoding(self, decode: Callable[[], Decoded]) -> Iterator[Decoding]:
+        """Decode a document in a thread. One that is not taken in this context is freed in steps."""
+        decoding = Decoding(self._supervisor.run("definitions_decoding", decoded(decode)))
+        try:
+            yield decoding
+        finally:
+            if decoding.task is not None:
+                self._supervisor.run("definitions_release", self._free(decoding.task))
+
+    async def _free(self, task: asyncio.Task[Decoded | OperatorError]) -> None:
+        await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is None:
+            result = task.result()
+            await self._release(release(result[0] if isinstance(result, tuple) else None))
+
+    async def _release(self, steps: Iterator[None]) -> None:
+        async with self._freeing:
+            await in_turns(steps)
+
     async def _work(self, work: Import, actor: str) -> DefinitionsImport:
         task = self._supervisor.run("definitions_import", self._perform(work, actor))
         try:
@@ -99,8 +122,7 @@ class Imports:
             error.__context__ = None
         finally:  # also if it was cancelled
             work.must_end = True
-            async with self._freeing:
-                await in_turns(work.release())
+            await self._release(work.release())
 
     async def _plan(self, work: Import, actor: str) -> None:
         """Check a document, and import it unless it is to be checked only."""
@@ -130,6 +152,39 @@ class Imports:
             await in_turns(steps(), lambda: self._acting(actor))
         finally:
             self.under_way = False
+
+
+async def decoded(decode: Callable[[], Decoded]) -> Decoded | OperatorError:
+    try:
+        return await asyncio.to_thread(decode)
+    except OperatorError as error:
+        return error.with_traceback(None)
+
+
+class Decoding:
+    """The decoding of a document in a thread, by `task` until it is taken."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, task: asyncio.Task[Decoded | OperatorError]) -> None:
+        self.task: asyncio.Task[Decoded | OperatorError] | None = task
+
+    async def finished(self) -> None:
+        """Return at its end, or if this is cancelled before; the thread goes on then."""
+        assert self.task is not None
+        await asyncio.wait([self.task])
+
+    def take(self) -> Decoded:
+        """Return the document, which its importer frees, with its digest. Raises the error of the decoding."""
+        assert self.task is not None
+        result = self.task.result()
+        self.task = None
+        if isinstance(result, tuple):
+            return result
+        try:
+            raise result
+        finally:
+            del result  # it has this frame in its traceback
 
 
 class Import:
@@ -187,12 +242,3 @@ async def in_turns(
             over = asyncio.Event()
             wait(over.set)
             await over.wait()
-
-
-def release(document: object) -> Iterator[None]:
-    """Empty the sections of a document in steps."""
-    for section in document.values() if isinstance(document, dict) else ():
-        if isinstance(section, list):
-            yield from empty(section, section.pop)
-        elif isinstance(section, dict):
-            yield from empty(section, section.popitem)

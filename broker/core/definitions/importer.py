@@ -11,7 +11,7 @@ objects are replaced. Names that begin with `amq.` are reserved, and are left ou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
@@ -35,6 +35,7 @@ from ..vhost.emissions import EmissionQueue
 from ..vhost.vhost import EVENT, PREDECLARED, VHost, destination_type
 from .entry import TEXT_LIMIT, DefinitionEntry, entries, map_of
 from .exporter import Document, is_internal
+from .release import release
 
 MD5 = "rabbit_password_hashing_md5"
 SHA256_SINCE = (3, 6)  # before that version, hashes without an algorithm are MD5
@@ -48,7 +49,6 @@ Wait = Callable[[Callable[[], None]], object]
 """A function that calls what it is passed once something has happened."""
 Plan = Callable[[DefinitionEntry], Callable[[], None] | None]
 """A function that plans the import of an entry, and may return the check whether the caller may do that."""
-RELEASED = 500  # objects freed in one step
 LINES_LENGTH, LINE_LENGTH = 1 << 20, 1_000  # characters of all lines that are kept, and of each
 
 
@@ -260,6 +260,7 @@ class DefinitionsImport:
                 if section == "parameters":
                     self._permits.check_parameter(item.fields)
                 try:
+                    item.check_size()
                     permit = plan(item)
                 except (OperatorError, AMQPError) as error:
                     refused = item.refused(error)
@@ -276,21 +277,10 @@ class DefinitionsImport:
 
     def release(self) -> Iterator[None]:
         """Free the plan, with what it has of the document, in steps."""
-        for objects, pop in self._held():
-            yield from empty(objects, pop)
-
-    def _held(self) -> Iterator[tuple[Sized, Callable[[], object]]]:
-        """Yield each container of the plan, and a function that removes one of its objects."""
-        yield self._steps, self._steps.pop
-        yield self._users, self._users.popitem
-        yield self.places, self.places.pop
-        for names in self._parameters.values():
-            yield names, names.pop
+        yield from release(self._steps, self._users, self.places, self._parameters)
         while self._vhosts:
             _, vhost = self._vhosts.popitem()
-            yield vhost.skipped, vhost.skipped.pop
-            yield vhost.exchanges, vhost.exchanges.popitem
-            yield vhost.queues, vhost.queues.popitem
+            yield from release(vhost.skipped, vhost.exchanges, vhost.queues)
 
     def _place(self, item: DefinitionEntry) -> VHostPreview:
         """Return the virtual host of an entry."""
@@ -580,15 +570,6 @@ class DefinitionsImport:
         end: Destination = target.queue(name) if kind == "queue" else target.exchange(name)
         target.bind(source, end, key, arguments)
         self._emissions = target.emissions_of(source)
-
-
-def empty(objects: Sized, pop: Callable[[], object]) -> Iterator[None]:
-    """Remove all objects in steps: to free 100,000 at once would hold the loop."""
-    while objects:
-        for _ in range(min(RELEASED, len(objects))):
-            pop()
-        yield
-    yield
 
 
 def begin_import(node: Node, digest: str, vhost: str | None) -> None:

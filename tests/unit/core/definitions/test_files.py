@@ -1,5 +1,7 @@
 """Definitions in files and folders."""
 
+import contextlib
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -117,3 +119,12 @@ def test_an_unchanged_file_is_loaded_again_after_an_import_of_it_into_one_virtua
     begin_import(node, digest_of(file.read_bytes()), "v")
     assert load(node, file, skip_if_unchanged=True) == []
     assert load(node, file, skip_if_unchanged=True) is None
+
+
+@pytest.mark.parametrize("text", ['{"a": [{}, {"b": [{}]}], "c": {}}', '{"a": [{}, {"b": [{}]}, x', "[" * 100_000])
+def test_a_text_keeps_none_of_its_objects(text: str) -> None:
+    gc.collect()
+    before = len(gc.get_objects())
+    with contextlib.suppress(ValueError):
+        parse_json(text.encode())
+    assert len(gc.get_objects()) <= before + 10
