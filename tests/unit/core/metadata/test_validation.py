@@ -84,7 +84,7 @@ def test_of_a_very_long_value_the_first_part_is_shown() -> None:
     """Each is in an error, and so is made in a short time."""
     long = "é" * (1 << 19)
     begun_s = time.thread_time()
-    for value in (long, [long] * 50, {str(number): [[long] * 50] * 50 for number in range(50)}):
+    for value in (long, [long] * 50, {str(key): [[long] * 50] * 50 for key in range(50)}):
         assert SHOWN_LENGTH < len(term(value)) < 10 * SHOWN_LENGTH
         assert len(shape_errors("p", {"other": value}, {})[0]) < 10 * SHOWN_LENGTH
     assert within(time.thread_time() - begun_s, 0.1)
