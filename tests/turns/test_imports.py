@@ -12,7 +12,7 @@ from tests.support.http import Api, asgi_scope, call_application
 from tests.support.speed import within
 from warren.broker.amqp.errors import Invalid
 from warren.broker.core.definitions.entry import VALUES_LIMIT
-from warren.broker.core.definitions.importer import DefinitionsImport, VHostPreview
+from warren.broker.core.definitions.importer import DefinitionsImport, VHostPreview, import_definitions
 from warren.broker.core.definitions.release import release
 
 from .meter import ATTEMPTS, LIMIT_MS, MANY, PATIENCE_S, SLICE_MS, TURN_MS, Meter
@@ -100,6 +100,20 @@ def test_the_check_of_a_policy_takes_no_longer_behind_very_many_others() -> None
     begun_s = time.thread_time()
     assert sum(1 for _ in plan.check()) == MANY + 2
     assert within(time.thread_time() - begun_s, 0.8)
+
+
+def test_very_many_policies_beside_others_are_imported_in_time_in_proportion_to_their_number() -> None:
+    node = new_node()
+    node.add_vhost("v")
+    node.parameters.limits["policy"] = 4 * MANY
+    for part in ("a", "b"):
+        policy = {"vhost": "v", "pattern": f"^{part}", "definition": {"max-length": 1}}
+        policies = [policy | {"name": f"{part}{number}"} for number in range(MANY // 4)]
+        begun_s = time.thread_time()
+        import_definitions(node, {"policies": policies})
+        assert within(time.thread_time() - begun_s, 1.0)
+    names = [policy.name for policy in node.policies.all("v")]
+    assert len(names) == MANY // 2 and names == sorted(names, reverse=True)
 
 
 NESTED = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.core.policies.limits import VHOST_LIMITS
+from warren.broker.core.policies.limits import NAME, VHOST_LIMITS
 from warren.broker.plugin import User, VHost
 
 from ...http.auth import ADMIN, ANY, OWN, VISIBLE
@@ -25,10 +25,8 @@ class LimitBody(msgspec.Struct):
 
 def of_vhost(request: Request, vhost: VHost) -> Item:
     """Return the limits of a virtual host."""
-    for parameter in request.node.parameters.all(vhost.name, VHOST_LIMITS):
-        if isinstance(parameter.value, dict):
-            return dict(parameter.value)
-    return {}
+    limits = request.node.parameters.get(vhost.name, VHOST_LIMITS, NAME)
+    return dict(limits) if isinstance(limits, dict) else {}
 
 
 def list_limits_of_vhosts(request: Request) -> Listing[VHost]:
