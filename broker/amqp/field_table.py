@@ -404,7 +404,7 @@ def term_of(value: Value, depth: int = 1) -> str:
             return mantissa
         return f"{mantissa}{'' if '.' in mantissa else '.0'}e{int(exponent)}"
     if isinstance(content, bytes):
-        if all(32 <= byte < 127 for byte in content):
+        if content.isascii() and content.decode("ascii").isprintable():
             return '<<"' + content.decode("ascii").replace("\\", "\\\\").replace('"', '\\"') + '">>'
         return "<<" + ",".join([str(byte) for byte in content]) + ">>"
     if isinstance(content, tuple):

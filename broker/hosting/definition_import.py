@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from ..amqp.errors import AMQPError, OperatorError
-from ..core.definitions.importer import DefinitionsImport, Permit, Wait, begin_import, empty, end_import, permit_all
+from ..core.definitions.importer import PERMITS_ALL, DefinitionsImport, Permits, Wait, begin_import, end_import
+from ..core.definitions.release import release
 from ..core.node.node import Node
 from ..runtime.supervisor import Supervisor
 
+Decoded = tuple[object, str]
+"""A document, and the digest of its text (`core.metadata.unfinished_import`)."""
 SLICE_S = 0.003  # between two turns of the loop; a document that takes no longer is imported in one turn
 
 
@@ -47,29 +50,49 @@ class Imports:
         leave_out: bool = False,
         digest: str = "",
         check_actor: Callable[[], None] = lambda: None,
-        permit: Permit = permit_all,
+        permits: Permits = PERMITS_ALL,
     ) -> DefinitionsImport:
         """Import all or nothing, and return the import with its warnings. The document is emptied.
 
         With `leave_out` entries with an error are left out, and those that need them. `digest` is that of the text
         (`core.metadata.unfinished_import`). `check_actor` raises an OperatorError if the user lost the right while
-        other imports were done, `permit` one for an entry that the user must not import. Raises Invalid, Unknown,
-        NotNow while memory is low, and the errors of these two.
+        other imports were done. Raises Invalid, Unknown, NotNow while memory is low, and the errors of these checks and
+        of `permits`.
         """
-        return await self._work(Import(document, vhost, leave_out, False, digest, check_actor, permit), actor)
+        return await self._work(Import(document, vhost, leave_out, False, digest, check_actor, permits), actor)
 
     async def check(
         self,
         document: object,
         vhost: str | None,
         leave_out: bool = False,
-        permit: Permit = permit_all,
+        permits: Permits = PERMITS_ALL,
     ) -> DefinitionsImport:
         """Check a document without importing it, and return the import with its warnings.
 
-        The document is emptied. Raises Invalid, Unknown, and the errors of `permit`.
+        The document is emptied. Raises Invalid, Unknown, and the errors of `permits`.
         """
-        return await self._work(Import(document, vhost, leave_out, True, permit=permit), "")
+        return await self._work(Import(document, vhost, leave_out, True, permits=permits), "")
+
+    @contextmanager
+    def decoding(self, decode: Callable[[], Decoded]) -> Iterator[Decoding]:
+        """Decode a document in a thread. One that is not taken in this context is freed in steps."""
+        decoding = Decoding(self._supervisor.run("definitions_decoding", decoded(decode)))
+        try:
+            yield decoding
+        finally:
+            if decoding.task is not None:
+                self._supervisor.run("definitions_release", self._free(decoding.task))
+
+    async def _free(self, task: asyncio.Task[Decoded | OperatorError]) -> None:
+        await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is None:
+            result = task.result()
+            await self._release(release(result[0] if isinstance(result, tuple) else None))
+
+    async def _release(self, steps: Iterator[None]) -> None:
+        async with self._freeing:
+            await in_turns(steps)
 
     async def _work(self, work: Import, actor: str) -> DefinitionsImport:
         task = self._supervisor.run("definitions_import", self._perform(work, actor))
@@ -99,12 +122,11 @@ class Imports:
             error.__context__ = None
         finally:  # also if it was cancelled
             work.must_end = True
-            async with self._freeing:
-                await in_turns(work.release())
+            await self._release(work.release())
 
     async def _plan(self, work: Import, actor: str) -> None:
         """Check a document, and import it unless it is to be checked only."""
-        plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out, work.permit)
+        plan = DefinitionsImport(self._node, work.document, work.vhost, work.leave_out, work.permits)
         work.plan = plan
         await in_turns(plan.check())
         if not work.checked_only:
@@ -124,7 +146,7 @@ class Imports:
                     self.under_way = True
                     begin_import(self._node, work.digest, work.vhost)
                 yield wait
-            end_import(self._node, work.digest, work.vhost)
+            end_import(self._node, work.digest, plan)
 
         try:
             await in_turns(steps(), lambda: self._acting(actor))
@@ -132,11 +154,44 @@ class Imports:
             self.under_way = False
 
 
+async def decoded(decode: Callable[[], Decoded]) -> Decoded | OperatorError:
+    try:
+        return await asyncio.to_thread(decode)
+    except OperatorError as error:
+        return error.with_traceback(None)
+
+
+class Decoding:
+    """The decoding of a document in a thread, by `task` until it is taken."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, task: asyncio.Task[Decoded | OperatorError]) -> None:
+        self.task: asyncio.Task[Decoded | OperatorError] | None = task
+
+    async def finished(self) -> None:
+        """Return at its end, or if this is cancelled before; the thread goes on then."""
+        assert self.task is not None
+        await asyncio.wait([self.task])
+
+    def take(self) -> Decoded:
+        """Return the document, which its importer frees, with its digest. Raises the error of the decoding."""
+        assert self.task is not None
+        result = self.task.result()
+        self.task = None
+        if isinstance(result, tuple):
+            return result
+        try:
+            raise result
+        finally:
+            del result  # it has this frame in its traceback
+
+
 class Import:
     """One import: `must_end` once something may have changed or it is being freed, `error` if it was refused."""
 
     __slots__ = (
-        *("document", "vhost", "leave_out", "checked_only", "digest", "check_actor", "permit"),
+        *("document", "vhost", "leave_out", "checked_only", "digest", "check_actor", "permits"),
         *("plan", "must_end", "error"),
     )
 
@@ -148,7 +203,7 @@ class Import:
         checked_only: bool = False,
         digest: str = "",
         check_actor: Callable[[], None] = lambda: None,
-        permit: Permit = permit_all,
+        permits: Permits = PERMITS_ALL,
     ) -> None:
         self.document = document
         self.vhost = vhost
@@ -156,7 +211,7 @@ class Import:
         self.checked_only = checked_only
         self.digest = digest
         self.check_actor = check_actor
-        self.permit = permit
+        self.permits = permits
         self.plan: DefinitionsImport | None = None
         self.must_end = False
         self.error: OperatorError | AMQPError | None = None
@@ -187,12 +242,3 @@ async def in_turns(
             over = asyncio.Event()
             wait(over.set)
             await over.wait()
-
-
-def release(document: object) -> Iterator[None]:
-    """Empty the sections of a document in steps."""
-    for section in document.values() if isinstance(document, dict) else ():
-        if isinstance(section, list):
-            yield from empty(section, section.pop)
-        elif isinstance(section, dict):
-            yield from empty(section, section.popitem)

@@ -23,15 +23,15 @@ TAGS = frozenset((ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT))
 
 
 class Caller:
-    """The user of a request, with the rights that the tags give."""
+    """The user of a request, with the rights that `tags` give: those of the user's tags that the API knows."""
 
-    __slots__ = ("user", "administers", "monitors", "makes_policies", "manages", "is_local")
+    __slots__ = ("user", "tags", "administers", "monitors", "makes_policies", "manages", "is_local")
 
     def __init__(self, user: User, is_local: bool = False) -> None:
         """`is_local`: the request came by the unix socket, whose peer's uid has been checked."""
         self.user = user
         self.is_local = is_local
-        tags = TAGS.intersection(user.tags)
+        self.tags = tags = TAGS.intersection(user.tags)
         self.administers = ADMINISTRATOR in tags
         self.monitors = self.administers or MONITORING in tags
         self.makes_policies = self.administers or POLICYMAKER in tags

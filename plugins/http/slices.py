@@ -75,6 +75,12 @@ async def in_slices(objects: Iterable[T]) -> AsyncIterator[T]:
             await turn.next()
 
 
+async def done_in_slices(objects: Iterable[T], do: Callable[[T], object]) -> None:
+    """Call a function with each of the objects, and yield to the loop after each slice of work."""
+    async for one in in_slices(objects):
+        do(one)
+
+
 async def sorted_in_slices(
     objects: Iterable[T], key: Callable[[T], Any], reverse: bool = False, count: int | None = None
 ) -> list[T]:

@@ -237,6 +237,7 @@ class HTTPAPI:
             request.body = body
 
     async def _handle(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
+        caller = request.caller
         with request.acting():
             result: Any = route.handler(request)
         if inspect.isawaitable(result):
@@ -249,7 +250,11 @@ class HTTPAPI:
             return made
         if isinstance(made, Listing):
             listing = list_response(made, request.query, self._state.searches)
-            return await run_while_connected(receive, request.wait(listing))
+            made = await run_while_connected(receive, request.wait(listing))
+            request.check_kept(caller)
+            return made
+        if not route.changes:
+            request.check_kept(caller)
         if request.method in ("GET", "HEAD") and "columns" in request.query and isinstance(made.body, (dict, list)):
             return Response(made.status, prune(made.body, columns_of(request.query)), made.headers)
         return made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from ...amqp.errors import AMQPError, Invalid, OperatorError
 from ...amqp.field_table import Table
 from ...amqp.limits import SHORT_STRING
@@ -9,6 +11,9 @@ from ...amqp.table_json import table_of_json
 from ..metadata.validation import boolean, check_text, term, text
 
 TEXT_LIMIT = 65_536
+VALUES_LIMIT, ENTRY_BYTES = 33_000, 1_250_000  # values and bytes of text of an entry: more than a request can set
+ANY_TEXT = ("utf-8", "surrogatepass")
+SHOWN = 1_000  # characters of a name in an error
 FLAGS = {"true": True, "false": False}  # some tools write them as strings
 
 # section -> the fields that identify an entry, and their names in errors
@@ -48,8 +53,25 @@ class DefinitionEntry:
     def refused(self, error: OperatorError | AMQPError) -> Invalid:
         """Return the error with the identity of the entry."""
         named = [(what, self.fields.get(key)) for key, what in PLACES[self.section]]
-        place = " / ".join([f'{what}: "{name}"' for what, name in named if isinstance(name, str)])
+        place = " / ".join([f'{what}: "{name[:SHOWN]}"' for what, name in named if isinstance(name, str)])
         return Invalid(f"{error.text.rstrip()} ({place})" if place else error.text)
+
+    def check_size(self) -> None:
+        """Check that the entry has no more than VALUES_LIMIT values and ENTRY_BYTES of text. Raises Invalid."""
+        values = size = 0
+        pending: list[dict[str, object] | list[object]] = [self.fields]
+        while pending:
+            inner = pending.pop()
+            values += len(inner)
+            if values > VALUES_LIMIT:
+                raise Invalid(f"an entry of {self.section} may have {VALUES_LIMIT} values")
+            for part in chain(inner, inner.values()) if isinstance(inner, dict) else inner:
+                if isinstance(part, str):
+                    size += len(part) if part.isascii() or len(part) > ENTRY_BYTES else len(part.encode(*ANY_TEXT))
+                    if size > ENTRY_BYTES:
+                        raise Invalid(f"an entry of {self.section} may have {ENTRY_BYTES} bytes of text")
+                elif isinstance(part, (dict, list)):
+                    pending.append(part)
 
     def value(self, key: str) -> object:
         if key not in self.fields:

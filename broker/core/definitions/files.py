@@ -6,12 +6,14 @@ import hashlib
 import json
 from pathlib import Path
 
-from ...amqp.errors import OperatorError
+from ...amqp.errors import Invalid, OperatorError
 from ...system_errors import file_error
 from ..metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
 from ..node.node import Node
+from .entry import VALUES_LIMIT
 from .exporter import IMPORTED_HASH
-from .importer import end_import, import_definitions
+from .importer import import_definitions
+from .release import RELEASED, finish, release
 
 
 class DefinitionsError(Exception):
@@ -19,19 +21,30 @@ class DefinitionsError(Exception):
 
 
 def parse_json(data: bytes) -> object:
-    """Return the value of a JSON text, which may begin with a byte order mark. Raises ValueError."""
+    """Return the value of a JSON text, which may begin with a byte order mark. Raises ValueError, Invalid.
+
+    It may run in a thread: other threads get the interpreter, which the scanner alone would keep, in between.
+    """
+    maps: list[dict[str, object]] = []  # not freed by the scanner, which would free those of a broken text at once
+
+    def map_of_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        if len(pairs) > VALUES_LIMIT:
+            finish(release(pairs))
+            raise Invalid(f"an object of JSON may have {VALUES_LIMIT} fields")
+        made = dict(pairs)
+        maps.append(made)
+        return made
+
     try:
-        # The hook for each object lets other threads get the interpreter, which the scanner alone would keep.
         value: object = json.loads(
             data.decode("utf-8-sig"), parse_constant=reject_constant, object_pairs_hook=map_of_pairs
         )
     except RecursionError:
         raise ValueError("nested too deep") from None
+    finally:
+        while maps:
+            del maps[-RELEASED:]
     return value
-
-
-def map_of_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    return dict(pairs)
 
 
 def reject_constant(name: str) -> object:
@@ -69,8 +82,7 @@ def load(node: Node, place: Path, skip_if_unchanged: bool = False) -> list[str] 
     lines: list[str] = []
     for file, data in texts.items():
         try:
-            lines += import_definitions(node, parse_json(data))
-            end_import(node, digests[file], None)
+            lines += import_definitions(node, parse_json(data), digest=digests[file])
         except ValueError as error:
             raise DefinitionsError(f"{file}: failed to parse JSON: {error}") from None
         except OperatorError as error:

@@ -11,7 +11,7 @@ objects are replaced. Names that begin with `amq.` are reserved, and are left ou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
@@ -25,7 +25,7 @@ from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
 from ..metadata.queue_types import CLASSIC, QUEUE_TYPE_ALIASES
 from ..metadata.records import StoredUser, StoredVHost
-from ..metadata.unfinished_import import UNFINISHED_IMPORT, marks_of, with_mark, without_mark
+from ..metadata.unfinished_import import UNFINISHED_IMPORT, is_completed, marks_of, with_mark
 from ..node.node import Node, check_metadata
 from ..policies.limits import NAME, VHOST_LIMITS, user_limits
 from ..policies.parameters import POLICY
@@ -35,6 +35,7 @@ from ..vhost.emissions import EmissionQueue
 from ..vhost.vhost import EVENT, PREDECLARED, VHost, destination_type
 from .entry import TEXT_LIMIT, DefinitionEntry, entries, map_of
 from .exporter import Document, is_internal
+from .release import release
 
 MD5 = "rabbit_password_hashing_md5"
 SHA256_SINCE = (3, 6)  # before that version, hashes without an algorithm are MD5
@@ -46,14 +47,44 @@ ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
 KINDS = ("queue", "exchange")
 Wait = Callable[[Callable[[], None]], object]
 """A function that calls what it is passed once something has happened."""
-Permit = Callable[[str, dict[str, object], Callable[[str], User | None]], None]
-"""A function of a section, the fields of an entry, and a function that returns a user as the entries before leave it.
-It raises an error if the entry must not be imported."""
-RELEASED = 500  # objects freed in one step
+Plan = Callable[[DefinitionEntry], Callable[[], None] | None]
+"""A function that plans the import of an entry, and may return the check whether the caller may do that."""
+LINES_LENGTH, LINE_LENGTH = 1 << 20, 1_000  # characters of all lines that are kept, and of each
 
 
-def permit_all(section: str, fields: dict[str, object], user_of: Callable[[str], User | None]) -> None:
-    """Permit each entry."""
+class Permits:
+    """The rights of the caller of an import: all. Methods of subclasses raise the error that refuses the import."""
+
+    def check_user(self, old: StoredUser, new: StoredUser) -> None:
+        """Check the replacement of a user."""
+
+    def check_parameter(self, fields: dict[str, object]) -> None:
+        """Check the entry of a parameter."""
+
+
+PERMITS_ALL = Permits()
+
+
+class FirstLines:
+    """Lines of which the first ones are kept, up to LINES_LENGTH characters. `count` is the number of all."""
+
+    __slots__ = ("count", "_kept", "_left")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._kept: list[str] = []
+        self._left = LINES_LENGTH
+
+    def add(self, line: str) -> None:
+        if self.count == len(self._kept) and self._left >= LINE_LENGTH:
+            self._kept.append(line[:LINE_LENGTH])
+            self._left -= len(self._kept[-1])
+        self.count += 1
+
+    def lines(self) -> list[str]:
+        """Return the lines that are kept, and how many others there are."""
+        more = self.count - len(self._kept)
+        return [*self._kept, f"and {more} more"] if more else list(self._kept)
 
 
 class VHostPreview:
@@ -110,9 +141,10 @@ class VHostPreview:
 class DefinitionsImport:
     """An import: `check` is run to its end, then `carry_out`. Both process one entry at each step.
 
-    warnings          a line for each entry that is left out, and for each user of `without_password`
+    vhost             into which the document is imported, or None for all of it
+    places            the virtual hosts that its exchanges, queues, bindings, policies and parameters name; None is one
+                      that is missing
     without_password  the users with a hash that is no password's, who cannot log in
-    failures          a line for each entry that could not be imported, as the broker has changed since the check
     """
 
     def __init__(
@@ -121,21 +153,22 @@ class DefinitionsImport:
         document: object,
         vhost: str | None = None,
         leave_out: bool = False,
-        permit: Permit = permit_all,
+        permits: Permits = PERMITS_ALL,
     ) -> None:
         """Import all of a document, or only the parts that belong to this virtual host.
 
-        With `leave_out` entries with an error, and those that need them, are left out with a warning. `permit` is asked
-        for each entry at the check, and for users and parameters again when they are imported.
+        With `leave_out` entries with an error, and those that need them, are left out with a warning. `permits` are
+        checked before, and again when users and parameters are imported.
         Raises Invalid if it is no definitions document; Unknown if the virtual host does not exist.
         """
-        self.warnings: list[str] = []
+        self.vhost = vhost
+        self.places: set[object] = set()
         self.without_password: list[str] = []
-        self.failures: list[str] = []
+        self._warnings = FirstLines()
+        self._failures = FirstLines()
         self._node = node
-        self._only = vhost
         self._leave_out = leave_out
-        self._permit = permit
+        self._permits = permits
         self._steps: deque[Callable[[], object]] = deque()
         self._vhosts: dict[str, VHostPreview] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
@@ -150,6 +183,11 @@ class DefinitionsImport:
             raise unknown_vhost(vhost)
         self._algorithm = algorithm_of(document)
         self._document: Document = document
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line for each entry that is left out, and for each user of `without_password`; of very many the first."""
+        return self._warnings.lines()
 
     @property
     def declares(self) -> bool:
@@ -179,7 +217,7 @@ class DefinitionsImport:
         try:
             step()
         except (OperatorError, AMQPError) as error:
-            self.failures.append(error.text)
+            self._failures.add(error.text)
 
     def _waits(self, wait: Wait) -> bool:
         """Have the present step done again after this, and return True; or False if it has waited already."""
@@ -190,39 +228,48 @@ class DefinitionsImport:
 
     def check_failures(self) -> None:
         """Raise Invalid if an entry could not be imported."""
-        if self.failures:
+        if self._failures.count:
             raise Invalid(
-                f"{len(self.failures)} definitions were not imported, as the broker has changed during the import; "
-                f"the first: {self.failures[0]}"
+                f"{self._failures.count} definitions were not imported, as the broker has changed during the import; "
+                f"the first: {self._failures.lines()[0]}"
             )
 
     def check(self) -> Iterator[None]:
         """Check the document and plan its import. Raises Invalid, with the error and its entry."""
-        whole: tuple[tuple[str, Callable[[DefinitionEntry], None]], ...] = (
+        whole: tuple[tuple[str, Plan], ...] = (
             ("users", self._user),
             ("vhosts", self._vhost),
             ("permissions", self._permission),
             ("topic_permissions", self._topic_permission),
             ("global_parameters", self._global_parameter),
         )
-        parts: tuple[tuple[str, Callable[[DefinitionEntry], None]], ...] = (
+        parts: tuple[tuple[str, Plan], ...] = (
             ("exchanges", self._exchange),
             ("policies", self._policy),
             ("parameters", self._parameter),
             ("queues", self._queue),
             ("bindings", self._binding),
         )
-        for section, plan in parts if self._only is not None else whole + parts:
+        for section, plan in parts if self.vhost is not None else whole + parts:
+            names_place = (section, plan) in parts
             for entry in entries(self._document, section):
                 item = DefinitionEntry(section, entry)
-                self._permit(section, item.fields, self._planned_user)
+                if names_place:
+                    given = item.fields.get("vhost")
+                    self.places.add(given if isinstance(given, str) else None)
+                if section == "parameters":
+                    self._permits.check_parameter(item.fields)
                 try:
-                    plan(item)
+                    item.check_size()
+                    permit = plan(item)
                 except (OperatorError, AMQPError) as error:
                     refused = item.refused(error)
                     if not self._leave_out:
                         raise refused from None
-                    self.warnings.append(f"{section}: {' '.join(refused.text.split())}: left out")
+                    self._warnings.add(f"{section}: {' '.join(refused.text[:LINE_LENGTH].split())}: left out")
+                else:
+                    if permit is not None:
+                        permit()
                 yield
         for vhost in self._vhosts.values():
             vhost.check_queues()
@@ -230,24 +277,14 @@ class DefinitionsImport:
 
     def release(self) -> Iterator[None]:
         """Free the plan, with what it has of the document, in steps."""
-        for objects, pop in self._held():
-            yield from empty(objects, pop)
-
-    def _held(self) -> Iterator[tuple[Sized, Callable[[], object]]]:
-        """Yield each container of the plan, and a function that removes one of its objects."""
-        yield self._steps, self._steps.pop
-        yield self._users, self._users.popitem
-        for names in self._parameters.values():
-            yield names, names.pop
+        yield from release(self._steps, self._users, self.places, self._parameters)
         while self._vhosts:
             _, vhost = self._vhosts.popitem()
-            yield vhost.skipped, vhost.skipped.pop
-            yield vhost.exchanges, vhost.exchanges.popitem
-            yield vhost.queues, vhost.queues.popitem
+            yield from release(vhost.skipped, vhost.exchanges, vhost.queues)
 
     def _place(self, item: DefinitionEntry) -> VHostPreview:
         """Return the virtual host of an entry."""
-        return self._found(self._only if self._only is not None else item.text("vhost"))
+        return self._found(self.vhost if self.vhost is not None else item.text("vhost"))
 
     def _found(self, name: str) -> VHostPreview:
         planned = self._vhosts.get(name)
@@ -260,11 +297,11 @@ class DefinitionsImport:
         return planned
 
     def _skip(self, what: str, reason: str) -> None:
-        self.warnings.append(f"{what} is left out: {reason}")
+        self._warnings.add(f"{what} is left out: {reason}")
 
     # Users and permissions
 
-    def _user(self, item: DefinitionEntry) -> None:
+    def _user(self, item: DefinitionEntry) -> Callable[[], None] | None:
         name = item.text("name")
         given = item.text("hashing_algorithm", self._algorithm)
         algorithm = ALGORITHMS.get(given, given)
@@ -280,9 +317,10 @@ class DefinitionsImport:
         stored = validate_user(StoredUser(name, password_hash, item.tags(), algorithm, limits))
         if stored.password_hash and not has_password(stored.password_hash, algorithm):
             self.without_password.append(name)
-            self.warnings.append(f"user '{name}' cannot log in: the password hash is not one of {algorithm}")
+            self._warnings.add(f"user '{name}' cannot log in: the password hash is not one of {algorithm}")
         self._users[name] = stored
-        self._steps.append(partial(self._permitted, item, partial(self._node.users.put, stored)))
+        self._steps.append(partial(self._put_user, stored))
+        return partial(self._permits.check_user, old.stored(), stored) if old is not None else None
 
     def _planned_user(self, name: str) -> User | None:
         """Return the user as the entries before leave it."""
@@ -373,10 +411,16 @@ class DefinitionsImport:
         value = item.value("value")
         if component == OPERATOR_POLICY and isinstance(value, dict) and "definition" in value:
             value = {**value, "definition": map_of(value["definition"])}
-        self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value, item)
+        permit = partial(self._permits.check_parameter, item.fields)
+        self._put(self._place(item), component, item.text("name", None, TEXT_LIMIT), value, permit)
 
     def _put(
-        self, vhost: VHostPreview, component: str, name: str, value: object, item: DefinitionEntry | None = None
+        self,
+        vhost: VHostPreview,
+        component: str,
+        name: str,
+        value: object,
+        permit: Callable[[], None] = lambda: None,
     ) -> None:
         parameters = self._node.parameters
         new = self._check_parameter(vhost.name, component, name, value)
@@ -384,8 +428,7 @@ class DefinitionsImport:
             new.add((vhost.name, name))
         if component == VHOST_LIMITS:
             vhost.max_queues = None
-        step = partial(parameters.put, vhost.name, component, name, value)
-        self._steps.append(step if item is None else partial(self._permitted, item, step))
+        self._steps.append(partial(self._put_parameter, permit, vhost.name, component, name, value))
 
     def _check_parameter(self, vhost: str, component: str, name: str, value: object) -> set[tuple[str, str]]:
         """Check a parameter, and return the new ones of its component. Raises Invalid."""
@@ -470,12 +513,18 @@ class DefinitionsImport:
             self._binds = existing is None or not existing.has_binding(source, kind, name, key, arguments)
         self._steps.append(partial(self._bind, vhost.name, source, kind, name, key, arguments))
 
-    # Steps. A new object waits for the deletion of an earlier one with its name.
+    # Steps. A new object waits for the deletion of an earlier one with its name. Users and parameters may have changed
+    # since the check, so the caller's permits are checked again.
 
-    def _permitted(self, item: DefinitionEntry, step: Callable[[], object]) -> None:
-        """Do a step whose entry is still permitted: users and parameters may have changed since the check."""
-        self._permit(item.section, item.fields, self._node.users.get)
-        step()
+    def _put_user(self, stored: StoredUser) -> None:
+        old = self._node.users.get(stored.name)
+        if old is not None:
+            self._permits.check_user(old.stored(), stored)
+        self._node.users.put(stored)
+
+    def _put_parameter(self, permit: Callable[[], None], vhost: str, component: str, name: str, value: object) -> None:
+        permit()
+        self._node.parameters.put(vhost, component, name, value)
 
     def _add_vhost(self, name: str, description: str, tags: tuple[str, ...], default_queue_type: str) -> None:
         node = self._node
@@ -523,26 +572,17 @@ class DefinitionsImport:
         self._emissions = target.emissions_of(source)
 
 
-def empty(objects: Sized, pop: Callable[[], object]) -> Iterator[None]:
-    """Remove all objects in steps: to free 100,000 at once would hold the loop."""
-    while objects:
-        for _ in range(min(RELEASED, len(objects))):
-            pop()
-        yield
-    yield
-
-
 def begin_import(node: Node, digest: str, vhost: str | None) -> None:
     """Store the mark of an import (`metadata.unfinished_import`), before a part of its document is stored."""
     value = node.parameters.globals().get(UNFINISHED_IMPORT)
     node.parameters.set_global(UNFINISHED_IMPORT, with_mark(value, digest, vhost, node.clock.timestamp_s()))
 
 
-def end_import(node: Node, digest: str, vhost: str | None) -> None:
-    """Clear the mark of an import that has ended, also that of an earlier one of the same document."""
+def end_import(node: Node, digest: str, plan: DefinitionsImport) -> None:
+    """Clear the mark of an import that has ended, and those of earlier ones of the same document that it completes."""
     parameters = node.parameters
     marks = marks_of(parameters.globals().get(UNFINISHED_IMPORT))
-    left = without_mark(marks, digest, vhost)
+    left = [mark for mark in marks if not is_completed(mark, digest, plan.vhost, plan.places)]
     if left:
         parameters.set_global(UNFINISHED_IMPORT, left)
     elif marks:
@@ -558,10 +598,14 @@ def algorithm_of(document: Document) -> str:
     return MD5 if numbers and tuple(numbers) < SHA256_SINCE else SHA256
 
 
-def import_definitions(node: Node, document: object, vhost: str | None = None) -> list[str]:
-    """Import a document, or nothing; return a line for each entry that is left out. Raises Invalid, Unknown."""
+def import_definitions(node: Node, document: object, vhost: str | None = None, digest: str = "") -> list[str]:
+    """Import a document, or nothing; return a line for each entry that is left out. Raises Invalid, Unknown.
+
+    `digest` is that of the text (`metadata.unfinished_import`).
+    """
     plan = DefinitionsImport(node, document, vhost)
     for work in (plan.check(), plan.carry_out()):
         deque(work, maxlen=0)
     plan.check_failures()
+    end_import(node, digest, plan)
     return plan.warnings

@@ -7,7 +7,7 @@ of imports that a crash has interrupted. The broker then has a part of their def
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from .records import StoredGlobalParameter
 
@@ -35,9 +35,15 @@ def marks_of(value: object) -> Marks:
     return value if isinstance(value, list) and all(isinstance(mark, dict) for mark in value) else [{}]
 
 
-def is_of(mark: dict[str, object], digest: str, vhost: str | None) -> bool:
-    """Return whether the mark is of this document, imported into this virtual host or as a whole."""
-    return (mark.get("sha256"), mark.get("vhost")) == (digest, vhost)
+def is_completed(mark: dict[str, object], digest: str, vhost: str | None, places: Set[object]) -> bool:
+    """Return whether the marked import is completed by one of this document, into a virtual host or as a whole.
+
+    As a whole it imports to `places`, the virtual hosts that its objects name. If they name a single one, that is what
+    an import into this virtual host does.
+    """
+    if mark.get("sha256") != digest:
+        return False
+    return mark.get("vhost") == vhost or (vhost is None and places <= {mark.get("vhost")})
 
 
 def was_interrupted(value: object, digest: str) -> bool:
@@ -46,11 +52,8 @@ def was_interrupted(value: object, digest: str) -> bool:
 
 
 def with_mark(value: object, digest: str, vhost: str | None, since_s: int) -> Marks:
-    return [*without_mark(value, digest, vhost), {"sha256": digest, "vhost": vhost, "since": since_s}]
-
-
-def without_mark(value: object, digest: str, vhost: str | None) -> Marks:
-    return [mark for mark in marks_of(value) if not is_of(mark, digest, vhost)]
+    others = [mark for mark in marks_of(value) if (mark.get("sha256"), mark.get("vhost")) != (digest, vhost)]
+    return [*others, {"sha256": digest, "vhost": vhost, "since": since_s}]
 
 
 def unfinished_import(parameters: Iterable[StoredGlobalParameter]) -> str:

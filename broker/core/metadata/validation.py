@@ -7,38 +7,74 @@ a value, or an empty string.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from ...amqp.errors import Invalid
 from ...amqp.field_table import term_of
 
 LARGEST = (1 << 63) - 1
-SHOWN = 50  # elements of an array or object in an error
+SHOWN, SHOWN_LENGTH = 50, 10_000  # elements of an array or object in an error, and characters in all
 Rule = Callable[[str, object], str]
 
 
 def term(value: object) -> str:
     """Return a JSON value as an Erlang term, such as `[{<<"max-length">>,-1}]` without the brackets.
 
-    Of an array or object only the first SHOWN elements.
+    Of an array or object only the first SHOWN elements, and of everything about SHOWN_LENGTH characters.
     """
-    if isinstance(value, dict):
-        pairs = [f"{term(key)} => {term(part)}" for key, part in islice(value.items(), SHOWN)]
-        return "#{" + ",".join(pairs) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join([term(part) for part in value[:SHOWN]]) + "]"
-    if isinstance(value, str):
-        return term_of(("S", value.encode("utf-8", "surrogatepass")))
-    if value is None:
-        return "null"
-    return term_of(("d" if isinstance(value, float) else "l", value))
+    return shown(term_pieces(value))
 
 
 def fields_of(value: dict[str, object]) -> str:
     """Return the keys and values as a list of pairs, as an Erlang term."""
-    pairs = sorted(islice(value.items(), SHOWN))
-    return "[" + ",".join([f"{{{term(key)},{term(part)}}}" for key, part in pairs]) + "]"
+
+    def pieces() -> Iterator[str]:
+        yield "["
+        for index, (key, part) in enumerate(sorted(islice(value.items(), SHOWN))):
+            yield ",{" if index else "{"
+            yield from term_pieces(key)
+            yield ","
+            yield from term_pieces(part)
+            yield "}"
+        yield "]"
+
+    return shown(pieces())
+
+
+def shown(pieces: Iterator[str]) -> str:
+    """Join the pieces that are shown, and make no others."""
+    made: list[str] = []
+    length = 0
+    for piece in pieces:
+        made.append(piece)
+        length += len(piece)
+        if length > SHOWN_LENGTH:
+            break
+    return "".join(made)
+
+
+def term_pieces(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield "#{"
+        for index, (key, part) in enumerate(islice(value.items(), SHOWN)):
+            yield "," if index else ""
+            yield from term_pieces(key)
+            yield " => "
+            yield from term_pieces(part)
+        yield "}"
+    elif isinstance(value, list):
+        yield "["
+        for index, part in enumerate(value[:SHOWN]):
+            yield "," if index else ""
+            yield from term_pieces(part)
+        yield "]"
+    elif isinstance(value, str):
+        yield term_of(("S", value[:SHOWN_LENGTH].encode("utf-8", "surrogatepass")))
+    elif value is None:
+        yield "null"
+    else:
+        yield term_of(("d" if isinstance(value, float) else "l", value))
 
 
 def as_integer(value: object) -> int | None:
@@ -86,7 +122,7 @@ def check_text(what: str, value: str, most: int, least: int = 0) -> None:
     Raises Invalid.
     """
     try:
-        length = len(value.encode("utf-8"))
+        length = len(value.encode("utf-8")) if len(value) <= most else len(value)
     except UnicodeEncodeError:
         raise Invalid(f"{what} is not UTF-8") from None
     if not least <= length <= most:

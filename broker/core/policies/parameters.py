@@ -7,6 +7,7 @@ register their own. Observers of the node are notified of every change after the
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 
 from ...amqp.errors import Invalid, Unknown, unknown_vhost
@@ -81,6 +82,7 @@ class Parameters:
         self._observers = observers
         self._components: dict[str, Component] = {}
         self._parameters: dict[tuple[str, str, str], Parameter] = {}
+        self._counts: Counter[str] = Counter()  # of them, by component
         self._globals: dict[str, object] = {}
 
     def register(self, component: Component) -> None:
@@ -152,7 +154,7 @@ class Parameters:
         lines = self._validate(component, name, value)
         limit = self.limits.get(component)
         new = (vhost, component, name) not in self._parameters
-        if not lines and new and limit is not None and len(self.all(None, component)) + planned >= limit:
+        if not lines and new and limit is not None and self._counts[component] + planned >= limit:
             lines = [f"component {component} is limited to {limit}"]
         if lines:
             shown = [line[:ERROR_LENGTH] for line in lines[:ERRORS_LIMIT]]
@@ -224,11 +226,14 @@ class Parameters:
         return known.validate(name, value) if known is not None else [f"component {component} not found"]
 
     def _store(self, parameter: Parameter) -> None:
-        self._parameters[parameter.vhost, parameter.component, parameter.name] = parameter
+        key = (parameter.vhost, parameter.component, parameter.name)
+        self._counts[parameter.component] += key not in self._parameters
+        self._parameters[key] = parameter
         self._changed(parameter, parameter.value)
 
     def _remove(self, key: tuple[str, str, str]) -> None:
         parameter = self._parameters.pop(key)
+        self._counts[parameter.component] -= 1
         self._changed(parameter, None)
         self._notify(Change(False, StoredParameter(*key, to_json(parameter.value))))
 

@@ -6,6 +6,8 @@ priority the one with the lowest name. They are stored as parameters of two comp
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+
 from ...amqp.errors import Invalid, PreconditionFailed
 from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
@@ -31,15 +33,17 @@ class PolicyComponent(Component):
     """The component that stores policies as parameters: pattern, definition, priority, apply-to.
 
     ranked   policies by virtual host, the highest priority first
+    named    policies by virtual host and name
     unknown  by virtual host, the names of policies that could not be restored
     """
 
-    __slots__ = ("operator", "ranked", "unknown", "_policies")
+    __slots__ = ("operator", "ranked", "named", "unknown", "_policies")
 
     def __init__(self, name: str, policies: Policies) -> None:
         super().__init__(name)
         self.operator = name == OPERATOR_POLICY
         self.ranked: dict[str, list[Policy]] = {}
+        self.named: dict[tuple[str, str], Policy] = {}
         self.unknown: dict[str, set[str]] = {}
         self._policies = policies
 
@@ -62,12 +66,14 @@ class PolicyComponent(Component):
     def changed(self, vhost: str, name: str, value: object) -> None:
         self.unknown.get(vhost, set()).discard(name)
         ranked = self.ranked.setdefault(vhost, [])
-        old = next((policy for policy in ranked if policy.name == name), None)
+        old = self.named.pop((vhost, name), None)
+        if old is not None:
+            del ranked[bisect_left(ranked, rank(old), key=rank)]
         new = policy_of(vhost, name, value) if isinstance(value, dict) else None
-        left = [policy for policy in ranked if policy is not old]
-        left += [new] if new is not None else []
-        self.ranked[vhost] = sorted(left, key=lambda policy: (-policy.priority, policy.name))
-        if not left:
+        if new is not None:
+            self.named[vhost, name] = new
+            insort(ranked, new, key=rank)
+        if not ranked:
             del self.ranked[vhost]
         self._policies.changed(vhost, old, new)
 
@@ -119,7 +125,7 @@ class Policies(TopologyPolicies):
         self._parameters.drop(vhost, OPERATOR_POLICY if operator else POLICY, name)
 
     def get(self, vhost: str, name: str, operator: bool = False) -> Policy | None:
-        return next((policy for policy in self.all(vhost, operator) if policy.name == name), None)
+        return (self._operator if operator else self._user).named.get((vhost, name))
 
     def all(self, vhost: str | None = None, operator: bool = False) -> list[Policy]:
         """Return the policies by virtual host, the lowest priority first."""
@@ -213,6 +219,10 @@ class Policies(TopologyPolicies):
             if cost >= STEP_COST:
                 yield cost
                 cost = 0
+
+
+def rank(policy: Policy) -> tuple[int, str]:
+    return -policy.priority, policy.name
 
 
 def applies_to(policy: Policy, target: Queue | Exchange, searches: SearchTime) -> bool | None:

@@ -23,8 +23,8 @@ def name_of(consumer: ChannelConsumer) -> str:
 async def list_consumers(request: Request) -> Listing[Any]:
     """List the consumers of the user's connections; with the tag monitoring, those of all connections."""
     queues = [queue for vhost in request.visible_vhosts() for queue in vhost.queues.values()]
-    consumed = [queue async for queue in request.in_slices(queues) if len(queue.consumers) > 0]
     caller = request.caller
+    consumed = [queue async for queue in request.in_slices(queues) if len(queue.consumers) > 0]
     if caller.is_local:
         local = (consumer for queue in consumed for consumer in queue.consumers.all())
         return Listing(local, partial(local_consumer_view, caller), order=lambda consumer: queue_key(consumer.queue))

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
+from dataclasses import astuple
 from email import policy
 from email.parser import BytesParser
 from functools import partial
-from typing import Any
 
-from warren.broker.core.definitions.exporter import snapshot, text_pieces, user_document
+from warren.broker.core.definitions.exporter import snapshot, text_pieces
 from warren.broker.core.definitions.files import parse_json
+from warren.broker.core.definitions.importer import Permits
+from warren.broker.core.definitions.release import finish, release
+from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.metadata.unfinished_import import ADVICE, INTERRUPTED, UNFINISHED_IMPORT, digest_of
 from warren.broker.core.policies.policies import OPERATOR_POLICY
-from warren.broker.plugin import Invalid, User
+from warren.broker.hosting.definition_import import Decoded
+from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN
-from ...http.responses import NO_VHOST, Pieces, Response, bad, json_of, not_found, not_now, ok
-from ...http.slices import joined_in_slices
+from ...http.responses import NO_VHOST, HTTPError, Pieces, Response, bad, json_of, not_found, not_now, ok
+from ...http.slices import done_in_slices, joined_in_slices
 from ..framework import bodies
 from ..framework.pagination import Item, columns_of, prune
 from ..framework.request import Request
 from ..framework.router import CONFIGURED, Route
 from .policies import check_operator_policies
-from .users import PROTECTED, PROTECTED_UNCHANGED, without_password
+from .users import check_protected, without_password
 
-FREE_VALUES, OBJECT_VALUES = 50_000, 64  # commas and arrays in definitions: in all, and in addition for each object
+FREE_VALUES = 50_000  # commas and arrays in a part of definitions without objects
+BLOCK_BYTES = 16 << 10  # of a body, in which objects are looked for
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
 
 
@@ -57,41 +61,49 @@ async def get_definitions(request: Request) -> Response:
 
 async def post_definitions(request: Request) -> Response:
     """Import definitions, all of them or none; with `leave-out` all that this broker can have."""
-    document, digest = await document_of_request(request)
     vhost, leave_out = request.path.get("name"), request.flag("leave-out")
-    permit = partial(check_entry, request)
+    document, digest = await document_of_request(request)
+    permits = CallerPermits(request)
     importing = request.host.imports.run(
-        document, vhost, request.user.name, leave_out, digest, request.authorize, permit
+        document, vhost, request.user.name, leave_out, digest, request.authorize, permits
     )
     imported = await request.complete(importing)
-    for line in imported.warnings:
+
+    def report(line: str) -> None:
         request.host.report("definitions", "warning", {"what": line})
+
+    await request.complete(done_in_slices(imported.warnings, report))
     return Response(204, headers=without_password(imported.without_password))
 
 
 async def check_definitions(request: Request) -> Response:
     """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
+    permits, leave_out = CallerPermits(request), request.flag("leave-out")
     document, _ = await document_of_request(request)
-    permit, leave_out = partial(check_entry, request), request.flag("leave-out")
-    checking = request.host.imports.check(document, request.path.get("name"), leave_out, permit)
+    checking = request.host.imports.check(document, request.path.get("name"), leave_out, permits)
     checked = await request.wait(checking)
     return ok({"skipped": checked.warnings})
 
 
-async def document_of_request(request: Request) -> tuple[dict[str, Any], str]:
-    """Return the definitions of the body, and the digest of their text. Raises HTTPError (400, 404)."""
+async def document_of_request(request: Request) -> Decoded:
+    """Return the definitions of the body, and the digest of their text. Raises HTTPError (400, 401, 404)."""
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise not_found(NO_VHOST)
     body, media_type = request.body, request.headers.get("content-type", "")
     if len(body) > bodies.THREAD_FROM:
-        document, digest = await request.wait(asyncio.to_thread(decode_document, body, media_type))
-    else:
-        document, digest = decode_document(body, media_type)
-    return document, digest
+        return await decoded_in_thread(request, partial(decode_document, body, media_type))
+    return decode_document(body, media_type)
 
 
-def decode_document(body: bytes, media_type: str) -> tuple[dict[str, Any], str]:
+async def decoded_in_thread(request: Request, decode: Callable[[], Decoded]) -> Decoded:
+    """Return what a thread has decoded. Raises HTTPError (400, 401, 404), Invalid."""
+    with request.host.imports.decoding(decode) as decoding:
+        await request.wait(decoding.finished())
+        return decoding.take()
+
+
+def decode_document(body: bytes, media_type: str) -> Decoded:
     """Return the definitions of a body, and the digest of their text, without using the state of the broker.
 
     It may run in a thread. Raises HTTPError (400), Invalid.
@@ -102,46 +114,43 @@ def decode_document(body: bytes, media_type: str) -> tuple[dict[str, Any], str]:
         document = parse_json(text)
     except ValueError:
         raise bad("failed_to_parse_json") from None
-    if not isinstance(document, dict):
-        raise bad("failed_to_parse_json")
-    bodies.check_depth(document)
+    try:
+        if not isinstance(document, dict):
+            raise bad("failed_to_parse_json")
+        bodies.check_depth(document)
+    except HTTPError:
+        finish(release(document))
+        raise
     return document, digest_of(text)
 
 
 def check_arrays(body: bytes) -> None:
     """Raises HTTPError (400) for very long arrays without objects: decoding them keeps the interpreter all the time."""
-    if body.count(b",") + body.count(b"[") > FREE_VALUES + OBJECT_VALUES * body.count(b"{"):
-        raise bad("failed_to_parse_json")
+    values = 0
+    for start in range(0, len(body), BLOCK_BYTES):
+        block = (start, start + BLOCK_BYTES)
+        values = 0 if body.find(b"{", *block) >= 0 else values + body.count(b",", *block) + body.count(b"[", *block)
+        if values > FREE_VALUES:
+            raise bad("failed_to_parse_json")
 
 
-def check_entry(request: Request, section: str, given: dict[str, Any], user_of: Callable[[str], User | None]) -> None:
-    """Check that the caller may import an entry. Raises HTTPError (400, 401, 405)."""
-    if section == "users":
-        check_protected(given, user_of)
-    elif section == "parameters":
-        check_unchanged(request, given, request.path.get("name"))
+class CallerPermits(Permits):
+    """The rights of the caller of a request. The methods raise HTTPError (400, 401, 405)."""
 
+    def __init__(self, request: Request) -> None:
+        self._request = request
 
-def check_protected(given: dict[str, Any], user_of: Callable[[str], User | None]) -> None:
-    """Raises HTTPError (400) if the import would change a protected user, which HTTP must not."""
-    user = user_of(given["name"]) if isinstance(given.get("name"), str) else None
-    if user is None or PROTECTED not in user.tags:
-        return
-    now = user_document(user)
-    tags = given.get("tags", [])
-    same_tags = (tags.split(",") if isinstance(tags, str) else tags) == now.pop("tags")
-    if "password" in given or not same_tags or any(given.get(key) != now[key] for key in ("name", "password_hash")):
-        raise bad(PROTECTED_UNCHANGED)
-    if given.get("limits", now["limits"]) != now["limits"]:
-        raise bad(PROTECTED_UNCHANGED)
+    def check_user(self, old: StoredUser, new: StoredUser) -> None:
+        if astuple(old) != astuple(new):  # whatever fields a user has
+            check_protected(self._request, old)
 
-
-def check_unchanged(request: Request, given: dict[str, Any], vhost: str | None) -> None:
-    """Raises HTTPError (401, 405) if the import would change an operator policy that the caller must not change."""
-    if given.get("component") == OPERATOR_POLICY:
-        place = (str(vhost or given.get("vhost")), OPERATOR_POLICY, str(given.get("name")))
-        if request.node.parameters.get(*place) != given.get("value"):
-            check_operator_policies(request)
+    def check_parameter(self, fields: dict[str, object]) -> None:
+        """Check whether a change of an operator policy is one that the caller may make."""
+        if fields.get("component") == OPERATOR_POLICY:
+            vhost = self._request.path.get("name") or fields.get("vhost")
+            place = (str(vhost), OPERATOR_POLICY, str(fields.get("name")))
+            if self._request.node.parameters.get(*place) != fields.get("value"):
+                check_operator_policies(self._request)
 
 
 def document_of(body: bytes, media_type: str) -> bytes:

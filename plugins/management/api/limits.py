@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.core.policies.limits import VHOST_LIMITS
+from warren.broker.core.policies.limits import NAME, VHOST_LIMITS
 from warren.broker.plugin import User, VHost
 
 from ...http.auth import ADMIN, ANY, OWN, VISIBLE
@@ -14,7 +14,7 @@ from ...http.responses import Response, bad, done
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
-from .users import find_user
+from .users import check_protected, find_user
 
 
 class LimitBody(msgspec.Struct):
@@ -25,10 +25,8 @@ class LimitBody(msgspec.Struct):
 
 def of_vhost(request: Request, vhost: VHost) -> Item:
     """Return the limits of a virtual host."""
-    for parameter in request.node.parameters.all(vhost.name, VHOST_LIMITS):
-        if isinstance(parameter.value, dict):
-            return dict(parameter.value)
-    return {}
+    limits = request.node.parameters.get(vhost.name, VHOST_LIMITS, NAME)
+    return dict(limits) if isinstance(limits, dict) else {}
 
 
 def list_limits_of_vhosts(request: Request) -> Listing[VHost]:
@@ -80,13 +78,16 @@ def put_limit_of_user(request: Request) -> Response:
     user = request.node.users.get(request.path["user"])
     if user is None:
         raise bad(["no_such_user", request.path["user"]])
+    check_protected(request, user)
     request.node.limits.set_user(user.name, {request.path["limit"]: body.value})
     return done()
 
 
 def delete_limit_of_user(request: Request) -> Response:
     """Clear one limit of a user; it need not be set."""
-    request.node.limits.clear_user(find_user(request).name, request.path["limit"])
+    user = find_user(request)
+    check_protected(request, user)
+    request.node.limits.clear_user(user.name, request.path["limit"])
     return done()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping
 
+from warren.broker.plugin import VHost
 from warren.broker.product import PRODUCT
 
 from ...http.auth import ANY
@@ -21,7 +22,8 @@ async def overview(request: Request) -> Response:
     """Return the overview of the broker."""
     node, host, config = request.node, request.host, request.host.config
     python = platform.python_version()
-    totals = await request.wait(totals_of(request.visible_vhosts(), ()))
+    vhosts = request.visible_vhosts()
+    totals = await request.wait(totals_of(vhosts, ()))
     body: Item = {
         "management_version": node.version,
         "rates_mode": request.state.config.rates_mode,
@@ -40,8 +42,8 @@ async def overview(request: Request) -> Response:
         "default_queue_type": node.default_queue_type or "classic",
         "enable_queue_totals": request.state.config.enable_queue_totals,
         "is_op_policy_updating_enabled": True,
-        **statistics(request, totals),
-        "object_totals": object_totals(request, totals.consumers),
+        **statistics(request, vhosts, totals),
+        "object_totals": object_totals(request, vhosts, totals.consumers),
         "statistics_db_event_queue": 0,
     }
     if request.caller.monitors:
@@ -51,7 +53,7 @@ async def overview(request: Request) -> Response:
     return ok(body)
 
 
-def statistics(request: Request, totals: Totals) -> Item:
+def statistics(request: Request, vhosts: list[VHost], totals: Totals) -> Item:
     """Return rates and counts of the node, or the sums of the virtual hosts that the user sees."""
     samples, asked, now_ms = request.state.samples, request.ranges, request.node.clock.now_ms()
     queue_totals = length_counters(sum_lengths(totals.lengths.values()))
@@ -65,13 +67,13 @@ def statistics(request: Request, totals: Totals) -> Item:
             "queue_totals": samples.details("overview", OVERVIEW, queue_totals, asked, now_ms),
         }
     each = []
-    for vhost in request.visible_vhosts():
+    for vhost in vhosts:
         counts = vhost.statistics
         own = message_counters(counts.publishing, counts.delivered())
         each.append(samples.details("vhost", vhost_key(vhost), own, asked, now_ms))
     lengths_of = [
         samples.details("vhost", vhost_key(vhost), length_counters(totals.lengths[vhost.name]), asked, now_ms)
-        for vhost in request.visible_vhosts()
+        for vhost in vhosts
     ]
     empty = samples.details("overview", OVERVIEW, length_counters((0, 0, 0)))
     return {
@@ -108,8 +110,8 @@ def plus(one: object, other: object) -> object:
     return {name: plus(one.get(name), value) for name, value in other.items()}
 
 
-def object_totals(request: Request, consumers: int) -> Item:
-    vhosts, connections = request.visible_vhosts(), request.connections()
+def object_totals(request: Request, vhosts: list[VHost], consumers: int) -> Item:
+    connections = request.connections()
     return {
         "consumers": consumers,
         "queues": sum(len(vhost.queues) for vhost in vhosts),

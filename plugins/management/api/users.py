@@ -51,7 +51,7 @@ def find_user(request: Request) -> User:
     return user
 
 
-def check_protected(request: Request, user: User | None) -> None:
+def check_protected(request: Request, user: User | StoredUser | None) -> None:
     """Let only callers at the unix socket change protected users. Raises HTTPError (400)."""
     if user is not None and PROTECTED in user.tags and not request.caller.is_local:
         raise bad(PROTECTED_UNCHANGED)
@@ -108,7 +108,8 @@ async def put_user(request: Request) -> Response:
 
 def without_password(names: list[str]) -> Mapping[str, str]:
     """Return the header that names users whose hash is no password's, as many as HEADER_LIMIT bytes have room for."""
-    text = ", ".join(quote(name, "", errors="surrogateescape") for name in names)
+    shown = names[: HEADER_LIMIT // 2]  # as many as there is room for if they are short
+    text = ", ".join(quote(name, "", errors="surrogateescape") for name in shown)
     if len(text) > HEADER_LIMIT:
         text = text[:HEADER_LIMIT].rpartition(", ")[0]
     return {CANNOT_LOG_IN: text} if names else {}

@@ -28,8 +28,10 @@ from ..framework.line_stream import NDJSON, LineStream
 from ..framework.request import Request
 from ..framework.router import Route
 from .bindings import unbound
+from .definitions import decoded_in_thread
 from .policies import policy_view
 from .queues import resumed
+from .users import check_protected, find_user
 
 PLUGINS_DIR = str(Path(__file__).parents[2])
 FRACTION_LIMIT = 1_000_000  # as warrenctl has it
@@ -337,10 +339,9 @@ def put_vhost_limits(request: Request) -> Response:
 def put_user_limits(request: Request) -> Response:
     """Set several limits of a user in one change."""
     body: LimitsBody = request.body
-    name = request.path["user"]
-    if request.node.users.get(name) is None:
-        raise missing()
-    request.node.limits.set_user(name, body.value)
+    user = find_user(request)
+    check_protected(request, user)
+    request.node.limits.set_user(user.name, body.value)
     return done()
 
 
@@ -353,6 +354,14 @@ async def authenticate(request: Request) -> Response:
     return ok({"authenticated": user is not None})
 
 
+def parsed_definitions(text: bytes) -> object:
+    """Raises HTTPError (400), Invalid."""
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise bad(f"failed to parse JSON: {error}") from None
+
+
 async def import_definitions(request: Request) -> Response:
     """Import definitions, all of them or none, and return the parts that were skipped.
 
@@ -360,18 +369,14 @@ async def import_definitions(request: Request) -> Response:
     imported if it was the last one that was imported so, unless an import of it was interrupted since.
     """
     body: bytes = request.body
-    skip = request.flag("skip-if-unchanged")
+    skip, leave_out = request.flag("skip-if-unchanged"), request.flag("leave-out")
     hashing = asyncio.to_thread(lambda: (hashlib.sha256(body).hexdigest(), digest_of(body)))
     digest, text_digest = await request.wait(hashing)
     globals_ = request.node.parameters.globals()
     interrupted = was_interrupted(globals_.get(UNFINISHED_IMPORT), text_digest)
     if skip and not interrupted and globals_.get(IMPORTED_HASH) == digest:
         return ok({"skipped": []})
-    try:
-        document = await request.wait(asyncio.to_thread(parse_json, body))
-    except ValueError as error:
-        raise bad(f"failed to parse JSON: {error}") from None
-    leave_out = request.flag("leave-out")
+    document, _ = await decoded_in_thread(request, lambda: (parsed_definitions(body), text_digest))
     imports, actor = request.host.imports, request.user.name
     imported = await request.complete(imports.run(document, None, actor, leave_out, text_digest, request.authorize))
     if skip:

@@ -6,7 +6,7 @@ Clients are loose with types, so `"true"` is accepted as a boolean and `"5"` as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 import msgspec
@@ -182,13 +182,16 @@ def decode(body: bytes) -> dict[str, Any]:
 
 def check_depth(value: object) -> None:
     """Raises HTTPError (400) if arrays and objects are nested deeper than NESTED_LIMIT."""
-    level = [value]
-    for _ in range(NESTED_LIMIT):
-        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
-        level = [one for values in inner for one in values if isinstance(one, (dict, list))]
-        if not level:
-            return
-    raise bad(f"JSON may be nested {NESTED_LIMIT} deep")
+    levels: list[Iterator[object]] = [iter([value])]
+    while levels:  # never with a copy of a long array, which the garbage collector would traverse at once
+        for one in levels[-1]:
+            if isinstance(one, (dict, list)):
+                if len(levels) > NESTED_LIMIT:
+                    raise bad(f"JSON may be nested {NESTED_LIMIT} deep")
+                levels.append(iter(one.values() if isinstance(one, dict) else one))
+                break
+        else:
+            levels.pop()
 
 
 def convert(value: dict[str, Any], body: type[msgspec.Struct]) -> msgspec.Struct:

@@ -33,7 +33,7 @@ class Request:
 
     __slots__ = (
         *("host", "state", "caller", "peer", "method", "path", "query", "headers"),
-        *("body", "vhost", "guard", "_channels", "_acting"),
+        *("body", "vhost", "guard", "_channels", "_acting", "_listed"),
     )
 
     def __init__(
@@ -60,6 +60,7 @@ class Request:
         self.guard = NONE  # of the route
         self._channels: list[OperatorChannel] = []
         self._acting = False
+        self._listed: list[tuple[Callable[[Caller, VHost], bool], list[VHost]]] = []  # what is in lists, and why
 
     @property
     def node(self) -> Node:
@@ -79,6 +80,18 @@ class Request:
         if self.vhost is not None:
             self.path_vhost()
         self.guard.check(self.caller, self.vhost)
+
+    def check_kept(self, caller: Caller) -> None:
+        """Check that the caller still has all rights of `caller`, with which a response was made in several turns.
+
+        Raises HTTPError: 401 or 404 as `authorize`; 503 if a right is lost that the route does not need, as the answer
+        to another attempt is made without it.
+        """
+        self.authorize()
+        listed = ((shown, vhost) for shown, vhosts in self._listed for vhost in vhosts)
+        hidden = (vhost for shown, vhost in listed if not shown(self.caller, vhost) and not self._is_deleted(vhost))
+        if not caller.tags <= self.caller.tags or any(hidden):
+            raise not_now("the rights of the user have changed while the response was made")
 
     # Waits. Handlers wait only by these methods: what they have checked of the broker's state before may have changed.
 
@@ -126,26 +139,29 @@ class Request:
 
     def vhosts(self) -> list[VHost]:
         """Return the virtual hosts of a list: the one in the path or X-Vhost, or all that the user may enter."""
-        return self._vhosts(self.caller.enters)
+        return self._vhosts(Caller.enters)
 
     def visible_vhosts(self) -> list[VHost]:
         """The same with all virtual hosts for users with the tag monitoring."""
-        return self._vhosts(self.caller.sees)
+        return self._vhosts(Caller.sees)
 
-    def _vhosts(self, shown: Callable[[VHost], bool]) -> list[VHost]:
-        if self.vhost is not None:
-            return [self.vhost] if shown(self.vhost) else []
+    def _vhosts(self, shown: Callable[[Caller, VHost], bool]) -> list[VHost]:
         name = self.headers.get(VHOST_HEADER, "")
-        named = self.node.vhosts.get(name) if name else None
+        named = self.vhost or (self.node.vhosts.get(name) if name else None)
         candidates = [named] if named is not None else [] if name else list(self.node.vhosts.values())
-        return sorted((vhost for vhost in candidates if shown(vhost)), key=lambda vhost: vhost.name)
+        vhosts = sorted((vhost for vhost in candidates if shown(self.caller, vhost)), key=lambda vhost: vhost.name)
+        self._listed.append((shown, vhosts))
+        return vhosts
 
     def path_vhost(self) -> VHost:
         """Return the virtual host in the path. Raises HTTPError (404) if it was deleted while the request waited."""
         assert self.vhost is not None, "the route has {vhost}, or the frame would not have come here"
-        if self.node.vhosts.get(self.vhost.name) is not self.vhost:
+        if self._is_deleted(self.vhost):
             raise no_vhost(self.method)
         return self.vhost
+
+    def _is_deleted(self, vhost: VHost) -> bool:
+        return self.node.vhosts.get(vhost.name) is not vhost
 
     def queue(self, name: str = "queue") -> Queue:
         """Return the queue in the path. Raises HTTPError (404)."""

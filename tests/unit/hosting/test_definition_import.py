@@ -13,7 +13,9 @@ import pytest
 
 from tests.support.definitions import new_node
 from warren.broker.amqp.errors import AccessRefused, Invalid, NotNow
-from warren.broker.core.definitions.importer import DefinitionsImport, begin_import
+from warren.broker.core.definitions.entry import DefinitionEntry
+from warren.broker.core.definitions.importer import DefinitionsImport, Permits, begin_import
+from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, marks_of
 from warren.broker.core.node.node import Node
 from warren.broker.core.telemetry.resource_alarms import MEMORY
@@ -136,11 +138,11 @@ def test_a_bad_item_leaves_nothing_behind_and_its_document_is_used_up() -> None:
         bad = document() | {"permissions": [{"user": "nobody", "vhost": "v"}]}
         with pytest.raises(Invalid, match='User "nobody" does not exist'):
             await imports.run(bad, None, "alice")
-        assert bad == {"vhosts": [], "queues": [], "permissions": []}
+        assert bad == {}
         no_list = {"queues": {"q": {"vhost": "v", "name": "q"}}}
         with pytest.raises(Invalid, match="queues should be a list"):
             await imports.run(no_list, None, "alice")
-        assert no_list == {"queues": {}}
+        assert no_list == {}
         assert (await imports.run({}, None, "alice")).warnings == []
 
     assert not run(work).vhosts
@@ -167,8 +169,38 @@ def test_only_an_import_of_the_same_document_into_the_same_place_clears_its_mark
         await imports.run(document(), None, "alice", digest="two")
         await imports.run({}, "v", "alice", digest="one")
         assert marked() == [("one", None)]
-        await imports.run({}, None, "alice", digest="one")
+        begin_import(node, "one", "v")
+        await imports.run(document(vhost="w"), None, "alice", digest="one")
+        assert marked() == [("one", "v")]
+        await imports.run({}, "v", "alice", digest="one")
         assert UNFINISHED_IMPORT not in node.parameters.globals()
+
+    run(work)
+
+
+def test_an_import_of_a_whole_document_clears_the_mark_of_one_into_the_only_virtual_host_that_it_names() -> None:
+    def queues(*vhosts: str) -> list[dict[str, Any]]:
+        return [{"vhost": vhost, "name": "q"} if vhost else {"name": "q"} for vhost in vhosts]
+
+    permission = {"user": "bob", "vhost": "w", "configure": "", "write": "", "read": ""}
+    documents: list[tuple[dict[str, Any], list[str]]] = [
+        ({"queues": queues("v")}, ["w"]),
+        ({"queues": queues("v"), "bindings": [], "permissions": [permission]}, ["w"]),
+        ({"queues": queues("v"), "policies": queues("w")}, ["v", "w"]),
+        ({"queues": queues("v", "unknown")}, ["v", "w"]),
+        ({"queues": queues("v", "")}, ["v", "w"]),
+        ({}, []),
+    ]
+
+    async def work(node: Node, imports: Imports) -> None:
+        node.users.add("bob")
+        for name in ("v", "w"):
+            node.add_vhost(name)
+        for given, left in documents:
+            for name in ("v", "w"):
+                begin_import(node, "one", name)
+            await imports.run(given, None, "alice", leave_out=True, digest="one")
+            assert [mark["vhost"] for mark in marks_of(node.parameters.globals().get(UNFINISHED_IMPORT))] == left
 
     run(work)
 
@@ -231,12 +263,12 @@ def test_an_import_of_new_objects_is_refused_for_now_while_memory_is_low() -> No
             await imports.run(document(21), None, "alice")
         binding = {"vhost": "v", "source": "amq.direct", "destination": "q1", "destination_type": "queue"}
         with pytest.raises(NotNow):
-            await imports.run({"bindings": [binding]}, None, "alice")
+            await imports.run({"bindings": [dict(binding)]}, None, "alice")
         node.alarms.clear(MEMORY)
-        await imports.run({"bindings": [binding]}, None, "alice")
+        await imports.run({"bindings": [dict(binding)]}, None, "alice")
         node.alarms.set(MEMORY)
         user = {"name": "bob", "password_hash": "", "tags": ""}
-        await imports.run(document() | {"bindings": [binding], "users": [user]}, None, "alice")
+        await imports.run(document() | {"bindings": [dict(binding)], "users": [user]}, None, "alice")
         assert node.users.get("bob") is not None, "nothing but what exists is declared"
 
     run(work)
@@ -269,6 +301,11 @@ async def are_freed(kept: list[weakref.ref[Any]]) -> bool:
     return all(ref() is None for ref in kept)
 
 
+class Refusing(Permits):
+    def check_user(self, old: StoredUser, new: StoredUser) -> None:
+        raise AccessRefused("another may")
+
+
 def test_a_refused_import_is_freed_without_the_garbage_collector(kept: list[weakref.ref[Any]]) -> None:
     def refuse() -> None:
         raise AccessRefused("the user is gone")
@@ -282,7 +319,8 @@ def test_a_refused_import_is_freed_without_the_garbage_collector(kept: list[weak
 
     async def work(node: Node, imports: Imports) -> None:
         await refused(imports, AccessRefused, {}, check_actor=refuse)
-        await refused(imports, AccessRefused, {}, permit=lambda *entry: refuse())
+        users = {"users": [{"name": "bob", "password_hash": "", "tags": ""}] * 2}
+        await refused(imports, AccessRefused, users, permits=Refusing())
         await refused(imports, Invalid, {"bindings": [{"vhost": "v"}]})
         node.alarms.set(MEMORY)
         await refused(imports, NotNow, {})
@@ -316,20 +354,22 @@ def test_an_import_or_a_check_that_is_cancelled_is_freed_without_the_garbage_col
     assert not run(work).vhosts
 
 
-def test_an_import_that_fails_by_a_bug_is_freed_in_steps() -> None:
+def test_an_import_that_fails_by_a_bug_is_freed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     given = document()
 
-    def fail(section: str, fields: dict[str, object], user_of: object) -> None:
-        if fields.get("name") == "q9":
+    def fail(plan: DefinitionsImport, item: DefinitionEntry) -> None:
+        if item.fields["name"] == "q9":
             raise ZeroDivisionError
+
+    monkeypatch.setattr(DefinitionsImport, "_queue", fail)
 
     async def work() -> None:
         reports: list[str] = []
         supervisor = Supervisor(lambda event, level, fields: reports.append(event))
         imports = Imports(new_node(), supervisor, lambda actor: nullcontext(), lambda: None)
         with pytest.raises(ZeroDivisionError):
-            await imports.run(given, None, "alice", permit=fail)
+            await imports.run(given, None, "alice")
         assert reports == ["task_failed"]
 
     asyncio.run(work())
-    assert given == {"vhosts": [], "queues": []}
+    assert given == {}

@@ -1,18 +1,34 @@
 """Definitions over HTTP."""
 
+import asyncio
 import json
+import threading
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from tests.support.http import Api
+from tests.support.hashing import FakeHashing
+from tests.support.http import Api, asgi_scope, call_application
+from tests.support.polling import until_async
 from warren.broker.core.access.passwords import SHA256, hash_password
+from warren.broker.core.definitions.entry import ENTRY_BYTES, VALUES_LIMIT
 from warren.broker.core.definitions.importer import begin_import
+from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT, digest_of
+from warren.plugins.management.api import definitions
+from warren.plugins.management.framework import bodies
 
 MD5 = "rabbit_password_hashing_md5"
 QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
 DOCUMENT = {"rabbitmq_version": "4.0.5", "vhosts": [{"name": "v"}], "queues": [QUEUE], "unknown": []}
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
 
 
 def names(document: Any, section: str) -> list[str]:
@@ -140,6 +156,79 @@ def test_definitions_that_are_not_json_are_refused(api: Api, body: bytes) -> Non
     assert api.post("/definitions", body).error == (400, "bad_request", "failed_to_parse_json")
 
 
+def test_an_import_with_a_wrong_query_is_refused_before_its_document_is_decoded(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definitions, "decode_document", None)
+    for path in ("/definitions", "/warren/check-definitions"):
+        assert api.post(f"{path}?leave-out=maybe", DOCUMENT).status == 400
+
+
+@pytest.mark.parametrize("document", [[[{}, {}]], nested(bodies.NESTED_LIMIT + 1)])
+def test_what_is_no_document_is_freed_in_steps(api: Api, document: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions, "parse_json", lambda text: document)
+    assert api.post("/definitions", b" " * (2 * bodies.THREAD_FROM)).status == 400
+    assert not document
+
+
+def test_a_document_whose_client_has_left_is_freed_in_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, left = threading.Event(), threading.Event()
+    document: dict[str, Any] = {"queues": [{}]}
+
+    def parse(text: bytes) -> object:
+        begun.set()
+        assert left.wait(60)
+        return document
+
+    monkeypatch.setattr(definitions, "parse_json", parse)
+
+    async def leave() -> None:
+        scope, body = asgi_scope("POST", "/definitions", b" " * (2 * bodies.THREAD_FROM))
+        asking = asyncio.ensure_future(call_application(api.application, scope, body))
+        await until_async(begun.is_set)
+        asking.cancel()
+        await asyncio.wait([asking])
+        left.set()
+        await until_async(lambda: not document)
+
+    asyncio.run(leave())
+
+
+def test_very_long_parts_without_objects_are_refused(api: Api) -> None:
+    for text in ("1," * 70_000, '"a",' * 70_000, "[]," * 70_000):
+        for padding in ("", "{}," * 10_000):
+            body = f'{{"unknown": [{padding} 1], "other": [{text} 1]}}'.encode()
+            assert api.post("/definitions", body).error == (400, "bad_request", "failed_to_parse_json")
+    assert api.post("/definitions", f'{{"unknown": [{"[]," * 20_000} 1, {{}}]}}'.encode()).status == 204
+
+
+def test_very_long_entries_and_objects_are_refused_or_left_out(api: Api) -> None:
+    fields = {f"{number}": {} for number in range(VALUES_LIMIT + 1)}
+    answer = api.post("/definitions", {"policies": [{"definition": fields}]})
+    assert answer.error == (400, "bad_request", f"an object of JSON may have {VALUES_LIMIT} fields")
+    for value, most in (
+        ([{} for _ in range(VALUES_LIMIT)], f"{VALUES_LIMIT} values"),
+        ("x" * ENTRY_BYTES, f"{ENTRY_BYTES} bytes of text"),
+    ):
+        document = {"global_parameters": [{"name": "g", "value": value}, {"name": "other", "value": 1}]}
+        reason = f'an entry of global_parameters may have {most} (key: "g")'
+        assert api.post("/definitions", document).error == (400, "bad_request", reason)
+        assert api.post("/definitions?leave-out=true", document).status == 204
+        assert "g" not in names(api.get("/definitions").json, "global_parameters")
+
+
+def test_the_longest_values_that_can_be_set_can_be_imported(api: Api) -> None:
+    values = [b"[" + b"1," * 32_700 + b"1]", b"[" + b"[]," * 21_800 + b"1]", b'"' + b"x" * ((1 << 20) - 20) + b'"']
+    for number, value in enumerate(values):
+        path = f"/global-parameters/{number}" + "n" * 60_000
+        assert api.put(path, b'{"value":%b}' % value).status == 201
+    document = api.get("/definitions").json
+    other = Api()
+    assert other.post("/definitions", document).status == 204
+    assert len(other.get("/definitions").json["global_parameters"]) == len(document["global_parameters"])
+    other.close()
+
+
 def test_an_import_is_all_or_nothing(api: Api) -> None:
     before = api.get("/definitions").json
     broken = DOCUMENT | {"policies": [{"vhost": "/", "name": "p", "pattern": "(", "definition": {"max-length": 1}}]}
@@ -164,27 +253,49 @@ def test_definitions_may_come_in_a_form(api: Api) -> None:
 
 
 def test_a_protected_user_is_not_changed_by_an_import(api: Api) -> None:
+    api.peer.node.users.hashing = FakeHashing()
     api.peer.add_user("chief", ("administrator", "protected"))
     (chief,) = [user for user in api.get("/definitions").json["users"] if user["name"] == "chief"]
     hash_before = api.peer.node.users.get("chief").password_hash  # type: ignore[union-attr]
-    for changed in ({"password_hash": ""}, {"tags": ["protected"]}, {"tags": ""}, {"limits": {"max-channels": 1}}):
+    every: dict[str, object] = {
+        "password_hash": "",
+        "hashing_algorithm": MD5,
+        "tags": ["protected"],
+        "limits": {"max-channels": 1},
+    }
+    assert {"name", *every} == set(chief) == {field.name for field in fields(StoredUser)}
+    for changed in (*({key: value} for key, value in every.items()), {"tags": ""}):
         for path in ("/definitions", "/all-configuration"):
             answer = api.post(path, {"users": [chief | changed]})
             assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
     assert (
         api.post("/definitions", {"users": [{"name": "chief", "password": "new", "tags": chief["tags"]}]}).status == 400
     )
-    assert api.post("/definitions", {"users": [chief]}).status == 204
+    unnamed = {key: value for key, value in chief.items() if key != "hashing_algorithm"}
+    assert api.post("/definitions", {"rabbit_version": "3.5.0", "users": [unnamed]}).status == 400
+    for same in ([chief], [chief, chief], [chief | {"tags": "administrator,protected"}]):
+        assert api.post("/definitions", {"users": same}).status == 204
     user = api.peer.node.users.get("chief")
     assert user is not None and user.password_hash == hash_before and "administrator" in user.tags
 
 
+def test_the_limits_of_a_protected_user_are_not_changed(api: Api) -> None:
+    api.peer.add_user("chief", ("administrator", "protected"))
+    for answer in (
+        api.put("/user-limits/chief/max-connections", {"value": 0}),
+        api.delete("/user-limits/chief/max-connections"),
+        api.put("/warren/user-limits/chief", {"value": {"max-connections": 0}}),
+    ):
+        assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
+
+
 def test_a_user_whom_the_document_itself_protects_is_not_changed_by_a_later_entry(api: Api) -> None:
     chief = {"name": "chief", "password_hash": "", "tags": ["protected"]}
-    changed = {"users": [chief, chief | {"tags": ["management"]}], "vhosts": [{"name": "new"}]}
-    for path in ("/warren/check-definitions", "/definitions"):
-        answer = api.post(path, changed)
-        assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
+    for field in ({"tags": ["management"]}, {"hashing_algorithm": MD5}):
+        changed = {"users": [chief, chief | field], "vhosts": [{"name": "new"}]}
+        for path in ("/warren/check-definitions", "/definitions"):
+            answer = api.post(path, changed)
+            assert answer.error == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
     assert api.peer.node.users.get("chief") is None and "new" not in api.peer.node.vhosts
     assert api.post("/definitions", {"users": [chief, chief]}).status == 204
 

@@ -10,11 +10,14 @@ import pytest
 from tests.support.hashing import FakeHashing
 from tests.support.http import Api, Response, asgi_scope, call_application
 from tests.support.polling import until_async
+from tests.support.prepared import STREAMS, path_of, readable
 from tests.support.users import set_tags
 from warren.broker.core.access.passwords import ARGON2ID
 from warren.broker.session.move import Move, MoveStep
+from warren.plugins.http.auth import NONE
 from warren.plugins.http.slices import Turn
 from warren.plugins.management.api import connections, messages
+from warren.plugins.management.framework.request import Request
 from warren.plugins.management.http_api import HTTPAPI
 
 Change = Callable[[], object]
@@ -311,3 +314,102 @@ def test_all_connections_of_a_user_are_closed_although_the_caller_may_not_any_mo
     monkeypatch.setattr(api.host, "close_connections", close_and_demote)
     assert api.delete("/connections/username/guest", user="boss").status == 204 and len(closed) == 3
     assert api.delete("/connections/username/guest", user="boss").status == 401
+
+
+# Lists
+
+
+def answers_with_loss(
+    api: Api, web: HTTPAPI, monkeypatch: pytest.MonkeyPatch, restore: Change, lose: Change, by: str
+) -> dict[str, int]:
+    """Return the status of each route that reads whose user loses a right before the response is made, in a turn after
+    `by`, a method of HTTPAPI or Request. Each slice of work is a turn.
+    """
+    monkeypatch.setattr(Turn, "is_over", lambda self: True)
+    lost = False
+    found: dict[str, int] = {}
+
+    def lose_once() -> None:
+        nonlocal lost
+        lost = lost or bool(lose()) or True
+
+    owner = HTTPAPI if by == "_handle" else Request
+    begin, handle = getattr(owner, by), HTTPAPI._handle
+
+    def and_lose(*arguments: Any) -> Any:
+        asyncio.get_running_loop().call_soon(lose_once)
+        return begin(*arguments)
+
+    monkeypatch.setattr(owner, by, and_lose)
+    inner = and_lose if by == "_handle" else handle
+    in_time = False
+
+    async def noted(*arguments: Any) -> Any:
+        nonlocal in_time
+        try:
+            return await inner(*arguments)
+        finally:
+            in_time = lost
+
+    monkeypatch.setattr(HTTPAPI, "_handle", noted)
+    for route in readable():
+        if route.path in STREAMS or route.guard is NONE:
+            continue
+        restore()
+        lost = in_time = False
+        answer = asyncio.run(call_application(web, *asgi_scope("GET", path_of(api, route), user="worker")))
+        if in_time:
+            found[route.path] = answer.status
+    return found
+
+
+LISTS = {"/queues", "/queues/detailed", "/bindings", "/exchanges", "/policies", "/operator-policies", "/parameters"}
+
+
+@pytest.mark.parametrize("tag", ["policymaker", "monitoring"])
+def test_no_list_of_several_virtual_hosts_has_one_that_its_user_may_not_enter_any_more(
+    prepared: Api, web_of: HTTPAPI, tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared.peer.add_user("worker", (tag,))
+    users = prepared.peer.node.users
+    found = answers_with_loss(
+        prepared,
+        web_of,
+        monkeypatch,
+        lambda: users.set_permission("worker", "/", ".*", ".*", ".*"),
+        lambda: users.clear_permission("worker", "/"),
+        "_vhosts",
+    )
+    if tag == "policymaker":
+        assert set(found) >= LISTS | {"/consumers", "/consumers/{vhost}", "/vhosts", "/vhost-limits", "/overview"}
+        assert {path for path, status in found.items() if status not in (401, 503)} == set()
+    else:  # lists of all virtual hosts are not concerned
+        assert {found[path] for path in LISTS - {"/parameters"}} == {503} and found["/vhosts"] == 200
+
+
+def test_no_response_has_what_its_user_may_see_only_with_a_former_tag(
+    prepared: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared.peer.add_user("worker")
+    users = prepared.peer.node.users
+    found = answers_with_loss(
+        prepared,
+        web_of,
+        monkeypatch,
+        lambda: set_tags(users, "worker", ["monitoring"]),
+        lambda: set_tags(users, "worker", ["management"]),
+        "_handle",
+    )
+    assert set(found) >= LISTS - {"/parameters"} | {"/connections", "/channels", "/consumers", "/vhosts", "/overview"}
+    assert {path for path, status in found.items() if status not in (401, 503)} == set()
+
+
+def test_a_list_may_have_objects_of_a_virtual_host_that_is_deleted_meanwhile(
+    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Turn, "is_over", lambda self: True)
+    node = worker.peer.node
+    node.add_vhost("v")
+    node.users.set_permission("worker", "v", ".*", ".*", ".*")
+    answer = asked(web_of, "GET", "/exchanges", None, "worker", lambda: node.delete_vhost("v"), turns=5)
+    assert answer.status == 200

@@ -248,12 +248,12 @@ def test_definitions_are_imported_once_if_that_is_asked_for(controlled: Controll
     local.request("POST", path, document, skip)
     assert local.get("global-parameters", "g")["value"] == 5
     assert UNFINISHED_IMPORT not in node.parameters.globals()
-    # The same if it was imported into one virtual host, whose mark stays.
+    # The same if it was imported into one virtual host.
     local.delete("global-parameters", "g")
     controlled.listening.call(lambda: begin_import(node, digest_of(document.encode()), "/"))
     local.request("POST", path, document, skip)
     assert local.get("global-parameters", "g")["value"] == 5
-    assert UNFINISHED_IMPORT in node.parameters.globals()
+    assert UNFINISHED_IMPORT not in node.parameters.globals()
 
 
 def test_a_node_that_ends_ends_streams_and_connections(tmp_path: Path) -> None:

