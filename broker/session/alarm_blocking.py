@@ -44,21 +44,22 @@ def check_new(connection: Connection, size: int, stored: bool) -> None:
         connection.created += 1
 
 
-def admit_first(connection: Connection, publishes: Publishes | MixedPublishes) -> Publishes | None:
-    """Block the connection during an alarm, and return the part of these publishes that is still taken, or None."""
-    block(connection)
+def split(
+    connection: Connection, publishes: Publishes | MixedPublishes
+) -> tuple[Publishes | None, Publishes | MixedPublishes | None]:
+    """Return the publish of these that is still taken during an alarm, and the rest; each is None if there is none."""
     contents = publishes.contents
     if not contents or any(contents[0][BODY_SIZE]) or DISK in connection.node.alarms.on():
-        connection.deferred = publishes
-        return None
-    channel = publishes.channel
+        return None, publishes
+    channel, rest = publishes.channel, contents[1:]
     if isinstance(publishes, MixedPublishes):
         methods = publishes.methods
-        connection.deferred = MixedPublishes(channel, methods[1:], contents[1:])
-        return Publishes(channel, methods[0], contents[:1], True)
-    if len(contents) > 1:
-        connection.deferred = Publishes(channel, publishes.method, contents[1:], publishes.alike)
-    return Publishes(channel, publishes.method, contents[:1], True)
+        first = Publishes(channel, methods[0], contents[:1], True)
+        return first, MixedPublishes(channel, methods[1:], rest) if rest else None
+    first = Publishes(channel, publishes.method, contents[:1], True)
+    if not rest:
+        return first, None
+    return first, Publishes(channel, publishes.method, rest, publishes.alike, 0, publishes.largest_frame)
 
 
 def block(connection: Connection, resource: str = "") -> None:

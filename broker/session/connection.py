@@ -254,11 +254,10 @@ class Connection(Publisher):
                         self._left -= MIXED_COST * len(event.methods)
                     else:
                         self._left -= RUN_COST
-                    if self.node.alarms.reason and isinstance(event, (Publishes, MixedPublishes)):
-                        event = alarm_blocking.admit_first(self, event)
-                        if event is None:
-                            continue
-                self._handle(event)
+                if self.node.alarms.reason and isinstance(event, (Publishes, MixedPublishes)):
+                    self._handle_first(event)
+                else:
+                    self._handle(event)
                 if self.spent:
                     self._left -= self.spent
                     self.spent = 0
@@ -281,6 +280,14 @@ class Connection(Publisher):
             self.confirm()
         if self.node.pending:
             self._left -= self.node.pump()
+
+    def _handle_first(self, event: Publishes | MixedPublishes) -> None:
+        """Block the connection, and handle the first publish of these if it is still taken. Raises as `_handle`."""
+        alarm_blocking.block(self)
+        first, rest = alarm_blocking.split(self, event)
+        if first is not None:
+            self._handle(first)
+        self.deferred = rest if self.deferred is None else event  # if the first one was postponed
 
     def _change_cost(self) -> int:
         return CHANGE_COST + (self.node.policies.cost(self.vhost) if self.vhost is not None else 0)

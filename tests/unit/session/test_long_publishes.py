@@ -17,6 +17,7 @@ from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.jobs.unfinished import LIMIT_BYTES
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.telemetry.resource_alarms import MEMORY
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.session.operator_channel import OperatorChannel
 from warren.broker.session.settings import Settings
@@ -459,6 +460,27 @@ def test_what_comes_before_a_publish_that_waits_is_published_once(peer: TurningP
     assert channel.confirms([3, 4]) == ({3, 4}, set()) and vhost.exchanges["amq.fanout"].publish_in == 1
     channel.expect_close(404)
     assert bodies(queue) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("key", ["", "other"], ids=["alike", "mixed"])
+def test_an_alarm_loses_nothing_behind_the_first_publish_that_waits_for_unfinished_ones(
+    peer: TurningPeer, vhost: VHost, key: str
+) -> None:
+    fan(vhost)
+    [queue] = few(vhost, "few")
+    channel = peer.connect().channel()
+    channel.confirm()
+    unfinished = peer.node.unfinished_of("guest")
+    unfinished.begin(LIMIT_BYTES)
+    peer.node.alarms.set(MEMORY)
+    send(peer, channel, frames("amq.fanout", "", b""), *[frames("amq.fanout", key, b"")] * 19)
+    unfinished.end(LIMIT_BYTES)
+    peer.wait(0)
+    peer.node.alarms.clear(MEMORY)
+    send(peer, channel, frames("", "few", b"21"))
+    peer.wait(0)
+    assert vhost.exchanges["amq.fanout"].publish_in == 20 and bodies(queue) == [b"21"]
+    assert channel.confirms(range(1, 22)) == (set(range(1, 22)), set())
 
 
 def test_a_long_commit_waits_for_unfinished_publishes(peer: TurningPeer, vhost: VHost) -> None:
