@@ -467,11 +467,13 @@ class Queue(RouteTarget):
     def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
         """Return the next message as (position, message, redelivered) for basic.get, or None if no message is ready.
 
-        Raises Unreadable (506) if there are messages and none can be returned now: they cannot be read, or very many
-        are due and have to expire first.
+        Raises Unreadable (506) if there are messages and none can be returned now: they cannot be read, very many are
+        due and have to expire first, or very many that were rejected wait to be dead-lettered.
         """
         self.expiry.renew()
         self.catch_up()
+        if self.outbox.many and self.ready:
+            raise Unreadable(f"very many messages of {self} wait to be dead-lettered")
         if self.ready_messages.timed:
             self._slice = 0 if self.outbox.many else SLICE
             self._expire()
