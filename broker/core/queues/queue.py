@@ -337,7 +337,7 @@ class Queue(RouteTarget):
         if self._feeding:
             return  # the firehose puts copies of its deliveries into this very queue
         self._feeding = True
-        self._slice = 0 if self.outbox.waiting and self.outbox.many else SLICE + self.published - self._pumped
+        self._slice = 0 if self.outbox.held_bytes and self.outbox.many else SLICE + self.published - self._pumped
         try:
             timed = self.ready_messages.timed
             if timed:

@@ -130,7 +130,7 @@ def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_byte
     house.journal.catch_up()
     house.clock.advance(1)
     assert [int(body[:3]) for body in house.ch.drain("letters")] == list(range(99)) and transient.ready == 1
-    assert not transient.outbox.many and not transient.outbox._held_bytes
+    assert not transient.outbox.many and not transient.outbox.held_bytes
 
 
 def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_deleted_ones(
