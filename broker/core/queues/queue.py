@@ -467,8 +467,8 @@ class Queue(RouteTarget):
     def get(self, no_ack: bool) -> tuple[int, Message, bool] | None:
         """Return the next message as (position, message, redelivered) for basic.get, or None if no message is ready.
 
-        Raises Unreadable (506) if there are messages and none can be returned now: they cannot be read, or very many
-        are due and have to expire first.
+        Raises Unreadable (506) if there are messages and none can be returned now: they cannot be read, very many are
+        due and have to expire first, or it may be rejected while too many dead letters wait.
         """
         self.expiry.renew()
         self.catch_up()
@@ -476,7 +476,8 @@ class Queue(RouteTarget):
             self._slice = 0 if self.outbox.many else SLICE
             self._expire()
             self.schedule_pump()
-        fifo = self.ready_messages.first_loaded()
+        held_back = not no_ack and self.outbox.held_bytes > 0 and self.outbox.many
+        fifo = self.ready_messages.first_loaded() if not held_back else None
         if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= self.host.clock.now_ms():
             if self.stored:
                 raise Unreadable(f"{self} has messages, and none of them can be returned now")

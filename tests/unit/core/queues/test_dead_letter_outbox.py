@@ -133,6 +133,25 @@ def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_byte
     assert not transient.outbox.many and not transient.outbox.held_bytes
 
 
+def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_lettering, "MANY_BYTES", 1 << 16)
+    house = House()
+    house.ch.fill("queue", *[bytes(4_000)] * 50, **DURABLE)
+    house.ch.publish("", "letters", b"waited for", DURABLE)
+    house.journal.much = True
+    while house.queue.outbox.held_bytes <= 1 << 16:
+        house.ch.reject_next("queue")
+    left = house.queue.ready
+    house.ch.send(BasicMethods.Get, queue="queue")
+    house.clock.advance(5_000)
+    assert house.queue.ready == left > 30
+    assert connected(house.node).channel().get("queue") and house.queue.ready == left - 1, "it cannot be rejected"
+    house.journal.catch_up()
+    house.clock.advance(100)
+    assert isinstance(house.ch.next().method, BasicMethods.GetOk) and house.queue.ready == left - 2
+    assert house.ch.count("letters") == 50 - left + 1
+
+
 def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_deleted_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
