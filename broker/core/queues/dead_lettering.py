@@ -246,8 +246,13 @@ class DeadLetterOutbox:
     @property
     def many(self) -> bool:
         """True if the queue must not drop more messages for now."""
+        return len(self) > MANY or self.room_bytes <= 0
+
+    @property
+    def room_bytes(self) -> int:
+        """The bytes of messages that the queue may still drop, but for the last message; above 0 without any here."""
         held_bytes, all_bytes = self.held_bytes, self._queue.host.budget.dead_letter_bytes
-        return len(self) > MANY or held_bytes > MANY_BYTES or held_bytes > SOME_BYTES and all_bytes > ALL_BYTES
+        return min(MANY_BYTES - held_bytes, max(SOME_BYTES - held_bytes, ALL_BYTES - all_bytes))
 
     @property
     def publishable(self) -> bool:

@@ -254,15 +254,14 @@ class Fifo:
         """
         dead: list[Message] = []
         ready = self._ready
-        message = self.ensure_loaded()
-        while message is not None and len(dead) < limit and due(message, now_ms):
-            if limit_bytes <= 0 or ready.read_bytes >= read_end:
+        while len(dead) < limit and limit_bytes > 0 and ready.read_bytes < read_end:
+            message = self.ensure_loaded()
+            if message is None or not due(message, now_ms):
+                if message is None and not self.backlog:  # else the disk does not return the next one now
+                    self.timed = False
                 break
             limit_bytes -= len(message.frames)
             dead.append(self._pop()[1])
-            message = self.ensure_loaded()
-        if message is None and not self.backlog:  # else the disk does not return the next one now
-            self.timed = False
         return dead
 
     def deadline_ms(self) -> int:

@@ -161,12 +161,12 @@ class ReadyMessages:
         self._queue.host.rereading.start(self._queue)
 
     def remove_due(self, now_ms: int, limit: int) -> tuple[list[Message], int]:
-        """Remove due messages from the front of each fifo, at most `limit`, and no more than SLICE_BYTES allows.
+        """Remove due messages from the front of each fifo, at most `limit`, and no more bytes than `_slice_bytes`.
 
         Return them, and how many more may be removed soon.
         """
         dead: list[Message] = []
-        read_end, rest_bytes = self.read_bytes + SLICE_BYTES, SLICE_BYTES
+        read_end, rest_bytes = self.read_bytes + SLICE_BYTES, self._slice_bytes
         for fifo in self.all:
             if fifo.timed and rest_bytes > 0:
                 some = fifo.remove_due(now_ms, limit - len(dead), rest_bytes, read_end)
@@ -177,7 +177,7 @@ class ReadyMessages:
     def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> tuple[list[Message], int]:
         """Remove messages from the front that exceed these limits (NONE for no limit); return as `remove_due`."""
         dropped: list[Message] = []
-        read_end, rest_bytes = self.read_bytes + SLICE_BYTES, SLICE_BYTES
+        read_end, rest_bytes = self.read_bytes + SLICE_BYTES, self._slice_bytes
         while (
             len(dropped) < limit
             and rest_bytes > 0
@@ -191,6 +191,11 @@ class ReadyMessages:
             rest_bytes -= len(message.frames)
             dropped.append(message)
         return dropped, limit - len(dropped) if self.read_bytes < read_end and rest_bytes > 0 else 0
+
+    @property
+    def _slice_bytes(self) -> int:
+        """The bytes of messages that may be removed at once, but for the last one; fewer if many dead letters wait."""
+        return min(SLICE_BYTES, self._queue.outbox.room_bytes) if self._budget.dead_letter_bytes else SLICE_BYTES
 
     def next_deadline_ms(self) -> int:
         """Return the earliest deadline of the first messages, or NEVER."""
