@@ -90,7 +90,7 @@ class ResourceFault(AMQPError):
 
 
 class Unreadable(AMQPError):
-    """Messages that the store does not return now: 506 that closes the channel, as no other queue is concerned."""
+    """Messages that the store or the queue does not return now: 506 that closes the channel, as others can go on."""
 
     code = 506
     name = "RESOURCE_ERROR"

@@ -220,7 +220,7 @@ class OperatorChannel:
     def get(self, name: str, count: int, *, no_ack: bool) -> list[FetchedMessage]:
         """Take at most `count` messages; without `no_ack` they are unsettled until `give_back`, `reject` or `close`.
 
-        Raises Unreadable (506) if there are messages, and the first cannot be read now.
+        Raises Unreadable (506) if there are messages, and the first cannot be returned now.
         """
         channel = self._channel
         queue = operations.readable_queue(channel, name)

@@ -47,7 +47,7 @@ COST, ALIKE_COST = 10, 4  # of a message that differs from the one before, or di
 HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
 LAST_BYTES = 1 << 10  # of properties that an outbox keeps of its last letter
 MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
-MANY_BYTES = 64 << 20  # likewise
+MANY_BYTES = 64 << 20  # likewise, with those that no target takes
 ALL_BYTES = 256 << 20  # likewise, in the outboxes of the node, also of deleted queues, if SOME_BYTES are in its own
 SOME_BYTES = 1 << 20
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
@@ -58,7 +58,7 @@ QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages;
 class DeadLetter:
     """A message that is being published to the dead letter exchange, in steps if its search or its targets are long.
 
-    copy       the copy that is published
+    copy       the copy that is published; the message itself between attempts, as the copy takes as much memory
     stable     whether its targets depend on its routing keys alone
     targets    None until the search is complete
     divided    whether the targets are offered the copy in several parts
@@ -134,7 +134,8 @@ class DeadLetter:
         self.waits_for = cast("Queue", missing[0]) if full else None
 
     def end_attempt(self) -> None:
-        """Search again in the next attempt."""
+        """Copy the message and search again in the next attempt."""
+        self.copy = self.message
         self.targets = self._search = None
         self._at = 0
 
@@ -213,6 +214,7 @@ class DeadLetterOutbox:
     unconfirmed       those that are to be retried at `retry_at_ms`, which is 0 without any
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
+    held_bytes        of all messages, with their headers; 0 without any
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
     exchanging        one of them leaves for the message that is being published to the queue, whose limits do not count
                       the outbox meanwhile
@@ -220,7 +222,7 @@ class DeadLetterOutbox:
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("awaits_journal", "exchanging", "_held_bytes", "_first", "_last", "_retried", "_wait_ms"),
+        *("held_bytes", "awaits_journal", "exchanging", "_first", "_last", "_retried", "_wait_ms"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -236,7 +238,7 @@ class DeadLetterOutbox:
         self._wait_ms = RETRY_MS  # until the next retry
         self.awaits_journal = self.exchanging = False
         self.persistent_count = self.persistent_bytes = 0
-        self._held_bytes = 0  # of all messages, with their headers
+        self.held_bytes = 0
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.forwarded) + len(self.unconfirmed)
@@ -244,9 +246,13 @@ class DeadLetterOutbox:
     @property
     def many(self) -> bool:
         """True if the queue must not drop more messages for now."""
-        held_bytes, all_bytes = self._held_bytes, self._queue.host.budget.dead_letter_bytes
-        too_long = held_bytes > MANY_BYTES or held_bytes > SOME_BYTES and all_bytes > ALL_BYTES
-        return len(self.waiting) > MANY or too_long and len(self.waiting) > 0
+        return len(self) > MANY or self.room_bytes <= 0
+
+    @property
+    def room_bytes(self) -> int:
+        """The bytes of messages that the queue may still drop, but for the last message; above 0 without any here."""
+        held_bytes, all_bytes = self.held_bytes, self._queue.host.budget.dead_letter_bytes
+        return min(MANY_BYTES - held_bytes, max(SOME_BYTES - held_bytes, ALL_BYTES - all_bytes))
 
     @property
     def publishable(self) -> bool:
@@ -500,7 +506,7 @@ class DeadLetterOutbox:
 
     def _hold(self, held_bytes: int) -> None:
         """Count bytes of messages, negative for messages that left."""
-        self._held_bytes += held_bytes
+        self.held_bytes += held_bytes
         self._queue.host.budget.dead_letter_bytes += held_bytes
 
     def _count(self, messages: list[Message], sign: int) -> None:

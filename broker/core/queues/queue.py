@@ -337,7 +337,7 @@ class Queue(RouteTarget):
         if self._feeding:
             return  # the firehose puts copies of its deliveries into this very queue
         self._feeding = True
-        self._slice = 0 if self.outbox.waiting and self.outbox.many else SLICE + self.published - self._pumped
+        self._slice = 0 if self.outbox.held_bytes and self.outbox.many else SLICE + self.published - self._pumped
         try:
             timed = self.ready_messages.timed
             if timed:
@@ -468,17 +468,16 @@ class Queue(RouteTarget):
         """Return the next message as (position, message, redelivered) for basic.get, or None if no message is ready.
 
         Raises Unreadable (506) if there are messages and none can be returned now: they cannot be read, very many are
-        due and have to expire first, or very many that were rejected wait to be dead-lettered.
+        due and have to expire first, or it may be rejected while too many dead letters wait.
         """
         self.expiry.renew()
         self.catch_up()
-        if self.outbox.many and self.ready:
-            raise Unreadable(f"very many messages of {self} wait to be dead-lettered")
         if self.ready_messages.timed:
             self._slice = 0 if self.outbox.many else SLICE
             self._expire()
             self.schedule_pump()
-        fifo = self.ready_messages.first_loaded()
+        held_back = not no_ack and self.outbox.held_bytes > 0 and self.outbox.many
+        fifo = self.ready_messages.first_loaded() if not held_back else None
         if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= self.host.clock.now_ms():
             if self.stored:
                 raise Unreadable(f"{self} has messages, and none of them can be returned now")

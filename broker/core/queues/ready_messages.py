@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..messages.message import Message
+from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages, RecoveredQueue
 from .fifo import Fifo, Removed
@@ -16,7 +16,7 @@ from .reread import EXHAUSTED_MS
 if TYPE_CHECKING:
     from .queue import Queue
 
-READ_LIMIT = 4 << 20  # bytes that are read back at once of messages that expire or are dropped
+SLICE_BYTES = 4 << 20  # of messages that expire or are dropped at once, and of those that are read back for that
 
 
 class ReadyMessages:
@@ -161,31 +161,41 @@ class ReadyMessages:
         self._queue.host.rereading.start(self._queue)
 
     def remove_due(self, now_ms: int, limit: int) -> tuple[list[Message], int]:
-        """Remove due messages from the front of each fifo, at most `limit`, as far as few bytes have to be read back.
+        """Remove due messages from the front of each fifo, at most `limit`, and no more bytes than `_slice_bytes`.
 
         Return them, and how many more may be removed soon.
         """
         dead: list[Message] = []
-        read_end = self.read_bytes + READ_LIMIT
+        read_end, rest_bytes = self.read_bytes + SLICE_BYTES, self._slice_bytes
         for fifo in self.all:
-            if fifo.timed:
-                dead += fifo.remove_due(now_ms, limit - len(dead), read_end)
-        return dead, limit - len(dead) if self.read_bytes < read_end else 0
+            if fifo.timed and rest_bytes > 0:
+                some = fifo.remove_due(now_ms, limit - len(dead), rest_bytes, read_end)
+                rest_bytes -= frame_bytes(some)
+                dead += some
+        return dead, limit - len(dead) if self.read_bytes < read_end and rest_bytes > 0 else 0
 
     def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> tuple[list[Message], int]:
         """Remove messages from the front that exceed these limits (NONE for no limit); return as `remove_due`."""
         dropped: list[Message] = []
-        read_end = self.read_bytes + READ_LIMIT
+        read_end, rest_bytes = self.read_bytes + SLICE_BYTES, self._slice_bytes
         while (
             len(dropped) < limit
+            and rest_bytes > 0
             and (NONE < max_length < self.count or NONE < max_bytes < self.body_bytes)
             and self.read_bytes < read_end
         ):
             fifo = self.first_loaded()
             if fifo is None:
                 break
-            dropped.append(fifo.pop()[1])
-        return dropped, limit - len(dropped) if self.read_bytes < read_end else 0
+            message = fifo.pop()[1]
+            rest_bytes -= len(message.frames)
+            dropped.append(message)
+        return dropped, limit - len(dropped) if self.read_bytes < read_end and rest_bytes > 0 else 0
+
+    @property
+    def _slice_bytes(self) -> int:
+        """The bytes of messages that may be removed at once, but for the last one; fewer if many dead letters wait."""
+        return min(SLICE_BYTES, self._queue.outbox.room_bytes) if self._budget.dead_letter_bytes else SLICE_BYTES
 
     def next_deadline_ms(self) -> int:
         """Return the earliest deadline of the first messages, or NEVER."""

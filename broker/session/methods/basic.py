@@ -82,8 +82,8 @@ def cancel(channel: Channel, method: commands.Basic.Cancel, arguments: Table) ->
 def get(channel: Channel, method: commands.Basic.Get, arguments: Table) -> None:
     """Serve basic.get.
 
-    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), Unreadable (506) for messages that cannot be read
-    for UNREADABLE_MS, and Postponed until then and while the queue is paused.
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), Unreadable (506) for messages that the queue
+    cannot return for UNREADABLE_MS, and Postponed until then and while the queue is paused.
     """
     queue = readable_queue(channel, method.queue)
     if queue.paused:

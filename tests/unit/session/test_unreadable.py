@@ -11,7 +11,6 @@ from tests.support.session import SureJournal, connected, new_node, pipe_of
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import fifo
-from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
 from warren.broker.session.methods.basic import UNREADABLE_MS, UNREADABLE_RETRY_MS
 
 
@@ -86,20 +85,6 @@ def test_a_get_that_has_waited_long_enough_closes_its_channel(scene: Scene, faul
     setattr(scene.journal, fault, False)
     scene.advance(20_000)
     assert scene.ch.drain("queue") == [b"2", b"3"]
-
-
-def test_a_get_waits_while_very_many_messages_of_the_queue_wait_to_be_dead_lettered(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(DeadLetterOutbox, "many", True)
-    scene.begin_get()
-    monkeypatch.setattr(DeadLetterOutbox, "many", False)
-    scene.advance(UNREADABLE_RETRY_MS)
-    assert scene.ch.next().body == b"2"
-    monkeypatch.setattr(DeadLetterOutbox, "many", True)
-    scene.begin_get()
-    scene.advance(UNREADABLE_MS + UNREADABLE_RETRY_MS)
-    assert scene.ch.expect_close(506).reply_text.endswith("wait to be dead-lettered")
 
 
 def test_a_get_ends_with_its_queue_and_with_its_connection(scene: Scene) -> None:

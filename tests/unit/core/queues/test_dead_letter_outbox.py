@@ -12,7 +12,7 @@ from tests.support.amqp_client import Channel, Silence
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues import dead_lettering, queue
+from warren.broker.core.queues import dead_lettering, queue, ready_messages
 from warren.broker.core.telemetry.resource_alarms import DISK
 
 MANY = 3 * queue.SLICE
@@ -130,7 +130,49 @@ def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_byte
     house.journal.catch_up()
     house.clock.advance(1)
     assert [int(body[:3]) for body in house.ch.drain("letters")] == list(range(99)) and transient.ready == 1
-    assert not transient.outbox.many and not transient.outbox._held_bytes
+    assert not transient.outbox.many and not transient.outbox.held_bytes
+
+
+@pytest.mark.parametrize("fields, policy", [({"expiration": "500"}, {"max-length": 100}), ({}, {"max-length": 0})])
+def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], policy: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(dead_lettering, "ALL_BYTES", 1 << 16)
+    monkeypatch.setattr(dead_lettering, "SOME_BYTES", 1 << 13)
+    monkeypatch.setattr(ready_messages, "SLICE_BYTES", 1 << 15)
+    house = House()
+    names = [f"queue{number}" for number in range(10)]
+    for name in names:
+        house.ch.declare(
+            name, durable=True, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+        )
+        house.ch.fill(name, *[bytes(4_000)] * 20, **DURABLE, **fields)
+    house.journal.much = True
+    house.node.policies.set("/", "drop", "^queue.", policy)
+    house.clock.advance(1_000)
+    assert 1 << 16 < house.queue.host.budget.dead_letter_bytes < (1 << 16) + len(names) * ((1 << 13) + 4_100)
+    house.journal.catch_up()
+    house.clock.advance(1_000)
+    assert house.ch.count("letters") == 20 * len(names) and not house.queue.host.budget.dead_letter_bytes
+
+
+def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_lettering, "MANY_BYTES", 1 << 16)
+    house = House()
+    house.ch.fill("queue", *[bytes(4_000)] * 50, **DURABLE)
+    house.ch.publish("", "letters", b"waited for", DURABLE)
+    house.journal.much = True
+    while house.queue.outbox.held_bytes <= 1 << 16:
+        house.ch.reject_next("queue")
+    left = house.queue.ready
+    house.ch.send(BasicMethods.Get, queue="queue")
+    house.clock.advance(5_000)
+    assert house.queue.ready == left > 30
+    assert connected(house.node).channel().get("queue") and house.queue.ready == left - 1, "it cannot be rejected"
+    house.journal.catch_up()
+    house.clock.advance(100)
+    assert isinstance(house.ch.next().method, BasicMethods.GetOk) and house.queue.ready == left - 2
+    assert house.ch.count("letters") == 50 - left + 1
 
 
 def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_deleted_ones(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
-from warren.broker.core.queues import dead_letter_circle, dead_lettering
+from warren.broker.core.queues import dead_letter_circle, dead_lettering, ready_messages
 from warren.broker.core.queues.dead_lettering import QUICK_RETRY_MS, RETRY_MS, UNCONFIRMED
 from warren.broker.core.queues.queue import Queue
 
@@ -184,6 +185,88 @@ def test_a_queue_with_too_many_waiting_messages_waits_without_work(monkeypatch: 
     assert house.ch.count("letters") == 120 and not house.kept()
 
 
+def limit_bytes(monkeypatch: pytest.MonkeyPatch, many: int, all_queues: int, some: int, at_once: int) -> None:
+    monkeypatch.setattr(dead_lettering, "MANY_BYTES", many)
+    monkeypatch.setattr(dead_lettering, "ALL_BYTES", all_queues)
+    monkeypatch.setattr(dead_lettering, "SOME_BYTES", some)
+    monkeypatch.setattr(ready_messages, "SLICE_BYTES", at_once)
+
+
+@pytest.mark.parametrize("count", [UNCONFIRMED - 2, 2 * UNCONFIRMED])
+@pytest.mark.parametrize("header", [0, 4_000])
+def test_messages_that_no_target_takes_are_limited_in_bytes_and_all_of_them_arrive_once_it_does(
+    monkeypatch: pytest.MonkeyPatch, count: int, header: int
+) -> None:
+    """They are limited too if all of them are unconfirmed, few but long, and if they expire at the same time."""
+    limit_bytes(monkeypatch, 1 << 16, 1 << 20, 1 << 13, 1 << 13)
+    house = House(letters=ONE)
+    house.ch.publish("", "letters")
+    fields = {"delivery_mode": 2, "headers": {"h": "v" * header}}
+    for number in range(count):
+        house.ch.publish("", "source", b"%2d" % number + bytes(4_000 - header), fields)
+    house.clock.advance(RETRY_MS)
+    outbox = house.source.outbox
+    assert 1 << 16 < outbox.held_bytes < (1 << 16) + (1 << 13) + 5_000 and not outbox.waiting
+    assert house.source.ready + len(outbox) == house.kept() == count
+    house.ch.drain("letters")
+    numbers = []
+    for _ in range(2 * count):
+        house.clock.advance(RETRY_MS)
+        numbers += [int(body[:2]) for body in house.ch.drain("letters")]
+    assert numbers == list(range(count))
+    assert not house.kept() and not outbox.held_bytes and not house.source.host.budget.dead_letter_bytes
+
+
+def test_messages_of_all_queues_that_no_target_takes_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_bytes(monkeypatch, 1 << 15, 1 << 16, 1 << 13, 1 << 15)
+    house = House(letters=ONE)
+    house.ch.publish("", "letters")
+    names = ["source", *[f"other{number}" for number in range(7)]]
+    for name in names:
+        house.ch.declare(name, durable=True, arguments=AT_LEAST_ONCE_ARGUMENTS)
+        house.ch.fill(name, *[bytes(4_000)] * 20)
+        house.clock.advance(100)
+    assert 1 << 16 < house.source.host.budget.dead_letter_bytes < (1 << 16) + len(names) * ((1 << 13) + 4_100)
+    assert [house.kept(name) for name in names] == [20] * len(names)
+    house.letters("letters2")
+    house.ch.delete("letters")
+    house.clock.advance(2 * RETRY_MS)
+    assert house.ch.count("letters2") == 20 * len(names) and not any(house.kept(name) for name in names)
+
+
+def test_messages_that_wait_for_a_retry_are_in_memory_once() -> None:
+    house = House(letters=ONE)
+    house.ch.fill("letters", b"full")
+    house.ch.fill("source", *[bytes(100_000)] * 20)
+    tracemalloc.start()
+    try:
+        house.clock.advance(3 * RETRY_MS)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(house.source.outbox.unconfirmed) == 20 and taken < 200_000
+
+
+def test_a_consumer_gets_the_other_messages_once_targets_have_taken_those_that_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit_bytes(monkeypatch, 1 << 13, 1 << 20, 1 << 13, 1 << 13)
+    house = House(letters=ONE, **{"x-message-ttl": 60_000_000})
+    house.ch.publish("", "letters")
+    consumer = connected(house.node).channel()
+    consumer.qos(4)
+    consumer.consume("source")
+    house.ch.fill("source", *[bytes(4_000)] * 8)
+    consumer.deliveries(4)
+    consumer.nack(0, multiple=True, requeue=False)
+    house.clock.advance(2 * RETRY_MS)
+    assert house.source.ready == 4 and len(house.source.outbox) == 4
+    for _ in range(3):
+        house.ch.drain("letters")
+        house.clock.advance(RETRY_MS)
+    assert len(consumer.deliveries(4)) == 4 and house.source.unacked == 4
+
+
 def test_waiting_messages_count_for_the_length_limits() -> None:
     house = House(letters=None, **{"x-max-length": 3})
     house.ch.confirm()
@@ -326,6 +409,21 @@ def test_a_circle_with_dead_letters_that_cannot_go_on_holds_no_more_than_its_lim
         ring.reject(1)
         assert max(ring.held) <= 6
     assert ring.held == [6, 6]
+
+
+@pytest.mark.parametrize("queues", [1, 2, 3])
+def test_queues_in_a_circle_with_too_many_bytes_of_dead_letters_pass_them_on(
+    monkeypatch: pytest.MonkeyPatch, queues: int
+) -> None:
+    limit_bytes(monkeypatch, 1 << 13, 1 << 13, 1 << 12, 1 << 13)
+    ring = Ring(queues, **{"x-max-length": 10, "x-message-ttl": 60_000_000})
+    ring.publish(10, body=bytes(4_000))
+    ring.reject(8)
+    consumer = connected(ring.house.node).channel()
+    for name in ring.names:
+        consumer.consume(name)
+    ring.advance()
+    assert consumer.deliveries(10 * queues) and not ring.house.source.host.budget.dead_letter_bytes
 
 
 def test_copies_of_a_fanout_in_a_circle_do_not_exceed_the_limits() -> None:
