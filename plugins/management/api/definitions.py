@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import astuple
 from email import policy
 from email.parser import BytesParser
@@ -16,7 +15,7 @@ from warren.broker.core.definitions.release import finish, release
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.metadata.unfinished_import import ADVICE, INTERRUPTED, UNFINISHED_IMPORT, digest_of
 from warren.broker.core.policies.policies import OPERATOR_POLICY
-from warren.broker.hosting.definition_import import Decoded
+from warren.broker.hosting.definition_import import Decoded, Undecoded
 from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN
@@ -62,7 +61,7 @@ async def get_definitions(request: Request) -> Response:
 async def post_definitions(request: Request) -> Response:
     """Import definitions, all of them or none; with `leave-out` all that this broker can have."""
     vhost, leave_out = request.path.get("name"), request.flag("leave-out")
-    document, digest = await document_of_request(request)
+    document, digest = document_of_request(request)
     permits = CallerPermits(request)
     importing = request.host.imports.run(
         document, vhost, request.user.name, leave_out, digest, request.authorize, permits
@@ -79,28 +78,25 @@ async def post_definitions(request: Request) -> Response:
 async def check_definitions(request: Request) -> Response:
     """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
     permits, leave_out = CallerPermits(request), request.flag("leave-out")
-    document, _ = await document_of_request(request)
-    checking = request.host.imports.check(document, request.path.get("name"), leave_out, permits)
+    document, _ = document_of_request(request)
+    vhost = request.path.get("name")
+    checking = request.host.imports.check(document, vhost, leave_out, request.authorize, permits)
     checked = await request.wait(checking)
     return ok({"skipped": checked.warnings})
 
 
-async def document_of_request(request: Request) -> Decoded:
-    """Return the definitions of the body, and the digest of their text. Raises HTTPError (400, 401, 404)."""
+def document_of_request(request: Request) -> Decoded:
+    """Return the definitions of the body, and the digest of their text unless they are Undecoded.
+
+    Raises HTTPError (400, 404).
+    """
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise not_found(NO_VHOST)
     body, media_type = request.body, request.headers.get("content-type", "")
     if len(body) > bodies.THREAD_FROM:
-        return await decoded_in_thread(request, partial(decode_document, body, media_type))
+        return Undecoded(partial(decode_document, body, media_type), len(body)), ""
     return decode_document(body, media_type)
-
-
-async def decoded_in_thread(request: Request, decode: Callable[[], Decoded]) -> Decoded:
-    """Return what a thread has decoded. Raises HTTPError (400, 401, 404), Invalid."""
-    with request.host.imports.decoding(decode) as decoding:
-        await request.wait(decoding.finished())
-        return decoding.take()
 
 
 def decode_document(body: bytes, media_type: str) -> Decoded:

@@ -18,6 +18,7 @@ from warren.broker.core.metadata.patterns import query_pattern
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
 from warren.broker.core.metadata.validation import LARGEST
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
+from warren.broker.hosting.definition_import import Undecoded
 from warren.broker.hosting.node_control import NodeControl
 from warren.broker.hosting.node_log import LEVELS
 from warren.broker.plugin import Exchange, Invalid, Queue, Table
@@ -28,7 +29,6 @@ from ..framework.line_stream import NDJSON, LineStream
 from ..framework.request import Request
 from ..framework.router import Route
 from .bindings import unbound
-from .definitions import decoded_in_thread
 from .policies import policy_view
 from .queues import resumed
 from .users import check_protected, find_user
@@ -376,9 +376,9 @@ async def import_definitions(request: Request) -> Response:
     interrupted = was_interrupted(globals_.get(UNFINISHED_IMPORT), text_digest)
     if skip and not interrupted and globals_.get(IMPORTED_HASH) == digest:
         return ok({"skipped": []})
-    document, _ = await decoded_in_thread(request, lambda: (parsed_definitions(body), text_digest))
-    imports, actor = request.host.imports, request.user.name
-    imported = await request.complete(imports.run(document, None, actor, leave_out, text_digest, request.authorize))
+    document = Undecoded(lambda: (parsed_definitions(body), text_digest), len(body))
+    importing = request.host.imports.run(document, None, request.user.name, leave_out, check_actor=request.authorize)
+    imported = await request.complete(importing)
     if skip:
         with request.acting():
             request.node.parameters.set_global(IMPORTED_HASH, digest)
