@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from dataclasses import fields
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 from tests.support.hashing import FakeHashing
 from tests.support.http import Api, asgi_scope, call_application
 from tests.support.polling import until_async
+from tests.support.speed import within
+from warren.broker.amqp.errors import Invalid
 from warren.broker.core.access.passwords import SHA256, hash_password
 from warren.broker.core.definitions.entry import ENTRY_BYTES, VALUES_LIMIT
 from warren.broker.core.definitions.importer import begin_import
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT, digest_of
+from warren.plugins.http.responses import HTTPError
 from warren.plugins.management.api import definitions
 from warren.plugins.management.framework import bodies
 
@@ -202,6 +206,29 @@ def test_very_long_parts_without_objects_are_refused(api: Api) -> None:
     assert api.post("/definitions", f'{{"unknown": [{"[]," * 20_000} 1, {{}}]}}'.encode()).status == 204
 
 
+@pytest.mark.parametrize("text", [b'"}"', b'"{"', rb'"\"}"', rb'"\\", "}\\"'])
+def test_braces_in_strings_are_no_ends_of_objects(text: bytes) -> None:
+    def document(inner: bytes) -> bytes:
+        return b'{"k": [' + (inner + b"," + b"0," * 4_000) * 20 + b"0]}"
+
+    with pytest.raises(HTTPError):
+        definitions.decode_document(document(text), "")
+    assert definitions.decode_document(document(b"{}"), "")
+
+
+def test_what_is_outside_of_strings_is_found_in_any_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = rb'{"a\"}": [1, "\\", {"\\\"": ""}, "\u00e9\\\\"], "b": "}"}'
+    for size in range(1, len(text) + 1):
+        monkeypatch.setattr(definitions, "BLOCK_BYTES", size)
+        assert b"".join(definitions.without_strings(text)) == b"{: [1, , {: }, ], : }"
+
+
+def test_very_long_objects_are_refused_before_they_are_decoded(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions, "parse_json", None)
+    body = b'{"unknown": {' + b'"k": 1,' * 70_000 + b'"k": {}}}'
+    assert api.post("/definitions", body).error == (400, "bad_request", "failed_to_parse_json")
+
+
 def test_very_long_entries_and_objects_are_refused_or_left_out(api: Api) -> None:
     fields = {f"{number}": {} for number in range(VALUES_LIMIT + 1)}
     answer = api.post("/definitions", {"policies": [{"definition": fields}]})
@@ -250,6 +277,24 @@ def test_definitions_may_come_in_a_form(api: Api) -> None:
     assert "vé" in names(api.get("/definitions").json, "vhosts")
     for bad_body in (form("other", body), body, b"", form("file", b"{")):
         assert api.post("/definitions", bad_body, headers=headers).error[:2] == (400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Disposition: a" + b";" * (1 << 20),
+        b"Content-Disposition: form-data; " + b"a*1*=b; " * 8_000,
+        b"Content-Disposition: form-data" + b" ;name=" * 140_000,
+        b"\r\n\r\n--limit\r\n" * 60_000,
+        b"\r\n--limi" * 110_000,
+    ],
+)
+def test_a_form_of_any_shape_is_searched_in_a_short_time(head: bytes) -> None:
+    body = b"--limit\r\n" + head + b"\r\n\r\n{}\r\n--limit--\r\n"
+    begun_s = time.thread_time()
+    with pytest.raises(Invalid, match="no part named file"):
+        definitions.document_of(body, "multipart/form-data; boundary=limit")
+    assert within((time.thread_time() - begun_s) * 1000, 20)
 
 
 def test_a_protected_user_is_not_changed_by_an_import(api: Api) -> None:
