@@ -100,14 +100,14 @@ class DefinitionEntry:
             raise Invalid(f"{key} should be a map, actually was {term(value)}")
         return value
 
-    def tags(self) -> tuple[str, ...]:
+    def tags(self, most: int = SHORT_STRING) -> tuple[str, ...]:
         """Return the tags, from a list or from a text with commas, as older brokers wrote them."""
         value = self.fields.get("tags") or []
         if isinstance(value, str):
             value = [tag.strip() for tag in value.split(",") if tag.strip()]
         if not isinstance(value, list):
             raise Invalid(f"tags should be a list, actually was {term(value)}")
-        return tuple([validate_text("tags", tag, SHORT_STRING) for tag in value])
+        return tuple([validate_text("tags", tag, most) for tag in value])
 
     def arguments(self) -> Table:
         return table_of_json(self.fields.get("arguments") or {})

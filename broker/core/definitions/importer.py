@@ -38,6 +38,7 @@ from .exporter import Document, is_internal
 from .release import release
 
 MD5 = "rabbit_password_hashing_md5"
+VERSION_LENGTH = 100  # characters of a version that are read
 SHA256_SINCE = (3, 6)  # before that version, hashes without an algorithm are MD5
 ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
     "SHA256": SHA256,
@@ -364,7 +365,7 @@ class DefinitionsImport:
         given = DefinitionEntry("vhosts", {**item.fields, **item.map("metadata")})
         type_ = given.text("default_queue_type", "")
         type_ = QUEUE_TYPE_ALIASES.get(type_, type_)
-        description, tags = given.text("description", "", TEXT_LIMIT), given.tags()
+        description, tags = given.text("description", "", TEXT_LIMIT), given.tags(TEXT_LIMIT)
         protected = given.flag("protected_from_deletion", False)
         check_metadata(StoredVHost(name, description, tags, type_, protected))
         if name in self._vhosts or name in self._node.vhosts:
@@ -594,7 +595,7 @@ def algorithm_of(document: Document) -> str:
     version = document.get("rabbitmq_version") or document.get("rabbit_version")
     if not isinstance(version, str):
         return SHA256
-    numbers = [int(part) for part in version.split(".")[:2] if part.isascii() and part.isdigit()]
+    numbers = [int(part) for part in version[:VERSION_LENGTH].split(".")[:2] if part.isascii() and part.isdigit()]
     return MD5 if numbers and tuple(numbers) < SHA256_SINCE else SHA256
 
 

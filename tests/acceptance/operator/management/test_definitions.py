@@ -256,6 +256,21 @@ def test_the_longest_values_that_can_be_set_can_be_imported(api: Api) -> None:
     other.close()
 
 
+def test_a_virtual_host_with_tags_of_any_length_can_be_imported_or_is_refused(api: Api) -> None:
+    tags: list[Any] = [["t" * 65_000], ["é" * 10_000], "a," * 10_000, ["abcde"] * 5_000, '"\\' * 4_000]
+    for number, each in enumerate(tags):
+        assert api.put(f"/vhosts/{number}", {"tags": each}).status == 201
+    for path in ("/vhosts/0", "/vhosts/new"):
+        assert api.put(path, {"tags": "a," * 10_001}).error[0] == 400
+    document = api.get("/definitions").json
+    other = Api()
+    for more in ({"tags": ["a" * 256] * 257}, {"tags": ["a"] * 10_001}, {"metadata": {"tags": ["a" * 65_537]}}):
+        assert other.post("/definitions", {"vhosts": [{"name": "v", **more}]}).error[0] == 400
+    assert other.post("/definitions", document).status == 204
+    assert other.get("/definitions").json["vhosts"] == document["vhosts"]
+    other.close()
+
+
 def test_an_import_is_all_or_nothing(api: Api) -> None:
     before = api.get("/definitions").json
     broken = DOCUMENT | {"policies": [{"vhost": "/", "name": "p", "pattern": "(", "definition": {"max-length": 1}}]}
