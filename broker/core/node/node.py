@@ -211,7 +211,8 @@ class Node:
     def delete_vhost(self, name: str) -> None:
         """Delete a virtual host with all its objects. Its connections are closed first.
 
-        It disappears at once; its queues and exchanges are deleted in slices. Raises Unknown, or Invalid if protected.
+        It disappears at once; its queues, exchanges and parameters are deleted in slices. Raises Unknown, or Invalid if
+        it is protected.
         """
         vhost = self._vhost(name)
         if vhost.metadata.protected:
@@ -219,14 +220,14 @@ class Node:
         del self.vhosts[name]
         self.observers.configured(Change(False, vhost.metadata))
         self._ending[name] = vhost
-        self._drops[name] = drop = self._drop(vhost)
+        self._drops[name] = drop = self._drop(vhost, self.parameters.drop_vhost(name))
         self.scheduler.start(f"deletion of {vhost}", drop, lambda: self._dropped(vhost))
-        self.parameters.drop_vhost(name)
         self.policies.vhost_deleted(name)
         self.users.drop_vhost(name)
 
-    def _drop(self, vhost: VHost) -> Job:
+    def _drop(self, vhost: VHost, parameters: Job) -> Job:
         yield from vhost.drop_all()
+        yield from parameters
         self._dropped(vhost)
 
     def _dropped(self, vhost: VHost) -> None:

@@ -130,7 +130,8 @@ class Policies(TopologyPolicies):
     def all(self, vhost: str | None = None, operator: bool = False) -> list[Policy]:
         """Return the policies by virtual host, the lowest priority first."""
         ranked = (self._operator if operator else self._user).ranked
-        return [policy for at in sorted(ranked) if vhost in (None, at) for policy in reversed(ranked[at])]
+        places = [at for at in sorted(ranked) if vhost in (None, at) and at in self._vhosts]  # without deleted ones
+        return [policy for at in places for policy in reversed(ranked[at])]
 
     def matching(self, target: Queue | Exchange) -> list[Policy]:
         """Return all policies that match the target, the highest priority first."""

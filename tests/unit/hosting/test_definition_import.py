@@ -400,7 +400,8 @@ def test_texts_whose_clients_have_left_are_not_decoded_and_none_is_before_the_on
             one.cancel()
         await asyncio.wait(asking)
         last = asyncio.ensure_future(imports.run(Undecoded(decode, 1), None, "alice"))
-        await asyncio.sleep(0.01)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
         assert not decodings
         free.set()
         assert (await last).warnings == []

@@ -134,7 +134,7 @@ def test_a_text_keeps_none_of_its_objects(text: str) -> None:
 
 def test_other_threads_run_while_very_long_integers_are_decoded() -> None:
     text = b"[" + b",".join([b"9" * 4_000] * 2_000) + b"]"
-    decoding = threading.Thread(target=parse_json, args=(text,))
+    decoding = threading.Thread(target=parse_json, args=(text,), daemon=True)
     decoding.start()
     turns = 0
     while decoding.is_alive():
