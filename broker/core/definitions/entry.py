@@ -7,6 +7,7 @@ from itertools import chain
 from ...amqp.errors import AMQPError, Invalid, OperatorError
 from ...amqp.field_table import Table
 from ...amqp.limits import SHORT_STRING
+from ...amqp.names import strip_line_ends
 from ...amqp.table_json import table_of_json
 from ..metadata.validation import boolean, check_text, term, text
 
@@ -81,6 +82,10 @@ class DefinitionEntry:
     def text(self, key: str, default: str | None = None, most: int = SHORT_STRING) -> str:
         value = self.value(key) if default is None else self.fields.get(key)
         return validate_text(key, default if value is None and default is not None else value, most)
+
+    def object_name(self, key: str) -> str:
+        """Return the name of a queue or an exchange, without line ends, as AMQP methods and their routes have it."""
+        return strip_line_ends(self.text(key))
 
     def flag(self, key: str, default: bool) -> bool:
         value = self.fields.get(key)

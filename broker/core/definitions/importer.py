@@ -456,7 +456,7 @@ class DefinitionsImport:
         return reserved
 
     def _exchange(self, item: DefinitionEntry) -> None:
-        vhost, name, type_ = self._place(item), item.text("name"), item.text("type")
+        vhost, name, type_ = self._place(item), item.object_name("name"), item.text("type")
         arguments = item.arguments()
         flags = (item.flag("durable", True), item.flag("auto_delete", False), item.flag("internal", False))
         if self._is_reserved(vhost, "exchange", name) or vhost.has("exchange", name):
@@ -469,7 +469,7 @@ class DefinitionsImport:
         self._steps.append(partial(self._declare_exchange, vhost.name, name, type_, *flags, arguments))
 
     def _queue(self, item: DefinitionEntry) -> None:
-        vhost, name, arguments = self._place(item), item.text("name"), item.arguments()
+        vhost, name, arguments = self._place(item), item.object_name("name"), item.arguments()
         durable, auto_delete = item.flag("durable", True), item.flag("auto_delete", False)
         given = item.text("type", "")
         type_ = QUEUE_TYPE_ALIASES.get(given, given)
@@ -490,7 +490,8 @@ class DefinitionsImport:
 
     def _binding(self, item: DefinitionEntry) -> None:
         vhost, arguments = self._place(item), item.arguments()
-        source, name, key = item.text("source"), item.text("destination"), item.text("routing_key", "")
+        source, name = item.object_name("source"), item.object_name("destination")
+        key = item.text("routing_key", "")
         kind = item.text("destination_type")
         if kind not in KINDS:
             raise Invalid(f"destination_type should be one of queue, exchange, actually was {kind}")

@@ -112,14 +112,20 @@ def decode_document(body: bytes, media_type: str) -> Decoded:
         document = parse_json(text)
     except ValueError:
         raise bad("failed_to_parse_json") from None
+    if not isinstance(document, dict):
+        finish(release(document))
+        raise bad("failed_to_parse_json")
+    check_depth(document)
+    return document, digest_of(text)
+
+
+def check_depth(document: object) -> None:
+    """Raises HTTPError (400) for a document that is nested too deep, which is freed."""
     try:
-        if not isinstance(document, dict):
-            raise bad("failed_to_parse_json")
         bodies.check_depth(document)
     except HTTPError:
         finish(release(document))
         raise
-    return document, digest_of(text)
 
 
 def check_arrays(text: bytes) -> None:

@@ -29,6 +29,7 @@ from ..framework.line_stream import NDJSON, LineStream
 from ..framework.request import Request
 from ..framework.router import Route
 from .bindings import unbound
+from .definitions import check_depth
 from .policies import policy_view
 from .queues import resumed
 from .users import check_protected, find_user
@@ -357,9 +358,11 @@ async def authenticate(request: Request) -> Response:
 def parsed_definitions(text: bytes) -> object:
     """Raises HTTPError (400), Invalid."""
     try:
-        return parse_json(text)
+        document = parse_json(text)
     except ValueError as error:
         raise bad(f"failed to parse JSON: {error}") from None
+    check_depth(document)
+    return document
 
 
 async def import_definitions(request: Request) -> Response:

@@ -20,7 +20,7 @@ from warren.broker.core.definitions.importer import begin_import
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT, digest_of
 from warren.plugins.http.responses import HTTPError
-from warren.plugins.management.api import definitions
+from warren.plugins.management.api import definitions, warren
 from warren.plugins.management.framework import bodies
 
 MD5 = "rabbit_password_hashing_md5"
@@ -173,6 +173,40 @@ def test_what_is_no_document_is_freed_in_steps(api: Api, document: Any, monkeypa
     monkeypatch.setattr(definitions, "parse_json", lambda text: document)
     assert api.post("/definitions", b" " * (2 * bodies.THREAD_FROM)).status == 400
     assert not document
+
+
+def test_a_document_of_the_socket_may_be_nested_as_deep_as_any_other() -> None:
+    for depth in (bodies.NESTED_LIMIT + 1, 980):
+        with pytest.raises(HTTPError, match="nested"):
+            warren.parsed_definitions(b"[" * depth + b"]" * depth)
+    document = nested(bodies.NESTED_LIMIT - 1)
+    assert warren.parsed_definitions(json.dumps(document).encode()) == document
+
+
+@pytest.mark.parametrize("character", ["x", "é", "\U0001f600"])
+def test_an_error_shows_a_bounded_part_of_a_value(api: Api, character: str) -> None:
+    text = character * 100_000
+    policy = {"vhost": "/", "name": "p", "pattern": "", "definition": {"max-length": 1}}
+    operator = {"vhost": "/", "component": "operator_policy", "name": "p"}
+    for document in (
+        {"policies": [policy | {"apply-to": text}]},
+        {"policies": [policy | {"definition": {"max-length": text}}]},
+        {"parameters": [operator | {"value": {"pattern": "", "definition": {"max-length": 1}, "apply-to": text}}]},
+        *({"queues": [QUEUE | {"arguments": {key: text}}]} for key in ("x-queue-type", "x-queue-mode")),
+    ):
+        answer = api.post("/definitions", document)
+        assert answer.error[0] == 400 and len(answer.error[2]) < 11_000
+
+
+def test_names_of_queues_and_exchanges_are_imported_without_line_ends_as_they_are_declared(api: Api) -> None:
+    place = {"vhost": "/", "arguments": {}}
+    exchange = place | {"name": "x\r", "type": "direct"}
+    binding = place | {"source": "\nx", "destination": "a\nb", "destination_type": "queue", "routing_key": "k\n"}
+    document = {"queues": [place | {"name": name} for name in ("a\nb", "ab")], "exchanges": [exchange]}
+    assert api.post("/definitions", document | {"bindings": [binding]}).status == 204
+    assert [queue["name"] for queue in api.get("/queues").json] == ["ab"]
+    assert "k\n" in [one["routing_key"] for one in api.get("/exchanges/%2F/x/bindings/source").json]
+    assert api.delete("/queues/%2F/a%0Ab").status == 404
 
 
 def test_a_document_whose_client_has_left_is_freed_in_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
