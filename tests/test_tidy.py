@@ -55,7 +55,7 @@ STARTS: dict[str, str] = {
     "federation/upstream/handshake.py::AiormqConnection.create_task": "tasks of aiormq, which notes their failures",
     "federation/link.py::Link.dial": "a call in a thread, awaited",
     "federation/link.py::until_one_fails": "awaited in the same call",
-    "broker/hosting/definition_import.py::decoded": "a call in a thread, awaited",
+    "broker/hosting/definition_import.py::Imports._decode": "a call in a thread, awaited",
     "plugins/management/framework/bodies.py::parse": "a call in a thread, awaited",
     "plugins/management/api/previews.py::preview_policy": "a call in a thread, awaited",
     "plugins/management/api/reports.py::of_report": "a call in a thread, awaited",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
-from ..amqp.errors import AMQPError, OperatorError
+from ..amqp.errors import AMQPError, NotNow, OperatorError
 from ..core.definitions.importer import PERMITS_ALL, DefinitionsImport, Permits, Wait, begin_import, end_import
 from ..core.definitions.release import release
 from ..core.node.node import Node
@@ -15,14 +15,26 @@ from ..runtime.supervisor import Supervisor
 
 Decoded = tuple[object, str]
 """A document, and the digest of its text (`core.metadata.unfinished_import`)."""
+WAITING_BYTES = 64 << 20  # of texts that are imported or wait for it; one longer text is taken alone
 SLICE_S = 0.003  # between two turns of the loop; a document that takes no longer is imported in one turn
 
 
-class Imports:
-    """The imports of one node, one at a time.
+class Undecoded:
+    """A document to be decoded in a thread, with the bytes of its text. `decode` may raise an OperatorError."""
 
-    A document is checked as a whole before any of it is imported. An import that has begun is completed even if its
-    client disconnects, or memory gets low meanwhile. `check_alarms` raises NotNow if it is low before one with new
+    __slots__ = ("decode", "size")
+
+    def __init__(self, decode: Callable[[], Decoded], size: int) -> None:
+        self.decode = decode
+        self.size = size
+
+
+class Imports:
+    """The imports and checks of one node, one at a time.
+
+    A document is decoded when its turn comes, and freed before the next one is: decoded, it takes many times the bytes
+    of its text. It is checked as a whole before any of it is imported. An import that has begun is completed even if
+    its client disconnects, or memory gets low meanwhile. `check_alarms` raises NotNow if it is low before one with new
     objects begins. `acting` is a context in which changes are attributed to a user. `under_way` is True while a part of
     a document is imported.
     """
@@ -39,6 +51,7 @@ class Imports:
         self._acting = acting
         self._check_alarms = check_alarms
         self._lock = asyncio.Lock()
+        self._waiting_bytes = 0
         self._freeing = asyncio.Lock()  # of one document at a time, or their slices would be one long turn
         self.under_way = False
 
@@ -55,9 +68,9 @@ class Imports:
         """Import all or nothing, and return the import with its warnings. The document is emptied.
 
         With `leave_out` entries with an error are left out, and those that need them. `digest` is that of the text
-        (`core.metadata.unfinished_import`). `check_actor` raises an OperatorError if the user lost the right while
-        other imports were done. Raises Invalid, Unknown, NotNow while memory is low, and the errors of these checks and
-        of `permits`.
+        (`core.metadata.unfinished_import`); a document that is Undecoded has its own. `check_actor` raises an
+        OperatorError if the user lost the right while other imports were done. Raises Invalid, Unknown, NotNow while
+        memory is low or too many texts wait, and the errors of the decoding, of these checks and of `permits`.
         """
         return await self._work(Import(document, vhost, leave_out, False, digest, check_actor, permits), actor)
 
@@ -66,39 +79,30 @@ class Imports:
         document: object,
         vhost: str | None,
         leave_out: bool = False,
+        check_actor: Callable[[], None] = lambda: None,
         permits: Permits = PERMITS_ALL,
     ) -> DefinitionsImport:
         """Check a document without importing it, and return the import with its warnings.
 
-        The document is emptied. Raises Invalid, Unknown, and the errors of `permits`.
+        The document is emptied. Raises the errors of `run`.
         """
-        return await self._work(Import(document, vhost, leave_out, True, permits=permits), "")
-
-    @contextmanager
-    def decoding(self, decode: Callable[[], Decoded]) -> Iterator[Decoding]:
-        """Decode a document in a thread. One that is not taken in this context is freed in steps."""
-        decoding = Decoding(self._supervisor.run("definitions_decoding", decoded(decode)))
-        try:
-            yield decoding
-        finally:
-            if decoding.task is not None:
-                self._supervisor.run("definitions_release", self._free(decoding.task))
-
-    async def _free(self, task: asyncio.Task[Decoded | OperatorError]) -> None:
-        await asyncio.wait([task])
-        if not task.cancelled() and task.exception() is None:
-            result = task.result()
-            await self._release(release(result[0] if isinstance(result, tuple) else None))
+        return await self._work(Import(document, vhost, leave_out, True, "", check_actor, permits), "")
 
     async def _release(self, steps: Iterator[None]) -> None:
         async with self._freeing:
             await in_turns(steps)
 
     async def _work(self, work: Import, actor: str) -> DefinitionsImport:
+        size = work.document.size if isinstance(work.document, Undecoded) else 0
+        if size and self._waiting_bytes and self._waiting_bytes + size > WAITING_BYTES:
+            raise NotNow("too many bytes of definitions wait to be imported or checked")
         task = self._supervisor.run("definitions_import", self._perform(work, actor))
+        self._waiting_bytes += size
+        task.add_done_callback(lambda _: self._ended(size))  # even if the task has not begun
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
+            work.is_left = True
             if not work.must_end:
                 task.cancel()
             raise
@@ -112,17 +116,36 @@ class Imports:
         work.plan.check_failures()
         return work.plan
 
+    def _ended(self, size: int) -> None:
+        self._waiting_bytes -= size
+
     async def _perform(self, work: Import, actor: str) -> None:
         try:
             async with self._lock:
-                await self._plan(work, actor)
-        except (OperatorError, AMQPError) as error:
-            # Without its traceback and context: their frames have the plan, the document and the error itself.
-            work.error = error.with_traceback(None)
-            error.__context__ = None
-        finally:  # also if it was cancelled
+                try:
+                    await self._decode(work)
+                    if not work.is_left:
+                        await self._plan(work, actor)
+                except (OperatorError, AMQPError) as error:
+                    # Without its traceback and context: their frames have the plan, the document and the error itself.
+                    work.error = error.with_traceback(None)
+                    error.__context__ = None
+                finally:
+                    await self._free(work)
+        finally:  # also if it was cancelled while it waited
+            await self._free(work)
+
+    async def _free(self, work: Import) -> None:
+        work.must_end = True
+        await self._release(work.release())
+
+    async def _decode(self, work: Import) -> None:
+        """Decode the document of an import, to the end even if its client leaves, as nothing stops the thread."""
+        if isinstance(work.document, Undecoded):
             work.must_end = True
-            await self._release(work.release())
+            work.document, work.digest = await asyncio.to_thread(work.document.decode)
+            work.must_end = False
+            work.check_actor()
 
     async def _plan(self, work: Import, actor: str) -> None:
         """Check a document, and import it unless it is to be checked only."""
@@ -154,45 +177,15 @@ class Imports:
             self.under_way = False
 
 
-async def decoded(decode: Callable[[], Decoded]) -> Decoded | OperatorError:
-    try:
-        return await asyncio.to_thread(decode)
-    except OperatorError as error:
-        return error.with_traceback(None)
-
-
-class Decoding:
-    """The decoding of a document in a thread, by `task` until it is taken."""
-
-    __slots__ = ("task",)
-
-    def __init__(self, task: asyncio.Task[Decoded | OperatorError]) -> None:
-        self.task: asyncio.Task[Decoded | OperatorError] | None = task
-
-    async def finished(self) -> None:
-        """Return at its end, or if this is cancelled before; the thread goes on then."""
-        assert self.task is not None
-        await asyncio.wait([self.task])
-
-    def take(self) -> Decoded:
-        """Return the document, which its importer frees, with its digest. Raises the error of the decoding."""
-        assert self.task is not None
-        result = self.task.result()
-        self.task = None
-        if isinstance(result, tuple):
-            return result
-        try:
-            raise result
-        finally:
-            del result  # it has this frame in its traceback
-
-
 class Import:
-    """One import: `must_end` once something may have changed or it is being freed, `error` if it was refused."""
+    """One import: `is_left` once its client has gone, `error` if it was refused.
+
+    `must_end` is True while it is decoded or freed, and once something may have changed.
+    """
 
     __slots__ = (
         *("document", "vhost", "leave_out", "checked_only", "digest", "check_actor", "permits"),
-        *("plan", "must_end", "error"),
+        *("plan", "must_end", "is_left", "error"),
     )
 
     def __init__(
@@ -214,6 +207,7 @@ class Import:
         self.permits = permits
         self.plan: DefinitionsImport | None = None
         self.must_end = False
+        self.is_left = False
         self.error: OperatorError | AMQPError | None = None
 
     def release(self) -> Iterator[None]:

@@ -75,6 +75,14 @@ def longest_ms(steps: Iterable[object]) -> float:
     return max(longest_s, time.thread_time() - begun_s) * 1000
 
 
+@pytest.mark.parametrize("version", ["." * (18 << 20), "1" * 5_000])
+def test_a_version_of_any_length_is_read_in_a_short_step(version: str) -> None:
+    node, document = new_node(), {"rabbitmq_version": version}
+    begun_s = time.thread_time()
+    DefinitionsImport(node, document)
+    assert within((time.thread_time() - begun_s) * 1000, SLICE_MS)
+
+
 def test_a_plan_of_very_many_virtual_hosts_is_made_and_freed_in_short_steps() -> None:
     """Most of its containers are empty, and yet each one takes time."""
     best_ms = float("inf")

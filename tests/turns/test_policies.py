@@ -10,10 +10,11 @@ from pamqp.commands import Queue
 from tests.support import codec
 from tests.support.http import Api, asgi_scope, call_application
 from tests.support.speed import within
+from warren.broker.core.metadata.records import StoredParameter
 from warren.broker.core.policies.policies import POLICIES_LIMIT
 
 from .broker import MeasuredPeer, Prompter, StepMeter
-from .meter import ATTEMPTS, TURN_MS, Meter
+from .meter import ATTEMPTS, LIMIT_MS, MANY, TURN_MS, Meter
 
 COSTLY = "^(a|aa|aaa)+N$"
 NAME = "a" * 230 + "!"
@@ -68,6 +69,34 @@ def test_a_long_pattern_is_compiled_on_no_turn_of_the_loop(api: Api, meter: Mete
         body = json.dumps({"pattern": pattern, "definition": {"max-length": 1}}).encode()
         best_ms = min(best_ms, put(api, meter, "p", body))
     assert within(best_ms, TURN_MS)
+
+
+def test_one_of_very_many_parameters_is_read_and_a_virtual_host_with_all_is_deleted_in_short_turns(
+    meter: Meter,
+) -> None:
+    path = "/parameters/shovel/v/"
+    requests = [("GET", f"{path}none", 404), ("DELETE", f"{path}none", 404), ("GET", f"{path}s1", 200)]
+    requests.append(("DELETE", "/vhosts/v", 204))
+
+    async def work(api: Api) -> None:
+        for method, path, status in requests:
+            scope, receive = asgi_scope(method, path)
+            response = await asyncio.wait_for(call_application(api.application, scope, receive), 60)
+            assert response.status == status, response.body
+
+    best_ms = float("inf")
+    for _ in range(ATTEMPTS):
+        api = Api()
+        parameters = api.peer.node.parameters
+        api.peer.node.add_vhost("v")
+        for number in range(MANY):
+            parameters.restore(StoredParameter("v", "shovel", f"s{number}", "1"))
+        meter.run(work(api))
+        best_ms = min(best_ms, meter.longest_s * 1000)
+        assert not parameters.unsorted()
+        if within(best_ms, LIMIT_MS):
+            break
+    assert within(best_ms, LIMIT_MS)
 
 
 def put(api: Api, meter: Meter, name: str, body: bytes) -> float:

@@ -7,6 +7,7 @@ from itertools import chain
 from ...amqp.errors import AMQPError, Invalid, OperatorError
 from ...amqp.field_table import Table
 from ...amqp.limits import SHORT_STRING
+from ...amqp.names import strip_line_ends
 from ...amqp.table_json import table_of_json
 from ..metadata.validation import boolean, check_text, term, text
 
@@ -82,6 +83,10 @@ class DefinitionEntry:
         value = self.value(key) if default is None else self.fields.get(key)
         return validate_text(key, default if value is None and default is not None else value, most)
 
+    def object_name(self, key: str) -> str:
+        """Return the name of a queue or an exchange, without line ends, as AMQP methods and their routes have it."""
+        return strip_line_ends(self.text(key))
+
     def flag(self, key: str, default: bool) -> bool:
         value = self.fields.get(key)
         if value is None:
@@ -100,14 +105,14 @@ class DefinitionEntry:
             raise Invalid(f"{key} should be a map, actually was {term(value)}")
         return value
 
-    def tags(self) -> tuple[str, ...]:
+    def tags(self, most: int = SHORT_STRING) -> tuple[str, ...]:
         """Return the tags, from a list or from a text with commas, as older brokers wrote them."""
         value = self.fields.get("tags") or []
         if isinstance(value, str):
             value = [tag.strip() for tag in value.split(",") if tag.strip()]
         if not isinstance(value, list):
             raise Invalid(f"tags should be a list, actually was {term(value)}")
-        return tuple([validate_text("tags", tag, SHORT_STRING) for tag in value])
+        return tuple([validate_text("tags", tag, most) for tag in value])
 
     def arguments(self) -> Table:
         return table_of_json(self.fields.get("arguments") or {})

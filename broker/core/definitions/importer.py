@@ -38,6 +38,7 @@ from .exporter import Document, is_internal
 from .release import release
 
 MD5 = "rabbit_password_hashing_md5"
+VERSION_LENGTH = 100  # characters of a version that are read
 SHA256_SINCE = (3, 6)  # before that version, hashes without an algorithm are MD5
 ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
     "SHA256": SHA256,
@@ -364,7 +365,7 @@ class DefinitionsImport:
         given = DefinitionEntry("vhosts", {**item.fields, **item.map("metadata")})
         type_ = given.text("default_queue_type", "")
         type_ = QUEUE_TYPE_ALIASES.get(type_, type_)
-        description, tags = given.text("description", "", TEXT_LIMIT), given.tags()
+        description, tags = given.text("description", "", TEXT_LIMIT), given.tags(TEXT_LIMIT)
         protected = given.flag("protected_from_deletion", False)
         check_metadata(StoredVHost(name, description, tags, type_, protected))
         if name in self._vhosts or name in self._node.vhosts:
@@ -455,7 +456,7 @@ class DefinitionsImport:
         return reserved
 
     def _exchange(self, item: DefinitionEntry) -> None:
-        vhost, name, type_ = self._place(item), item.text("name"), item.text("type")
+        vhost, name, type_ = self._place(item), item.object_name("name"), item.text("type")
         arguments = item.arguments()
         flags = (item.flag("durable", True), item.flag("auto_delete", False), item.flag("internal", False))
         if self._is_reserved(vhost, "exchange", name) or vhost.has("exchange", name):
@@ -468,7 +469,7 @@ class DefinitionsImport:
         self._steps.append(partial(self._declare_exchange, vhost.name, name, type_, *flags, arguments))
 
     def _queue(self, item: DefinitionEntry) -> None:
-        vhost, name, arguments = self._place(item), item.text("name"), item.arguments()
+        vhost, name, arguments = self._place(item), item.object_name("name"), item.arguments()
         durable, auto_delete = item.flag("durable", True), item.flag("auto_delete", False)
         given = item.text("type", "")
         type_ = QUEUE_TYPE_ALIASES.get(given, given)
@@ -489,7 +490,8 @@ class DefinitionsImport:
 
     def _binding(self, item: DefinitionEntry) -> None:
         vhost, arguments = self._place(item), item.arguments()
-        source, name, key = item.text("source"), item.text("destination"), item.text("routing_key", "")
+        source, name = item.object_name("source"), item.object_name("destination")
+        key = item.text("routing_key", "")
         kind = item.text("destination_type")
         if kind not in KINDS:
             raise Invalid(f"destination_type should be one of queue, exchange, actually was {kind}")
@@ -594,7 +596,7 @@ def algorithm_of(document: Document) -> str:
     version = document.get("rabbitmq_version") or document.get("rabbit_version")
     if not isinstance(version, str):
         return SHA256
-    numbers = [int(part) for part in version.split(".")[:2] if part.isascii() and part.isdigit()]
+    numbers = [int(part) for part in version[:VERSION_LENGTH].split(".")[:2] if part.isascii() and part.isdigit()]
     return MD5 if numbers and tuple(numbers) < SHA256_SINCE else SHA256
 
 

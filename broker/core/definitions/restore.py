@@ -141,8 +141,8 @@ def _is_orphan(node: Node, stored: StoredBinding) -> bool:
 def _lacks_parameter(node: Node, stored: StoredParameter | StoredGlobalParameter) -> bool:
     if isinstance(stored, StoredGlobalParameter):
         return stored.name not in node.parameters.globals()
-    names = [each.name for each in node.parameters.all(stored.vhost, stored.component)]
-    return stored.vhost in node.vhosts and stored.name not in names
+    found = node.parameters.find(stored.vhost, stored.component, stored.name)
+    return stored.vhost in node.vhosts and found is None
 
 
 def _lacks_permission(node: Node, stored: StoredPermission | StoredTopicPermission) -> bool:

@@ -15,7 +15,10 @@ UNFINISHED_IMPORT = "internal_unfinished_import"
 BLANKS = b" \t\r\n"  # clients and tools may change them
 PIECE_BYTES = 1 << 20  # in which a thread holds the interpreter
 INTERRUPTED = "an import of definitions was interrupted, and a part of them is here"
-ADVICE = f"import the same document again, or clear the global parameter {UNFINISHED_IMPORT}"
+ADVICE = (
+    "import the same document again, into the same virtual host if it was imported into one,"
+    f" or clear the global parameter {UNFINISHED_IMPORT}"
+)
 
 Marks = list[dict[str, object]]
 

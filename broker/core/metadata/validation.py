@@ -15,6 +15,7 @@ from ...amqp.field_table import term_of
 
 LARGEST = (1 << 63) - 1
 SHOWN, SHOWN_LENGTH = 50, 10_000  # elements of an array or object in an error, and characters in all
+BYTE_LENGTH = 4  # characters of a byte in a term of a text that is not ASCII
 Rule = Callable[[str, object], str]
 
 
@@ -70,7 +71,8 @@ def term_pieces(value: object) -> Iterator[str]:
             yield from term_pieces(part)
         yield "]"
     elif isinstance(value, str):
-        yield term_of(("S", value[:SHOWN_LENGTH].encode("utf-8", "surrogatepass")))
+        content = value[:SHOWN_LENGTH].encode("utf-8", "surrogatepass")
+        yield term_of(("S", content if content.isascii() else content[: SHOWN_LENGTH // BYTE_LENGTH]))
     elif value is None:
         yield "null"
     else:

@@ -33,7 +33,8 @@ from ..vhost.observer import Observers
 from ..vhost.replication import Replication
 from ..vhost.vhost import EVENT, CheckNew, VHost, allow_new
 
-VHOST_TEXT_LIMIT = 65_536
+VHOST_TEXT_LIMIT = 65_536  # bytes of a description, and of all tags
+VHOST_TAGS_LIMIT = 10_000  # each is exported twice, in an entry of at most VALUES_LIMIT values
 
 
 class VHostRouteCaches(RouteCaches):
@@ -210,7 +211,8 @@ class Node:
     def delete_vhost(self, name: str) -> None:
         """Delete a virtual host with all its objects. Its connections are closed first.
 
-        It disappears at once; its queues and exchanges are deleted in slices. Raises Unknown, or Invalid if protected.
+        It disappears at once; its queues, exchanges and parameters are deleted in slices. Raises Unknown, or Invalid if
+        it is protected.
         """
         vhost = self._vhost(name)
         if vhost.metadata.protected:
@@ -218,14 +220,14 @@ class Node:
         del self.vhosts[name]
         self.observers.configured(Change(False, vhost.metadata))
         self._ending[name] = vhost
-        self._drops[name] = drop = self._drop(vhost)
+        self._drops[name] = drop = self._drop(vhost, self.parameters.drop_vhost(name))
         self.scheduler.start(f"deletion of {vhost}", drop, lambda: self._dropped(vhost))
-        self.parameters.drop_vhost(name)
         self.policies.vhost_deleted(name)
         self.users.drop_vhost(name)
 
-    def _drop(self, vhost: VHost) -> Job:
+    def _drop(self, vhost: VHost, parameters: Job) -> Job:
         yield from vhost.drop_all()
+        yield from parameters
         self._dropped(vhost)
 
     def _dropped(self, vhost: VHost) -> None:
@@ -295,7 +297,8 @@ def check_metadata(metadata: StoredVHost) -> None:
     """Raise Invalid for bad metadata."""
     check_text("the name of a virtual host", metadata.name, SHORT_STRING, 1)
     check_text("the description of a virtual host", metadata.description, VHOST_TEXT_LIMIT)
-    for tag in metadata.tags:
-        check_text("a tag of a virtual host", tag, VHOST_TEXT_LIMIT)
+    if len(metadata.tags) > VHOST_TAGS_LIMIT:
+        raise Invalid(f"a virtual host has at most {VHOST_TAGS_LIMIT} tags")
+    check_text("the tags of a virtual host", ",".join(metadata.tags), VHOST_TEXT_LIMIT)
     if metadata.default_queue_type not in ("", *QUEUE_TYPES):  # empty: not chosen
         raise Invalid(f"default queue type '{metadata.default_queue_type}' is not supported")

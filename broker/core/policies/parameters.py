@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ...amqp.errors import Invalid, Unknown, unknown_vhost
+from ..jobs.scheduler import OBJECT_COST, Job
 from ..metadata.records import Change, StoredGlobalParameter, StoredParameter
 from ..metadata.validation import check_text, text
 from ..vhost.observer import Observers
@@ -81,7 +82,7 @@ class Parameters:
         self._vhosts = vhosts
         self._observers = observers
         self._components: dict[str, Component] = {}
-        self._parameters: dict[tuple[str, str, str], Parameter] = {}
+        self._parameters: dict[str, dict[tuple[str, str], Parameter]] = {}  # by virtual host; component and name
         self._counts: Counter[str] = Counter()  # of them, by component
         self._globals: dict[str, object] = {}
 
@@ -92,20 +93,26 @@ class Parameters:
 
     def get(self, vhost: str, component: str, name: str) -> object:
         """Return the value, or None."""
-        parameter = self._parameters.get((vhost, component, name))
+        parameter = self.find(vhost, component, name)
         return parameter.value if parameter is not None else None
+
+    def find(self, vhost: str, component: str, name: str) -> Parameter | None:
+        """Return the parameter, or None."""
+        return self._parameters.get(vhost, {}).get((component, name))
 
     def all(self, vhost: str | None = None, component: str | None = None) -> list[Parameter]:
         """Return the parameters, sorted. Policies are parameters of a component."""
         return [
-            self._parameters[key]
-            for key in sorted(self._parameters)
-            if vhost in (None, key[0]) and component in (None, key[1])
+            self._parameters[at][key]
+            for at in sorted(self._parameters)
+            if vhost in (None, at)
+            for key in sorted(self._parameters[at])
+            if component in (None, key[0])
         ]
 
     def unsorted(self) -> list[Parameter]:
         """All parameters in any order, for callers that sort very many in slices."""
-        return list(self._parameters.values())
+        return [one for there in self._parameters.values() for one in there.values()]
 
     def globals(self) -> dict[str, object]:
         """Return the global parameters by name."""
@@ -133,7 +140,7 @@ class Parameters:
         """
         self._check_vhost(vhost)
         stored = self.check(vhost, component, name, value)
-        old = self._parameters.get((vhost, component, name))
+        old = self.find(vhost, component, name)
         known = self._components.get(component)
         user = self.user() if known is not None and known.acts_for_user else ""
         before = sorted_json(old.value) if old is not None else ""
@@ -153,7 +160,7 @@ class Parameters:
         stored = to_json(value)
         lines = self._validate(component, name, value)
         limit = self.limits.get(component)
-        new = (vhost, component, name) not in self._parameters
+        new = self.find(vhost, component, name) is None
         if not lines and new and limit is not None and self._counts[component] + planned >= limit:
             lines = [f"component {component} is limited to {limit}"]
         if lines:
@@ -164,14 +171,23 @@ class Parameters:
     def drop(self, vhost: str, component: str, name: str) -> None:
         """Delete a parameter. Raises Unknown."""
         self._check_vhost(vhost)
-        if (vhost, component, name) not in self._parameters:
+        parameter = self.find(vhost, component, name)
+        if parameter is None:
             raise Unknown(MISSING)
-        self._remove((vhost, component, name))
+        there = self._parameters[vhost]
+        del there[component, name]
+        if not there:
+            del self._parameters[vhost]
+        self._removed(parameter)
 
-    def drop_vhost(self, vhost: str) -> None:
-        """Delete all parameters of a virtual host that is being deleted."""
-        for parameter in self.all(vhost):
-            self._remove((vhost, parameter.component, parameter.name))
+    def drop_vhost(self, vhost: str) -> Job:
+        """Forget all parameters of a deleted virtual host at once, and return a job that does the rest."""
+        return self._drop_all(self._parameters.pop(vhost, {}))
+
+    def _drop_all(self, parameters: dict[tuple[str, str], Parameter]) -> Job:
+        while parameters:
+            self._removed(parameters.popitem()[1])
+            yield OBJECT_COST
 
     def set_global(self, name: str, value: object, check_new: CheckNew = allow_new) -> bool:
         """Set a global parameter, and return whether it is new, with `check_new` as in `put`. Raises Invalid."""
@@ -226,13 +242,14 @@ class Parameters:
         return known.validate(name, value) if known is not None else [f"component {component} not found"]
 
     def _store(self, parameter: Parameter) -> None:
-        key = (parameter.vhost, parameter.component, parameter.name)
-        self._counts[parameter.component] += key not in self._parameters
-        self._parameters[key] = parameter
+        there = self._parameters.setdefault(parameter.vhost, {})
+        key = (parameter.component, parameter.name)
+        self._counts[parameter.component] += key not in there
+        there[key] = parameter
         self._changed(parameter, parameter.value)
 
-    def _remove(self, key: tuple[str, str, str]) -> None:
-        parameter = self._parameters.pop(key)
+    def _removed(self, parameter: Parameter) -> None:
+        key = (parameter.vhost, parameter.component, parameter.name)
         self._counts[parameter.component] -= 1
         self._changed(parameter, None)
         self._notify(Change(False, StoredParameter(*key, to_json(parameter.value))))

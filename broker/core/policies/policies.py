@@ -14,7 +14,7 @@ from ..jobs.scheduler import Job
 from ..messages.ports import Clock
 from ..metadata.patterns import Pattern, SearchTime
 from ..metadata.policy import APPLY_TO, Definition, Policy
-from ..metadata.validation import Rule, as_integer, integer, shape_errors, term
+from ..metadata.validation import SHOWN_LENGTH, Rule, as_integer, integer, shape_errors, term
 from ..queues.queue import Queue
 from ..queues.queue_settings import NO_POLICY
 from ..vhost.node_services import TopologyPolicies
@@ -130,7 +130,8 @@ class Policies(TopologyPolicies):
     def all(self, vhost: str | None = None, operator: bool = False) -> list[Policy]:
         """Return the policies by virtual host, the lowest priority first."""
         ranked = (self._operator if operator else self._user).ranked
-        return [policy for at in sorted(ranked) if vhost in (None, at) for policy in reversed(ranked[at])]
+        places = [at for at in sorted(ranked) if vhost in (None, at) and at in self._vhosts]  # without deleted ones
+        return [policy for at in places for policy in reversed(ranked[at])]
 
     def matching(self, target: Queue | Exchange) -> list[Policy]:
         """Return all policies that match the target, the highest priority first."""
@@ -272,5 +273,5 @@ def apply_to(key: str, value: object) -> str:
     if isinstance(value, str) and value in APPLY_TO:
         return ""
     *names, last = [f"'{name}'" for name in APPLY_TO]
-    shown = value if isinstance(value, str) else term(value)
+    shown = value[:SHOWN_LENGTH] if isinstance(value, str) else term(value)
     return f"{key} '{shown}' unrecognised; should be one of: {', '.join(names)}, or {last}"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import astuple
-from email import policy
-from email.parser import BytesParser
 from functools import partial
 
 from warren.broker.core.definitions.exporter import snapshot, text_pieces
@@ -16,7 +14,7 @@ from warren.broker.core.definitions.release import finish, release
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.metadata.unfinished_import import ADVICE, INTERRUPTED, UNFINISHED_IMPORT, digest_of
 from warren.broker.core.policies.policies import OPERATOR_POLICY
-from warren.broker.hosting.definition_import import Decoded
+from warren.broker.hosting.definition_import import Decoded, Undecoded
 from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN
@@ -29,8 +27,11 @@ from ..framework.router import CONFIGURED, Route
 from .policies import check_operator_policies
 from .users import check_protected, without_password
 
-FREE_VALUES = 50_000  # commas and arrays in a part of definitions without objects
-BLOCK_BYTES = 16 << 10  # of a body, in which objects are looked for
+FREE_VALUES = 50_000  # commas and arrays in a part of definitions in which no object ends
+BLOCK_BYTES = 16 << 10  # of a text, in which ends of objects are looked for
+BOUNDARY = re.compile(r'boundary="?([^"\s;]{1,70})', re.IGNORECASE)  # of the parts of a form
+FILE_HEAD = re.compile(rb'^content-disposition:[^\r\n]*[;\s]name="?file"?\s*(?:;|$)', re.IGNORECASE | re.MULTILINE)
+PARTS_LIMIT, HEAD_BYTES = 100, 4096  # of a form, and of the head of a part
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
 
 
@@ -62,7 +63,7 @@ async def get_definitions(request: Request) -> Response:
 async def post_definitions(request: Request) -> Response:
     """Import definitions, all of them or none; with `leave-out` all that this broker can have."""
     vhost, leave_out = request.path.get("name"), request.flag("leave-out")
-    document, digest = await document_of_request(request)
+    document, digest = document_of_request(request)
     permits = CallerPermits(request)
     importing = request.host.imports.run(
         document, vhost, request.user.name, leave_out, digest, request.authorize, permits
@@ -79,28 +80,25 @@ async def post_definitions(request: Request) -> Response:
 async def check_definitions(request: Request) -> Response:
     """Check definitions as an import does, change nothing, and return the parts that an import would leave out."""
     permits, leave_out = CallerPermits(request), request.flag("leave-out")
-    document, _ = await document_of_request(request)
-    checking = request.host.imports.check(document, request.path.get("name"), leave_out, permits)
+    document, _ = document_of_request(request)
+    vhost = request.path.get("name")
+    checking = request.host.imports.check(document, vhost, leave_out, request.authorize, permits)
     checked = await request.wait(checking)
     return ok({"skipped": checked.warnings})
 
 
-async def document_of_request(request: Request) -> Decoded:
-    """Return the definitions of the body, and the digest of their text. Raises HTTPError (400, 401, 404)."""
+def document_of_request(request: Request) -> Decoded:
+    """Return the definitions of the body, and the digest of their text unless they are Undecoded.
+
+    Raises HTTPError (400, 404).
+    """
     name = request.path.get("name")
     if name is not None and name not in request.node.vhosts:
         raise not_found(NO_VHOST)
     body, media_type = request.body, request.headers.get("content-type", "")
     if len(body) > bodies.THREAD_FROM:
-        return await decoded_in_thread(request, partial(decode_document, body, media_type))
+        return Undecoded(partial(decode_document, body, media_type), len(body)), ""
     return decode_document(body, media_type)
-
-
-async def decoded_in_thread(request: Request, decode: Callable[[], Decoded]) -> Decoded:
-    """Return what a thread has decoded. Raises HTTPError (400, 401, 404), Invalid."""
-    with request.host.imports.decoding(decode) as decoding:
-        await request.wait(decoding.finished())
-        return decoding.take()
 
 
 def decode_document(body: bytes, media_type: str) -> Decoded:
@@ -108,30 +106,49 @@ def decode_document(body: bytes, media_type: str) -> Decoded:
 
     It may run in a thread. Raises HTTPError (400), Invalid.
     """
-    check_arrays(body)
     text = document_of(body, media_type)
+    check_arrays(text)
     try:
         document = parse_json(text)
     except ValueError:
         raise bad("failed_to_parse_json") from None
+    if not isinstance(document, dict):
+        finish(release(document))
+        raise bad("failed_to_parse_json")
+    check_depth(document)
+    return document, digest_of(text)
+
+
+def check_depth(document: object) -> None:
+    """Raises HTTPError (400) for a document that is nested too deep, which is freed."""
     try:
-        if not isinstance(document, dict):
-            raise bad("failed_to_parse_json")
         bodies.check_depth(document)
     except HTTPError:
         finish(release(document))
         raise
-    return document, digest_of(text)
 
 
-def check_arrays(body: bytes) -> None:
-    """Raises HTTPError (400) for very long arrays without objects: decoding them keeps the interpreter all the time."""
+def check_arrays(text: bytes) -> None:
+    """Raises HTTPError (400) for very many values without an end of an object.
+
+    To decode them keeps the interpreter all the time: others get it at the end of an object.
+    """
     values = 0
-    for start in range(0, len(body), BLOCK_BYTES):
-        block = (start, start + BLOCK_BYTES)
-        values = 0 if body.find(b"{", *block) >= 0 else values + body.count(b",", *block) + body.count(b"[", *block)
+    for part in without_strings(text):
+        values = 0 if b"}" in part else values + part.count(b",") + part.count(b"[")
         if values > FREE_VALUES:
             raise bad("failed_to_parse_json")
+
+
+def without_strings(text: bytes) -> Iterator[bytes]:
+    """Yield what is outside of strings in each block of a JSON text."""
+    in_string = escapes = False
+    for start in range(0, len(text), BLOCK_BYTES):
+        block = text[start + escapes : start + BLOCK_BYTES].replace(rb"\\", b"")
+        escapes = block.endswith(b"\\")  # the first byte of the next block
+        parts = block.replace(rb"\"", b"").split(b'"')
+        yield b"".join(parts[in_string::2])
+        in_string ^= len(parts) % 2 == 0
 
 
 class CallerPermits(Permits):
@@ -157,13 +174,26 @@ def document_of(body: bytes, media_type: str) -> bytes:
     """Return the body, or the part `file` of a form. Raises Invalid."""
     if not media_type.lower().startswith("multipart/form-data"):
         return body.strip() or b"{}"
-    head = b"Content-Type: " + media_type.encode("latin-1") + b"\r\n\r\n"
-    form = BytesParser(policy=policy.HTTP).parsebytes(head + body)
-    for part in form.iter_parts() if form.is_multipart() else ():
-        if part.get_param("name", header="content-disposition") == "file":
-            payload = part.get_payload(decode=True)
-            return payload if isinstance(payload, bytes) else b""
+    boundary = BOUNDARY.search(media_type)
+    if boundary is not None:
+        for head, content in parts_of_form(body, boundary[1].encode("latin-1")):
+            if FILE_HEAD.search(head):
+                return content
     raise Invalid("the form has no part named file")
+
+
+def parts_of_form(body: bytes, boundary: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the head and the content of the first parts: `email` takes hours for some heads of 1 MB."""
+    form, delimiter = b"\r\n" + body, b"\r\n--" + boundary
+    end = form.find(delimiter)
+    for _ in range(PARTS_LIMIT):
+        start = end + len(delimiter)
+        end = form.find(delimiter, start)
+        if end < 0:
+            return
+        blank = form.find(b"\r\n\r\n", start, min(start + HEAD_BYTES, end))
+        if blank >= 0:
+            yield form[start:blank].replace(b"\r", b""), form[blank + 4 : end]
 
 
 CHECKS = ("/warren/check-definitions", "/warren/check-definitions/{name}")

@@ -63,11 +63,10 @@ def list_parameters(request: Request) -> Listing[Parameter]:
 def find_parameter(request: Request) -> Parameter:
     """Return the parameter in the path. Raises HTTPError (404)."""
     component, name = request.path["component"], request.path["name"]
-    if component != POLICY:
-        for parameter in request.node.parameters.all(request.path_vhost().name, component):
-            if parameter.name == name:
-                return parameter
-    raise missing()
+    parameter = request.node.parameters.find(request.path_vhost().name, component, name)
+    if parameter is None or component == POLICY:
+        raise missing()
+    return parameter
 
 
 def get_parameter(request: Request) -> Response:

@@ -18,6 +18,7 @@ from warren.broker.core.metadata.patterns import query_pattern
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
 from warren.broker.core.metadata.validation import LARGEST
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
+from warren.broker.hosting.definition_import import Undecoded
 from warren.broker.hosting.node_control import NodeControl
 from warren.broker.hosting.node_log import LEVELS
 from warren.broker.plugin import Exchange, Invalid, Queue, Table
@@ -28,7 +29,7 @@ from ..framework.line_stream import NDJSON, LineStream
 from ..framework.request import Request
 from ..framework.router import Route
 from .bindings import unbound
-from .definitions import decoded_in_thread
+from .definitions import check_depth
 from .policies import policy_view
 from .queues import resumed
 from .users import check_protected, find_user
@@ -357,9 +358,11 @@ async def authenticate(request: Request) -> Response:
 def parsed_definitions(text: bytes) -> object:
     """Raises HTTPError (400), Invalid."""
     try:
-        return parse_json(text)
+        document = parse_json(text)
     except ValueError as error:
         raise bad(f"failed to parse JSON: {error}") from None
+    check_depth(document)
+    return document
 
 
 async def import_definitions(request: Request) -> Response:
@@ -376,9 +379,9 @@ async def import_definitions(request: Request) -> Response:
     interrupted = was_interrupted(globals_.get(UNFINISHED_IMPORT), text_digest)
     if skip and not interrupted and globals_.get(IMPORTED_HASH) == digest:
         return ok({"skipped": []})
-    document, _ = await decoded_in_thread(request, lambda: (parsed_definitions(body), text_digest))
-    imports, actor = request.host.imports, request.user.name
-    imported = await request.complete(imports.run(document, None, actor, leave_out, text_digest, request.authorize))
+    document = Undecoded(lambda: (parsed_definitions(body), text_digest), len(body))
+    importing = request.host.imports.run(document, None, request.user.name, leave_out, check_actor=request.authorize)
+    imported = await request.complete(importing)
     if skip:
         with request.acting():
             request.node.parameters.set_global(IMPORTED_HASH, digest)

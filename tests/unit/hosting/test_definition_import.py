@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.definitions import new_node
+from tests.support.polling import until_async
 from warren.broker.amqp.errors import AccessRefused, Invalid, NotNow
 from warren.broker.core.definitions.entry import DefinitionEntry
 from warren.broker.core.definitions.importer import DefinitionsImport, Permits, begin_import
@@ -20,7 +22,7 @@ from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, dig
 from warren.broker.core.node.node import Node
 from warren.broker.core.telemetry.resource_alarms import MEMORY
 from warren.broker.hosting import definition_import
-from warren.broker.hosting.definition_import import Imports
+from warren.broker.hosting.definition_import import Decoded, Imports, Undecoded
 from warren.broker.runtime.supervisor import Supervisor
 
 TURNS = 200  # more than any import here takes
@@ -373,3 +375,80 @@ def test_an_import_that_fails_by_a_bug_is_freed_in_steps(monkeypatch: pytest.Mon
 
     asyncio.run(work())
     assert given == {}
+
+
+def test_texts_whose_clients_have_left_are_not_decoded_and_none_is_before_the_one_before_it_is_freed() -> None:
+    begun, free = threading.Event(), threading.Event()
+    first: dict[str, Any] = {"queues": [{} for _ in range(2_000)]}
+    decodings: list[int] = []
+
+    def decode_first() -> Decoded:
+        begun.set()
+        assert free.wait(60)
+        return first, ""
+
+    def decode() -> Decoded:
+        decodings.append(len(first))
+        return document(), ""
+
+    async def work(node: Node, imports: Imports) -> None:
+        asking = [asyncio.ensure_future(imports.check(Undecoded(decode_first, 1), None))]
+        await until_async(begun.is_set)
+        asking += [asyncio.ensure_future(imports.check(Undecoded(decode, 1), None)) for _ in range(9)]
+        await asyncio.sleep(0)
+        for one in asking:
+            one.cancel()
+        await asyncio.wait(asking)
+        last = asyncio.ensure_future(imports.run(Undecoded(decode, 1), None, "alice"))
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert not decodings
+        free.set()
+        assert (await last).warnings == []
+
+    assert queues_of(run(work)) == 20
+    assert decodings == [0], "when the first document was freed"
+
+
+def test_texts_wait_up_to_a_number_of_bytes_and_a_longer_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definition_import, "WAITING_BYTES", 100)
+    begun, free = threading.Event(), threading.Event()
+
+    def decode() -> Decoded:
+        begun.set()
+        assert free.wait(60)
+        return {}, ""
+
+    async def work(node: Node, imports: Imports) -> None:
+        first = asyncio.ensure_future(imports.check(Undecoded(decode, 60), None))
+        await until_async(begun.is_set)
+        left = asyncio.ensure_future(imports.check(Undecoded(decode, 40), None))
+        await asyncio.sleep(0)
+        with pytest.raises(NotNow, match="wait to be imported"):
+            await imports.check(Undecoded(decode, 1), None)
+        left.cancel()
+        await asyncio.wait([left])
+        small = asyncio.ensure_future(imports.check({}, None))
+        waiting = asyncio.ensure_future(imports.check(Undecoded(decode, 40), None))
+        await asyncio.sleep(0)
+        free.set()
+        await asyncio.gather(first, waiting, small)
+        assert (await imports.check(Undecoded(decode, 101), None)).warnings == []
+
+    run(work)
+
+
+def test_a_user_who_loses_the_right_while_a_text_is_decoded_is_refused() -> None:
+    def refuse() -> None:
+        raise AccessRefused("the user is gone")
+
+    given = document()
+
+    async def work(node: Node, imports: Imports) -> None:
+        for call in (imports.check, imports.run):
+            more = ("alice",) if call == imports.run else ()
+            with pytest.raises(AccessRefused):
+                await call(Undecoded(lambda: (given, ""), 1), None, *more, check_actor=refuse)  # type: ignore[operator]
+            assert not given
+
+    run(work)

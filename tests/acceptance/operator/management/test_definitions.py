@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from dataclasses import fields
 from typing import Any
 
@@ -11,12 +12,15 @@ import pytest
 from tests.support.hashing import FakeHashing
 from tests.support.http import Api, asgi_scope, call_application
 from tests.support.polling import until_async
+from tests.support.speed import within
+from warren.broker.amqp.errors import Invalid
 from warren.broker.core.access.passwords import SHA256, hash_password
 from warren.broker.core.definitions.entry import ENTRY_BYTES, VALUES_LIMIT
 from warren.broker.core.definitions.importer import begin_import
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT, digest_of
-from warren.plugins.management.api import definitions
+from warren.plugins.http.responses import HTTPError
+from warren.plugins.management.api import definitions, warren
 from warren.plugins.management.framework import bodies
 
 MD5 = "rabbit_password_hashing_md5"
@@ -171,6 +175,40 @@ def test_what_is_no_document_is_freed_in_steps(api: Api, document: Any, monkeypa
     assert not document
 
 
+def test_a_document_of_the_socket_may_be_nested_as_deep_as_any_other() -> None:
+    for depth in (bodies.NESTED_LIMIT + 1, 980):
+        with pytest.raises(HTTPError, match="nested"):
+            warren.parsed_definitions(b"[" * depth + b"]" * depth)
+    document = nested(bodies.NESTED_LIMIT - 1)
+    assert warren.parsed_definitions(json.dumps(document).encode()) == document
+
+
+@pytest.mark.parametrize("character", ["x", "é", "\U0001f600"])
+def test_an_error_shows_a_bounded_part_of_a_value(api: Api, character: str) -> None:
+    text = character * 100_000
+    policy = {"vhost": "/", "name": "p", "pattern": "", "definition": {"max-length": 1}}
+    operator = {"vhost": "/", "component": "operator_policy", "name": "p"}
+    for document in (
+        {"policies": [policy | {"apply-to": text}]},
+        {"policies": [policy | {"definition": {"max-length": text}}]},
+        {"parameters": [operator | {"value": {"pattern": "", "definition": {"max-length": 1}, "apply-to": text}}]},
+        *({"queues": [QUEUE | {"arguments": {key: text}}]} for key in ("x-queue-type", "x-queue-mode")),
+    ):
+        answer = api.post("/definitions", document)
+        assert answer.error[0] == 400 and len(answer.error[2]) < 11_000
+
+
+def test_names_of_queues_and_exchanges_are_imported_without_line_ends_as_they_are_declared(api: Api) -> None:
+    place = {"vhost": "/", "arguments": {}}
+    exchange = place | {"name": "x\r", "type": "direct"}
+    binding = place | {"source": "\nx", "destination": "a\nb", "destination_type": "queue", "routing_key": "k\n"}
+    document = {"queues": [place | {"name": name} for name in ("a\nb", "ab")], "exchanges": [exchange]}
+    assert api.post("/definitions", document | {"bindings": [binding]}).status == 204
+    assert [queue["name"] for queue in api.get("/queues").json] == ["ab"]
+    assert "k\n" in [one["routing_key"] for one in api.get("/exchanges/%2F/x/bindings/source").json]
+    assert api.delete("/queues/%2F/a%0Ab").status == 404
+
+
 def test_a_document_whose_client_has_left_is_freed_in_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, left = threading.Event(), threading.Event()
     document: dict[str, Any] = {"queues": [{}]}
@@ -202,6 +240,29 @@ def test_very_long_parts_without_objects_are_refused(api: Api) -> None:
     assert api.post("/definitions", f'{{"unknown": [{"[]," * 20_000} 1, {{}}]}}'.encode()).status == 204
 
 
+@pytest.mark.parametrize("text", [b'"}"', b'"{"', rb'"\"}"', rb'"\\", "}\\"'])
+def test_braces_in_strings_are_no_ends_of_objects(text: bytes) -> None:
+    def document(inner: bytes) -> bytes:
+        return b'{"k": [' + (inner + b"," + b"0," * 4_000) * 20 + b"0]}"
+
+    with pytest.raises(HTTPError):
+        definitions.decode_document(document(text), "")
+    assert definitions.decode_document(document(b"{}"), "")
+
+
+def test_what_is_outside_of_strings_is_found_in_any_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = rb'{"a\"}": [1, "\\", {"\\\"": ""}, "\u00e9\\\\"], "b": "}"}'
+    for size in range(1, len(text) + 1):
+        monkeypatch.setattr(definitions, "BLOCK_BYTES", size)
+        assert b"".join(definitions.without_strings(text)) == b"{: [1, , {: }, ], : }"
+
+
+def test_very_long_objects_are_refused_before_they_are_decoded(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions, "parse_json", None)
+    body = b'{"unknown": {' + b'"k": 1,' * 70_000 + b'"k": {}}}'
+    assert api.post("/definitions", body).error == (400, "bad_request", "failed_to_parse_json")
+
+
 def test_very_long_entries_and_objects_are_refused_or_left_out(api: Api) -> None:
     fields = {f"{number}": {} for number in range(VALUES_LIMIT + 1)}
     answer = api.post("/definitions", {"policies": [{"definition": fields}]})
@@ -229,6 +290,21 @@ def test_the_longest_values_that_can_be_set_can_be_imported(api: Api) -> None:
     other.close()
 
 
+def test_a_virtual_host_with_tags_of_any_length_can_be_imported_or_is_refused(api: Api) -> None:
+    tags: list[Any] = [["t" * 65_000], ["é" * 10_000], "a," * 10_000, ["abcde"] * 5_000, '"\\' * 4_000]
+    for number, each in enumerate(tags):
+        assert api.put(f"/vhosts/{number}", {"tags": each}).status == 201
+    for path in ("/vhosts/0", "/vhosts/new"):
+        assert api.put(path, {"tags": "a," * 10_001}).error[0] == 400
+    document = api.get("/definitions").json
+    other = Api()
+    for more in ({"tags": ["a" * 256] * 257}, {"tags": ["a"] * 10_001}, {"metadata": {"tags": ["a" * 65_537]}}):
+        assert other.post("/definitions", {"vhosts": [{"name": "v", **more}]}).error[0] == 400
+    assert other.post("/definitions", document).status == 204
+    assert other.get("/definitions").json["vhosts"] == document["vhosts"]
+    other.close()
+
+
 def test_an_import_is_all_or_nothing(api: Api) -> None:
     before = api.get("/definitions").json
     broken = DOCUMENT | {"policies": [{"vhost": "/", "name": "p", "pattern": "(", "definition": {"max-length": 1}}]}
@@ -250,6 +326,24 @@ def test_definitions_may_come_in_a_form(api: Api) -> None:
     assert "vé" in names(api.get("/definitions").json, "vhosts")
     for bad_body in (form("other", body), body, b"", form("file", b"{")):
         assert api.post("/definitions", bad_body, headers=headers).error[:2] == (400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Disposition: a" + b";" * (1 << 20),
+        b"Content-Disposition: form-data; " + b"a*1*=b; " * 8_000,
+        b"Content-Disposition: form-data" + b" ;name=" * 140_000,
+        b"\r\n\r\n--limit\r\n" * 60_000,
+        b"\r\n--limi" * 110_000,
+    ],
+)
+def test_a_form_of_any_shape_is_searched_in_a_short_time(head: bytes) -> None:
+    body = b"--limit\r\n" + head + b"\r\n\r\n{}\r\n--limit--\r\n"
+    begun_s = time.thread_time()
+    with pytest.raises(Invalid, match="no part named file"):
+        definitions.document_of(body, "multipart/form-data; boundary=limit")
+    assert within((time.thread_time() - begun_s) * 1000, 20)
 
 
 def test_a_protected_user_is_not_changed_by_an_import(api: Api) -> None:

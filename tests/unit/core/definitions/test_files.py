@@ -3,6 +3,8 @@
 import contextlib
 import gc
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +130,14 @@ def test_a_text_keeps_none_of_its_objects(text: str) -> None:
     with contextlib.suppress(ValueError):
         parse_json(text.encode())
     assert len(gc.get_objects()) <= before + 10
+
+
+def test_other_threads_run_while_very_long_integers_are_decoded() -> None:
+    text = b"[" + b",".join([b"9" * 4_000] * 2_000) + b"]"
+    decoding = threading.Thread(target=parse_json, args=(text,), daemon=True)
+    decoding.start()
+    turns = 0
+    while decoding.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    assert turns > 5
