@@ -196,7 +196,7 @@ def total_bytes(messages: list[Message]) -> int:
 
 def frame_bytes(messages: list[Message]) -> int:
     """Return the sum of the lengths of their frames, which are what a copy or a record of the journal takes."""
-    return sum([len(message.frames) for message in messages])
+    return len(messages[0].frames) if len(messages) == 1 else sum([len(message.frames) for message in messages])
 
 
 def read_bytes(messages: list[Message]) -> int:

@@ -50,6 +50,7 @@ MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops 
 MANY_BYTES = 64 << 20  # likewise, with those that no target takes
 ALL_BYTES = 256 << 20  # likewise, in the outboxes of the node, also of deleted queues, if SOME_BYTES are in its own
 SOME_BYTES = 1 << 20
+FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
 RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
@@ -222,7 +223,7 @@ class DeadLetterOutbox:
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("held_bytes", "awaits_journal", "exchanging", "_first", "_last", "_retried", "_wait_ms"),
+        *("held_bytes", "awaits_journal", "exchanging", "_budget", "_first", "_last", "_retried", "_wait_ms"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -239,6 +240,7 @@ class DeadLetterOutbox:
         self.awaits_journal = self.exchanging = False
         self.persistent_count = self.persistent_bytes = 0
         self.held_bytes = 0
+        self._budget = queue.host.budget
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.forwarded) + len(self.unconfirmed)
@@ -246,12 +248,14 @@ class DeadLetterOutbox:
     @property
     def many(self) -> bool:
         """True if the queue must not drop more messages for now."""
-        return len(self) > MANY or self.room_bytes <= 0
+        if self.held_bytes <= MANY:  # the usual case: so many messages have more bytes, and all limits are above this
+            return False
+        return len(self) > MANY or self._budget.dead_letter_bytes > FEW_BYTES and self.room_bytes <= 0
 
     @property
     def room_bytes(self) -> int:
         """The bytes of messages that the queue may still drop, but for the last message; above 0 without any here."""
-        held_bytes, all_bytes = self.held_bytes, self._queue.host.budget.dead_letter_bytes
+        held_bytes, all_bytes = self.held_bytes, self._budget.dead_letter_bytes
         return min(MANY_BYTES - held_bytes, max(SOME_BYTES - held_bytes, ALL_BYTES - all_bytes))
 
     @property
@@ -507,7 +511,7 @@ class DeadLetterOutbox:
     def _hold(self, held_bytes: int) -> None:
         """Count bytes of messages, negative for messages that left."""
         self.held_bytes += held_bytes
-        self._queue.host.budget.dead_letter_bytes += held_bytes
+        self._budget.dead_letter_bytes += held_bytes
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]

@@ -247,21 +247,22 @@ class Fifo:
         self._budget.add(-taken, -taken_bytes - header_bytes)
         return messages, taken_bytes
 
-    def remove_due(self, now_ms: int, limit: int, limit_bytes: int, read_end: int) -> list[Message]:
+    def remove_due(self, now_ms: int, limit: int, removed_end: int, read_end: int) -> list[Message]:
         """Remove and return due messages from the front, at most `limit`. Only the front expires, as in RabbitMQ.
 
-        Stop where they have `limit_bytes`, or `ReadyMessages.read_bytes` has reached `read_end`.
+        Stop where `ReadyMessages.removed_bytes` has reached `removed_end`, or `read_bytes` has reached `read_end`.
         """
         dead: list[Message] = []
         ready = self._ready
-        while len(dead) < limit and limit_bytes > 0 and ready.read_bytes < read_end:
-            message = self.ensure_loaded()
-            if message is None or not due(message, now_ms):
-                if message is None and not self.backlog:  # else the disk does not return the next one now
-                    self.timed = False
-                break
-            limit_bytes -= len(message.frames)
+        message = self.ensure_loaded()
+        while message is not None and len(dead) < limit and due(message, now_ms) and ready.read_bytes < read_end:
             dead.append(self._pop()[1])
+            ready.removed_bytes += len(message.frames)
+            if ready.removed_bytes >= removed_end:
+                return dead
+            message = self.ensure_loaded()
+        if message is None and not self.backlog:  # else the disk does not return the next one now
+            self.timed = False
         return dead
 
     def deadline_ms(self) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..messages.message import Message, frame_bytes
+from ..messages.message import Message
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages, RecoveredQueue
+from .dead_lettering import FEW_BYTES
 from .fifo import Fifo, Removed
 from .memory_budget import MemoryBudget
 from .queue_journal import QueueJournal
@@ -22,12 +23,13 @@ SLICE_BYTES = 4 << 20  # of messages that expire or are dropped at once, and of 
 class ReadyMessages:
     """The ready messages of one queue, and their totals, which its fifos keep.
 
-    default      the fifo of messages without a priority of their own
-    all          all fifos, the highest priority first
-    count        messages in all fifos, those of the backlog included
-    body_bytes   the sum of their bodies
-    read_bytes   of all messages that were read back, ever (`message.read_bytes`)
-    awaits_room  unread messages are read again as soon as others have left memory
+    default        the fifo of messages without a priority of their own
+    all            all fifos, the highest priority first
+    count          messages in all fifos, those of the backlog included
+    body_bytes     the sum of their bodies
+    read_bytes     of all messages that were read back, ever (`message.read_bytes`)
+    removed_bytes  of all messages that have expired or were dropped, ever: the sum of their frames
+    awaits_room    unread messages are read again as soon as others have left memory
 
     Unread messages, which the disk did not return, belong to neither total. As their length is unknown, `body_bytes` is
     an estimate from then until all ready messages are in memory.
@@ -39,6 +41,7 @@ class ReadyMessages:
         "count",
         "body_bytes",
         "read_bytes",
+        "removed_bytes",
         "awaits_room",
         "_estimated",
         "_settings",
@@ -53,7 +56,7 @@ class ReadyMessages:
         self.all = [self.default]
         self.count = 0
         self.body_bytes = 0
-        self.read_bytes = 0
+        self.read_bytes = self.removed_bytes = 0
         self.awaits_room = False
         self._estimated = False
         self._settings = settings
@@ -161,41 +164,43 @@ class ReadyMessages:
         self._queue.host.rereading.start(self._queue)
 
     def remove_due(self, now_ms: int, limit: int) -> tuple[list[Message], int]:
-        """Remove due messages from the front of each fifo, at most `limit`, and no more bytes than `_slice_bytes`.
+        """Remove due messages from the front of each fifo, at most `limit`, up to `_removed_end`.
 
         Return them, and how many more may be removed soon.
         """
         dead: list[Message] = []
-        read_end, rest_bytes = self.read_bytes + SLICE_BYTES, self._slice_bytes
+        read_end, removed_end = self.read_bytes + SLICE_BYTES, self._removed_end()
         for fifo in self.all:
-            if fifo.timed and rest_bytes > 0:
-                some = fifo.remove_due(now_ms, limit - len(dead), rest_bytes, read_end)
-                rest_bytes -= frame_bytes(some)
-                dead += some
-        return dead, limit - len(dead) if self.read_bytes < read_end and rest_bytes > 0 else 0
+            if fifo.timed and self.removed_bytes < removed_end:
+                dead += fifo.remove_due(now_ms, limit - len(dead), removed_end, read_end)
+        return dead, limit - len(dead) if self.read_bytes < read_end and self.removed_bytes < removed_end else 0
 
     def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> tuple[list[Message], int]:
         """Remove messages from the front that exceed these limits (NONE for no limit); return as `remove_due`."""
         dropped: list[Message] = []
-        read_end, rest_bytes = self.read_bytes + SLICE_BYTES, self._slice_bytes
+        read_end, removed_end = self.read_bytes + SLICE_BYTES, self._removed_end()
         while (
             len(dropped) < limit
-            and rest_bytes > 0
             and (NONE < max_length < self.count or NONE < max_bytes < self.body_bytes)
             and self.read_bytes < read_end
+            and self.removed_bytes < removed_end
         ):
             fifo = self.first_loaded()
             if fifo is None:
                 break
             message = fifo.pop()[1]
-            rest_bytes -= len(message.frames)
+            self.removed_bytes += len(message.frames)
             dropped.append(message)
-        return dropped, limit - len(dropped) if self.read_bytes < read_end and rest_bytes > 0 else 0
+        return dropped, limit - len(dropped) if self.read_bytes < read_end and self.removed_bytes < removed_end else 0
 
-    @property
-    def _slice_bytes(self) -> int:
-        """The bytes of messages that may be removed at once, but for the last one; fewer if many dead letters wait."""
-        return min(SLICE_BYTES, self._queue.outbox.room_bytes) if self._budget.dead_letter_bytes else SLICE_BYTES
+    def _removed_end(self) -> int:
+        """Return where `removed_bytes` may be after one step, but for the last message.
+
+        It is earlier if many dead letters wait.
+        """
+        if self._budget.dead_letter_bytes <= FEW_BYTES:
+            return self.removed_bytes + SLICE_BYTES
+        return self.removed_bytes + min(SLICE_BYTES, self._queue.outbox.room_bytes)
 
     def next_deadline_ms(self) -> int:
         """Return the earliest deadline of the first messages, or NEVER."""

@@ -117,6 +117,8 @@ def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_byte
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], header: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(dead_lettering, "MANY_BYTES", 1 << 16)
+    for module in (dead_lettering, ready_messages):
+        monkeypatch.setattr(module, "FEW_BYTES", 0)
     house = House()
     given = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
     house.ch.declare("transient", arguments=given)
@@ -138,6 +140,8 @@ def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], policy: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(dead_lettering, "ALL_BYTES", 1 << 16)
+    for module in (dead_lettering, ready_messages):
+        monkeypatch.setattr(module, "FEW_BYTES", 0)
     monkeypatch.setattr(dead_lettering, "SOME_BYTES", 1 << 13)
     monkeypatch.setattr(ready_messages, "SLICE_BYTES", 1 << 15)
     house = House()
@@ -158,6 +162,8 @@ def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
 
 def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_lettering, "MANY_BYTES", 1 << 16)
+    for module in (dead_lettering, ready_messages):
+        monkeypatch.setattr(module, "FEW_BYTES", 0)
     house = House()
     house.ch.fill("queue", *[bytes(4_000)] * 50, **DURABLE)
     house.ch.publish("", "letters", b"waited for", DURABLE)
@@ -179,6 +185,8 @@ def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_delet
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dead_lettering, "ALL_BYTES", 1 << 16)
+    for module in (dead_lettering, ready_messages):
+        monkeypatch.setattr(module, "FEW_BYTES", 0)
     monkeypatch.setattr(dead_lettering, "SOME_BYTES", 1 << 13)
     house = House()
     queues = house.node.vhosts["/"].queues

@@ -188,6 +188,8 @@ def test_a_queue_with_too_many_waiting_messages_waits_without_work(monkeypatch: 
 def limit_bytes(monkeypatch: pytest.MonkeyPatch, many: int, all_queues: int, some: int, at_once: int) -> None:
     monkeypatch.setattr(dead_lettering, "MANY_BYTES", many)
     monkeypatch.setattr(dead_lettering, "ALL_BYTES", all_queues)
+    for module in (dead_lettering, ready_messages):
+        monkeypatch.setattr(module, "FEW_BYTES", 0)
     monkeypatch.setattr(dead_lettering, "SOME_BYTES", some)
     monkeypatch.setattr(ready_messages, "SLICE_BYTES", at_once)
 
