@@ -64,6 +64,9 @@ UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that i
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
+DIGITS = 640  # the least that Python can be told
+
+
 def set_watermarks(resources: Resources, config: Config) -> None:
     """Set the limits of memory and disk. A limit in bytes has precedence over one relative to memory."""
     memory_bytes = config.vm_memory_high_watermark_bytes
@@ -371,6 +374,7 @@ def delayed(remote: RemoteStorage | None, error: OSError) -> None:
 def serve(config: Config, sources: Sources, parts: Parts | None = None) -> int:
     """Run the daemon in the foreground, of these parts or its usual ones, and return the exit status."""
     parts = parts or Parts()
+    sys.set_int_max_str_digits(DIGITS)  # of JSON; longer numbers take time as the square of their length
     if sys.platform != "win32":
         keep_heap()
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -205,11 +204,6 @@ class Connection(Publisher):
     def state_text(self) -> str:
         """State of the connection as RabbitMQ lists it."""
         return self._handshake.state if self.state == HANDSHAKE and self._handshake else state_text(self)
-
-    @property
-    def awaits_publishes(self) -> bool:
-        """Whether publishes may have to wait for unfinished ones of the same user, for how long is open."""
-        return any(channel.unfinished.full for channel in islice(self.channels.values(), 1))
 
     @property
     def ended(self) -> bool:

@@ -84,8 +84,11 @@ class DefinitionEntry:
         return validate_text(key, default if value is None and default is not None else value, most)
 
     def object_name(self, key: str) -> str:
-        """Return the name of a queue or an exchange, without line ends, as AMQP methods and their routes have it."""
-        return strip_line_ends(self.text(key))
+        """Return the name of a queue or an exchange. Raises Invalid for line ends, which no client can send."""
+        name = self.text(key)
+        if strip_line_ends(name) != name:
+            raise Invalid(f"{key} has line ends, which are no part of names of queues and exchanges")
+        return name
 
     def flag(self, key: str, default: bool) -> bool:
         value = self.fields.get(key)

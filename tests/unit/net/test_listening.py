@@ -12,11 +12,9 @@ from tests.support.listening_server import ListeningServer
 from tests.support.peer import SocketPipe
 from tests.support.polling import until
 from warren.broker.amqp.field_table import Table
-from warren.broker.core.jobs.unfinished import LIMIT_BYTES
 from warren.broker.core.metadata.records import Change, StoredUser, StoredVHost
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.net import peer_watcher
-from warren.broker.session.methods import publish
 
 
 @pytest.fixture
@@ -146,25 +144,6 @@ def test_a_client_whose_publish_waits_for_a_full_disk_and_that_goes_is_noticed(
     assert listening.reported("connection_lost")["reason"] == "client unexpectedly closed TCP connection"
     until(lambda: listening.call(lambda: vhost.queues["kept"].ready == 1))
     listening.call(node.alarms.clear, DISK)
-
-
-def test_a_client_whose_publish_waits_for_unfinished_ones_and_that_goes_is_noticed(
-    listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(peer_watcher, "LOOK_S", 0.05)
-    monkeypatch.setattr(publish, "may_take_long", lambda *_: True)
-    client = opened(listening.listen())
-    ch = client.channel()
-    ch.declare("queue")
-    node = listening.node
-    unfinished = node.unfinished_of("guest")
-    listening.call(unfinished.begin, LIMIT_BYTES)
-    ch.publish("", "queue", b"body")
-    until(lambda: listening.call(lambda: len(unfinished._waiting) == 1))
-    client.vanish()
-    assert listening.reported("connection_lost")["reason"] == "client unexpectedly closed TCP connection"
-    assert listening.call(lambda: not unfinished._waiting)
-    listening.call(unfinished.end, LIMIT_BYTES)
 
 
 def test_who_is_blocked_and_stays_is_served_after_it(

@@ -38,6 +38,24 @@ def test_the_api_answers_at_the_configured_address_and_ends_with_the_broker(tmp_
             assert idle.sock is not None and idle.sock.recv(4096) == b""
 
 
+def test_numbers_of_very_many_digits_are_refused(tmp_path: Path) -> None:
+    digits = int("7" * 700)
+    with broker_with_api(tmp_path) as broker:
+        api = broker.http()
+        for method, path, body in (
+            ("PUT", "/global-parameters/p", {"value": [digits]}),
+            ("PUT", "/parameters/federation-upstream/%2F/up", {"value": {"uri": "amqp://", "expires": digits}}),
+            ("PUT", "/policies/%2F/p", {"pattern": "", "definition": {"max-length": digits}}),
+            ("PUT", "/queues/%2F/q", {"arguments": {"x": digits}}),
+            ("POST", "/exchanges/%2F/amq.default/publish", {"payload": "", "properties": {"headers": {"x": digits}}}),
+            ("POST", "/definitions", {"global_parameters": [{"name": "p", "value": digits}]}),
+            ("POST", "/warren/check-definitions", {"global_parameters": [{"name": "p", "value": digits}]}),
+        ):
+            answer = api.request(method, path, body)
+            assert answer.status == 400, (path, answer)
+        assert api.get("/definitions").status == 200
+
+
 def test_a_response_without_content_has_no_length_and_the_connection_stays_open(tmp_path: Path) -> None:
     with broker_with_api(tmp_path) as broker, closing(broker.http().connect()) as client:
         for _ in range(2):
