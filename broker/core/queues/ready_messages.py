@@ -168,17 +168,24 @@ class ReadyMessages:
 
         Return them, and how many more may be removed soon.
         """
-        dead: list[Message] = []
-        read_end, removed_end = self.read_bytes + SLICE_BYTES, self._removed_end()
-        for fifo in self.all:
-            if fifo.timed and self.removed_bytes < removed_end:
-                dead += fifo.remove_due(now_ms, limit - len(dead), removed_end, read_end)
+        read_end, removed_end = self.read_bytes + SLICE_BYTES, self.removed_bytes + SLICE_BYTES
+        if self._budget.dead_letter_bytes > FEW_BYTES:
+            removed_end = self._removed_end()
+        if len(self.all) == 1:
+            dead = self.default.remove_due(now_ms, limit, removed_end, read_end)
+        else:
+            dead = []
+            for fifo in self.all:
+                if fifo.timed and self.removed_bytes < removed_end:
+                    dead += fifo.remove_due(now_ms, limit - len(dead), removed_end, read_end)
         return dead, limit - len(dead) if self.read_bytes < read_end and self.removed_bytes < removed_end else 0
 
     def drop_excess(self, max_length: int, max_bytes: int, limit: int) -> tuple[list[Message], int]:
         """Remove messages from the front that exceed these limits (NONE for no limit); return as `remove_due`."""
         dropped: list[Message] = []
-        read_end, removed_end = self.read_bytes + SLICE_BYTES, self._removed_end()
+        read_end, removed_end = self.read_bytes + SLICE_BYTES, self.removed_bytes + SLICE_BYTES
+        if self._budget.dead_letter_bytes > FEW_BYTES:
+            removed_end = self._removed_end()
         while (
             len(dropped) < limit
             and (NONE < max_length < self.count or NONE < max_bytes < self.body_bytes)
@@ -194,12 +201,7 @@ class ReadyMessages:
         return dropped, limit - len(dropped) if self.read_bytes < read_end and self.removed_bytes < removed_end else 0
 
     def _removed_end(self) -> int:
-        """Return where `removed_bytes` may be after one step, but for the last message.
-
-        It is earlier if many dead letters wait.
-        """
-        if self._budget.dead_letter_bytes <= FEW_BYTES:
-            return self.removed_bytes + SLICE_BYTES
+        """Return where `removed_bytes` may be after one step, but for the last message, as many dead letters wait."""
         return self.removed_bytes + min(SLICE_BYTES, self._queue.outbox.room_bytes)
 
     def next_deadline_ms(self) -> int:
