@@ -18,6 +18,7 @@ from .errors import SyntaxFault
 from .limits import SHORT_STRING
 
 MAX_DEPTH: Final = 16  # nested tables and arrays, the outermost included: far above what clients use
+TERM_LENGTH: Final = 10_000
 MAX_ENTRIES: Final = 1024  # nested ones included: decoding more would block the loop for milliseconds
 SEARCH_SHIFT: Final = 10  # to copy and search 1,024 bytes costs 1
 FIELDS_SHIFT: Final = 5  # to skip the fields in 32 bytes costs 1
@@ -392,7 +393,10 @@ def text_of(value: Value | None) -> str:
 
 
 def term_of(value: Value, depth: int = 1) -> str:
-    """Format a value as an Erlang term, such as `<<"ANY">>`, `{2,314}` or `[{signedint,1}]`."""
+    """Format a value as an Erlang term, such as `<<"ANY">>`, `{2,314}` or `[{signedint,1}]`.
+
+    Of a string it shows about TERM_LENGTH characters.
+    """
     content = value[1]
     if content is None:
         return "undefined"
@@ -404,9 +408,10 @@ def term_of(value: Value, depth: int = 1) -> str:
             return mantissa
         return f"{mantissa}{'' if '.' in mantissa else '.0'}e{int(exponent)}"
     if isinstance(content, bytes):
+        content = content[:TERM_LENGTH]
         if content.isascii() and content.decode("ascii").isprintable():
             return '<<"' + content.decode("ascii").replace("\\", "\\\\").replace('"', '\\"') + '">>'
-        return "<<" + ",".join([str(byte) for byte in content]) + ">>"
+        return "<<" + ",".join([str(byte) for byte in content[: TERM_LENGTH // 4]]) + ">>"
     if isinstance(content, tuple):
         return "{" + ",".join([str(part) for part in content]) + "}"
     if depth >= MAX_DEPTH:

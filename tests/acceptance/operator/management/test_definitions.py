@@ -188,11 +188,16 @@ def test_an_error_shows_a_bounded_part_of_a_value(api: Api, character: str) -> N
     text = character * 100_000
     policy = {"vhost": "/", "name": "p", "pattern": "", "definition": {"max-length": 1}}
     operator = {"vhost": "/", "component": "operator_policy", "name": "p"}
+    binding = {"vhost": "/", "destination": "amq.fanout", "destination_type": "exchange", "routing_key": ""}
+    exchange = {"vhost": "/", "name": "x", "durable": True}
     for document in (
         {"policies": [policy | {"apply-to": text}]},
         {"policies": [policy | {"definition": {"max-length": text}}]},
         {"parameters": [operator | {"value": {"pattern": "", "definition": {"max-length": 1}, "apply-to": text}}]},
         *({"queues": [QUEUE | {"arguments": {key: text}}]} for key in ("x-queue-type", "x-queue-mode")),
+        {"bindings": [binding | {"source": "amq.headers", "arguments": {"x-match": text}}]},
+        {"exchanges": [exchange | {"type": "x-recent-history", "arguments": {"x-recent-history-length": text}}]},
+        {"exchanges": [exchange | {"type": "x-consistent-hash", "arguments": {"hash-property": text}}]},
     ):
         answer = api.post("/definitions", document)
         assert answer.error[0] == 400 and len(answer.error[2]) < 11_000
