@@ -172,7 +172,7 @@ class ReadyMessages:
         if self._budget.dead_letter_bytes > FEW_BYTES:
             removed_end = self._removed_end()
         if len(self.all) == 1:
-            dead = self.default.remove_due(now_ms, limit, removed_end, read_end)
+            dead = self.default.remove_due(now_ms, limit, removed_end, read_end) if self.default.timed else []
         else:
             dead = []
             for fifo in self.all:
