@@ -7,7 +7,6 @@ the client in `closing.fail` and `closing.close_channel`, and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -53,7 +52,6 @@ CHANGES: Final = frozenset(
 )
 AT_ONCE_COST: Final = 1_000  # of input that is handled as soon as it arrives
 WOKEN: Final = 500  # consumers that waited for room in the output, woken at once
-OUTBOX_LOOK_MS: Final = 2
 STEP_COST: Final = 500  # of a step of the job that handles the rest
 # Methods that are served while replies to earlier ones wait for the journal; their own replies wait in order with them.
 OVERLAPPING: Final = frozenset(
@@ -126,7 +124,6 @@ class Connection(Publisher):
         "_queued",
         "_requests_ended",
         "_throttled",
-        "_rejected",
         "refusal",
         "transaction_bytes",
     )
@@ -175,7 +172,6 @@ class Connection(Publisher):
         self._left = AT_ONCE_COST  # cost that may be spent before others have their turn
         self._queued = False  # a job handles the input
         self._requests_ended: Callable[[], None] | None = None
-        self._rejected = False  # suspended for the outbox of a queue
         self._throttled = False  # suspended until the journal has caught up
         self.refusal: AMQPError | None = None  # the error of `deferred`, which failed while earlier replies were due
         self.transaction_bytes = 0  # of the publishes in the transactions of all channels
@@ -502,21 +498,6 @@ class Connection(Publisher):
             self.suspend()
             journal = self.node.journal
             journal.when_durable(journal.ticket(), self._journal_caught_up)
-
-    def suspend_for_outbox(self, queue: Queue) -> None:
-        """Stop handling input until fewer rejected messages of the queue wait to be dead-lettered."""
-        if not self._rejected:
-            self._rejected = True
-            self.suspend()
-            self._look_at_outbox(queue)
-
-    def _look_at_outbox(self, queue: Queue) -> None:
-        if queue.must_not_reject and not queue.deleted and self.state != CLOSED:
-            clock = self.node.clock
-            clock.call_at(clock.now_ms() + OUTBOX_LOOK_MS, partial(self._look_at_outbox, queue))
-        else:
-            self._rejected = False
-            self.resume()
 
     def _journal_caught_up(self) -> None:
         self._throttled = False

@@ -228,11 +228,6 @@ class Queue(RouteTarget):
             count, total = count + len(self.outbox), total + self.outbox.persistent_bytes
         return NONE < settings.max_length <= count or NONE < settings.max_bytes < total
 
-    @property
-    def must_not_reject(self) -> bool:
-        """True if publishers have to wait, as rejected messages are dead-lettered, of which too many wait."""
-        return self.settings.dead_letters_rejected and self.outbox.many
-
     def congested(self) -> bool:
         ready = self.ready_messages
         return (ready.count > HOLD_ABOVE or ready.content_bytes > HOLD_ABOVE_BYTES) and len(self.consumers) > 0

@@ -832,8 +832,6 @@ def enqueue(
     for queue in queues:
         if queue.congested() and isinstance(queue, Queue):
             connection.throttle(queue)
-        if queue.per_message and isinstance(queue, Queue) and queue.must_not_reject:
-            connection.suspend_for_outbox(queue)
     return receipt
 
 
