@@ -18,8 +18,9 @@ from .errors import SyntaxFault
 from .limits import SHORT_STRING
 
 MAX_DEPTH: Final = 16  # nested tables and arrays, the outermost included: far above what clients use
-TERM_LENGTH: Final = 10_000
 MAX_ENTRIES: Final = 1024  # nested ones included: decoding more would block the loop for milliseconds
+TERM_LENGTH: Final = 10_000  # characters of a string in an error
+BYTE_LENGTH: Final = 4  # characters of a byte of a string that is not printed as text
 SEARCH_SHIFT: Final = 10  # to copy and search 1,024 bytes costs 1
 FIELDS_SHIFT: Final = 5  # to skip the fields in 32 bytes costs 1
 FIELDS_COST: Final = MAX_ENTRIES >> 3  # to skip all fields, at most
@@ -411,7 +412,7 @@ def term_of(value: Value, depth: int = 1) -> str:
         content = content[:TERM_LENGTH]
         if content.isascii() and content.decode("ascii").isprintable():
             return '<<"' + content.decode("ascii").replace("\\", "\\\\").replace('"', '\\"') + '">>'
-        return "<<" + ",".join([str(byte) for byte in content[: TERM_LENGTH // 4]]) + ">>"
+        return "<<" + ",".join([str(byte) for byte in content[: TERM_LENGTH // BYTE_LENGTH]]) + ">>"
     if isinstance(content, tuple):
         return "{" + ",".join([str(part) for part in content]) + "}"
     if depth >= MAX_DEPTH:

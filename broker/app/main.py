@@ -60,11 +60,9 @@ SOFTWARE = 70  # EX_SOFTWARE: a vital task failed
 DESCRIPTORS_LEAST = 64  # open files: some 20 are open before the first client comes, and RESERVED_LEAST are kept
 DESCRIPTORS_FEW = 1024  # the usual limit of a shell; below it the operator should know
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
+DIGITS = 640  # of a number in JSON: the least that Python can be told
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
-
-
-DIGITS = 640  # the least that Python can be told
 
 
 def set_watermarks(resources: Resources, config: Config) -> None:
@@ -374,7 +372,7 @@ def delayed(remote: RemoteStorage | None, error: OSError) -> None:
 def serve(config: Config, sources: Sources, parts: Parts | None = None) -> int:
     """Run the daemon in the foreground, of these parts or its usual ones, and return the exit status."""
     parts = parts or Parts()
-    sys.set_int_max_str_digits(DIGITS)  # of JSON; longer numbers take time as the square of their length
+    sys.set_int_max_str_digits(DIGITS)  # longer numbers take time as the square of their length
     if sys.platform != "win32":
         keep_heap()
         try:

@@ -1,11 +1,15 @@
 """Queues without a node, publishing to them, and a consumer that records deliveries."""
 
+import pytest
+
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import Users
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.ports import Clock, Journal
 from warren.broker.core.node.node import Node
+from warren.broker.core.queues import dead_lettering
+from warren.broker.core.queues import ready_messages as ready_messages_module
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
 from warren.broker.core.queues.memory_budget import MemoryBudget
@@ -81,6 +85,14 @@ def ready_messages(queue: Queue) -> list[Message]:
         ready += [message for _, message, _ in fifo.returned]
         ready += fifo.fresh
     return ready
+
+
+def limit_dead_letters(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
+    """Replace limits of the dead letters that wait, by their names in `dead_lettering`."""
+    for module in (dead_lettering, ready_messages_module):
+        monkeypatch.setattr(module, "FEW_BYTES", 0)
+    for name, limit in limits.items():
+        monkeypatch.setattr(dead_lettering, name, limit)
 
 
 def journal_of(queue: Queue) -> SlowJournal:

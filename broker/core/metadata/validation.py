@@ -11,18 +11,17 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from ...amqp.errors import Invalid
-from ...amqp.field_table import term_of
+from ...amqp.field_table import TERM_LENGTH, term_of
 
 LARGEST = (1 << 63) - 1
-SHOWN, SHOWN_LENGTH = 50, 10_000  # elements of an array or object in an error, and characters in all
-BYTE_LENGTH = 4  # characters of a byte in a term of a text that is not ASCII
+SHOWN = 50  # elements of an array or object in an error
 Rule = Callable[[str, object], str]
 
 
 def term(value: object) -> str:
     """Return a JSON value as an Erlang term, such as `[{<<"max-length">>,-1}]` without the brackets.
 
-    Of an array or object only the first SHOWN elements, and of everything about SHOWN_LENGTH characters.
+    Of an array or object only the first SHOWN elements, and of everything about TERM_LENGTH characters.
     """
     return shown(term_pieces(value))
 
@@ -50,7 +49,7 @@ def shown(pieces: Iterator[str]) -> str:
     for piece in pieces:
         made.append(piece)
         length += len(piece)
-        if length > SHOWN_LENGTH:
+        if length > TERM_LENGTH:
             break
     return "".join(made)
 
@@ -71,8 +70,7 @@ def term_pieces(value: object) -> Iterator[str]:
             yield from term_pieces(part)
         yield "]"
     elif isinstance(value, str):
-        content = value[:SHOWN_LENGTH].encode("utf-8", "surrogatepass")
-        yield term_of(("S", content if content.isascii() else content[: SHOWN_LENGTH // BYTE_LENGTH]))
+        yield term_of(("S", value[:TERM_LENGTH].encode("utf-8", "surrogatepass")))
     elif value is None:
         yield "null"
     else:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from ...amqp.errors import Invalid, PreconditionFailed
+from ...amqp.field_table import TERM_LENGTH
 from ..exchanges.exchange import Exchange
 from ..jobs.scheduler import Job
 from ..messages.ports import Clock
 from ..metadata.patterns import Pattern, SearchTime
 from ..metadata.policy import APPLY_TO, Definition, Policy
-from ..metadata.validation import SHOWN_LENGTH, Rule, as_integer, integer, shape_errors, term
+from ..metadata.validation import Rule, as_integer, integer, shape_errors, term
 from ..queues.queue import Queue
 from ..queues.queue_settings import NO_POLICY
 from ..vhost.node_services import TopologyPolicies
@@ -273,5 +274,5 @@ def apply_to(key: str, value: object) -> str:
     if isinstance(value, str) and value in APPLY_TO:
         return ""
     *names, last = [f"'{name}'" for name in APPLY_TO]
-    shown = value[:SHOWN_LENGTH] if isinstance(value, str) else term(value)
+    shown = value[:TERM_LENGTH] if isinstance(value, str) else term(value)
     return f"{key} '{shown}' unrecognised; should be one of: {', '.join(names)}, or {last}"

@@ -6,10 +6,9 @@ Unknown arguments are stored and have no effect.
 from collections.abc import Callable, Iterable
 
 from ...amqp.errors import PreconditionFailed
-from ...amqp.field_table import INTEGERS, Table, Value, same, text_of, type_name
+from ...amqp.field_table import INTEGERS, TERM_LENGTH, Table, Value, same, text_of, type_name
 from ...amqp.limits import LONGEST_MS, SHORT_STRING
 from ..metadata.queue_types import CLASSIC, QUORUM
-from ..metadata.validation import SHOWN_LENGTH
 
 CACHE_LIMIT = 10_000_000  # the most values that a deduplication cache may hold; each takes about 250 bytes
 OVERFLOWS = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
@@ -100,14 +99,14 @@ def queue_type(key: str, value: Value, where: str) -> None:
     if name == b"stream":
         raise refused(key, where, '"streams are not supported by this broker: use a classic or a quorum queue"')
     if name not in (b"classic", b"quorum"):
-        shown = name[:SHOWN_LENGTH].decode("utf-8", "replace")
+        shown = name[:TERM_LENGTH].decode("utf-8", "replace")
         raise refused(key, where, f"\"unsupported queue type '{shown}'\"")
 
 
 def queue_mode(key: str, value: Value, where: str) -> None:
     name = text(key, value, where)
     if name not in (b"lazy", b"default"):
-        shown = name[:SHOWN_LENGTH].decode("utf-8", "replace")
+        shown = name[:TERM_LENGTH].decode("utf-8", "replace")
         raise refused(key, where, f"\"unsupported queue mode '{shown}'\"")
 
 

@@ -476,8 +476,7 @@ class Queue(RouteTarget):
             self._slice = 0 if self.outbox.many else SLICE
             self._expire()
             self.schedule_pump()
-        held_back = not no_ack and self.outbox.held_bytes > 0 and self.outbox.many
-        fifo = self.ready_messages.first_loaded() if not held_back else None
+        fifo = self.ready_messages.first_loaded() if no_ack or not self.outbox.many else None
         if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= self.host.clock.now_ms():
             if self.stored:
                 raise Unreadable(f"{self} has messages, and none of them can be returned now")

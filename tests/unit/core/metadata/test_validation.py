@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.speed import within
 from warren.broker.amqp.errors import Invalid
+from warren.broker.amqp.field_table import TERM_LENGTH
 from warren.broker.core.metadata.validation import (
-    SHOWN_LENGTH,
     as_integer,
     boolean,
     check_text,
@@ -85,8 +85,8 @@ def test_of_a_very_long_value_the_first_part_is_shown() -> None:
     long = "é" * (1 << 19)
     begun_s = time.thread_time()
     for value in (long, [long] * 50, {str(key): [[long] * 50] * 50 for key in range(50)}):
-        assert SHOWN_LENGTH < len(term(value)) < 10 * SHOWN_LENGTH
-        assert len(shape_errors("p", {"other": value}, {})[0]) < 10 * SHOWN_LENGTH
+        assert TERM_LENGTH < len(term(value)) < 10 * TERM_LENGTH
+        assert len(shape_errors("p", {"other": value}, {})[0]) < 10 * TERM_LENGTH
     assert within(time.thread_time() - begun_s, 0.1)
     with pytest.raises(Invalid, match="has 0 to 255 octets"):
         check_text("it", long, 255)

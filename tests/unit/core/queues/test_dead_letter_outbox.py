@@ -10,6 +10,7 @@ from pamqp.commands import Queue as QueueMethods
 
 from tests.support.amqp_client import Channel, Silence
 from tests.support.clock import FakeClock
+from tests.support.queues import limit_dead_letters
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering, queue, ready_messages
@@ -116,9 +117,7 @@ def test_dead_letters_wait_for_the_journal_in_their_order_and_make_no_attempts_m
 def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_bytes(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], header: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(dead_lettering, "MANY_BYTES", 1 << 16)
-    for module in (dead_lettering, ready_messages):
-        monkeypatch.setattr(module, "FEW_BYTES", 0)
+    limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
     house = House()
     given = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
     house.ch.declare("transient", arguments=given)
@@ -139,10 +138,7 @@ def test_the_messages_of_any_queue_that_wait_for_the_journal_are_limited_in_byte
 def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], policy: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(dead_lettering, "ALL_BYTES", 1 << 16)
-    for module in (dead_lettering, ready_messages):
-        monkeypatch.setattr(module, "FEW_BYTES", 0)
-    monkeypatch.setattr(dead_lettering, "SOME_BYTES", 1 << 13)
+    limit_dead_letters(monkeypatch, ALL_BYTES=1 << 16, SOME_BYTES=1 << 13)
     monkeypatch.setattr(ready_messages, "SLICE_BYTES", 1 << 15)
     house = House()
     names = [f"queue{number}" for number in range(10)]
@@ -161,9 +157,7 @@ def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
 
 
 def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_lettering, "MANY_BYTES", 1 << 16)
-    for module in (dead_lettering, ready_messages):
-        monkeypatch.setattr(module, "FEW_BYTES", 0)
+    limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
     house = House()
     house.ch.fill("queue", *[bytes(4_000)] * 50, **DURABLE)
     house.ch.publish("", "letters", b"waited for", DURABLE)
@@ -184,10 +178,7 @@ def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatc
 def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_deleted_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dead_lettering, "ALL_BYTES", 1 << 16)
-    for module in (dead_lettering, ready_messages):
-        monkeypatch.setattr(module, "FEW_BYTES", 0)
-    monkeypatch.setattr(dead_lettering, "SOME_BYTES", 1 << 13)
+    limit_dead_letters(monkeypatch, ALL_BYTES=1 << 16, SOME_BYTES=1 << 13)
     house = House()
     queues = house.node.vhosts["/"].queues
     house.ch.publish("", "queue", b"waited for", DURABLE)

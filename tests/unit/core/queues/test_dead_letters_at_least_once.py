@@ -10,6 +10,7 @@ from pamqp.commands import Queue as QueueMethods
 
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
+from tests.support.queues import limit_dead_letters
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.core.counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from warren.broker.core.queues import dead_letter_circle, dead_lettering, ready_messages
@@ -186,11 +187,7 @@ def test_a_queue_with_too_many_waiting_messages_waits_without_work(monkeypatch: 
 
 
 def limit_bytes(monkeypatch: pytest.MonkeyPatch, many: int, all_queues: int, some: int, at_once: int) -> None:
-    monkeypatch.setattr(dead_lettering, "MANY_BYTES", many)
-    monkeypatch.setattr(dead_lettering, "ALL_BYTES", all_queues)
-    for module in (dead_lettering, ready_messages):
-        monkeypatch.setattr(module, "FEW_BYTES", 0)
-    monkeypatch.setattr(dead_lettering, "SOME_BYTES", some)
+    limit_dead_letters(monkeypatch, MANY_BYTES=many, ALL_BYTES=all_queues, SOME_BYTES=some)
     monkeypatch.setattr(ready_messages, "SLICE_BYTES", at_once)
 
 
