@@ -113,6 +113,8 @@ class SessionMachine(RuleBasedStateMachine):
     def collect(self) -> dict[Key, list[Any]]:
         """Return all frames that have come, by channel; answer those that close a channel or connection."""
         came: dict[Key, list[Any]] = {}
+        if self.peer.in_process:
+            self.peer.wait(0)  # what is due now is done in the next turn of a loop
         for index, client in self.clients.items():
             with suppress(Silence):
                 while not client.ended:

@@ -135,6 +135,7 @@ class Model:
         self.choices = Choices()  # of the step
         self._deleted: dict[Key, int] = {}  # index of delete-ok: basic.cancel follows it, as in RabbitMQ
         self._arrivals = 0
+        self._expiring: list[Entry] = []  # messages that may not wait, and are delivered in this step
         self._runs = 0  # of queues in any order, in all steps
 
     @property
@@ -277,6 +278,14 @@ class Model:
 
     def run(self) -> None:
         """Deliver, expire, drop and dead-letter until nothing can move."""
+        self._move()
+        if self._expiring:
+            for entry in self._expiring:
+                entry.deadline_ms = self.now_ms
+            self._expiring.clear()
+            self._move()
+
+    def _move(self) -> None:
         if self.choices.wide:
             return self._run_in_any_order()
         moved = True
@@ -545,7 +554,24 @@ class Model:
             entry.deadline_ms = None
             self._deliver_before(queue)
             self._advance(queue)
-            entry.deadline_ms = self.now_ms
+            if entry in queue.ready and self._comes_later(queue, entry):
+                self._expiring.append(entry)
+            else:
+                entry.deadline_ms = self.now_ms
+
+    def _comes_later(self, queue: Queue, entry: Entry) -> bool:
+        """Whether a message that may not wait is delivered behind those of another queue.
+
+        A broker may enqueue messages that were published together in one queue after the other.
+        """
+        for taker in queue.takers():
+            channel: Channel = taker.channel
+            frames = self._frames.get((channel.connection, channel.number))
+            for _, frame in frames.left if frames is not None else ():
+                delivers = kind_of(frame) is Basic.Deliver and frame.method.consumer_tag == taker.tag
+                if delivers and frame.body == entry.message.body:
+                    return True
+        return False
 
     # Objects
 
