@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..core.metadata.queue_types import QUORUM
 
 if TYPE_CHECKING:
+    from ..core.queues.queue import Queue
     from .consumer import ChannelConsumer
 
 WOKEN: Final = 100  # consumers woken at once
@@ -21,13 +22,14 @@ class SharedPrefetch:
     unacked  unsettled deliveries that count towards it
     """
 
-    __slots__ = ("limit", "unacked", "_consumers", "_waiting", "_deliveries", "_expected")
+    __slots__ = ("limit", "unacked", "_consumers", "_waiting", "_of_queues", "_deliveries", "_expected")
 
     def __init__(self, consumers: dict[str, ChannelConsumer]) -> None:
         self.limit = 0
         self.unacked = 0
         self._consumers = consumers
         self._waiting: list[tuple[int, ChannelConsumer]] = []  # a heap: those served longest ago first
+        self._of_queues: dict[Queue, list[tuple[int, int, ChannelConsumer]]] = {}  # the same: highest priority first
         self._deliveries = 0
         self._expected = False  # `_wake_more` is due in the next turn
 
@@ -51,6 +53,7 @@ class SharedPrefetch:
         if room <= 0 and not consumer.awaits_limit:
             consumer.awaits_limit = True
             heappush(self._waiting, (consumer.served, consumer))
+            heappush(self._of_queues.setdefault(consumer.queue, []), (-consumer.priority, consumer.served, consumer))
         return room
 
     def on_delivered(self, consumer: ChannelConsumer, count: int) -> None:
@@ -77,7 +80,7 @@ class SharedPrefetch:
         for _ in range(WOKEN):
             if not waiting or room <= 0:
                 break
-            consumer = heappop(waiting)[1]
+            consumer = self._pop()
             consumer.awaits_limit = False
             if consumer.waiting:
                 consumer.queue.wake(consumer)
@@ -86,6 +89,15 @@ class SharedPrefetch:
             self._expected = True
             clock = waiting[0][1].queue.host.clock
             clock.call_at(clock.now_ms(), self._wake_more)
+
+    def _pop(self) -> ChannelConsumer:
+        """Remove and return the consumer of the highest priority of the queue whose turn it is."""
+        queue = heappop(self._waiting)[1].queue
+        of_queue = self._of_queues[queue]
+        consumer = heappop(of_queue)[2]
+        if not of_queue:
+            del self._of_queues[queue]
+        return consumer
 
     def _wake_more(self) -> None:
         self._expected = False

@@ -335,6 +335,7 @@ class Model:
         queue.expire(self.now_ms)
         if queue.came_back:
             queue.trim()  # a requeued message beyond the limit is dropped before a consumer with room gets it
+            queue.expire(self.now_ms)
         queue.came_back = False
         while queue.ready and (takers := queue.takers()):
             if not any(self._deliver(queue, consumer) for consumer in takers):

@@ -21,3 +21,21 @@ def test_consumers_of_one_queue_do_not_overdraw_their_shared_limit(limit: int) -
         ch.sync()
         assert not ch.client.inbox(ch.number)
         ch.ack(tag)
+
+
+def test_consumers_of_one_queue_wait_by_priority() -> None:
+    """Consumer Priorities: also where one was served longer ago than another of a higher priority."""
+    client = InProcessPeer().connect()
+    ch, publisher = client.channel(), client.channel()
+    ch.declare("queue")
+    ch.qos(1, globally=True)
+    for tag, priority in (("low", -1), ("one", 0), ("two", 0)):
+        ch.consume("queue", consumer_tag=tag, arguments={"x-priority": priority})
+    for number in range(4):
+        publisher.publish("", "queue", b"%d" % number)
+    publisher.sync()
+    tags = []
+    for number in range(4):
+        tags.append(ch.delivery().method.consumer_tag)
+        ch.ack(number + 1)
+    assert tags == ["one", "two", "one", "two"]
