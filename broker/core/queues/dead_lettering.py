@@ -12,7 +12,7 @@ each other exchange their messages (`dead_letter_circle`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
@@ -50,8 +50,10 @@ MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops 
 MANY_BYTES = 64 << 20  # likewise, with those that no target takes
 ALL_BYTES = 256 << 20  # likewise, in the outboxes of the node, also of deleted queues, if SOME_BYTES are in its own
 SOME_BYTES = 1 << 20
+OVERHEAD = 400  # bytes of memory of a message beside its frames
 FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
+WAITS = 100  # queues that are looked at which wait for each other
 RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
 
@@ -109,6 +111,11 @@ class DeadLetter:
             each += cost_of_reading([self.copy], self.targets)
             self._parts = in_parts(self.targets, each, len(self.copy.frames), PART_COST)
         return cost + search.cost
+
+    @property
+    def is_found(self) -> bool:
+        """True if all targets are known, and none was offered the copy."""
+        return self.targets is not None and not self._at
 
     @property
     def complete(self) -> bool:
@@ -215,15 +222,17 @@ class DeadLetterOutbox:
     unconfirmed       those that are to be retried at `retry_at_ms`, which is 0 without any
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
-    held_bytes        of all messages, with their headers; 0 without any
+    held_bytes        of memory of all messages; 0 without any
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
+    awaited           nothing is published until this full queue, which dead-letters what it rejects, has fewer of those
     exchanging        one of them leaves for the message that is being published to the queue, whose limits do not count
                       the outbox meanwhile
     """
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("held_bytes", "awaits_journal", "exchanging", "_budget", "_first", "_last", "_retried", "_wait_ms"),
+        *("held_bytes", "awaits_journal", "awaited", "exchanging", "_budget", "_first", "_last", "_retried"),
+        *("_wait_ms", "_when_fewer", "_waits"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -238,6 +247,9 @@ class DeadLetterOutbox:
         self._retried = 0  # messages of the retry under way
         self._wait_ms = RETRY_MS  # until the next retry
         self.awaits_journal = self.exchanging = False
+        self.awaited: Queue | None = None
+        self._waits = True  # for others, until all messages have to leave
+        self._when_fewer: list[Callable[[], None]] = []
         self.persistent_count = self.persistent_bytes = 0
         self.held_bytes = 0
         self._budget = queue.host.budget
@@ -261,7 +273,7 @@ class DeadLetterOutbox:
     @property
     def publishable(self) -> bool:
         """True if messages can be published before the next retry."""
-        if self.awaits_journal:
+        if self.awaits_journal or self.awaited is not None:
             return False
         waiting = len(self.waiting) > 0 and (len(self.unconfirmed) < UNCONFIRMED or not self._at_least_once)
         return waiting or len(self.forwarded) > 0
@@ -278,9 +290,13 @@ class DeadLetterOutbox:
         queue.host.statistics.count_dead_letters(queue.settings.type, strategy, reason, len(messages))
         self.waiting = made(self.waiting)
         self.waiting.extend([(message, reason, queued) for message in messages])
-        self._hold(frame_bytes(messages))
+        self._hold(messages, 1)
         if queued and queue.number:
             self._count(messages, 1)
+
+    def when_fewer(self, fn: Callable[[], None]) -> None:
+        """Call `fn` once there are not too many."""
+        self._when_fewer.append(fn)
 
     def publish_slice(self, published: int) -> int:
         """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up.
@@ -321,7 +337,7 @@ class DeadLetterOutbox:
         Return False, with the rest undone, where there is no room, or that has cost `budget`. Stored messages that
         targets do not take, or that are not published, are in the queue after a restart.
         """
-        self.awaits_journal = False
+        self.awaits_journal, self.awaited, self._waits = False, None, False
         cost = 0
         while self.waiting or self.forwarded:
             if cost >= budget or not self._queue.host.scheduler.has_room():
@@ -333,6 +349,7 @@ class DeadLetterOutbox:
     def publish_rest(self) -> Job:
         """Publish all messages of a deleted queue, in slices, at most once from now on."""
         self.awaits_journal = False  # the scheduler sees to it
+        self.awaited, self._waits = None, False
         self._retry()
         while self.waiting or self.forwarded:
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
@@ -364,7 +381,7 @@ class DeadLetterOutbox:
             if published < len(messages):
                 waiting.extendleft([(message, reason, queued) for message in reversed(messages[published:])])
                 del messages[published:]
-            self._hold(-frame_bytes(messages))
+            self._hold(messages, -1)
             if queued and queue.number:
                 queue.journal.settle(messages, moved=True)
                 self._count(messages, -1)
@@ -425,7 +442,7 @@ class DeadLetterOutbox:
         made(self.forwarded).popleft()
         letter.end_attempt()
         if done:
-            self._hold(-len(message.frames))
+            self._hold([message], -1)
             self._count([message], -1)
             queue.journal.settle([message], moved=True)
             return cost
@@ -496,7 +513,7 @@ class DeadLetterOutbox:
         if letter.waits_for in letter.confirmed:
             queue, message = self._queue, letter.message
             self.unconfirmed.remove(letter)
-            self._hold(-len(message.frames))
+            self._hold([message], -1)
             self._count([message], -1)
             queue.host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
             queue.journal.settle([message], moved=True)
@@ -508,10 +525,34 @@ class DeadLetterOutbox:
         self.retry_at_ms = 0
         self._wait_ms = RETRY_MS
 
-    def _hold(self, held_bytes: int) -> None:
-        """Count bytes of messages, negative for messages that left."""
+    def _hold(self, messages: list[Message], sign: int) -> None:
+        """Count the memory of messages that came, or that left with a `sign` of -1."""
+        held_bytes = sign * (frame_bytes(messages) + OVERHEAD * len(messages))
         self.held_bytes += held_bytes
         self._budget.dead_letter_bytes += held_bytes
+        if self._when_fewer and sign < 0 and not self.many:
+            waiting, self._when_fewer = self._when_fewer, []
+            for fn in waiting:
+                fn()
+
+    def _must_wait(self, targets: tuple[RouteTarget, ...]) -> bool:
+        """Return whether one of the targets must not reject more messages, and begin to wait for it.
+
+        Queues do not wait for each other in a circle, which their dead letters cannot leave otherwise.
+        """
+        if not self._waits:
+            return False
+        full = next((cast("Queue", target) for target in targets if target.must_not_reject), None)
+        if full is None or waits_for(full, self._queue):
+            return False
+        self.awaited = full
+        full.outbox.when_fewer(self._wait_no_longer)
+        return True
+
+    def _wait_no_longer(self) -> None:
+        if self.awaited is not None:
+            self.awaited = None
+            self._queue.schedule_pump()
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]
@@ -533,6 +574,9 @@ class DeadLetterOutbox:
         if last is not None and (self._first is not None or not last.serves(queue, reason, timestamp_s)):
             last = None
         self._last = None
+        if last is not None and self._must_wait(last.targets):
+            self._last = last
+            return 0, 0
         copies: list[Message] = []
         targets: tuple[RouteTarget, ...] = last.targets if last is not None else ()
         for message in messages:
@@ -551,6 +595,9 @@ class DeadLetterOutbox:
             if letter is None or letter.message is not message:
                 letter = DeadLetter(message, reason)
             cost += letter.find_targets(queue, exchange, timestamp_s, cost_limit - cost)
+            if letter.is_found and self._must_wait(existing(letter.targets or ())):
+                self._first = letter
+                break
             if letter.targets is not None:
                 targets = letter.next_targets()
                 cost += self._cost_of_targets(letter.copy, targets)
@@ -592,6 +639,18 @@ class DeadLetterOutbox:
 def cost_of(message: Message) -> int:
     """Return the cost of a message with its properties and its body, which are copied (`jobs.scheduler`)."""
     return COST + (len(message.property_bytes) >> HEADER_SHIFT) + (message.body_bytes >> COPY_SHIFT)
+
+
+def waits_for(queue: Queue, other: Queue) -> bool:
+    """Return whether the outbox of a queue waits for the other one, or may do so behind WAITS more."""
+    for _ in range(WAITS):
+        if queue is other:
+            return True
+        awaited = queue.outbox.awaited
+        if awaited is None:
+            return False
+        queue = awaited
+    return True
 
 
 def without_cycles(copy: Message, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:

@@ -206,6 +206,10 @@ class Queue(RouteTarget):
     def rejects_overflow(self) -> bool:
         return self.settings.rejects_publish
 
+    @property
+    def must_not_reject(self) -> bool:
+        return self.settings.dead_letters_rejected and self.outbox.many
+
     def has_room(self, body_bytes: int) -> bool:
         return not self.settings.rejects_publish or self.takes(body_bytes)
 

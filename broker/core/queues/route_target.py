@@ -79,6 +79,11 @@ class RouteTarget(Destination):
         """True if messages beyond a length limit of the queue are rejected."""
         return False
 
+    @property
+    def must_not_reject(self) -> bool:
+        """True if publishers should wait as too many messages that the queue has rejected are to be dead-lettered."""
+        return False
+
     def has_room(self, body_bytes: int) -> bool:
         """Return whether a message with a body of this length would not be rejected."""
         return True

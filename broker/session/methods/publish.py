@@ -832,6 +832,10 @@ def enqueue(
     for queue in queues:
         if queue.congested() and isinstance(queue, Queue):
             connection.throttle(queue)
+    if receipt.refused:
+        for queue in queues:
+            if queue.must_not_reject and isinstance(queue, Queue):
+                connection.suspend_for_outbox(queue.outbox)
     return receipt
 
 

@@ -10,11 +10,39 @@ from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.queues.arguments import ARGUMENTS_BYTES
+from warren.broker.core.queues.dead_lettering import MANY
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.session import alarm_blocking
 from warren.broker.session.alarm_blocking import CREATE_LIMIT, unblock
 from warren.broker.session.operator_channel import OperatorChannel
 from warren.broker.session.settings import Settings
+
+FLOOD, ROUNDS = 3_000, 20  # publishes of a read
+
+
+def test_messages_that_a_full_queue_rejects_and_dead_letters_are_limited() -> None:
+    """They come faster than the queue publishes them to its dead letter exchange."""
+    node = new_node()
+    assert isinstance(node.clock, FakeClock)
+    ch, other = connected(node).channel(), connected(node).channel()
+    given = {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"}
+    ch.declare("full", arguments=given)
+    ch.declare("letters")
+    ch.bind("letters", "amq.fanout")
+    outbox = node.vhosts["/"].queues["full"].outbox
+    publish = codec.method_frame(1, Basic.Publish, {"routing_key": "full"}) + codec.header_frame(1, 0)
+    connection = pipe_of(ch.client).connection
+    longest = 0
+    for _ in range(ROUNDS):
+        if not connection.suspended:
+            connection.receive(publish * FLOOD)
+        longest = max(longest, len(outbox))
+    assert MANY < longest < MANY + FLOOD and connection.suspended
+    node.clock.advance(1_000)
+    assert not connection.suspended and not len(outbox)
+    other.publish("", "full", b"")
+    assert other.count("letters") == connection.channels[1].statistics.publishing.publish - 1
+
 
 LARGE = {"x-note": "a" * (ARGUMENTS_BYTES - 12)}
 TOO_LARGE = {"x-note": "a" * (ARGUMENTS_BYTES - 11)}

@@ -8,12 +8,15 @@ import pytest
 from pamqp.commands import Basic as BasicMethods
 from pamqp.commands import Queue as QueueMethods
 
+from tests.support import codec
 from tests.support.amqp_client import Channel, Silence
 from tests.support.clock import FakeClock
-from tests.support.queues import limit_dead_letters
+from tests.support.queues import Taker, limit_dead_letters
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
+from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering, queue, ready_messages
+from warren.broker.core.queues.queue import Queue
 from warren.broker.core.telemetry.resource_alarms import DISK
 
 MANY = 3 * queue.SLICE
@@ -156,6 +159,19 @@ def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
     assert house.ch.count("letters") == 20 * len(names) and not house.queue.host.budget.dead_letter_bytes
 
 
+def test_short_messages_count_with_the_memory_that_each_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
+    house = House(max_length=1_000)
+    house.ch.publish("", "letters", b"waited for", DURABLE)
+    house.journal.much = True
+    house.ch.fill("queue", *[b""] * 1_300)
+    house.clock.advance(1)
+    assert (1 << 16) // 500 < len(house.queue.outbox) < (1 << 16) // 400
+    house.journal.catch_up()
+    house.clock.advance(1)
+    assert house.ch.count("letters") == 301
+
+
 def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
     house = House()
@@ -178,7 +194,7 @@ def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatc
 def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_deleted_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limit_dead_letters(monkeypatch, ALL_BYTES=1 << 16, SOME_BYTES=1 << 13)
+    limit_dead_letters(monkeypatch, ALL_BYTES=73_000, SOME_BYTES=10_000)
     house = House()
     queues = house.node.vhosts["/"].queues
     house.ch.publish("", "queue", b"waited for", DURABLE)
@@ -310,6 +326,70 @@ def test_outboxes_are_published_before_the_node_stops() -> None:
     house.journal.catch_up()
     assert house.node.finish()
     assert house.kept("letters") == SOME and not house.kept("queue")
+
+
+class Watcher(Taker):
+    """A consumer that takes everything, and records how many dead letters wait in an outbox meanwhile."""
+
+    def __init__(self, queue: Queue, outbox: dead_lettering.DeadLetterOutbox) -> None:
+        super().__init__("watcher", queue, [], True, 0, 1_000_000)
+        self.outbox = outbox
+        self.longest = 0
+        self.count = 0
+
+    def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
+        self.count += len(messages)
+        self.longest = max(self.longest, len(self.outbox))
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_dead_letters_for_a_full_queue_wait_while_too_many_that_it_rejected_are_there(
+    divided: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many queues give it theirs faster than it publishes them."""
+    limit_dead_letters(monkeypatch, MANY=50, SLICE=2, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
+    house = House(max_length=0, overflow="reject-publish-dlx")
+    queues = house.node.vhosts["/"].queues
+    exchange = "amq.topic" if divided else "amq.headers"
+    house.ch.bind("queue", exchange, "#")
+    for number in range(250 if divided else 0):
+        house.ch.declare(f"other{number}", arguments={"x-max-length": 0})
+        house.ch.bind(f"other{number}", exchange, "#")
+    for number in range(20):
+        house.ch.declare(f"giver{number}", arguments={"x-max-length": 0, "x-dead-letter-exchange": exchange})
+        house.ch.bind(f"giver{number}", "amq.fanout")
+    watcher = Watcher(queues["letters"], house.queue.outbox)
+    queues["letters"].add_consumer(watcher)
+    for number in range(50):
+        house.ch.publish("amq.fanout", "", b"%d" % number)
+    house.clock.advance(1_000)
+    assert watcher.count == 1_000 and 40 < watcher.longest < 60
+    assert not any(len(queues[f"giver{number}"].outbox) for number in range(20))
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_full_queues_in_a_circle_do_not_wait_for_each_other(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each dead-letters what it rejects to the next one, which is what all of them wait for, and to another queue."""
+    limit_dead_letters(monkeypatch, MANY=5, SLICE=20, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
+    node = new_node()
+    ch: Channel = connected(node).channel()
+    ch.declare("letters")
+    for number in range(length):
+        ch.exchange(f"from{number}", "fanout")
+        given = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": f"from{number}"}
+        ch.declare(f"queue{number}", arguments=given)
+        ch.bind("letters", f"from{number}")
+    for number in range(length):
+        ch.bind(f"queue{(number + 1) % length}", f"from{number}")
+    ch.exchange("all", "fanout")
+    for number in range(length):
+        ch.bind(f"queue{number}", "all")
+    publish = codec.method_frame(ch.number, BasicMethods.Publish, {"exchange": "all"}) + codec.header_frame(
+        ch.number, 0
+    )
+    ch.client.raw(100 * publish)
+    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    assert ch.count("letters") == 100 * length * length, "each message is rejected by each queue, once on its way"
 
 
 def test_a_long_chain_of_queues_that_reject_publishes_passes_a_message_on_to_its_end() -> None:

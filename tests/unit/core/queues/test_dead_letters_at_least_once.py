@@ -249,7 +249,7 @@ def test_messages_that_wait_for_a_retry_are_in_memory_once() -> None:
 def test_a_consumer_gets_the_other_messages_once_targets_have_taken_those_that_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limit_bytes(monkeypatch, 1 << 13, 1 << 20, 1 << 13, 1 << 13)
+    limit_bytes(monkeypatch, 9_000, 1 << 20, 1 << 13, 1 << 13)
     house = House(letters=ONE, **{"x-message-ttl": 60_000_000})
     house.ch.publish("", "letters")
     consumer = connected(house.node).channel()
