@@ -131,8 +131,9 @@ class Policies(TopologyPolicies):
     def all(self, vhost: str | None = None, operator: bool = False) -> list[Policy]:
         """Return the policies by virtual host, the lowest priority first."""
         ranked = (self._operator if operator else self._user).ranked
-        places = [at for at in sorted(ranked) if vhost in (None, at) and at in self._vhosts]  # without deleted ones
-        return [policy for at in places for policy in reversed(ranked[at])]
+        places = sorted(ranked) if vhost is None else [vhost]
+        existing = [at for at in places if at in self._vhosts]  # without deleted ones
+        return [policy for at in existing for policy in reversed(ranked.get(at, ()))]
 
     def matching(self, target: Queue | Exchange) -> list[Policy]:
         """Return all policies that match the target, the highest priority first."""

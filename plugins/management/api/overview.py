@@ -42,7 +42,7 @@ async def overview(request: Request) -> Response:
         "default_queue_type": node.default_queue_type or "classic",
         "enable_queue_totals": request.state.config.enable_queue_totals,
         "is_op_policy_updating_enabled": True,
-        **statistics(request, vhosts, totals),
+        **await statistics(request, vhosts, totals),
         "object_totals": object_totals(request, vhosts, totals.consumers),
         "statistics_db_event_queue": 0,
     }
@@ -53,7 +53,7 @@ async def overview(request: Request) -> Response:
     return ok(body)
 
 
-def statistics(request: Request, vhosts: list[VHost], totals: Totals) -> Item:
+async def statistics(request: Request, vhosts: list[VHost], totals: Totals) -> Item:
     """Return rates and counts of the node, or the sums of the virtual hosts that the user sees."""
     samples, asked, now_ms = request.state.samples, request.ranges, request.node.clock.now_ms()
     queue_totals = length_counters(sum_lengths(totals.lengths.values()))
@@ -66,20 +66,19 @@ def statistics(request: Request, vhosts: list[VHost], totals: Totals) -> Item:
             "churn_rates": samples.details("overview", OVERVIEW, churn, asked, now_ms),
             "queue_totals": samples.details("overview", OVERVIEW, queue_totals, asked, now_ms),
         }
-    each = []
-    for vhost in vhosts:
-        counts = vhost.statistics
+    publishing: Item = {}
+    lengths_of: Item = {}
+    async for vhost in request.in_slices(vhosts):
+        key, counts = vhost_key(vhost), vhost.statistics
         own = message_counters(counts.publishing, counts.delivered())
-        each.append(samples.details("vhost", vhost_key(vhost), own, asked, now_ms))
-    lengths_of = [
-        samples.details("vhost", vhost_key(vhost), length_counters(totals.lengths[vhost.name]), asked, now_ms)
-        for vhost in vhosts
-    ]
+        add_details(publishing, samples.details("vhost", key, own, asked, now_ms))
+        own = length_counters(totals.lengths[vhost.name])
+        add_details(lengths_of, samples.details("vhost", key, own, asked, now_ms))
     empty = samples.details("overview", OVERVIEW, length_counters((0, 0, 0)))
     return {
-        "message_stats": add_details(each),
+        "message_stats": publishing,
         "churn_rates": samples.details("overview", OVERVIEW, churn, asked, now_ms),
-        "queue_totals": (add_details(lengths_of) or empty) | queue_totals,
+        "queue_totals": (lengths_of or empty) | queue_totals,
     }
 
 
@@ -87,13 +86,10 @@ def sum_lengths(lengths: Iterable[Values]) -> Values:
     return tuple(sum(column) for column in zip((0, 0, 0), *lengths, strict=True))
 
 
-def add_details(details: Iterable[Mapping[str, object]]) -> Item:
-    """Return the sums of counters and details of several objects that were sampled at the same times."""
-    total: Item = {}
-    for one in details:
-        for name, value in one.items():
-            total[name] = plus(total.get(name), value)
-    return total
+def add_details(total: Item, details: Mapping[str, object]) -> None:
+    """Add the counters and details of an object to the sums of objects that were sampled at the same times."""
+    for name, value in details.items():
+        total[name] = plus(total.get(name), value)
 
 
 def plus(one: object, other: object) -> object:
