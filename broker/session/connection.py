@@ -68,6 +68,7 @@ OVERLAPPING: Final = frozenset(
     )
 )
 REPLIES_DUE_LIMIT: Final = 1000
+SETTLEMENTS: Final = (commands.Basic.Reject.index, commands.Basic.Nack.index)  # which read no queue, and have no reply
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -382,7 +383,7 @@ class Connection(Publisher):
         # Earlier publishes are confirmed before the reply to a method, and delivered before the method reads a queue.
         if self.confirming:
             self.confirm()
-        if self.node.pending:
+        if self.node.pending and event.index not in SETTLEMENTS:
             self.node.pump()
         if event.index == CHANNEL_OPEN:
             raise ChannelFault("second 'channel.open' seen", 20, 10)

@@ -119,6 +119,7 @@ class PerMessageEnqueue:
         "run",
         "level",
         "run_bytes",
+        "_hands_over",
         "_property_bytes",
         "_property_level",
     )
@@ -135,6 +136,8 @@ class PerMessageEnqueue:
         self.run: list[Message] = []
         self.run_bytes = 0
         self.level = 0
+        # Without consumers and limits, messages with a time to live of 0 can do nothing but expire.
+        self._hands_over = len(queue.consumers) > 0 or queue.settings.drops_head or queue.settings.rejects_publish
         self._property_bytes = b""
         self._property_level = 0
 
@@ -159,12 +162,13 @@ class PerMessageEnqueue:
         if ttl_ms != NO_TTL or level or dead_lettered or bcc_keys:
             deadline_ms = self.now_ms + ttl_ms if ttl_ms != NO_TTL else NEVER
             message.state = MessageState(NO_TTL, deadline_ms, level, 0, dead_lettered, bcc_keys)
-        if level != self.level or ttl_ms == 0:
+        at_once = ttl_ms == 0 and self._hands_over
+        if level != self.level or at_once:
             self.push()
         self.level = level
         self.run.append(message)
         self.run_bytes += message.body_bytes
-        if ttl_ms == 0:
+        if at_once:
             self._hand_over(message)
         return True
 

@@ -11,6 +11,7 @@ from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue,
 
 from tests.support import codec
 from tests.support.amqp_client import PROTOCOL_HEADER, Silence
+from tests.support.clock import FakeClock
 from tests.support.hypothesis_settings import examples
 from tests.support.queues import ready_messages
 from tests.support.session import SessionPipe, SlowJournal, connected, dial, new_node, pipe_of
@@ -216,6 +217,8 @@ def run(pieces: list[bytes], after_each: Callable[[SlowJournal], None]) -> None:
     assert (pipe.link.closing is not None) == (pipe.connection.state in (CLOSING, CLOSED))
     witness.works()
     pipe.close()
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(0)  # a turn in which there is time for the end of the connection, if this one has none left
     check_gone(node, journal)
     at_once(journal)
     assert not taken(pipe)
