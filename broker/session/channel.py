@@ -440,6 +440,7 @@ class Channel:
         if self.consumers.get(consumer.tag) is not consumer:
             return
         del self.consumers[consumer.tag]
+        self.shared_prefetch.forget(consumer)
         queue = consumer.queue
         if queue is self.reply_queue:
             self.reply_queue = None

@@ -17,7 +17,6 @@ from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.jobs.scheduler import TURN_COST, Job
 from ..core.node.node import Node
-from ..core.queues.dead_lettering import DeadLetterOutbox
 from ..core.queues.flow_control import Publisher
 from ..core.queues.queue import Queue
 from ..core.vhost.vhost import VHost
@@ -126,7 +125,6 @@ class Connection(Publisher):
         "_queued",
         "_requests_ended",
         "_throttled",
-        "_rejected",
         "refusal",
         "transaction_bytes",
     )
@@ -176,7 +174,6 @@ class Connection(Publisher):
         self._queued = False  # a job handles the input
         self._requests_ended: Callable[[], None] | None = None
         self._throttled = False  # suspended until the journal has caught up
-        self._rejected = False  # suspended until an outbox has fewer messages
         self.refusal: AMQPError | None = None  # the error of `deferred`, which failed while earlier replies were due
         self.transaction_bytes = 0  # of the publishes in the transactions of all channels
 
@@ -502,17 +499,6 @@ class Connection(Publisher):
             self.suspend()
             journal = self.node.journal
             journal.when_durable(journal.ticket(), self._journal_caught_up)
-
-    def suspend_for_outbox(self, outbox: DeadLetterOutbox) -> None:
-        """Stop handling input until fewer messages that a queue has rejected wait to be dead-lettered."""
-        if not self._rejected:
-            self._rejected = True
-            self.suspend()
-            outbox.when_fewer(self._may_be_rejected)
-
-    def _may_be_rejected(self) -> None:
-        self._rejected = False
-        self.resume()
 
     def _journal_caught_up(self) -> None:
         self._throttled = False

@@ -172,6 +172,7 @@ class ChannelConsumer(Consumer):
         if channel.consumers.get(self.tag) is not self:
             return  # removed by its channel meanwhile
         del channel.consumers[self.tag]
+        channel.shared_prefetch.forget(self)
         events.consumer_deleted(self)
         if not self.ended and "consumer_cancel_notify" in channel.connection.capabilities:
             frame = method_encoder.method(

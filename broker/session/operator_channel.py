@@ -191,6 +191,8 @@ class OperatorChannel:
             self.check_alarms()
         if channel.unfinished.full and not publishing.count_short(channel, [route], [content]):
             raise NotNow(publishing.STILL_PUBLISHING)
+        if publishing.must_wait(channel, route.targets or ()):
+            raise NotNow(publishing.STILL_DEAD_LETTERING)
         channel.confirms = channel.confirms or Confirms()
         self._returned = channel.publishing.return_unroutable
         self._refused = False

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .consumer import ChannelConsumer
 
 WOKEN: Final = 100  # consumers woken at once
+FORGOTTEN: Final = 1_000  # consumers that are removed while they wait, and kept until as many others wait
 
 
 class SharedPrefetch:
@@ -22,7 +23,7 @@ class SharedPrefetch:
     unacked  unsettled deliveries that count towards it
     """
 
-    __slots__ = ("limit", "unacked", "_consumers", "_waiting", "_of_queues", "_deliveries", "_expected")
+    __slots__ = ("limit", "unacked", "_consumers", "_waiting", "_of_queues", "_forgotten", "_deliveries", "_expected")
 
     def __init__(self, consumers: dict[str, ChannelConsumer]) -> None:
         self.limit = 0
@@ -30,6 +31,7 @@ class SharedPrefetch:
         self._consumers = consumers
         self._waiting: list[tuple[int, ChannelConsumer]] = []  # a heap: those served longest ago first
         self._of_queues: dict[Queue, list[tuple[int, int, ChannelConsumer]]] = {}  # the same: highest priority first
+        self._forgotten = 0  # of those that wait
         self._deliveries = 0
         self._expected = False  # `_wake_more` is due in the next turn
 
@@ -52,9 +54,23 @@ class SharedPrefetch:
         room = self.limit - self.unacked
         if room <= 0 and not consumer.awaits_limit:
             consumer.awaits_limit = True
-            heappush(self._waiting, (consumer.served, consumer))
-            heappush(self._of_queues.setdefault(consumer.queue, []), (-consumer.priority, consumer.served, consumer))
+            self._add(consumer, consumer.served)
         return room
+
+    def _add(self, consumer: ChannelConsumer, served: int) -> None:
+        heappush(self._waiting, (served, consumer))
+        heappush(self._of_queues.setdefault(consumer.queue, []), (-consumer.priority, served, consumer))
+
+    def forget(self, consumer: ChannelConsumer) -> None:
+        """Wake a consumer no more, as it is removed."""
+        if consumer.awaits_limit:
+            consumer.awaits_limit = False
+            self._forgotten += 1
+            if self._forgotten > max(FORGOTTEN, len(self._waiting) // 2):
+                waiting = [entry for entry in self._waiting if entry[1].awaits_limit]
+                self._waiting, self._of_queues, self._forgotten = [], {}, 0
+                for served, one in waiting:
+                    self._add(one, served)
 
     def on_delivered(self, consumer: ChannelConsumer, count: int) -> None:
         """Count deliveries to a consumer under the limit, and make it the last to be woken when there is room."""
@@ -81,6 +97,7 @@ class SharedPrefetch:
             if not waiting or room <= 0:
                 break
             consumer = self._pop()
+            self._forgotten -= not consumer.awaits_limit
             consumer.awaits_limit = False
             if consumer.waiting:
                 consumer.queue.wake(consumer)

@@ -117,3 +117,18 @@ class Taker(Consumer):
         self.credit -= len(messages)
         for index, each in enumerate(messages):
             self.log.append((self.tag, position + index * step, each, redelivered))
+
+
+class OutboxWatcher(Taker):
+    """A consumer that takes everything, and records how many dead letters wait in an outbox meanwhile."""
+
+    def __init__(self, queue: Queue, outbox: dead_lettering.DeadLetterOutbox) -> None:
+        super().__init__("watcher", queue, [], True, 0, 1_000_000)
+        self.outbox = outbox
+        self.longest = 0
+        self.count = 0
+        queue.add_consumer(self)
+
+    def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
+        self.count += len(messages)
+        self.longest = max(self.longest, len(self.outbox))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, Protocol
 
 from ..messages.ports import Clock, Journal
@@ -21,6 +22,7 @@ Job = Iterator[int]
 
 Report = Callable[[str, str, dict[str, object]], None]
 
+SUSPENDED: Final = -1  # a step's cost, after `Scheduler.suspend`
 SLICE: Final = 500  # messages in one step of a job
 UNLIMITED: Final = 1 << 60
 TURN_COST: Final = 4_000  # of all jobs in one turn of the loop: 4 to 8 ms
@@ -37,16 +39,17 @@ class Task:
     """A job that the scheduler runs, as `Scheduler.start` describes.
 
     next_in_turn  it has waited for the journal, and makes a step even if publishers have filled it again
+    suspended     it makes no step until it is resumed
     """
 
-    __slots__ = ("name", "job", "failed", "appends", "next_in_turn")
+    __slots__ = ("name", "job", "failed", "appends", "next_in_turn", "suspended")
 
     def __init__(self, name: str, job: Job, failed: Callable[[], None], appends: bool) -> None:
         self.name = name
         self.job = job
         self.failed = failed
         self.appends = appends
-        self.next_in_turn = False
+        self.next_in_turn = self.suspended = False
 
 
 class Pumpable(Protocol):
@@ -67,13 +70,14 @@ class Pumpable(Protocol):
 class Scheduler:
     """Pumps queues and runs jobs.
 
-    pending  queues that wait to be pumped
-    report   writes one line to the log: event, level, fields
+    pending    queues that wait to be pumped
+    report     writes one line to the log: event, level, fields
+    finishing  no job may wait for another one, as all of them are run to their end
     """
 
     __slots__ = (
-        *("pending", "report", "_clock", "_journal", "_full", "_tasks", "_waiting"),
-        *("_left", "_running", "_expected", "_pumped"),
+        *("pending", "report", "finishing", "_clock", "_journal", "_full", "_tasks", "_waiting", "_suspended"),
+        *("_current", "_left", "_running", "_expected", "_pumped"),
     )
 
     def __init__(self, clock: Clock, journal: Journal) -> None:
@@ -84,6 +88,9 @@ class Scheduler:
         self._full = False
         self._tasks: deque[Task] = deque()
         self._waiting: deque[Task] = deque()  # for room, in the order of their turns
+        self._suspended: dict[Task, None] = {}
+        self._current: Task | None = None  # whose step is under way
+        self.finishing = False
         self._left = TURN_COST  # the rest of this turn's budget
         self._running = False
         self._expected = False  # a next turn is scheduled
@@ -91,7 +98,8 @@ class Scheduler:
 
     def __len__(self) -> int:
         """The number of unfinished jobs and of queues that wait for the next turn."""
-        return len(self._tasks) + len(self._waiting) + (len(self.pending) if self._pumped else 0)
+        jobs = len(self._tasks) + len(self._waiting) + len(self._suspended)
+        return jobs + (len(self.pending) if self._pumped else 0)
 
     # Queues
 
@@ -164,20 +172,38 @@ class Scheduler:
         if not self._running:
             self._expect()
 
+    def suspend(self) -> Callable[[], None]:
+        """Suspend the job of this step, which has to yield SUSPENDED now; return the function that resumes it."""
+        task = self._current
+        assert task is not None, "only the step of a job can do so"
+        task.suspended = True
+        return partial(self._resume, task)
+
+    def _resume(self, task: Task) -> None:
+        if task in self._suspended:
+            del self._suspended[task]
+            task.suspended = False
+            self._tasks.append(task)
+            self._expect()
+
     def finish(self, job: Job) -> None:
         """Run this job to its end at once, even if the journal is behind."""
-        [task] = [task for task in (*self._tasks, *self._waiting) if task.job is job]
+        [task] = [task for task in (*self._tasks, *self._waiting, *self._suspended) if task.job is job]
+        self._resume(task)
         (self._tasks if task in self._tasks else self._waiting).remove(task)
         running, self._running = self._running, True  # jobs that it starts wait for a turn
+        finishing, self.finishing = self.finishing, True
         try:
             while self._step(task) is not None:
                 pass
         finally:
-            self._running = running
+            self._running, self.finishing = running, finishing
         self._expect()
 
     def finish_all(self, budget: int = UNLIMITED) -> bool:
         """Run all jobs to their end, and return True; False if some wait for room, or that has cost `budget`."""
+        for task in list(self._suspended):
+            self._resume(task)
         while self._tasks and budget > 0:
             self._left = TURN_COST
             self._run()
@@ -196,7 +222,9 @@ class Scheduler:
                     continue
                 task.next_in_turn = False
                 cost = self._step(task)
-                if cost is not None:
+                if task.suspended and cost is not None:
+                    self._suspended[task] = None
+                elif cost is not None:
                     self._left -= cost
                     tasks.append(task)
         finally:
@@ -217,12 +245,15 @@ class Scheduler:
 
     def _step(self, task: Task) -> int | None:
         """Run one step and return its cost, or None if the job has ended. If it raises, other jobs go on."""
+        outer, self._current = self._current, task
         try:
             return next(task.job)
         except StopIteration:
             return None
         except Exception as error:
             self.report("job_failed", "error", {"job": task.name, "exc_info": error})
+        finally:
+            self._current = outer
         try:
             task.failed()
         except Exception as error:

@@ -279,14 +279,18 @@ class Node:
 
         Return False, with the rest undone, where there is no room (`jobs.scheduler`), or that has cost `budget`.
         """
-        if not self.scheduler.finish_all(budget):
-            return False
-        queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
-        while waiting := [queue for queue in queues if queue.outbox.waiting or queue.outbox.forwarded]:
-            for queue in waiting:
-                if not queue.outbox.publish_all(budget):
-                    return False
-        return True
+        self.scheduler.finishing = True
+        try:
+            if not self.scheduler.finish_all(budget):
+                return False
+            queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
+            while waiting := [queue for queue in queues if queue.outbox.waiting or queue.outbox.forwarded]:
+                for queue in waiting:
+                    if not queue.outbox.publish_all(budget):
+                        return False
+            return True
+        finally:
+            self.scheduler.finishing = False
 
     def pump(self) -> int:
         """Deliver ready messages, also those that a delivery makes ready, and return the cost."""

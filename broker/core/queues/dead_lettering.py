@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
-from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, Job
+from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, Job
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
 from .dead_letter_circle import Pass, find_circle
 from .enqueue import ACCEPTED, EnqueueResult
@@ -53,6 +53,8 @@ SOME_BYTES = 1 << 20
 OVERHEAD = 400  # bytes of memory of a message beside its frames
 FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
+WOKEN = 100  # of those that wait for an outbox, whenever messages leave it
+LOOK_SHIFT = 3  # to ask 8 targets whether they must not reject costs 1
 WAITS = 100  # queues that are looked at which wait for each other
 RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
@@ -225,14 +227,25 @@ class DeadLetterOutbox:
     held_bytes        of memory of all messages; 0 without any
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
     awaited           nothing is published until this full queue, which dead-letters what it rejects, has fewer of those
+    passes_to         such a queue that waits for this one, so that this one publishes to it nevertheless
     exchanging        one of them leaves for the message that is being published to the queue, whose limits do not count
                       the outbox meanwhile
     """
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("held_bytes", "awaits_journal", "awaited", "exchanging", "_budget", "_first", "_last", "_retried"),
-        *("_wait_ms", "_when_fewer", "_waits"),
+        *(
+            "held_bytes",
+            "awaits_journal",
+            "awaited",
+            "passes_to",
+            "exchanging",
+            "_budget",
+            "_first",
+            "_last",
+            "_retried",
+        ),
+        *("_wait_ms", "_when_fewer", "_full", "_last_awaited"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -248,8 +261,10 @@ class DeadLetterOutbox:
         self._wait_ms = RETRY_MS  # until the next retry
         self.awaits_journal = self.exchanging = False
         self.awaited: Queue | None = None
-        self._waits = True  # for others, until all messages have to leave
-        self._when_fewer: list[Callable[[], None]] = []
+        self.passes_to: Queue | None = None
+        self._last_awaited: Queue | None = None
+        self._full = False  # counted in `MemoryBudget.full_outboxes`
+        self._when_fewer: LazyDeque[Callable[[], None]] = ()
         self.persistent_count = self.persistent_bytes = 0
         self.held_bytes = 0
         self._budget = queue.host.budget
@@ -261,14 +276,15 @@ class DeadLetterOutbox:
     def many(self) -> bool:
         """True if the queue must not drop more messages for now."""
         if self.held_bytes <= MANY:  # the usual case: so many messages have more bytes, and all limits are above this
-            return False
+            return self._budget.deleted_letter_bytes > ALL_BYTES
         return len(self) > MANY or self._budget.dead_letter_bytes > FEW_BYTES and self.room_bytes <= 0
 
     @property
     def room_bytes(self) -> int:
         """The bytes of messages that the queue may still drop, but for the last message; above 0 without any here."""
         held_bytes, all_bytes = self.held_bytes, self._budget.dead_letter_bytes
-        return min(MANY_BYTES - held_bytes, max(SOME_BYTES - held_bytes, ALL_BYTES - all_bytes))
+        some_bytes = SOME_BYTES if self._budget.deleted_letter_bytes <= ALL_BYTES else 0
+        return min(MANY_BYTES - held_bytes, max(some_bytes - held_bytes, ALL_BYTES - all_bytes))
 
     @property
     def publishable(self) -> bool:
@@ -291,12 +307,26 @@ class DeadLetterOutbox:
         self.waiting = made(self.waiting)
         self.waiting.extend([(message, reason, queued) for message in messages])
         self._hold(messages, 1)
+        if not queued and self.many:
+            self._set_full(True)
         if queued and queue.number:
             self._count(messages, 1)
 
     def when_fewer(self, fn: Callable[[], None]) -> None:
         """Call `fn` once there are not too many."""
+        self._when_fewer = made(self._when_fewer)
         self._when_fewer.append(fn)
+
+    def on_deleted(self) -> None:
+        """Count the messages as those of a deleted queue, and publish them as a job."""
+        queue = self._queue
+        self._budget.deleted_letter_bytes += self.held_bytes
+        queue.host.scheduler.start(f"dead letters of {queue}", self._publish_rest(), appends=True)
+
+    def break_cycles(self) -> None:
+        """Break the reference cycles of a deleted queue."""
+        self._last_awaited = None
+        del self._queue
 
     def publish_slice(self, published: int) -> int:
         """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up.
@@ -337,7 +367,7 @@ class DeadLetterOutbox:
         Return False, with the rest undone, where there is no room, or that has cost `budget`. Stored messages that
         targets do not take, or that are not published, are in the queue after a restart.
         """
-        self.awaits_journal, self.awaited, self._waits = False, None, False
+        self.awaits_journal, self.awaited = False, None
         cost = 0
         while self.waiting or self.forwarded:
             if cost >= budget or not self._queue.host.scheduler.has_room():
@@ -346,12 +376,15 @@ class DeadLetterOutbox:
             cost += self._publish_first(len(self.waiting), SLICE_COST)
         return True
 
-    def publish_rest(self) -> Job:
+    def _publish_rest(self) -> Job:
         """Publish all messages of a deleted queue, in slices, at most once from now on."""
         self.awaits_journal = False  # the scheduler sees to it
-        self.awaited, self._waits = None, False
         self._retry()
         while self.waiting or self.forwarded:
+            if self.awaited is not None:
+                self.awaited.outbox.when_fewer(self._queue.host.scheduler.suspend())
+                yield SUSPENDED
+                self.awaited = None
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
         self._queue.break_cycles()
 
@@ -530,29 +563,58 @@ class DeadLetterOutbox:
         held_bytes = sign * (frame_bytes(messages) + OVERHEAD * len(messages))
         self.held_bytes += held_bytes
         self._budget.dead_letter_bytes += held_bytes
-        if self._when_fewer and sign < 0 and not self.many:
-            waiting, self._when_fewer = self._when_fewer, []
-            for fn in waiting:
-                fn()
+        if self._queue.deleted:
+            self._budget.deleted_letter_bytes += held_bytes
+        if sign < 0 and (self._full or self._when_fewer) and not (self.many and self.held_bytes):
+            self._wake()
 
-    def _must_wait(self, targets: tuple[RouteTarget, ...]) -> bool:
-        """Return whether one of the targets must not reject more messages, and begin to wait for it.
+    def _set_full(self, full: bool) -> None:
+        if full != self._full:
+            self._full = full
+            self._budget.full_outboxes += 1 if full else -1
 
-        Queues do not wait for each other in a circle, which their dead letters cannot leave otherwise.
+    def _wake(self) -> None:
+        """Call some of those that wait, in their order, as they may fill the outbox again; all if it is empty."""
+        self._set_full(self.passes_to is not None)
+        count = WOKEN if self.held_bytes else len(self._when_fewer)
+        while count and self._when_fewer:  # which the functions may change
+            made(self._when_fewer).popleft()()
+            count -= 1
+
+    def _must_wait(self, targets: tuple[RouteTarget, ...]) -> tuple[bool, int]:
+        """Return whether one of the targets must not reject more messages, and begin to wait for it; and the cost.
+
+        Queues do not wait for each other in a circle, which their dead letters cannot leave otherwise. One of them goes
+        on, and its publishers wait in its place.
         """
-        if not self._waits:
-            return False
-        full = next((cast("Queue", target) for target in targets if target.must_not_reject), None)
-        if full is None or waits_for(full, self._queue):
-            return False
-        self.awaited = full
+        if not self._budget.full_outboxes or self._queue.host.scheduler.finishing:
+            return False, 0
+        last, cost = self._last_awaited, 0
+        full = last if last in targets[:FEW] and last is not None and last.must_not_reject else None
+        if full is None:
+            full = next((cast("Queue", target) for target in targets if target.must_not_reject), None)
+            cost = len(targets) >> LOOK_SHIFT
+        if full is None:
+            return False, cost
+        if waits_for(full, self._queue):
+            if self.passes_to is None:
+                self.passes_to = full
+                self._set_full(True)
+                full.outbox.when_fewer(self._pass_no_longer)
+            return False, cost + WAITS
+        self.awaited = self._last_awaited = full
         full.outbox.when_fewer(self._wait_no_longer)
-        return True
+        return True, cost + WAITS
 
     def _wait_no_longer(self) -> None:
         if self.awaited is not None:
             self.awaited = None
             self._queue.schedule_pump()
+
+    def _pass_no_longer(self) -> None:
+        self.passes_to = None
+        if not self.many:
+            self._wake()
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]
@@ -574,9 +636,11 @@ class DeadLetterOutbox:
         if last is not None and (self._first is not None or not last.serves(queue, reason, timestamp_s)):
             last = None
         self._last = None
-        if last is not None and self._must_wait(last.targets):
-            self._last = last
-            return 0, 0
+        if last is not None:
+            must_wait, cost = self._must_wait(last.targets)
+            if must_wait:
+                self._last = last
+                return 0, cost
         copies: list[Message] = []
         targets: tuple[RouteTarget, ...] = last.targets if last is not None else ()
         for message in messages:
@@ -595,9 +659,12 @@ class DeadLetterOutbox:
             if letter is None or letter.message is not message:
                 letter = DeadLetter(message, reason)
             cost += letter.find_targets(queue, exchange, timestamp_s, cost_limit - cost)
-            if letter.is_found and self._must_wait(existing(letter.targets or ())):
-                self._first = letter
-                break
+            if letter.is_found:
+                must_wait, its_cost = self._must_wait(letter.targets or ())
+                cost += its_cost
+                if must_wait:
+                    self._first = letter
+                    break
             if letter.targets is not None:
                 targets = letter.next_targets()
                 cost += self._cost_of_targets(letter.copy, targets)
@@ -646,10 +713,10 @@ def waits_for(queue: Queue, other: Queue) -> bool:
     for _ in range(WAITS):
         if queue is other:
             return True
-        awaited = queue.outbox.awaited
-        if awaited is None:
+        following = queue.outbox.awaited or queue.outbox.passes_to
+        if following is None:
             return False
-        queue = awaited
+        queue = following
     return True
 
 

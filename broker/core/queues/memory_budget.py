@@ -10,10 +10,11 @@ class MemoryBudget:
     and OVERHEAD bytes for each message, of which packing saves SAVED.
 
     `exceeded` says that the estimate is above the limit; queues then page out what they get. Dead letters that wait are
-    no ready messages: `dead_letter_bytes` is their sum.
+    no ready messages: `dead_letter_bytes` is their sum, and `deleted_letter_bytes` that of deleted queues.
+    `full_outboxes` counts the queues that must not reject more messages, which they would dead-letter.
     """
 
-    __slots__ = ("limit_bytes", "used_bytes", "exceeded", "dead_letter_bytes")
+    __slots__ = ("limit_bytes", "used_bytes", "exceeded", "dead_letter_bytes", "deleted_letter_bytes", "full_outboxes")
     OVERHEAD: ClassVar[int] = 300
     SAVED: ClassVar[int] = 200
 
@@ -21,7 +22,7 @@ class MemoryBudget:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self.exceeded = False
-        self.dead_letter_bytes = 0
+        self.dead_letter_bytes = self.deleted_letter_bytes = self.full_outboxes = 0
 
     def add(self, count: int, content_bytes: int) -> None:
         """Count messages that came; both numbers are negative for messages that left. HOT: bench A-M."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their bodies and long headers: some ms
 COUNT_COST = 4  # of a requeue that counts a delivery, beside the copy of the message
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
+HELD_BACK_MS = 100  # between looks whether messages may be dropped, while outboxes of deleted queues have too many
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -208,7 +209,10 @@ class Queue(RouteTarget):
 
     @property
     def must_not_reject(self) -> bool:
-        return self.settings.dead_letters_rejected and self.outbox.many
+        outbox = self.outbox
+        if not outbox.held_bytes or not self.settings.dead_letters_rejected:
+            return False
+        return outbox.many or outbox.passes_to is not None
 
     def has_room(self, body_bytes: int) -> bool:
         return not self.settings.rejects_publish or self.takes(body_bytes)
@@ -329,6 +333,9 @@ class Queue(RouteTarget):
             again = outbox.publishable or again and not outbox.many
             if not again and outbox.unconfirmed and not outbox.awaits_journal:
                 self._message_expiry.pump_at(outbox.retry_at_ms)
+        elif again and outbox.many:  # as those of deleted queues are too many
+            again = False
+            self._message_expiry.pump_at(self.host.clock.now_ms() + HELD_BACK_MS)
         self._pumped = self.published
         if self.demand_followers and not self.ready:
             self._demand_changed()
@@ -341,7 +348,8 @@ class Queue(RouteTarget):
         if self._feeding:
             return  # the firehose puts copies of its deliveries into this very queue
         self._feeding = True
-        self._slice = 0 if self.outbox.held_bytes and self.outbox.many else SLICE + self.published - self._pumped
+        held_back = self.host.budget.dead_letter_bytes and self.outbox.many
+        self._slice = 0 if held_back else SLICE + self.published - self._pumped
         try:
             timed = self.ready_messages.timed
             if timed:
@@ -583,7 +591,7 @@ class Queue(RouteTarget):
         """Mark the queue as deleted. It has been purged; messages in the outbox are still dead-lettered."""
         self.deleted = True
         if len(self.outbox):
-            self.host.scheduler.start(f"dead letters of {self}", self.outbox.publish_rest(), appends=True)
+            self.outbox.on_deleted()
         self.expiry.cancel()
         self._message_expiry.cancel()
 
@@ -598,7 +606,7 @@ class Queue(RouteTarget):
         self.ready_messages.break_cycles()
         del self.held_publishers._queue
         del self.expiry._queue
-        del self.outbox._queue
+        self.outbox.break_cycles()
         del self._message_expiry._queue
 
     # Consumers

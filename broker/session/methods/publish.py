@@ -21,7 +21,7 @@ from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey
 from ...core.exchanges.sink import Accepted
-from ...core.jobs.scheduler import STORE_SHIFT, Job
+from ...core.jobs.scheduler import STORE_SHIFT, SUSPENDED, TURN_COST, Job
 from ...core.messages.message import LONG_HEADER, Address, Message, frame_bytes, header_bytes_of, total_bytes
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
@@ -53,6 +53,7 @@ IMMEDIATE: Final = 2
 SIZE_AT: Final = 3  # offset of the frame size in a header frame; class, weight and body size follow
 LONG_HEADER_SIZE: Final = LONG_HEADER - 2 * FRAME_OVERHEAD  # of a header frame that may make a long header
 PROPERTIES_AT: Final = FRAME_HEAD + CONTENT_FIXED
+STILL_DEAD_LETTERING: Final = "earlier messages that the queue has rejected are still being dead-lettered"
 STILL_PUBLISHING: Final = "earlier messages of this user, for very many queues, are still being published"
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
 SEARCHED_COST: Final = 20  # of a message whose targets are searched for, beside its search
@@ -119,6 +120,8 @@ def publish(
     if route.reads_headers and not alone:
         targets = route.targets or ()
         channel.connection.spent += cost_of_reading(messages, targets) * len(targets)
+    if queues is not None and not channel.all_or_none and must_wait(channel, queues):
+        queues = None
     if queues is None and not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
         do_in_steps(channel, messages, steps, in_slices)
@@ -190,7 +193,10 @@ def may_take_long(channel: Channel, route: Route, content: bytes, alone: bool) -
         ):
             return True
     alone = alone or checked.special or route.queues is None
-    return not in_transaction and alone and not are_few(targets or (), Message(route.address, content, 0, 0, 0, False))
+    if in_transaction or not targets:
+        return False
+    few = are_few(targets, Message(route.address, content, 0, 0, 0, False))
+    return must_wait(channel, targets) or alone and not few
 
 
 def properties_of(content: bytes) -> bytes:
@@ -272,7 +278,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     in_transaction = channel.transaction is not None
     all_or_none = channel.all_or_none
     logged = channel.vhost.message_log is not None  # in the order of the messages, which their confirms have too
-    gather = not logged and not connection.node.journal.behind()
+    gather = not (logged or connection.node.journal.behind() or channel.vhost.budget.full_outboxes)
     checked = channel.checked
     sizes = channel.statistics.sizes
     header, raw = NO_HEADER, b""
@@ -354,7 +360,7 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
         header_bytes = header_bytes_of(run.messages) if some_long else 0
         route = run.route
         long = run.body_bytes + header_bytes > route.long_bytes or header_bytes > route.read_bytes
-        if long or len(run.queues) > FEW:
+        if long or len(run.queues) > FEW or must_wait(channel, run.queues):
             steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
             do_in_steps(channel, run.messages, steps, in_slices)
             return
@@ -493,7 +499,8 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
         elif ttl_ms != NO_TTL:
             message.state = MessageState(ttl_ms)
     queues = route.targets
-    if queues is not None and are_few(queues, message) and len(keys) == 1 and not route.markers:
+    few = queues is not None and are_few(queues, message) and not must_wait(channel, queues)
+    if queues is not None and few and len(keys) == 1 and not route.markers:
         if route.reads_headers and channel.transaction is None:
             channel.connection.spent += cost_of_reading([message], queues) * len(queues)
         publish_to(channel, route, message, keys, queues, ())
@@ -642,6 +649,8 @@ def enqueue_in_steps(
     their headers again, so that only few of these are enqueued together.
     """
     if len(messages) == 1 and len(recorders) <= FEW and are_few(queues, messages[0]):
+        yield from await_outboxes(channel, queues)
+        queues = existing(queues)
         return enqueue_one(channel, exchange, messages[0], queues, mandatory, recorders)
     together = len(messages)
     if together > SHARED and (any(message.persistent for message in messages) or cost_of_reading(messages, queues)):
@@ -657,9 +666,12 @@ def enqueue_in_steps(
         if channel.vhost.budget.exceeded:
             each = max(each, PAGE_COST * len(some) + (stored_bytes >> STORE_SHIFT))
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
-        result = enqueue(channel, exchange, some, body_bytes, persistent, next(parts, ()), mandatory)
+        first_part = next(parts, ())
+        yield from await_outboxes(channel, first_part)
+        result = enqueue(channel, exchange, some, body_bytes, persistent, existing(first_part), mandatory)
         for part in parts:
             yield max(ENQUEUE_COST, stored_bytes >> STORE_SHIFT)
+            yield from await_outboxes(channel, part)
             more = enqueue_more(channel, exchange, some, body_bytes, persistent, part)
             result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
         accepted = finish(channel, len(some), result)
@@ -669,6 +681,24 @@ def enqueue_in_steps(
                 yield recorder.cost
         taken = taken and accepted
     return taken
+
+
+def must_wait(channel: Channel, queues: tuple[RouteTarget, ...]) -> bool:
+    """Return whether one of the queues has rejected too many messages that it still has to dead-letter."""
+    return channel.vhost.budget.full_outboxes > 0 and any(queue.must_not_reject for queue in queues)
+
+
+def await_outboxes(channel: Channel, queues: tuple[RouteTarget, ...]) -> Job:
+    """Wait as part of a job until none of the queues has rejected too many messages."""
+    scheduler = channel.connection.node.scheduler
+    if not channel.busy and must_wait(channel, queues):
+        yield TURN_COST + 1  # so that this becomes a job
+    while channel.busy and not scheduler.finishing:
+        full = next((queue for queue in queues if queue.must_not_reject and isinstance(queue, Queue)), None)
+        if full is None:
+            return
+        full.outbox.when_fewer(scheduler.suspend())
+        yield SUSPENDED
 
 
 def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:
@@ -832,10 +862,6 @@ def enqueue(
     for queue in queues:
         if queue.congested() and isinstance(queue, Queue):
             connection.throttle(queue)
-    if receipt.refused:
-        for queue in queues:
-            if queue.must_not_reject and isinstance(queue, Queue):
-                connection.suspend_for_outbox(queue.outbox)
     return receipt
 
 

@@ -98,8 +98,9 @@ class Transaction:
         return cost + self._copies_cost > TURN_COST or len(self.settlements) > acknowledge.TOGETHER
 
     def has_sinks(self) -> bool:
-        """Whether exchange types take some publishes, which may enqueue them in many steps."""
-        return any(queue.internal for _, _, queues, _, _ in self.publishes for queue in queues)
+        """Whether exchange types take publishes, which may enqueue them in many steps, or queues let them wait."""
+        targets = (queue for _, _, queues, _, _ in self.publishes for queue in queues)
+        return any(target.internal or target.must_not_reject for target in targets)
 
     def commit(self, channel: Channel) -> Job:
         """Publish and settle, in steps.

@@ -1,47 +1,101 @@
 """Limits on what a client makes the broker keep: arguments, declarations, open transactions, lists."""
 
+from contextlib import suppress
+
 import pytest
-from pamqp.commands import Basic, Connection, Exchange, Queue
+from pamqp.commands import Basic, Connection, Exchange, Queue, Tx
 
 from tests.support import codec
+from tests.support.amqp_client import Channel, Silence
 from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer
+from tests.support.queues import OutboxWatcher, limit_dead_letters
 from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import InternalUser
+from warren.broker.core.node.node import Node
 from warren.broker.core.queues.arguments import ARGUMENTS_BYTES
-from warren.broker.core.queues.dead_lettering import MANY
+from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.session import alarm_blocking
 from warren.broker.session.alarm_blocking import CREATE_LIMIT, unblock
 from warren.broker.session.operator_channel import OperatorChannel
 from warren.broker.session.settings import Settings
 
-FLOOD, ROUNDS = 3_000, 20  # publishes of a read
+FLOOD, MANY = 100, 50  # publishes of a read; dead letters that wait
+FULL = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"}
 
 
-def test_messages_that_a_full_queue_rejects_and_dead_letters_are_limited() -> None:
-    """They come faster than the queue publishes them to its dead letter exchange."""
+@pytest.mark.parametrize("transaction", [False, True])
+@pytest.mark.parametrize("others", [0, 250])
+@pytest.mark.parametrize("alike", [True, False])
+def test_messages_that_a_full_queue_rejects_and_dead_letters_are_limited(
+    alike: bool, others: int, transaction: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come faster than the queue publishes them, also to other queues before, on ever new connections."""
+    limit_dead_letters(monkeypatch, MANY=MANY, SLICE=1)
     node = new_node()
-    assert isinstance(node.clock, FakeClock)
-    ch, other = connected(node).channel(), connected(node).channel()
-    given = {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"}
-    ch.declare("full", arguments=given)
+    ch: Channel = connected(node).channel()
     ch.declare("letters")
     ch.bind("letters", "amq.fanout")
-    outbox = node.vhosts["/"].queues["full"].outbox
-    publish = codec.method_frame(1, Basic.Publish, {"routing_key": "full"}) + codec.header_frame(1, 0)
-    connection = pipe_of(ch.client).connection
-    longest = 0
-    for _ in range(ROUNDS):
-        if not connection.suspended:
-            connection.receive(publish * FLOOD)
-        longest = max(longest, len(outbox))
-    assert MANY < longest < MANY + FLOOD and connection.suspended
-    node.clock.advance(1_000)
-    assert not connection.suspended and not len(outbox)
-    other.publish("", "full", b"")
-    assert other.count("letters") == connection.channels[1].statistics.publishing.publish - 1
+    for number in range(others):
+        ch.declare(f"other{number}", arguments={"x-max-length": 0})
+        ch.bind(f"other{number}", "amq.direct", "all")
+    ch.declare("full", arguments=FULL)
+    ch.bind("full", "amq.direct", "all")
+    method = codec.method_frame(1, Basic.Publish, {"exchange": "amq.direct", "routing_key": "all"})
+    headers = [codec.header_frame(1, 0, {} if alike else {"app_id": f"{number % 7}"}) for number in range(FLOOD)]
+    data = b"".join([method + header for header in headers])
+    if transaction:
+        data = codec.method_frame(1, Tx.Select, {}) + data + codec.method_frame(1, Tx.Commit, {})
+    watcher = OutboxWatcher(node.vhosts["/"].queues["letters"], outbox_of(node, "full"))
+    flood(node, [data] * 10)
+    assert watcher.count == 10 * FLOOD and MANY <= watcher.longest < MANY + 2 * FLOOD
+
+
+@pytest.mark.parametrize("length", [2, 3])
+def test_messages_that_full_queues_in_a_circle_reject_are_limited(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that does not wait for the next one, which waits for it, does not fill it without end."""
+    limit_dead_letters(monkeypatch, MANY=MANY, SLICE=1)
+    node = new_node()
+    ch: Channel = connected(node).channel()
+    ch.declare("letters")
+    for number in range(length):
+        ch.exchange(f"from{number}", "fanout")
+        ch.declare(f"full{number}", arguments=FULL | {"x-dead-letter-exchange": f"from{number}"})
+        ch.bind("letters", f"from{number}")
+    for number in range(length):
+        ch.bind(f"full{(number + 1) % length}", f"from{number}")
+    letters = node.vhosts["/"].queues["letters"]
+    watchers = [OutboxWatcher(letters, outbox_of(node, f"full{number}")) for number in range(length)]
+    publishes = [
+        codec.method_frame(1, Basic.Publish, {"routing_key": f"full{number}"}) + codec.header_frame(1, 0)
+        for number in range(length)
+    ]
+    flood(node, [publish * FLOOD for publish in publishes * 10])
+    assert sum(watcher.count for watcher in watchers) == 10 * FLOOD * length * length
+    assert all(watcher.longest < (length + 1) * (MANY + FLOOD) for watcher in watchers)
+    assert not letters.host.budget.full_outboxes and not letters.host.budget.dead_letter_bytes
+
+
+def outbox_of(node: Node, queue: str) -> DeadLetterOutbox:
+    return node.vhosts["/"].queues[queue].outbox
+
+
+def flood(node: Node, pieces: list[bytes]) -> None:
+    """Have each piece come on a connection of its own, and let all of them be served."""
+    assert isinstance(node.clock, FakeClock)
+    pipes = []
+    for piece in pieces:
+        client = connected(node)
+        client.channel(1)
+        pipes.append(pipe_of(client))
+        pipes[-1].connection.receive(piece)
+    for _ in range(400):
+        node.clock.advance(1)
+        for pipe in pipes:
+            with suppress(Silence):
+                pipe.receive()
 
 
 LARGE = {"x-note": "a" * (ARGUMENTS_BYTES - 12)}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.in_process import InProcessPeer
+from tests.support.in_process import InProcessPeer, socket_of
+from warren.broker.session.prefetch import FORGOTTEN
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -39,3 +40,31 @@ def test_consumers_of_one_queue_wait_by_priority() -> None:
         tags.append(ch.delivery().method.consumer_tag)
         ch.ack(number + 1)
     assert tags == ["one", "two", "one", "two"]
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_consumers_that_are_removed_while_they_wait_are_not_kept(deleted: bool) -> None:
+    broker = InProcessPeer()
+    client = broker.connect()
+    ch = client.channel()
+    ch.declare("queue")
+    ch.qos(1, globally=True)
+    ch.publish("", "queue", b"1")
+    ch.publish("", "queue", b"2")
+    ch.consume("queue", consumer_tag="first")
+    ch.delivery()
+    shared = broker.server.connections[socket_of(client).transport].channels[ch.number].shared_prefetch
+    for number in range(FORGOTTEN + 10):
+        if deleted:
+            ch.declare(f"queue{number}")
+            ch.publish("", f"queue{number}")
+            ch.consume(f"queue{number}", consumer_tag="one")
+            ch.delete(f"queue{number}")
+            ch.next()
+        else:
+            ch.consume("queue", consumer_tag="one")
+            ch.cancel("one")
+        assert len(shared._waiting) == sum(map(len, shared._of_queues.values())) <= FORGOTTEN + 2
+    ch.consume("queue", consumer_tag="last")
+    ch.ack(1)
+    assert ch.delivery().body == b"2"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,12 +12,10 @@ from pamqp.commands import Queue as QueueMethods
 from tests.support import codec
 from tests.support.amqp_client import Channel, Silence
 from tests.support.clock import FakeClock
-from tests.support.queues import Taker, limit_dead_letters
+from tests.support.queues import OutboxWatcher, limit_dead_letters
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
-from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering, queue, ready_messages
-from warren.broker.core.queues.queue import Queue
 from warren.broker.core.telemetry.resource_alarms import DISK
 
 MANY = 3 * queue.SLICE
@@ -210,10 +209,10 @@ def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_delet
         waiting.append(len(queues[name].outbox))
         if number < 5:
             house.node.vhosts["/"].delete_queue(queues[name])
-    assert waiting == [9, 8, *[3] * 8], "after 17 they are more than ALL_BYTES, and 3 are more than SOME_BYTES"
+    assert waiting == [9, 8, *[0] * 8], "after 17 those of deleted queues are more than ALL_BYTES"
     budget = house.queue.host.budget
     house.journal.catch_up()
-    house.clock.advance(1)
+    house.clock.advance(1_000)
     assert budget.dead_letter_bytes == 0 and all(queues[f"transient{number}"].ready == 1 for number in range(5, 10))
 
 
@@ -328,20 +327,6 @@ def test_outboxes_are_published_before_the_node_stops() -> None:
     assert house.kept("letters") == SOME and not house.kept("queue")
 
 
-class Watcher(Taker):
-    """A consumer that takes everything, and records how many dead letters wait in an outbox meanwhile."""
-
-    def __init__(self, queue: Queue, outbox: dead_lettering.DeadLetterOutbox) -> None:
-        super().__init__("watcher", queue, [], True, 0, 1_000_000)
-        self.outbox = outbox
-        self.longest = 0
-        self.count = 0
-
-    def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
-        self.count += len(messages)
-        self.longest = max(self.longest, len(self.outbox))
-
-
 @pytest.mark.parametrize("divided", [False, True])
 def test_dead_letters_for_a_full_queue_wait_while_too_many_that_it_rejected_are_there(
     divided: bool, monkeypatch: pytest.MonkeyPatch
@@ -358,13 +343,34 @@ def test_dead_letters_for_a_full_queue_wait_while_too_many_that_it_rejected_are_
     for number in range(20):
         house.ch.declare(f"giver{number}", arguments={"x-max-length": 0, "x-dead-letter-exchange": exchange})
         house.ch.bind(f"giver{number}", "amq.fanout")
-    watcher = Watcher(queues["letters"], house.queue.outbox)
-    queues["letters"].add_consumer(watcher)
+    watcher = OutboxWatcher(queues["letters"], house.queue.outbox)
     for number in range(50):
         house.ch.publish("amq.fanout", "", b"%d" % number)
     house.clock.advance(1_000)
     assert watcher.count == 1_000 and 40 < watcher.longest < 60
     assert not any(len(queues[f"giver{number}"].outbox) for number in range(20))
+
+
+def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others would look in vain each time. All of them go on once it has none."""
+    limit_dead_letters(monkeypatch, SLICE=1)
+    house = House(message_ttl=10)
+    house.ch.fill("queue", b"1", b"2", b"3", **DURABLE)
+    house.node.alarms.set(DISK)
+    house.clock.advance(1_000)
+    called: list[tuple[int, int]] = []
+
+    def note(number: int) -> None:
+        called.append((number, len(house.queue.outbox)))
+
+    for number in range(300):
+        house.queue.outbox.when_fewer(partial(note, number))
+    assert len(house.queue.outbox) == 3
+    house.node.alarms.clear(DISK)
+    house.clock.advance(1_000)
+    assert called == [(number, 2 - number // dead_lettering.WOKEN) for number in range(300)]
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
