@@ -13,6 +13,7 @@ each other exchange their messages (`dead_letter_circle`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
@@ -55,6 +56,7 @@ FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
 WOKEN = 100  # of those that wait for an outbox, whenever messages leave it
 LOOK_SHIFT = 3  # to ask 8 targets whether they must not reject costs 1
+FULL_LOOKS = 20  # targets of which it is asked whether they wait for this queue
 WAITS = 100  # queues that are looked at which wait for each other
 RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
@@ -66,6 +68,7 @@ class DeadLetter:
     copy       the copy that is published; the message itself between attempts, as the copy takes as much memory
     stable     whether its targets depend on its routing keys alone
     targets    None until the search is complete
+    topology   `QueueHost.topology` when the search began
     divided    whether the targets are offered the copy in several parts
     confirmed  at least once: the targets that have taken the message
     ticket     at least once: the batch of the journal with the last copy; the message may be settled once that is
@@ -75,7 +78,7 @@ class DeadLetter:
     """
 
     __slots__ = (
-        *("message", "reason", "copy", "targets", "divided", "stable", "confirmed", "ticket", "waits_for"),
+        *("message", "reason", "copy", "targets", "topology", "divided", "stable", "confirmed", "ticket", "waits_for"),
         *("_at", "_parts", "_search"),
     )
 
@@ -88,6 +91,7 @@ class DeadLetter:
         self.copy = message
         self.targets: tuple[RouteTarget, ...] | None = None
         self.divided = self.stable = False
+        self.topology = 0
         self._at = 0  # the number of targets that were offered the copy
         self._parts: Iterator[tuple[RouteTarget, ...]] = iter(())
         self._search: TargetSearch | None = None
@@ -100,6 +104,7 @@ class DeadLetter:
         if search is None:
             key = queue.settings.dead_letter_key
             self.copy = dead_letter_copy(self.message, queue.name, self.reason, exchange, key, timestamp_s)
+            self.topology = queue.host.topology
             search = self._search = queue.host.search_from(exchange, routing_keys(self.message, key), self.copy)
             cost = cost_of(self.message)
         cost -= search.cost
@@ -245,7 +250,7 @@ class DeadLetterOutbox:
             "_last",
             "_retried",
         ),
-        *("_wait_ms", "_when_fewer", "_full", "_last_awaited"),
+        *("_wait_ms", "_when_fewer", "_full"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -262,7 +267,6 @@ class DeadLetterOutbox:
         self.awaits_journal = self.exchanging = False
         self.awaited: Queue | None = None
         self.passes_to: Queue | None = None
-        self._last_awaited: Queue | None = None
         self._full = False  # counted in `MemoryBudget.full_outboxes`
         self._when_fewer: LazyDeque[Callable[[], None]] = ()
         self.persistent_count = self.persistent_bytes = 0
@@ -322,11 +326,6 @@ class DeadLetterOutbox:
         queue = self._queue
         self._budget.deleted_letter_bytes += self.held_bytes
         queue.host.scheduler.start(f"dead letters of {queue}", self._publish_rest(), appends=True)
-
-    def break_cycles(self) -> None:
-        """Break the reference cycles of a deleted queue."""
-        self._last_awaited = None
-        del self._queue
 
     def publish_slice(self, published: int) -> int:
         """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up.
@@ -589,22 +588,19 @@ class DeadLetterOutbox:
         """
         if not self._budget.full_outboxes or self._queue.host.scheduler.finishing:
             return False, 0
-        last, cost = self._last_awaited, 0
-        full = last if last in targets[:FEW] and last is not None and last.must_not_reject else None
-        if full is None:
-            full = next((cast("Queue", target) for target in targets if target.must_not_reject), None)
-            cost = len(targets) >> LOOK_SHIFT
-        if full is None:
-            return False, cost
-        if waits_for(full, self._queue):
-            if self.passes_to is None:
-                self.passes_to = full
-                self._set_full(True)
-                full.outbox.when_fewer(self._pass_no_longer)
-            return False, cost + WAITS
-        self.awaited = self._last_awaited = full
-        full.outbox.when_fewer(self._wait_no_longer)
-        return True, cost + WAITS
+        cost = len(targets) >> LOOK_SHIFT
+        full: Queue | None = None
+        for full in islice((cast("Queue", target) for target in targets if target.must_not_reject), FULL_LOOKS):
+            cost += WAITS
+            if not waits_for(full, self._queue):
+                self.awaited = full
+                full.outbox.when_fewer(self._wait_no_longer)
+                return True, cost
+        if full is not None and self.passes_to is None:
+            self.passes_to = full
+            self._set_full(True)
+            full.outbox.when_fewer(self._pass_no_longer)
+        return False, cost
 
     def _wait_no_longer(self) -> None:
         if self.awaited is not None:
@@ -662,8 +658,7 @@ class DeadLetterOutbox:
             if letter.is_found:
                 must_wait, its_cost = self._must_wait(letter.targets or ())
                 cost += its_cost
-                if must_wait:
-                    self._first = letter
+                if must_wait:  # its targets may be others by then
                     break
             if letter.targets is not None:
                 targets = letter.next_targets()
@@ -680,7 +675,7 @@ class DeadLetterOutbox:
                 break
             count += 1
             copies = [letter.copy]
-            if letter.stable and not letter.divided:
+            if letter.stable and not letter.divided and letter.topology == host.topology:
                 last = LastLetter(letter, targets, queue.settings, timestamp_s, host.topology)
         self._enqueue(copies, targets)
         if last is not None and last.is_short:

@@ -210,7 +210,7 @@ class Queue(RouteTarget):
     @property
     def must_not_reject(self) -> bool:
         outbox = self.outbox
-        if not outbox.held_bytes or not self.settings.dead_letters_rejected:
+        if not outbox.held_bytes or not self.settings.dead_letters_rejected or self.deleted:
             return False
         return outbox.many or outbox.passes_to is not None
 
@@ -606,7 +606,7 @@ class Queue(RouteTarget):
         self.ready_messages.break_cycles()
         del self.held_publishers._queue
         del self.expiry._queue
-        self.outbox.break_cycles()
+        del self.outbox._queue
         del self._message_expiry._queue
 
     # Consumers

@@ -13,7 +13,9 @@ from tests.support import codec
 from tests.support.amqp_client import Channel, Silence
 from tests.support.clock import FakeClock
 from tests.support.queues import OutboxWatcher, limit_dead_letters
+from tests.support.queues import ready_messages as list_ready
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
+from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering, queue, ready_messages
 from warren.broker.core.telemetry.resource_alarms import DISK
@@ -349,6 +351,85 @@ def test_dead_letters_for_a_full_queue_wait_while_too_many_that_it_rejected_are_
     house.clock.advance(1_000)
     assert watcher.count == 1_000 and 40 < watcher.longest < 60
     assert not any(len(queues[f"giver{number}"].outbox) for number in range(20))
+
+
+def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They would fill the other one without end, as what they publish goes on at once."""
+    limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
+    node = new_node()
+    ch: Channel = connected(node).channel()
+    for name, other in (("one", "two"), ("two", "one")):
+        given = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
+        ch.declare(name, arguments=given | {"x-dead-letter-routing-key": other})
+    ch.declare("store")
+    ch.fill("store", *[b"%d" % number for number in range(10)])
+    queues = node.vhosts["/"].queues
+    one, two = queues["one"], queues["two"]
+    for full in (one, two):
+        full.outbox.add([stored.copy_for_queue() for stored in list_ready(queues["store"])], "maxlen", queued=False)
+    one.outbox.publish_slice(0)
+    assert one.outbox.awaited is two and one.must_not_reject
+    two.outbox.publish_slice(0)
+    assert not two.outbox.many and len(two.outbox) and two.must_not_reject and len(one.outbox) == 18
+    one.schedule_pump()
+    two.schedule_pump()
+    node.pump()
+    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    assert not one.must_not_reject and not two.must_not_reject and not one.host.budget.full_outboxes
+    assert one.outbox.awaited is None and two.outbox.passes_to is None and not one.host.budget.dead_letter_bytes
+
+
+@pytest.mark.parametrize("as_first", [False, True])
+def test_dead_letters_that_wait_for_a_full_queue_go_to_a_new_one_of_its_name(
+    as_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both if they wait with the route of the last one, and if the first of them was searched before."""
+    limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
+    node = new_node()
+    ch: Channel = connected(node).channel()
+    queues = node.vhosts["/"].queues
+    ch.declare("full", arguments={"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "x"})
+    ch.declare("giver", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "full"})
+    ch.declare("store")
+    ch.fill("store", *[b"%d" % number for number in range(10)])
+    giver, stored = queues["giver"], [one.copy_for_queue() for one in list_ready(queues["store"])]
+    if not as_first:
+        giver.outbox.add(stored[:1], "maxlen")
+        giver.outbox.publish_slice(0)
+    for _ in range(3):
+        queues["full"].outbox.add([one.copy_for_queue() for one in stored], "maxlen", queued=False)
+    giver.outbox.add([one.copy_for_queue() for one in stored], "maxlen")
+    giver.outbox.publish_slice(0)
+    assert giver.outbox.awaited is queues["full"] and len(giver.outbox) == 10
+    node.scheduler.charge(TURN_COST)  # so that the dead letters of the deleted queue leave later
+    node.vhosts["/"].delete_queue(queues["full"])
+    ch.declare("full")
+    assert giver.outbox.awaited is not None
+    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    assert giver.outbox.awaited is None and ch.count("full") == 10
+
+
+def test_a_queue_in_a_circle_waits_for_a_full_queue_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
+    node = new_node()
+    ch: Channel = connected(node).channel()
+    queues = node.vhosts["/"].queues
+    given = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"}
+    ch.declare("one", arguments=given)
+    ch.declare("two", arguments=given | {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "one"})
+    ch.declare("outside", arguments=given | {"x-dead-letter-exchange": "x"})
+    for name in ("two", "outside"):
+        ch.bind(name, "amq.fanout")
+    ch.declare("store")
+    ch.fill("store", *[b"%d" % number for number in range(10)])
+    for name in ("one", "two", "outside"):
+        copies = [one.copy_for_queue() for one in list_ready(queues["store"])]
+        queues[name].outbox.add(copies, "maxlen", queued=False)
+    queues["two"].outbox.publish_slice(0)
+    queues["one"].outbox.publish_slice(0)
+    assert queues["two"].outbox.awaited is queues["one"] and queues["one"].outbox.awaited is queues["outside"]
 
 
 def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messages(
