@@ -242,7 +242,7 @@ class OperatorChannel:
         """Begin to move messages of a queue to an exchange, with their own routing keys if none is given."""
         short("a routing key", routing_key or "")
         queue = operations.readable_queue(self._channel, name)
-        return Move(self._channel, queue, strip_line_ends(exchange), routing_key)
+        return Move(self._channel, queue, exchange, routing_key)
 
     def give_back(self, failed: bool) -> None:
         """Requeue all unsettled messages; with `failed` this counts as a failed attempt of each."""
