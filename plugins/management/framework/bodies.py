@@ -6,10 +6,14 @@ Clients are loose with types, so `"true"` is accepted as a boolean and `"5"` as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 import msgspec
+
+from warren.broker.core.metadata import validation
+from warren.broker.core.metadata.validation import NESTED_LIMIT
+from warren.broker.plugin import Invalid
 
 from ...http.responses import HTTPError, bad, not_now
 from ...http.slices import once_a_turn
@@ -28,7 +32,6 @@ TOO_LONG_HERE = "Payload size limit exceeded"  # for a route with its own limit
 SHORT_BYTES = 2048  # longer JSON is decoded and handled in a turn of its own: 64 KiB may take 4 ms
 THREAD_FROM = 64 << 10  # bytes; longer JSON is decoded in a thread, as it would block the loop for milliseconds
 VALUES_LIMIT = 10_000  # values in JSON, about: to decode them keeps the interpreter, in a thread too
-NESTED_LIMIT = 100  # levels of nested JSON, as functions that walk it are recursive
 NOT_JSON = "not_json"
 LINE = 80  # characters; RabbitMQ breaks a longer list into lines
 BOOLEANS = ("true", "false")
@@ -182,16 +185,10 @@ def decode(body: bytes) -> dict[str, Any]:
 
 def check_depth(value: object) -> None:
     """Raises HTTPError (400) if arrays and objects are nested deeper than NESTED_LIMIT."""
-    levels: list[Iterator[object]] = [iter([value])]
-    while levels:  # never with a copy of a long array, which the garbage collector would traverse at once
-        for one in levels[-1]:
-            if isinstance(one, (dict, list)):
-                if len(levels) > NESTED_LIMIT:
-                    raise bad(f"JSON may be nested {NESTED_LIMIT} deep")
-                levels.append(iter(one.values() if isinstance(one, dict) else one))
-                break
-        else:
-            levels.pop()
+    try:
+        validation.check_depth("JSON", value, NESTED_LIMIT)
+    except Invalid as error:
+        raise bad(error.text) from None
 
 
 def convert(value: dict[str, Any], body: type[msgspec.Struct]) -> msgspec.Struct:

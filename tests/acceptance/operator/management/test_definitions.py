@@ -183,6 +183,17 @@ def test_a_document_of_the_socket_may_be_nested_as_deep_as_any_other() -> None:
     assert warren.parsed_definitions(json.dumps(document).encode()) == document
 
 
+def test_the_deepest_value_of_a_parameter_that_can_be_set_can_be_imported_again(api: Api) -> None:
+    statuses = []
+    for levels in range(90, bodies.NESTED_LIMIT):
+        statuses.append(api.put(f"/global-parameters/p{levels}", {"value": nested(levels - 1)}).status)
+    assert statuses == [201] * 8 + [400] * 2, "a map, a list and an entry of the document are around it"
+    assert "may be nested 97 deep" in api.put("/global-parameters/p", {"value": nested(97)}).error[2]
+    document = api.get("/definitions").json
+    assert nested(96) in [one["value"] for one in document["global_parameters"]]
+    assert api.post("/definitions", document).status == 204
+
+
 @pytest.mark.parametrize("character", ["x", "é", "\U0001f600"])
 def test_an_error_shows_a_bounded_part_of_a_value(api: Api, character: str) -> None:
     text = character * 100_000
