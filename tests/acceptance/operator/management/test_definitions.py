@@ -349,6 +349,27 @@ def test_definitions_may_come_in_a_form(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
+    ("head", "is_file"),
+    [
+        (b'Content-Disposition: form-data;\r\n\tfilename="a; b";\r\n name="file"', True),
+        (b'Content-Disposition: form-data; name="other"; filename="a; name=file"', False),
+        (b'Content-Disposition: form-data; name="other"; filename="; name=file; "', False),
+        (b'X: a\r\n name="file"\r\nContent-Disposition: form-data; name="other"', False),
+    ],
+)
+def test_the_file_of_a_form_is_known_by_its_name_alone(head: bytes, is_file: bool) -> None:
+    body = b"--limit\r\n" + head + b"\r\n\r\nfirst\r\n" + form("file", b"second")
+    media_type = 'multipart/form-data; x="boundary=other"; boundary=limit'
+    assert definitions.document_of(body, media_type) == (b"first" if is_file else b"second")
+
+
+def test_a_file_of_a_form_that_is_encoded_is_refused(api: Api) -> None:
+    body = form("file", b"e30=").replace(b"\r\n\r\n", b"\r\ncontent-transfer-encoding: Base64\r\n\r\n", 1)
+    answer = api.post("/definitions", body, headers={"Content-Type": "multipart/form-data; boundary=limit"})
+    assert answer.error == (400, "bad_request", "the part named file may not have a transfer encoding")
+
+
+@pytest.mark.parametrize(
     "head",
     [
         b"Content-Disposition: a" + b";" * (1 << 20),
