@@ -300,8 +300,8 @@ class DeadLetterOutbox:
             self._count(messages, 1)
 
     def charge(self, account: str) -> None:
-        """Count all messages, now and later, for the user of this account."""
-        if account != self.account:
+        """Count all messages, now and later, for the user of this account, if it is one."""
+        if account not in ("", self.account):
             self._budget.add_dead_letters(self.account, -self.held_bytes)
             self.account = account
             self._budget.add_dead_letters(account, self.held_bytes)

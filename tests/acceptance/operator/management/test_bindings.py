@@ -153,6 +153,19 @@ def test_what_an_exchange_type_emits_is_in_the_queue_before_the_answer(api: Api)
     assert listener.ready == 20_000
 
 
+def test_what_an_earlier_version_has_stored_under_a_name_with_line_ends_is_deleted_by_it(api: Api) -> None:
+    vhost = api.peer.node.vhosts["/"]
+    for name in ("q\n1", "q1"):
+        queue = vhost.declare_queue(name)
+        vhost.declare_exchange(name, "fanout")
+        vhost.bind(name, queue, "k", Table.EMPTY)
+    assert api.delete("/bindings/%2F/e/q%0A1/q/q%0A1/k").status == 204
+    assert not vhost.exchanges["q\n1"].outgoing and vhost.exchanges["q1"].outgoing
+    for path in ("/queues/%2F/q%0A1/contents", "/queues/%2F/q%0A1", "/exchanges/%2F/q%0A1"):
+        assert api.delete(path).status == 204
+    assert list(vhost.queues) == ["q1"] and "q1" in vhost.exchanges and "q\n1" not in vhost.exchanges
+
+
 def test_line_ends_in_names_are_dropped_as_those_of_methods_are(api: Api) -> None:
     """They are no part of the names of queues and exchanges that are declared or bound. All line ends are an empty
     name: that of a queue is generated."""
