@@ -1,7 +1,6 @@
 """Listeners and connections on real sockets: addresses, options, peers that close while blocked, deleted users."""
 
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -153,7 +152,6 @@ def test_a_client_whose_publish_waits_for_a_full_disk_and_that_goes_is_noticed(
 def test_who_publishes_and_goes_is_served_before_it_is_noticed_while_other_publishes_are_unfinished(
     listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peer_watcher, "LOOK_S", 0.01)
     monkeypatch.setattr(publish, "may_take_long", lambda *_: True)
     client = opened(listening.listen())
     ch = client.channel()
@@ -166,9 +164,9 @@ def test_who_publishes_and_goes_is_served_before_it_is_noticed_while_other_publi
         ch.publish("", "queue", body)
     client.send(Connection.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
     until(lambda: listening.call(lambda: len(unfinished._waiting) == 1))
+    (transport,) = listening.server.connections
+    assert listening.call(lambda: not transport._watched and not transport._reading)
     client.vanish()
-    time.sleep(0.1)
-    assert listening.call(lambda: len(listening.server.connections)) == 1
     listening.call(unfinished.end, LIMIT_BYTES)
     assert isinstance(node.clock, FakeClock)
     listening.call(node.clock.advance, 1)
