@@ -92,7 +92,7 @@ def load(node: Node, place: Path, skip_if_unchanged: bool = False) -> list[str] 
     for file, data in texts.items():
         try:
             document = parse_json(data)
-            check_depth("JSON", document, NESTED_LIMIT)
+            check_depth(document)
             lines += import_definitions(node, document, digest=digests[file])
         except ValueError as error:
             raise DefinitionsError(f"{file}: failed to parse JSON: {error}") from None

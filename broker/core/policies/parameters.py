@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ...amqp.errors import Invalid, Unknown, unknown_vhost
 from ..jobs.scheduler import OBJECT_COST, Job
 from ..metadata.records import Change, StoredGlobalParameter, StoredParameter
-from ..metadata.validation import VALUE_NESTED_LIMIT, check_depth, check_text, text
+from ..metadata.validation import check_text, text
 from ..vhost.observer import Observers
 from ..vhost.vhost import CheckNew, VHost, allow_new
 
@@ -158,7 +158,6 @@ class Parameters:
         `planned` parameters of the component count as set already.
         """
         check_text("the name of a parameter", name, NAME_LIMIT)
-        check_depth("the value of a parameter", value, VALUE_NESTED_LIMIT)
         stored = to_json(value)
         lines = self._validate(component, name, value)
         limit = self.limits.get(component)
@@ -208,7 +207,6 @@ class Parameters:
     def check_global(self, name: str, value: object) -> str:
         """Return the value as JSON. Raises Invalid if it cannot be set."""
         check_text("the name of a parameter", name, NAME_LIMIT)
-        check_depth("the value of a parameter", value, VALUE_NESTED_LIMIT)
         stored = to_json(value)
         if name == CLUSTER_NAME:
             if not isinstance(value, str):

@@ -32,6 +32,7 @@ TOO_LONG_HERE = "Payload size limit exceeded"  # for a route with its own limit
 SHORT_BYTES = 2048  # longer JSON is decoded and handled in a turn of its own: 64 KiB may take 4 ms
 THREAD_FROM = 64 << 10  # bytes; longer JSON is decoded in a thread, as it would block the loop for milliseconds
 VALUES_LIMIT = 10_000  # values in JSON, about: to decode them keeps the interpreter, in a thread too
+BODY_NESTED_LIMIT = NESTED_LIMIT - 2  # as what is set is two levels deeper in definitions, and must be imported again
 NOT_JSON = "not_json"
 LINE = 80  # characters; RabbitMQ breaks a longer list into lines
 BOOLEANS = ("true", "false")
@@ -163,7 +164,7 @@ def decode_fields(body: bytes, form: type[CostlyBody]) -> dict[str, Any]:
             value[name] = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise bad(NOT_JSON) from None
-    check_depth(value)
+    check_depth(value, BODY_NESTED_LIMIT)
     return value
 
 
@@ -179,14 +180,14 @@ def decode(body: bytes) -> dict[str, Any]:
         raise bad(DOUBLE)
     if not isinstance(value, dict):
         raise bad(NOT_JSON)
-    check_depth(value)
+    check_depth(value, BODY_NESTED_LIMIT)
     return value
 
 
-def check_depth(value: object) -> None:
-    """Raises HTTPError (400) if arrays and objects are nested deeper than NESTED_LIMIT."""
+def check_depth(value: object, most: int = NESTED_LIMIT) -> None:
+    """Raises HTTPError (400) if arrays and objects are nested deeper than that."""
     try:
-        validation.check_depth("JSON", value, NESTED_LIMIT)
+        validation.check_depth(value, most)
     except Invalid as error:
         raise bad(error.text) from None
 

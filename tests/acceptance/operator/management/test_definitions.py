@@ -188,7 +188,7 @@ def test_the_deepest_value_of_a_parameter_that_can_be_set_can_be_imported_again(
     for levels in range(90, bodies.NESTED_LIMIT):
         statuses.append(api.put(f"/global-parameters/p{levels}", {"value": nested(levels - 1)}).status)
     assert statuses == [201] * 8 + [400] * 2, "a map, a list and an entry of the document are around it"
-    assert "may be nested 97 deep" in api.put("/global-parameters/p", {"value": nested(97)}).error[2]
+    assert "may be nested 98 deep" in api.put("/global-parameters/p", {"value": nested(97)}).error[2]
     document = api.get("/definitions").json
     assert nested(96) in [one["value"] for one in document["global_parameters"]]
     assert api.post("/definitions", document).status == 204
