@@ -9,6 +9,7 @@ from pathlib import Path
 from ...amqp.errors import Invalid, OperatorError
 from ...system_errors import file_error
 from ..metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
+from ..metadata.validation import NESTED_LIMIT, check_depth
 from ..node.node import Node
 from .entry import VALUES_LIMIT
 from .exporter import IMPORTED_HASH
@@ -43,7 +44,7 @@ def parse_json(data: bytes) -> object:
             object_pairs_hook=map_of_pairs,
         )
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError(f"nested more than {NESTED_LIMIT} deep") from None
     finally:
         while maps:
             del maps[-RELEASED:]
@@ -90,7 +91,9 @@ def load(node: Node, place: Path, skip_if_unchanged: bool = False) -> list[str] 
     lines: list[str] = []
     for file, data in texts.items():
         try:
-            lines += import_definitions(node, parse_json(data), digest=digests[file])
+            document = parse_json(data)
+            check_depth(document)
+            lines += import_definitions(node, document, digest=digests[file])
         except ValueError as error:
             raise DefinitionsError(f"{file}: failed to parse JSON: {error}") from None
         except OperatorError as error:

@@ -84,6 +84,7 @@ class Parameters:
         self._components: dict[str, Component] = {}
         self._parameters: dict[str, dict[tuple[str, str], Parameter]] = {}  # by virtual host; component and name
         self._counts: Counter[str] = Counter()  # of them, by component
+        self._counts_of: dict[str, Counter[str]] = {}  # the same by virtual host
         self._globals: dict[str, object] = {}
 
     def register(self, component: Component) -> None:
@@ -178,10 +179,12 @@ class Parameters:
         del there[component, name]
         if not there:
             del self._parameters[vhost]
+        self._count(vhost, component, -1)
         self._removed(parameter)
 
     def drop_vhost(self, vhost: str) -> Job:
         """Forget all parameters of a deleted virtual host at once, and return a job that does the rest."""
+        self._counts.subtract(self._counts_of.pop(vhost, {}))
         return self._drop_all(self._parameters.pop(vhost, {}))
 
     def _drop_all(self, parameters: dict[tuple[str, str], Parameter]) -> Job:
@@ -244,13 +247,17 @@ class Parameters:
     def _store(self, parameter: Parameter) -> None:
         there = self._parameters.setdefault(parameter.vhost, {})
         key = (parameter.component, parameter.name)
-        self._counts[parameter.component] += key not in there
+        if key not in there:
+            self._count(parameter.vhost, parameter.component, 1)
         there[key] = parameter
         self._changed(parameter, parameter.value)
 
+    def _count(self, vhost: str, component: str, change: int) -> None:
+        self._counts[component] += change
+        self._counts_of.setdefault(vhost, Counter())[component] += change
+
     def _removed(self, parameter: Parameter) -> None:
         key = (parameter.vhost, parameter.component, parameter.name)
-        self._counts[parameter.component] -= 1
         self._changed(parameter, None)
         self._notify(Change(False, StoredParameter(*key, to_json(parameter.value))))
 

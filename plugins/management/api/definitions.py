@@ -29,8 +29,11 @@ from .users import check_protected, without_password
 
 FREE_VALUES = 50_000  # commas and arrays in a part of definitions in which no object ends
 BLOCK_BYTES = 16 << 10  # of a text, in which ends of objects are looked for
-BOUNDARY = re.compile(r'boundary="?([^"\s;]{1,70})', re.IGNORECASE)  # of the parts of a form
+BOUNDARY = re.compile(r';\s*boundary="?([^"\s;]{1,70})', re.IGNORECASE)  # of the parts of a form
 FILE_HEAD = re.compile(rb'^content-disposition:[^\r\n]*[;\s]name="?file"?\s*(?:;|$)', re.IGNORECASE | re.MULTILINE)
+ENCODED_HEAD = re.compile(
+    rb"^content-transfer-encoding:[ \t]*(?:base64|quoted-printable)", re.IGNORECASE | re.MULTILINE
+)
 PARTS_LIMIT, HEAD_BYTES = 100, 4096  # of a form, and of the head of a part
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
 
@@ -177,9 +180,18 @@ def document_of(body: bytes, media_type: str) -> bytes:
     boundary = BOUNDARY.search(media_type)
     if boundary is not None:
         for head, content in parts_of_form(body, boundary[1].encode("latin-1")):
-            if FILE_HEAD.search(head):
+            if FILE_HEAD.search(without_other_strings(head)):
+                if ENCODED_HEAD.search(head):
+                    raise Invalid("the part named file may not have a transfer encoding")
                 return content
     raise Invalid("the form has no part named file")
+
+
+def without_other_strings(head: bytes) -> bytes:
+    """Return the head of a part with its lines unfolded, and each quoted string but `file` empty."""
+    pieces = head.replace(b"\n ", b" ").replace(b"\n\t", b" ").split(b'"')
+    pieces[1::2] = [piece if piece.lower() == b"file" else b"" for piece in pieces[1::2]]
+    return b'"'.join(pieces)
 
 
 def parts_of_form(body: bytes, boundary: bytes) -> Iterator[tuple[bytes, bytes]]:

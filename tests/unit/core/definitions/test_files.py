@@ -141,3 +141,12 @@ def test_other_threads_run_while_very_long_integers_are_decoded() -> None:
         time.sleep(0.001)
         turns += 1
     assert turns > 5
+
+
+@pytest.mark.parametrize("depth", [101, 900, 100_000])
+def test_a_file_may_be_nested_as_deep_as_any_document(node: Node, tmp_path: Path, depth: int) -> None:
+    file = tmp_path / "definitions.json"
+    file.write_text('{"unknown": ' + "[" * 99 + "]" * 99 + "}", encoding="utf-8")
+    assert load(node, file) == []
+    file.write_text('{"unknown": ' + "[" * (depth - 1) + "]" * (depth - 1) + "}", encoding="utf-8")
+    assert "nested" in refusal(node, file) and "100 deep" in refusal(node, file)

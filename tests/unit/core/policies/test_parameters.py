@@ -157,6 +157,28 @@ def test_the_number_of_a_components_parameters_may_be_limited(node: Node, parame
     parameters.set("/", "colour", "b", "red")
 
 
+def test_the_parameters_of_a_virtual_host_that_is_being_deleted_do_not_count(
+    node: Node, parameters: Parameters
+) -> None:
+    parameters.limits["colour"] = 2
+    for _ in range(2):
+        node.add_vhost("other")
+        for number in range(1_000):
+            node.vhosts["other"].declare_queue(f"q{number}")
+        parameters.set("other", "colour", "a", "red")
+        parameters.set("other", "colour", "b", "red")
+        parameters.clear("other", "colour", "b")
+        parameters.set("/", "colour", "a", "red")
+        node.delete_vhost("other")
+        parameters.set("/", "colour", "b", "red")
+        assert node.is_ending("other"), "its queues and parameters are deleted in later turns"
+        with pytest.raises(Invalid):
+            parameters.set("/", "colour", "c", "red")
+        parameters.clear("/", "colour", "a")
+        parameters.clear("/", "colour", "b")
+        node.scheduler.finish_all()
+
+
 def test_they_are_listed_by_vhost_and_component(node: Node, parameters: Parameters) -> None:
     node.add_vhost("other")
     for vhost, name in (("other", "b"), ("/", "b"), ("/", "a")):
