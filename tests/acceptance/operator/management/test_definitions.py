@@ -260,6 +260,24 @@ def test_very_long_parts_without_objects_are_refused(api: Api) -> None:
     assert api.post("/definitions", f'{{"unknown": [{"[]," * 20_000} 1, {{}}]}}'.encode()).status == 204
 
 
+@pytest.mark.parametrize("around", ['{"a": [%s 0]}', '{"a": [{"a": [%s 0]}]}', '{"a": {"a": [%s 0]}}'])
+def test_very_many_lists_that_a_broken_text_would_free_at_once_are_refused(around: str) -> None:
+    lists = "{}," + "[[[]]]," * 4_000
+    with pytest.raises(HTTPError, match="failed_to_parse_json"):
+        definitions.decode_document((around % (lists * 10)).encode(), "")
+    assert definitions.decode_document((around % (lists * 4)).encode(), "")
+
+
+def test_entries_are_as_many_as_a_document_has_room_for() -> None:
+    assert definitions.decode_document(b'{"a": [' + b'{"b": [1, 2]}, ' * 60_000 + b"{}]}", "")
+
+
+def test_very_long_strings_are_refused() -> None:
+    with pytest.raises(HTTPError, match="failed_to_parse_json"):
+        definitions.decode_document(b'{"a": "' + rb"x\n" * (ENTRY_BYTES * 3 // 2) + b'"}', "")
+    assert definitions.decode_document(b'{"a": "' + rb"\u00e9" * (ENTRY_BYTES // 2) + b'"}', "")
+
+
 @pytest.mark.parametrize("text", [b'"}"', b'"{"', rb'"\"}"', rb'"\\", "}\\"'])
 def test_braces_in_strings_are_no_ends_of_objects(text: bytes) -> None:
     def document(inner: bytes) -> bytes:

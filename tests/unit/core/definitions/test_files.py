@@ -5,14 +5,19 @@ import gc
 import json
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.definitions import DEFINITIONS, new_node
+from warren.broker.amqp.errors import Invalid
+from warren.broker.core.definitions import files
+from warren.broker.core.definitions.entry import VALUES_LIMIT
 from warren.broker.core.definitions.files import DefinitionsError, load, parse_json
 from warren.broker.core.definitions.importer import begin_import
+from warren.broker.core.definitions.release import RELEASED, release
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, marks_of
 from warren.broker.core.node.node import Node
 
@@ -130,6 +135,26 @@ def test_a_text_keeps_none_of_its_objects(text: str) -> None:
     with contextlib.suppress(ValueError):
         parse_json(text.encode())
     assert len(gc.get_objects()) <= before + 10
+
+
+ENTRIES = '{"b": [' + "[[]], " * 1_000 + "0]}, "
+
+
+@pytest.mark.parametrize("text", ['{"a": [%s 0], "a": 0}', '{"a": [%s 0]!', '{"a": [%s 0]} 0', '{"a": [%s 0]%s}'])
+def test_lists_that_no_document_has_are_freed_in_steps(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in a value whose key comes again, in a broken text or in an object with too many fields."""
+    steps = 0
+
+    def counted(*containers: object) -> Iterator[None]:
+        nonlocal steps
+        for _ in release(*containers):
+            steps += 1
+            yield
+
+    monkeypatch.setattr(files, "release", counted)
+    with contextlib.suppress(ValueError, Invalid):
+        parse_json(text.replace("%s", ENTRIES * 100, 1).replace("%s", ', "c": 0' * VALUES_LIMIT).encode())
+    assert steps >= 100 * 2 * 1_000 // RELEASED
 
 
 def test_other_threads_run_while_very_long_integers_are_decoded() -> None:
