@@ -10,7 +10,7 @@ objects are replaced. Names that begin with `amq.` are reserved, and are left ou
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -176,6 +176,7 @@ class DefinitionsImport:
         self._binds = False  # anything that is not bound yet
         self._users: dict[str, StoredUser] = {}
         self._parameters: dict[str, set[tuple[str, str]]] = {}  # new ones, by component
+        self._parameters_of: Counter[tuple[str, str]] = Counter()  # their number, by component and virtual host
         self._emissions: EmissionQueue | None = None  # of the last binding
         self._wait: Wait | None = None  # of the present step
         if not isinstance(document, dict):
@@ -278,7 +279,7 @@ class DefinitionsImport:
 
     def release(self) -> Iterator[None]:
         """Free the plan, with what it has of the document, in steps."""
-        yield from release(self._steps, self._users, self.places, self._parameters)
+        yield from release(self._steps, self._users, self.places, self._parameters, self._parameters_of)
         while self._vhosts:
             _, vhost = self._vhosts.popitem()
             yield from release(vhost.skipped, vhost.exchanges, vhost.queues)
@@ -424,9 +425,10 @@ class DefinitionsImport:
         permit: Callable[[], None] = lambda: None,
     ) -> None:
         parameters = self._node.parameters
-        new = self._check_parameter(vhost.name, component, name, value)
-        if parameters.get(vhost.name, component, name) is None:
-            new.add((vhost.name, name))
+        new, key = self._check_parameter(vhost.name, component, name, value), (vhost.name, name)
+        if key not in new and parameters.get(vhost.name, component, name) is None:
+            new.add(key)
+            self._parameters_of[component, vhost.name] += 1
         if component == VHOST_LIMITS:
             vhost.max_queues = None
         self._steps.append(partial(self._put_parameter, permit, vhost.name, component, name, value))
@@ -434,7 +436,9 @@ class DefinitionsImport:
     def _check_parameter(self, vhost: str, component: str, name: str, value: object) -> set[tuple[str, str]]:
         """Check a parameter, and return the new ones of its component. Raises Invalid."""
         new = self._parameters.setdefault(component, set())
-        self._node.parameters.check(vhost, component, name, value, len(new) - ((vhost, name) in new))
+        again = (vhost, name) in new
+        planned = len(new) - again, self._parameters_of[component, vhost] - again
+        self._node.parameters.check(vhost, component, name, value, *planned)
         return new
 
     def _global_parameter(self, item: DefinitionEntry) -> None:
