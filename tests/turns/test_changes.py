@@ -112,6 +112,8 @@ def deliveries(api: Api) -> None:
 
 MOVE = json.dumps({"destination": {"queue": "other"}, "count": MANY}).encode()
 LIMITED = json.dumps({"pattern": "", "definition": {"max-length": 1}}).encode()
+GIVEN = {f"v{number}": dict.fromkeys(("configure", "write", "read"), f"^{number}") for number in range(FEW // 2)}
+USER = json.dumps({"tags": "", "permissions": GIVEN}, separators=(",", ":")).encode()
 USERS = json.dumps({"users": [f"u{number}" for number in range(FEW // 2)]}).encode()
 STATUS = {"PUT": (201,), "DELETE": (204,), "POST": (200, 204), "GET": (200,)}
 REQUESTS: list[tuple[str, str, bytes, Callable[[Api], None]]] = [
@@ -120,6 +122,7 @@ REQUESTS: list[tuple[str, str, bytes, Callable[[Api], None]]] = [
     ("DELETE", "/exchanges/%2F/x", b"", bindings),
     ("DELETE", f"/bindings/%2F/e/x/q/q/k{SOME - 1}", b"", bindings),
     ("DELETE", "/users/u", b"", permissions),
+    ("PUT", "/users/u", USER, users_beside_vhosts),
     ("POST", "/users/bulk-delete", USERS, users_beside_vhosts),
     ("DELETE", "/vhosts/v", b"", users),
     ("DELETE", "/vhosts/v", b"", topic_permissions),

@@ -293,10 +293,14 @@ class Users:
         """Set the permission in a virtual host. Raises Unknown, Invalid."""
         self._check_vhost(vhost)
         self.find(user)
-        stored = StoredPermission(user, vhost, configure, write, read)
-        self.restore_permission(stored)
+        self.give(user, vhost, Permission(configure, write, read))
+
+    def give(self, user: str, vhost: str, permission: Permission) -> None:
+        """Set a permission that is compiled already, as `set_permission`. Raises Unknown."""
+        self._check_vhost(vhost)
+        self.find(user).permissions[vhost] = permission
         self._routes.clear(vhost)
-        self._notify(True, stored)
+        self._notify(True, StoredPermission(user, vhost, permission.configure, permission.write, permission.read))
 
     def clear_permission(self, user: str, vhost: str) -> None:
         """Delete the permission, if there is one. Raises Unknown."""
@@ -307,11 +311,16 @@ class Users:
         """Set the permission on an exchange, which need not exist. Raises Unknown, Invalid."""
         self._check_vhost(vhost)
         self.find(user)
+        self.give_topic(user, vhost, exchange, TopicPermission(user, vhost, write, read))
+
+    def give_topic(self, user: str, vhost: str, exchange: str, permission: TopicPermission) -> None:
+        """Set a topic permission that is compiled already, as `set_topic_permission`. Raises Unknown, Invalid."""
+        self._check_vhost(vhost)
+        found = self.find(user)
         check_text("the name of an exchange", exchange, SHORT_STRING)
-        stored = StoredTopicPermission(user, vhost, exchange, write, read)
-        self.restore_topic_permission(stored)
+        found.topic_permissions.setdefault(vhost, {})[exchange] = permission
         self._routes.clear(vhost)
-        self._notify(True, stored)
+        self._notify(True, StoredTopicPermission(user, vhost, exchange, permission.write, permission.read))
 
     def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> None:
         """Delete the permission on one exchange, or on all, if there is any. Raises Unknown."""

@@ -15,7 +15,7 @@ from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from .permissions import check_place
-from .users import find_user
+from .users import compiled, find_user
 
 
 class TopicPatterns(msgspec.Struct):
@@ -76,12 +76,15 @@ async def get_topic_permissions(request: Request) -> Listing[Row]:
     return Listing(rows, topic_permission_view, order=place)
 
 
-def put_topic_permission(request: Request) -> Response:
+async def put_topic_permission(request: Request) -> Response:
     """Set the topic permission of a user for an exchange."""
     user, vhost = check_place(request)
     given: TopicPatterns = request.body
+    permission = await compiled(request, TopicPermission, user.name, vhost, given.write, given.read)
+    user, vhost = check_place(request)
     existed = given.exchange in user.topic_permissions.get(vhost, ())
-    request.node.users.set_topic_permission(user.name, vhost, given.exchange, given.write, given.read)
+    with request.acting():
+        request.node.users.give_topic(user.name, vhost, given.exchange, permission)
     return put(existed)
 
 
