@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from warren.broker.amqp.errors import Invalid
 from warren.broker.core.definitions.entry import VALUES_LIMIT
 from warren.broker.core.definitions.importer import DefinitionsImport, VHostPreview, import_definitions
 from warren.broker.core.definitions.release import release
+from warren.broker.core.metadata import patterns
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.policies import POLICIES_LIMIT
 
@@ -101,6 +103,35 @@ def test_the_limits_of_virtual_hosts_are_checked_in_steps(monkeypatch: pytest.Mo
     monkeypatch.setattr(VHostPreview, "check_queues", lambda vhost: checked.append(vhost))
     plan = DefinitionsImport(new_node(), {"vhosts": [{"name": f"v{number}"} for number in range(10)]})
     assert [len(checked) for _ in plan.check()] == [0] * 10 + list(range(1, 11))
+
+
+def test_no_step_of_an_import_compiles_two_long_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    compile_pattern = patterns.compile_pattern
+
+    def counted(text: str, *more: Any) -> Any:
+        compiled.append(text)
+        return compile_pattern(text, *more)
+
+    monkeypatch.setattr(patterns, "compile_pattern", counted)
+    given = {key: f"^({key}{'|x' * 300})" for key in ("configure", "write", "read")}
+    place = {"user": "u", "vhost": "v"}
+    document = {
+        "permissions": [{**place, **given}],
+        "topic_permissions": [{**place, **given, "write": "^{username}" + given["write"], "exchange": "x"}],
+    }
+    node = new_node()
+    node.add_vhost("v")
+    node.users.add("u")
+    plan = DefinitionsImport(node, document)
+    for work in (plan.check(), plan.carry_out()):
+        patterns.compile_once.cache_clear()
+        compiled.clear()
+        for _ in work:
+            assert len(compiled) <= 1
+            compiled.clear()
+    user = node.users.find("u")
+    assert user.permissions["v"].allows("read", "readx") and user.topic_permissions["v"]["x"].allows("read", "readx")
 
 
 def vhosts(node: Node, count: int) -> list[str]:
