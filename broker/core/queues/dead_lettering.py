@@ -54,6 +54,7 @@ MANY_BYTES = 64 << 20  # likewise, with those that no target takes
 ALL_BYTES = 256 << 20  # likewise, in the outboxes of the node, also of deleted queues,
 USER_BYTES = 16 << 20  # if these are in those of its user,
 SOME_BYTES = 1 << 20  # and these in its own
+DELETED_BYTES = 6_000  # of memory of a deleted queue, with its job
 OVERHEAD = 400  # bytes of memory of a message beside its frames
 FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
@@ -334,7 +335,13 @@ class DeadLetterOutbox:
         """Count the messages as those of a deleted queue, and publish them as a job."""
         queue = self._queue
         self._budget.deleted_letters.add(self.account, self.held_bytes)
+        self._count_deleted(1)
         queue.host.scheduler.start(f"dead letters of {queue}", self._publish_rest(), appends=True)
+
+    def _count_deleted(self, sign: int) -> None:
+        """Count the memory of a deleted queue, with its job, until its last message has left."""
+        self._budget.dead_letters.add(self.account, sign * DELETED_BYTES)
+        self._budget.deleted_letters.add(self.account, sign * DELETED_BYTES)
 
     def publish_slice(self, published: int) -> int:
         """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up.
@@ -394,6 +401,7 @@ class DeadLetterOutbox:
                 yield SUSPENDED
                 self.awaited = None
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
+        self._count_deleted(-1)
         self._queue.break_cycles()
 
     def _publish_first(self, count: int, cost_limit: int) -> int:

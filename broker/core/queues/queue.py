@@ -333,14 +333,15 @@ class Queue(RouteTarget):
             again = outbox.publishable or again and not outbox.many
             if not again and outbox.unconfirmed and not outbox.awaits_journal:
                 self._message_expiry.pump_at(outbox.retry_at_ms)
-        elif again and outbox.many:  # as those of deleted queues are too many
-            again = False
-            self._message_expiry.pump_at(self.host.clock.now_ms() + HELD_BACK_MS)
+        else:
+            again = again and not outbox.many
         self._pumped = self.published
         if self.demand_followers and not self.ready:
             self._demand_changed()
         if again:
             self._message_expiry.pump_again()
+        elif not self._slice and self.ready and not len(outbox):  # for dead letters of deleted queues
+            self._message_expiry.pump_at(self.host.clock.now_ms() + HELD_BACK_MS)
         return cost
 
     def feed(self) -> None:

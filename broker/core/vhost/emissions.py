@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 MAKE_COST = 5  # of a message that the type has just made
 STORED_COST = 2  # of a durable queue
+WAIT_STEPS = 1_000  # for a queue that has to dead-letter too many messages, which it does meanwhile: a second or more
 LIMIT_BYTES = 16 << 20  # of the emissions of one exchange that wait; binding waits until there are fewer
 ENTRY_BYTES, REFERENCE_BYTES = 1_000, 8  # of waiting emissions, and of each destination and message in them
 
@@ -149,9 +150,18 @@ def enqueue_in_slices(
         first, at = at, at + len(some)
         each = cost_of(some, weight, int(exceeded), shift, min(readers, 1))
         for part in in_parts(targets, each, frame_bytes(some), max(limit, cost) if len(some) > 1 else limit):
+            yield from await_outboxes(vhost, part)
             result = merge(result, enqueue(vhost, part, some, source), first)
             yield max(cost * len(part) // count, 1)
     return result
+
+
+def await_outboxes(vhost: VHost, targets: tuple[RouteTarget, ...]) -> Iterator[int]:
+    """Wait, but not for ever, while one of the targets has rejected too many messages that it has to dead-letter."""
+    for _ in range(WAIT_STEPS):
+        if not vhost.budget.full_outboxes or not any(target.must_not_reject for target in targets):
+            return
+        yield SLICE
 
 
 def merge(result: EnqueueResult, more: EnqueueResult, first: int) -> EnqueueResult:
