@@ -202,13 +202,13 @@ class Scheduler:
 
     def finish_all(self, budget: int = UNLIMITED) -> bool:
         """Run all jobs to their end, and return True; False if some wait for room, or that has cost `budget`."""
-        for task in list(self._suspended):
-            self._resume(task)
-        while self._tasks and budget > 0:
+        while (self._tasks or self._suspended) and budget > 0:
+            for task in list(self._suspended):
+                self._resume(task)
             self._left = TURN_COST
             self._run()
             budget -= TURN_COST
-        return not self._tasks and not self._waiting
+        return not (self._tasks or self._waiting or self._suspended)
 
     def _run(self) -> None:
         """Run steps of all jobs in turn until the budget of this turn is spent."""

@@ -59,8 +59,9 @@ OVERHEAD = 400  # bytes of memory of a message beside its frames
 FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
 WOKEN = 100  # of those that wait for an outbox, whenever messages leave it
+WAITS_COST = 20  # of such a question: 10 us
 LOOK_SHIFT = 3  # to ask 8 targets whether they must not reject costs 1
-FULL_LOOKS = 20  # targets of which it is asked whether they wait for this queue
+FULL_LOOKS = 100  # targets of which it is asked whether they wait for this queue
 WAITS = 100  # queues that are looked at which wait for each other
 RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
@@ -393,13 +394,14 @@ class DeadLetterOutbox:
 
     def _publish_rest(self) -> Job:
         """Publish all messages of a deleted queue, in slices, at most once from now on."""
+        scheduler = self._queue.host.scheduler
         self.awaits_journal = False  # the scheduler sees to it
         self._retry()
         while self.waiting or self.forwarded:
-            if self.awaited is not None:
-                self.awaited.outbox.when_fewer(self._queue.host.scheduler.suspend())
+            if self.awaited is not None and not scheduler.finishing:
+                self.awaited.outbox.when_fewer(scheduler.suspend())
                 yield SUSPENDED
-                self.awaited = None
+            self.awaited = None
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
         self._count_deleted(-1)
         self._queue.break_cycles()
@@ -615,7 +617,7 @@ class DeadLetterOutbox:
         cost = len(targets) >> LOOK_SHIFT
         full: Queue | None = None
         for full in islice((cast("Queue", target) for target in targets if target.must_not_reject), FULL_LOOKS):
-            cost += WAITS
+            cost += WAITS_COST
             if not waits_for(full, self._queue):
                 self.awaited = full
                 full.outbox.when_fewer(self._wait_no_longer)
@@ -728,12 +730,14 @@ def cost_of(message: Message) -> int:
 
 def waits_for(queue: Queue, other: Queue) -> bool:
     """Return whether the outbox of a queue waits for the other one, or may do so behind WAITS more."""
+    seen: set[Queue] = set()
     for _ in range(WAITS):
         if queue is other:
             return True
+        seen.add(queue)
         following = queue.outbox.awaited or queue.outbox.passes_to
-        if following is None:
-            return False
+        if following is None or following in seen:
+            return False  # others wait for each other in a circle, in which one goes on
         queue = following
     return True
 

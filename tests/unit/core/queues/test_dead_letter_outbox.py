@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -517,6 +518,51 @@ def test_a_queue_that_dead_letters_of_deleted_queues_held_back_goes_on_when_they
     assert house.ch.delivery().body == b"2"
     house.clock.advance(1_000)
     assert not [timer for timer in house.clock._timers if not timer.cancelled]
+
+
+@pytest.mark.parametrize("deleted", ["before", "at once", "by a job"])
+def test_dead_letters_of_deleted_queues_that_wait_are_published_before_the_node_stops(
+    deleted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
+    node = new_node()
+    ch: Channel = connected(node).channel()
+    vhost = node.vhosts["/"]
+    given = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
+    ch.declare("full", arguments=given | {"x-dead-letter-routing-key": "letters"})
+    ch.declare("giver", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "full"})
+    ch.declare("letters")
+    ch.declare("store")
+    ch.fill("store", *[b"%d" % number for number in range(10)])
+    full, giver = vhost.queues["full"], vhost.queues["giver"]
+    for each, queued in ((full, False), (giver, True)):
+        each.outbox.add([one.copy_for_queue() for one in list_ready(vhost.queues["store"])], "maxlen", queued)
+    full.outbox.awaits_journal = True
+    giver.outbox.publish_slice(0)
+    assert giver.outbox.awaited is full
+
+    def job() -> Iterator[int]:
+        yield 1
+        vhost.delete_queue(giver)
+
+    if deleted != "before":
+        node.scheduler.charge(TURN_COST)
+    if deleted == "by a job":
+        node.scheduler.start("the end of a connection", job())
+    else:
+        vhost.delete_queue(giver)
+    assert node.finish() and not len(giver.outbox) and vhost.queues["letters"].ready == 20
+
+
+def test_a_queue_waits_for_one_of_a_circle_in_which_it_is_not() -> None:
+    node = new_node()
+    ch: Channel = connected(node).channel()
+    for name in ("one", "two", "outside"):
+        ch.declare(name)
+    one, two, outside = (node.vhosts["/"].queues[name] for name in ("one", "two", "outside"))
+    one.outbox.awaited, two.outbox.passes_to = two, one
+    assert dead_lettering.waits_for(one, two) and dead_lettering.waits_for(two, one)
+    assert not dead_lettering.waits_for(one, outside)
 
 
 def test_emissions_wait_for_a_full_queue_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
