@@ -57,7 +57,8 @@ async def get_definitions(request: Request) -> Response:
     def encode(section: str, item: Item) -> bytes:
         return json_of(prune(item, chosen[section]) if chosen is not None and section else item)
 
-    return Response(200, Pieces(await request.wait(joined_in_slices(text_pieces(head, sections, encode)))), headers)
+    texts = joined_in_slices(text_pieces(head, sections, encode), request.unread.grow)
+    return Response(200, Pieces(await request.wait(texts)), headers)
 
 
 async def post_definitions(request: Request) -> Response:

@@ -77,4 +77,4 @@ async def with_consumers(request: Request, item: Item, consumers: Iterable[Chann
             yield (b"," if index else b"") + json_of(prune(consumer_view(request.caller, consumer), below))
         yield b"]}"
 
-    return Pieces(await request.wait(joined_in_slices(texts())))
+    return Pieces(await request.wait(joined_in_slices(texts(), request.unread.grow)))
