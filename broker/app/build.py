@@ -63,7 +63,7 @@ def build_node(
         user = default_user(config, report)
         rights = config.default_permissions
         permission = (rights.configure, rights.write, rights.read)
-        definitions = first_definitions(config.default_vhost, [user], permission)
+        definitions = first_definitions(config.default_vhost, [user], permission, config.default_queue_type)
         for change in definitions.changes():
             store.journal.change(change)
     restored = restore(node, definitions)
