@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -243,7 +244,7 @@ def save(name: str, value: object) -> None:
         if name == "-":
             sys.stdout.write(text)
         else:
-            Path(name).write_text(text, encoding="utf-8")
+            Path(name).write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise ExitError(UNAVAILABLE, f"Error:\ncannot write {file_error(error, name)}") from None
 
@@ -280,6 +281,8 @@ def main() -> int:
         from .completion import complete
 
         return complete(COMPLETION, completing)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # surrogates, which JSON may have, as JSON writes them
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()

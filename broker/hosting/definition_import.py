@@ -55,6 +55,10 @@ class Imports:
         self._freeing = asyncio.Lock()  # of one document at a time, or their slices would be one long turn
         self.under_way = False
 
+    def has_document(self) -> bool:
+        """Whether a document is decoded, imported, checked or freed: it may have millions of objects."""
+        return self._lock.locked()
+
     async def run(
         self,
         document: object,

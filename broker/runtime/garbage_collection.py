@@ -12,6 +12,7 @@ import asyncio
 import gc
 import sys
 import time
+from collections.abc import Callable
 
 from .supervisor import Report
 
@@ -68,10 +69,14 @@ class Heap:
 
 
 class FullCollections:
-    """Full collections: often if the heap is small or moderate, else when the loop is idle or memory is short."""
+    """Full collections: often if the heap is small or moderate, else when the loop is idle or memory is short.
+
+    Those of a larger heap wait while `has_transients` returns True: very many objects in it will soon be freed.
+    """
 
     def __init__(self, report: Report, heap: Heap | None = None) -> None:
         self.count = 0
+        self.has_transients: Callable[[], bool] = lambda: False
         self._report = report
         self._heap = heap or Heap()
         self._start_blocks = self._heap.blocks()
@@ -92,13 +97,13 @@ class FullCollections:
             return
         since_long_s = now_s - self._last_long_s
         limit = MODERATE_HEAP if since_long_s >= MODERATE_INTERVAL_S else 0 if self._long else SMALL_HEAP
-        idle = used_share < IDLE_SHARE and since_long_s >= LONG_INTERVAL_S
+        idle = used_share < IDLE_SHARE and since_long_s >= LONG_INTERVAL_S and not self.has_transients()
         if idle or limit and self._heap.blocks() - self._start_blocks < limit:
             self._collect(now_s)
 
     def collect_in_shortage(self, now_s: float) -> None:
         """Collect during a memory alarm, at most once a minute; publishers are blocked anyway."""
-        if now_s - self._last_long_s >= SHORTAGE_INTERVAL_S:
+        if now_s - self._last_long_s >= SHORTAGE_INTERVAL_S and not self.has_transients():
             self._collect(now_s)
 
     def _collect(self, now_s: float) -> None:

@@ -146,6 +146,7 @@ class Channel:
             if route is None:
                 route = publish.resolve(self, publishes.method)
             if self.unfinished.full:
+                contents = publish.at_once(self, route, contents)
                 contents = contents[: self.admit_short(repeat(route), contents)]
             alike, largest_frame = publishes.alike, publishes.largest_frame
             published = publish.publish(self, route, contents, alike, largest_frame, in_slices=True)

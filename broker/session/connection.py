@@ -67,7 +67,6 @@ OVERLAPPING: Final = frozenset(
     )
 )
 REPLIES_DUE_LIMIT: Final = 1000
-SETTLEMENTS: Final = (commands.Basic.Reject.index, commands.Basic.Nack.index)  # which read no queue, and have no reply
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -125,6 +124,7 @@ class Connection(Publisher):
         "_queued",
         "_requests_ended",
         "_throttled",
+        "_rejected",
         "refusal",
         "transaction_bytes",
     )
@@ -174,6 +174,7 @@ class Connection(Publisher):
         self._queued = False  # a job handles the input
         self._requests_ended: Callable[[], None] | None = None
         self._throttled = False  # suspended until the journal has caught up
+        self._rejected = False  # the last event has settled deliveries, and requeued none
         self.refusal: AMQPError | None = None  # the error of `deferred`, which failed while earlier replies were due
         self.transaction_bytes = 0  # of the publishes in the transactions of all channels
 
@@ -368,6 +369,7 @@ class Connection(Publisher):
                 closing.close_channel(channel, error)
 
     def _on_channel(self, channel: Channel, event: Event) -> None:
+        rejected, self._rejected = self._rejected, False
         if isinstance(event, Publishes):
             channel.publish(event)
             return
@@ -380,11 +382,12 @@ class Connection(Publisher):
         # Earlier publishes are confirmed before the reply to a method, and delivered before the method reads a queue.
         if self.confirming:
             self.confirm()
-        if self.node.pending and event.index not in SETTLEMENTS:
-            self.node.pump()
         if event.index == CHANNEL_OPEN:
             raise ChannelFault("second 'channel.open' seen", 20, 10)
         method, table = method_decoder.decode(event.index, event.payload)
+        self._rejected = isinstance(method, (commands.Basic.Reject, commands.Basic.Nack)) and not method.requeue
+        if self.node.pending and not (rejected and self._rejected):  # dead letters of many are published together
+            self.node.pump()
         if isinstance(method, commands.Channel.Close):
             del self.channels[channel.number]
             if channel.end_cost <= TURN_COST:

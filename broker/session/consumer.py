@@ -60,6 +60,10 @@ class ChannelConsumer(Consumer):
         self._encoders: dict[int, tuple[bytes, DeliverEncoder]] = {}  # by length of the address: at most 512
 
     @property
+    def account(self) -> str:
+        return self.channel.user.account
+
+    @property
     def ended(self) -> bool:
         return self.channel.closing or self.channel.connection.ended
 

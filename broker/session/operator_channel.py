@@ -111,11 +111,11 @@ class OperatorChannel:
 
     def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> None:
         """Delete a queue, if it exists."""
-        operations.delete_queue(self._channel, self._queue_name(name), if_unused=if_unused, if_empty=if_empty)
+        operations.delete_queue(self._channel, name, if_unused=if_unused, if_empty=if_empty)
 
     def purge(self, name: str) -> None:
         """Drop the ready messages of a queue."""
-        operations.purge_queue(self._channel, self._queue_name(name), wait=False)
+        operations.purge_queue(self._channel, name, wait=False)
 
     def declare_exchange(
         self,
@@ -141,28 +141,22 @@ class OperatorChannel:
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete an exchange, if it exists."""
-        operations.delete_exchange(self._channel, strip_line_ends(name), if_unused=if_unused)
+        operations.delete_exchange(self._channel, name, if_unused=if_unused)
 
     def bind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
         """Bind a queue or an exchange (`kind`: "queue" or "exchange") to a source exchange."""
         short("a routing key", routing_key)
         channel, source = self._channel, strip_line_ends(source)
         if kind == "queue":
-            operations.bind_queue(channel, source, self._queue_name(destination), routing_key, arguments)
+            name = channel.queue_name(strip_line_ends(destination))
+            operations.bind_queue(channel, source, name, routing_key, arguments)
         else:
             operations.bind_exchange(channel, source, strip_line_ends(destination), routing_key, arguments)
 
     def unbind(self, source: str, kind: str, destination: str, routing_key: str, arguments: Table) -> None:
         """Remove a binding, if it exists."""
-        source = strip_line_ends(source)
-        if kind == "queue":
-            operations.unbind_queue(self._channel, source, self._queue_name(destination), routing_key, arguments)
-        else:
-            operations.unbind_exchange(self._channel, source, strip_line_ends(destination), routing_key, arguments)
-
-    def _queue_name(self, name: str) -> str:
-        """Return the name without line ends. Raises NotFound (404) for an empty one."""
-        return self._channel.queue_name(strip_line_ends(name))
+        unbind = operations.unbind_queue if kind == "queue" else operations.unbind_exchange
+        unbind(self._channel, source, destination, routing_key, arguments)
 
     # Messages
 
@@ -244,7 +238,7 @@ class OperatorChannel:
         """Begin to move messages of a queue to an exchange, with their own routing keys if none is given."""
         short("a routing key", routing_key or "")
         queue = operations.readable_queue(self._channel, name)
-        return Move(self._channel, queue, strip_line_ends(exchange), routing_key)
+        return Move(self._channel, queue, exchange, routing_key)
 
     def give_back(self, failed: bool) -> None:
         """Requeue all unsettled messages; with `failed` this counts as a failed attempt of each."""

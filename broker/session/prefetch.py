@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from ..core.metadata.queue_types import QUORUM
@@ -67,10 +68,11 @@ class SharedPrefetch:
             consumer.awaits_limit = False
             self._forgotten += 1
             if self._forgotten > max(FORGOTTEN, len(self._waiting) // 2):
-                waiting = [entry for entry in self._waiting if entry[1].awaits_limit]
+                of_queues = list(self._of_queues.values())  # an entry of `_waiting` may be for another one of its queue
                 self._waiting, self._of_queues, self._forgotten = [], {}, 0
-                for served, one in waiting:
-                    self._add(one, served)
+                for _, served, one in chain.from_iterable(of_queues):
+                    if one.awaits_limit:
+                        self._add(one, served)
 
     def on_delivered(self, consumer: ChannelConsumer, count: int) -> None:
         """Count deliveries to a consumer under the limit, and make it the last to be woken when there is room."""

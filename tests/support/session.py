@@ -214,11 +214,11 @@ def dial(node: Node, **settings: Any) -> Client:
     return Client(SessionPipe(node, Settings(Table.EMPTY, **settings)))
 
 
-def connected(node: Node, **settings: Any) -> Client:
-    """Open a connection of guest, with its handshake."""
+def connected(node: Node, user: str = "guest", **settings: Any) -> Client:
+    """Open a connection, with its handshake. The password is the name of the user."""
     client = dial(node, **settings)
     client.start()
-    client.login("PLAIN", "\0guest\0guest")
+    client.login("PLAIN", f"\0{user}\0{user}")
     client.tune()
     client.call(Methods.Open, virtual_host="/")
     return client

@@ -13,6 +13,7 @@ import pytest
 from tests.support.http import Api, asgi_scope, call_application
 from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
+from warren.broker.core.metadata.records import StoredPermission, StoredTopicPermission, StoredUser
 
 from .broker import MeasuredPeer, StepMeter, fill
 from .meter import ATTEMPTS, LIMIT_MS, MANY, PATIENCE_S, Meter
@@ -60,6 +61,24 @@ def permissions(api: Api) -> None:
         node.users.set_permission("u", f"v{number}", "", "", "")
 
 
+def topic_permissions(api: Api) -> None:
+    """Set very many topic permissions of one user in another virtual host, which is deleted."""
+    node = api.peer.node
+    node.add_vhost("v")
+    node.users.add("u")
+    for number in range(MANY):
+        node.users.restore_topic_permission(StoredTopicPermission("u", "v", f"x{number}", "", ""))
+
+
+def users(api: Api) -> None:
+    """Make very many users with permissions in another virtual host, which is deleted."""
+    node = api.peer.node
+    node.add_vhost("v")
+    for number in range(SOME):
+        node.users.restore(StoredUser(f"u{number}", b"", ()))
+        node.users.restore_permission(StoredPermission(f"u{number}", "v", "", "", ""))
+
+
 def connections(api: Api) -> None:
     """Open connections of one user. The peer settles faster if it forgets their sockets."""
     for _ in range(CONNECTIONS):
@@ -93,6 +112,11 @@ REQUESTS: list[tuple[str, str, bytes, Callable[[Api], None]]] = [
     ("DELETE", "/exchanges/%2F/x", b"", bindings),
     ("DELETE", f"/bindings/%2F/e/x/q/q/k{SOME - 1}", b"", bindings),
     ("DELETE", "/users/u", b"", permissions),
+    ("DELETE", "/vhosts/v", b"", users),
+    ("DELETE", "/vhosts/v", b"", topic_permissions),
+    ("DELETE", "/users/u", b"", topic_permissions),
+    ("DELETE", "/topic-permissions/v/u", b"", topic_permissions),
+    ("GET", "/users/u/topic-permissions", b"", topic_permissions),
     ("DELETE", "/connections/username/guest", b"", connections),
     ("POST", "/warren/queues/%2F/q/move", MOVE, messages),
     ("GET", "/warren/queues/%2F/q/unacked?limit=500", b"", deliveries),

@@ -15,8 +15,10 @@ from warren.broker.core.exchanges.router import FEW
 from warren.broker.core.jobs.unfinished import LIMIT_BYTES
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import fifo
-from warren.broker.core.queues.route_target import RouteTarget
+from warren.broker.core.queues.route_target import PER_MESSAGE_COST, RouteTarget
 from warren.broker.session.confirms import send_confirms
+from warren.broker.session.methods import publish
+from warren.broker.session.methods.publish import may_take_long
 from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
 
 from .broker import MeasuredPeer, StepMeter, StoredPeer
@@ -328,3 +330,24 @@ def test_no_look_at_what_waits_for_unfinished_publishes_holds_a_turn(
         assert vhost.exchanges["x"].publish_in == before + count and not unfinished.full
 
     step_meter.check_one_of(attempt)
+
+
+def test_of_publishes_that_wait_only_those_are_looked_at_that_are_next(
+    peer: MeasuredPeer, step_meter: StepMeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vhost, unfinished = peer.node.vhosts["/"], peer.node.unfinished_of("guest")
+    vhost.declare_exchange("x", "fanout")
+    for number in range(FEW // PER_MESSAGE_COST):
+        queue = vhost.declare_queue(f"q{number}", arguments=Table.of({"x-overflow": "reject-publish", **NO_LIMIT}))
+        vhost.bind("x", queue, "", Table.EMPTY)
+    looks = 0
+
+    def look(*arguments: Any) -> bool:
+        nonlocal looks
+        looks += 1
+        return may_take_long(*arguments)
+
+    monkeypatch.setattr(publish, "may_take_long", look)
+    unfinished.begin(LIMIT_BYTES)
+    send(peer, step_meter, frames("x", "") * PUBLISHES)
+    assert vhost.exchanges["x"].publish_in == PUBLISHES == looks

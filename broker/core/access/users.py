@@ -6,7 +6,7 @@ Observers are notified of every change, except when stored users are restored. P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 
 from ...amqp.errors import Invalid, Unknown, unknown_vhost
@@ -235,9 +235,12 @@ class Users:
         self._put(user)
 
     def delete(self, name: str) -> None:
-        """Delete the user with all permissions. Raises Unknown."""
+        """Delete the user with all permissions. Raises Unknown.
+
+        A caller in the loop deletes very many of them before, by `drop_permissions`.
+        """
         user = self.find(name)
-        self._drop_permissions(user, list(user.permissions), list(user.topic_permissions))
+        finish(self.drop_permissions(user))
         del self._users[name]
         self._notify(False, user.stored())
         self._routes.drop_user(name)
@@ -289,7 +292,7 @@ class Users:
     def clear_permission(self, user: str, vhost: str) -> None:
         """Delete the permission, if there is one. Raises Unknown."""
         self._check_vhost(vhost)
-        self._drop_permissions(self.find(user), [vhost], [])
+        self._drop_permission(self.find(user), vhost)
 
     def set_topic_permission(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
         """Set the permission on an exchange, which need not exist. Raises Unknown, Invalid."""
@@ -305,30 +308,54 @@ class Users:
         """Delete the permission on one exchange, or on all, if there is any. Raises Unknown."""
         self._check_vhost(vhost)
         found = self.find(user)
-        keys = [key for key in found.topic_permissions if key[0] == vhost and exchange in (None, key[1])]
-        self._drop_permissions(found, [], keys)
+        if exchange is not None:
+            self._drop_topic_permission(found, vhost, exchange)
+        else:
+            finish(self.drop_topic_permissions(found, vhost))
 
-    def drop_vhost(self, vhost: str) -> None:
-        """Delete all permissions in a deleted virtual host."""
-        for user in self.all():
-            topics = [key for key in user.topic_permissions if key[0] == vhost]
-            self._drop_permissions(user, [vhost], topics)
+    def drop_vhost(self, vhost: str) -> Iterator[bool]:
+        """Delete all permissions in a deleted virtual host in steps, which return whether they have deleted one."""
+        for user in self.unsorted():
+            yield from self.drop_permissions(user, vhost)
 
-    def _drop_permissions(self, user: User, vhosts: list[str], topics: list[tuple[str, str]]) -> None:
-        for vhost, exchange in topics:
-            topic = user.topic_permissions.pop((vhost, exchange))
-            self._routes.clear(vhost)
-            self._notify(False, StoredTopicPermission(user.name, vhost, exchange, topic.write, topic.read))
-        for vhost in vhosts:
-            permission = user.permissions.pop(vhost, None)
-            if permission is not None:
-                self._routes.clear(vhost)
-                given = (permission.configure, permission.write, permission.read)
-                self._notify(False, StoredPermission(user.name, vhost, *given))
+    def drop_permissions(self, user: User, vhost: str | None = None) -> Iterator[bool]:
+        """Delete a user's permissions, and then topic permissions, in one virtual host or in all, as `drop_vhost`."""
+        for one in list(user.permissions) if vhost is None else [vhost]:
+            yield self._drop_permission(user, one)
+        yield from self.drop_topic_permissions(user, vhost)
+
+    def drop_topic_permissions(self, user: User, vhost: str | None = None) -> Iterator[bool]:
+        """Delete a user's topic permissions, in one virtual host or in all, as `drop_vhost`."""
+        for there, exchange in list(user.topic_permissions):
+            yield vhost in (None, there) and self._drop_topic_permission(user, there, exchange)
+
+    def _drop_permission(self, user: User, vhost: str) -> bool:
+        """Delete the permission, and return whether there was one."""
+        permission = user.permissions.pop(vhost, None)
+        if permission is None:
+            return False
+        self._routes.clear(vhost)
+        self._notify(False, StoredPermission(user.name, vhost, permission.configure, permission.write, permission.read))
+        return True
+
+    def _drop_topic_permission(self, user: User, vhost: str, exchange: str) -> bool:
+        """Delete the topic permission, and return whether there was one."""
+        permission = user.topic_permissions.pop((vhost, exchange), None)
+        if permission is None:
+            return False
+        self._routes.clear(vhost)
+        self._notify(False, StoredTopicPermission(user.name, vhost, exchange, permission.write, permission.read))
+        return True
 
     def _check_vhost(self, name: str) -> None:
         if name not in self._vhosts:
             raise unknown_vhost(name)
+
+
+def finish(steps: Iterable[object]) -> None:
+    """Do all steps at once."""
+    for _ in steps:
+        pass
 
 
 def validate_user(stored: StoredUser) -> StoredUser:

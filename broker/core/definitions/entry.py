@@ -13,6 +13,7 @@ from ..metadata.validation import boolean, check_text, term, text
 
 TEXT_LIMIT = 65_536
 VALUES_LIMIT, ENTRY_BYTES = 33_000, 1_250_000  # values and bytes of text of an entry: more than a request can set
+BITS = 3  # of a digit, about: the time of a long integer is in proportion to the square of its digits
 ANY_TEXT = ("utf-8", "surrogatepass")
 SHOWN = 1_000  # characters of a name in an error
 FLAGS = {"true": True, "false": False}  # some tools write them as strings
@@ -58,7 +59,7 @@ class DefinitionEntry:
         return Invalid(f"{error.text.rstrip()} ({place})" if place else error.text)
 
     def check_size(self) -> None:
-        """Check that the entry has no more than VALUES_LIMIT values and ENTRY_BYTES of text. Raises Invalid."""
+        """Check that the entry has at most VALUES_LIMIT values, and ENTRY_BYTES of text and digits. Raises Invalid."""
         values = size = 0
         pending: list[dict[str, object] | list[object]] = [self.fields]
         while pending:
@@ -69,10 +70,12 @@ class DefinitionEntry:
             for part in chain(inner, inner.values()) if isinstance(inner, dict) else inner:
                 if isinstance(part, str):
                     size += len(part) if part.isascii() or len(part) > ENTRY_BYTES else len(part.encode(*ANY_TEXT))
-                    if size > ENTRY_BYTES:
-                        raise Invalid(f"an entry of {self.section} may have {ENTRY_BYTES} bytes of text")
+                elif isinstance(part, int):
+                    size += part.bit_length() // BITS
                 elif isinstance(part, (dict, list)):
                     pending.append(part)
+                if size > ENTRY_BYTES:
+                    raise Invalid(f"an entry of {self.section} may have {ENTRY_BYTES} bytes of text")
 
     def value(self, key: str) -> object:
         if key not in self.fields:

@@ -9,11 +9,14 @@ from pathlib import Path
 from ...amqp.errors import Invalid, OperatorError
 from ...system_errors import file_error
 from ..metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
+from ..metadata.validation import NESTED_LIMIT, check_depth
 from ..node.node import Node
 from .entry import VALUES_LIMIT
 from .exporter import IMPORTED_HASH
 from .importer import import_definitions
 from .release import RELEASED, finish, release
+
+WHITESPACE = " \t\n\r"  # of JSON
 
 
 class DefinitionsError(Exception):
@@ -26,25 +29,31 @@ def parse_json(data: bytes) -> object:
     It may run in a thread: other threads get the interpreter, which the scanner alone would keep, in between.
     """
     maps: list[dict[str, object]] = []  # not freed by the scanner, which would free those of a broken text at once
+    unused: list[object] = []  # values of keys that come again, and of an object with too many fields
 
     def map_of_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
         if len(pairs) > VALUES_LIMIT:
-            finish(release(pairs))
+            unused.extend(value for _, value in pairs)
             raise Invalid(f"an object of JSON may have {VALUES_LIMIT} fields")
         made = dict(pairs)
+        if len(made) < len(pairs):
+            unused.extend(value for key, value in pairs if value is not made[key])
         maps.append(made)
         return made
 
+    decoder = json.JSONDecoder(parse_constant=reject_constant, parse_int=integer_of, object_pairs_hook=map_of_pairs)
+    value: object = None
+    whole = False
     try:
-        value: object = json.loads(
-            data.decode("utf-8-sig"),
-            parse_constant=reject_constant,
-            parse_int=integer_of,
-            object_pairs_hook=map_of_pairs,
-        )
+        text = data.decode("utf-8-sig").strip(WHITESPACE)
+        value, end = decoder.raw_decode(text)
+        whole = end == len(text)
+        if not whole:
+            raise json.JSONDecodeError("Extra data", text, end)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError(f"nested more than {NESTED_LIMIT} deep") from None
     finally:
+        finish(release(unused) if whole else release(unused, maps, value))
         while maps:
             del maps[-RELEASED:]
     return value
@@ -90,7 +99,9 @@ def load(node: Node, place: Path, skip_if_unchanged: bool = False) -> list[str] 
     lines: list[str] = []
     for file, data in texts.items():
         try:
-            lines += import_definitions(node, parse_json(data), digest=digests[file])
+            document = parse_json(data)
+            check_depth(document)
+            lines += import_definitions(node, document, digest=digests[file])
         except ValueError as error:
             raise DefinitionsError(f"{file}: failed to parse JSON: {error}") from None
         except OperatorError as error:

@@ -442,8 +442,8 @@ class DefinitionsImport:
         if is_internal(name):
             self._skip(f"global parameter '{name}'", "each broker has its own")
             return
-        self._node.parameters.check_global(name, value)
-        self._steps.append(partial(self._node.parameters.set_global, name, value))
+        parameters = self._node.parameters
+        self._steps.append(partial(parameters.put_global, name, parameters.check_global(name, value)))
 
     # Exchanges, queues and bindings
 

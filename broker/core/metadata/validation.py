@@ -14,6 +14,7 @@ from ...amqp.errors import Invalid
 from ...amqp.field_table import TERM_LENGTH, term_of
 
 LARGEST = (1 << 63) - 1
+NESTED_LIMIT = 100  # levels of arrays and objects in JSON, as functions that walk it are recursive
 SHOWN = 50  # elements of an array or object in an error
 Rule = Callable[[str, object], str]
 
@@ -127,6 +128,20 @@ def check_text(what: str, value: str, most: int, least: int = 0) -> None:
         raise Invalid(f"{what} is not UTF-8") from None
     if not least <= length <= most:
         raise Invalid(f"{what} has {least} to {most} octets")
+
+
+def check_depth(value: object, most: int = NESTED_LIMIT) -> None:
+    """Check that arrays and objects of JSON are nested no deeper. Raises Invalid."""
+    levels: list[Iterator[object]] = [iter([value])]
+    while levels:  # never with a copy of a long array, which the garbage collector would traverse at once
+        for one in levels[-1]:
+            if isinstance(one, (dict, list)):
+                if len(levels) > most:
+                    raise Invalid(f"JSON may be nested {most} deep")
+                levels.append(iter(one.values() if isinstance(one, dict) else one))
+                break
+        else:
+            levels.pop()
 
 
 def shape_errors(name: str, value: object, rules: dict[str, Rule], mandatory: tuple[str, ...] = ()) -> list[str]:

@@ -11,7 +11,7 @@ from ..counters.connection_counts import ConnectionCounts
 from ..counters.histogram import LatencyHistogram
 from ..counters.statistics import Churn, LoginAttempts, Statistics
 from ..exchanges.registry import Registry
-from ..jobs.scheduler import UNLIMITED, Job, Scheduler
+from ..jobs.scheduler import OBJECT_COST, UNLIMITED, Job, Scheduler
 from ..jobs.unfinished import UnfinishedPublishes
 from ..messages.ports import Clock, Journal
 from ..metadata.queue_types import QUEUE_TYPES
@@ -211,8 +211,8 @@ class Node:
     def delete_vhost(self, name: str) -> None:
         """Delete a virtual host with all its objects. Its connections are closed first.
 
-        It disappears at once; its queues, exchanges and parameters are deleted in slices. Raises Unknown, or Invalid if
-        it is protected.
+        It disappears at once; its queues, exchanges, parameters and permissions are deleted in slices. Raises Unknown,
+        or Invalid if it is protected.
         """
         vhost = self._vhost(name)
         if vhost.metadata.protected:
@@ -223,11 +223,12 @@ class Node:
         self._drops[name] = drop = self._drop(vhost, self.parameters.drop_vhost(name))
         self.scheduler.start(f"deletion of {vhost}", drop, lambda: self._dropped(vhost))
         self.policies.vhost_deleted(name)
-        self.users.drop_vhost(name)
 
     def _drop(self, vhost: VHost, parameters: Job) -> Job:
         yield from vhost.drop_all()
         yield from parameters
+        for deleted in self.users.drop_vhost(vhost.name):
+            yield OBJECT_COST if deleted else 1
         self._dropped(vhost)
 
     def _dropped(self, vhost: VHost) -> None:

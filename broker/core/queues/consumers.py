@@ -47,6 +47,11 @@ class Consumer:
         self.unacked = 0
 
     @property
+    def account(self) -> str:
+        """The account of its user (`User.account`); empty if it is none of a user."""
+        return ""
+
+    @property
     def ended(self) -> bool:
         """True if its channel is closed. Its queue removes it later, when the channel is released in slices."""
         return False

@@ -49,8 +49,9 @@ HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
 LAST_BYTES = 1 << 10  # of properties that an outbox keeps of its last letter
 MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
 MANY_BYTES = 64 << 20  # likewise, with those that no target takes
-ALL_BYTES = 256 << 20  # likewise, in the outboxes of the node, also of deleted queues, if SOME_BYTES are in its own
-SOME_BYTES = 1 << 20
+ALL_BYTES = 256 << 20  # likewise, in the outboxes of the node, also of deleted queues,
+USER_BYTES = 16 << 20  # if these are in those of its user,
+SOME_BYTES = 1 << 20  # and these in its own
 OVERHEAD = 400  # bytes of memory of a message beside its frames
 FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
@@ -230,6 +231,7 @@ class DeadLetterOutbox:
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
     held_bytes        of memory of all messages; 0 without any
+    account           of the last user who began to consume from the queue, for whom they count; empty without one
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
     awaited           nothing is published until this full queue, which dead-letters what it rejects, has fewer of those
     passes_to         such a queue that waits for this one, so that this one publishes to it nevertheless
@@ -239,18 +241,8 @@ class DeadLetterOutbox:
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *(
-            "held_bytes",
-            "awaits_journal",
-            "awaited",
-            "passes_to",
-            "exchanging",
-            "_budget",
-            "_first",
-            "_last",
-            "_retried",
-        ),
-        *("_wait_ms", "_when_fewer", "_full"),
+        *("held_bytes", "account", "awaits_journal", "awaited", "passes_to", "exchanging", "_budget", "_first"),
+        *("_last", "_retried", "_wait_ms", "_when_fewer", "_full"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -271,6 +263,7 @@ class DeadLetterOutbox:
         self._when_fewer: LazyDeque[Callable[[], None]] = ()
         self.persistent_count = self.persistent_bytes = 0
         self.held_bytes = 0
+        self.account = ""
         self._budget = queue.host.budget
 
     def __len__(self) -> int:
@@ -279,16 +272,20 @@ class DeadLetterOutbox:
     @property
     def many(self) -> bool:
         """True if the queue must not drop more messages for now."""
-        if self.held_bytes <= MANY:  # the usual case: so many messages have more bytes, and all limits are above this
-            return self._budget.deleted_letter_bytes > ALL_BYTES
+        if self.held_bytes <= MANY and self._budget.deleted_letter_bytes <= ALL_BYTES:
+            return False  # the usual case: so many messages have more bytes, and all limits are above this
         return len(self) > MANY or self._budget.dead_letter_bytes > FEW_BYTES and self.room_bytes <= 0
 
     @property
     def room_bytes(self) -> int:
-        """The bytes of messages that the queue may still drop, but for the last message; above 0 without any here."""
-        held_bytes, all_bytes = self.held_bytes, self._budget.dead_letter_bytes
-        some_bytes = SOME_BYTES if self._budget.deleted_letter_bytes <= ALL_BYTES else 0
-        return min(MANY_BYTES - held_bytes, max(some_bytes - held_bytes, ALL_BYTES - all_bytes))
+        """The bytes of messages that the queue may still drop, but for the last message; above 0 without any here or of
+        deleted queues.
+        """
+        held_bytes, budget = self.held_bytes, self._budget
+        some_room = (SOME_BYTES if budget.deleted_letter_bytes <= ALL_BYTES else 0) - held_bytes
+        user_room = USER_BYTES - budget.dead_letters_of(self.account) if self.account else 0
+        node_room = ALL_BYTES - budget.dead_letter_bytes
+        return min(MANY_BYTES - held_bytes, max(some_room, user_room, node_room))
 
     @property
     def publishable(self) -> bool:
@@ -315,6 +312,13 @@ class DeadLetterOutbox:
             self._set_full(True)
         if queued and queue.number:
             self._count(messages, 1)
+
+    def charge(self, account: str) -> None:
+        """Count all messages, now and later, for the user of this account, if it is one."""
+        if account not in ("", self.account):
+            self._budget.add_dead_letters(self.account, -self.held_bytes)
+            self.account = account
+            self._budget.add_dead_letters(account, self.held_bytes)
 
     def when_fewer(self, fn: Callable[[], None]) -> None:
         """Call `fn` once there are not too many."""
@@ -561,7 +565,7 @@ class DeadLetterOutbox:
         """Count the memory of messages that came, or that left with a `sign` of -1."""
         held_bytes = sign * (frame_bytes(messages) + OVERHEAD * len(messages))
         self.held_bytes += held_bytes
-        self._budget.dead_letter_bytes += held_bytes
+        self._budget.add_dead_letters(self.account, held_bytes)
         if self._queue.deleted:
             self._budget.deleted_letter_bytes += held_bytes
         if sign < 0 and (self._full or self._when_fewer) and not (self.many and self.held_bytes):

@@ -613,6 +613,7 @@ class Queue(RouteTarget):
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.consumers.add(consumer)
+        self.outbox.charge(consumer.account)
         self.had_consumer = True
         self.schedule_pump()
 

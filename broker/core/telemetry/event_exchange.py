@@ -29,7 +29,7 @@ from ..policies.limits import VHOST_LIMITS
 from ..queues.queue import Queue
 from ..vhost.observer import Observer
 from ..vhost.vhost import VHost
-from .event_fields import field_value, fit_to_limit, format_arguments
+from .event_fields import HEADERS_LIMIT_BYTES, field_value, fit_to_limit, format_arguments
 from .system_exchange import SystemExchange
 
 INTERNAL = "rmq-internal"  # RabbitMQ's name for the broker itself as the actor
@@ -42,7 +42,8 @@ class Events(Observer):
     actor  the author of the current change: a user, or one of RabbitMQ's names for an operator's interface
     hooks  called with the name and the fields of each event, during the change
 
-    The last state of virtual hosts and users is kept, as their records do not say what has changed.
+    The last state of virtual hosts and users is kept, as their records do not say what has changed. Events leave out
+    values of parameters that are longer than headers may be.
     """
 
     __slots__ = ("actor", "hooks", "_exchange", "_all_vhosts", "_vhosts", "_users", "_pump_scheduled")
@@ -172,12 +173,9 @@ class Events(Observer):
         if isinstance(record, StoredParameter):
             self._parameter(change.put, record)
         elif isinstance(record, StoredGlobalParameter):
-            fields: dict[str, object] = {"component": "global", "name": record.name}
-            if change.put:
-                fields["value"] = redacted(record.name, json.loads(record.value))
-            self._publish_event(f"parameter.{'set' if change.put else 'cleared'}", fields)
+            self._global_parameter(change.put, record)
         elif isinstance(record, StoredPermission):
-            fields = {"user": record.user, "vhost": record.vhost}
+            fields: dict[str, object] = {"user": record.user, "vhost": record.vhost}
             if change.put:
                 fields |= {"configure": record.configure, "write": record.write, "read": record.read}
             self._publish_event(f"permission.{'created' if change.put else 'deleted'}", fields)
@@ -191,14 +189,23 @@ class Events(Observer):
         elif isinstance(record, StoredUser):
             self._user(change.put, record)
 
+    def _global_parameter(self, put: bool, record: StoredGlobalParameter) -> None:
+        if not self.has_receivers:
+            return
+        fields: dict[str, object] = {"component": "global", "name": record.name}
+        if put and len(record.value) <= HEADERS_LIMIT_BYTES:
+            fields["value"] = redacted(record.name, json.loads(record.value))
+        self._publish_event(f"parameter.{'set' if put else 'cleared'}", fields)
+
     def _parameter(self, put: bool, record: StoredParameter) -> None:
         if not self.has_receivers:
             return
-        value = json.loads(record.value) if put else None
         component = record.component
+        shown = put and (component in POLICIES or len(record.value) <= HEADERS_LIMIT_BYTES)
+        value = json.loads(record.value) if shown else None
         if component != "policy":
             fields: dict[str, object] = {"vhost": record.vhost, "component": component, "name": record.name}
-            if put:
+            if shown:
                 fields["value"] = redacted(record.name, value)
             self._publish_event(f"parameter.{'set' if put else 'cleared'}", fields)
         if component in POLICIES:

@@ -83,12 +83,8 @@ def publish(
 
     Raises PreconditionFailed (406), AccessRefused (403), NotFound (404), SyntaxFault (502).
     """
-    if in_slices:
-        at_once = route.at_once
-        if channel.vhost.budget.exceeded and route.queues is not None:  # each queue stores a copy
-            at_once = min(at_once, ENQUEUE_COST // (PAGE_COST * route.cost) + 1)
-        if len(contents) > at_once:
-            contents = contents[:at_once]
+    if in_slices and len(contents) > 1:
+        contents = at_once(channel, route, contents)
     if not alike:
         return publish_varied(channel, repeat(route), contents, in_slices)
     first = contents[0]
@@ -143,6 +139,14 @@ def publish(
         if channel.confirms is not None:
             expect_confirms(channel, channel.confirms, count, result)
     return count
+
+
+def at_once(channel: Channel, route: Route, contents: list[bytes]) -> list[bytes]:
+    """Return those of the first contents that are published by this route in one step."""
+    most = route.at_once
+    if channel.vhost.budget.exceeded and route.queues is not None:  # each queue stores a copy
+        most = min(most, ENQUEUE_COST // (PAGE_COST * route.cost) + 1)
+    return contents[:most] if len(contents) > most else contents
 
 
 def count_short(channel: Channel, routes: Iterable[Route], contents: list[bytes]) -> int:

@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote, unquote_plus
 
 import msgspec
 
+from warren.broker.amqp.names import strip_line_ends
 from warren.broker.plugin import Binding, Exchange, Queue, VHost
 
 from ...http.auth import VHOST
@@ -135,12 +136,13 @@ async def post_binding(request: Request) -> Response:
     """Create a binding; the header Location has its properties key."""
     body: BindingBody = request.body
     table = table_of(body.arguments)
-    kind, source_name, name = names(request)
+    kind, source, name = names(request)
     with request.acting():
-        request.channel().bind(source_name, kind, name, body.routing_key, table)
-        source, destination = source_and_destination(request)
-        key = properties_key(Binding(source.name, destination, body.routing_key, table))
-    await request.complete(emitted(request.path_vhost(), source.name))
+        request.channel().bind(source, kind, name, body.routing_key, table)
+        vhost = request.path_vhost()
+        destination = vhost.queue(name) if kind == Queue.kind else vhost.exchange(name)
+        key = properties_key(Binding(source, destination, body.routing_key, table))
+    await request.complete(emitted(vhost, source))
     location = f"{quoted(destination.name)}/{quoted(key)}"
     return Response(201, None, {"location": location})
 
@@ -172,10 +174,12 @@ async def unbound(vhost: VHost, kind: str, name: str) -> None:
 
 
 def names(request: Request) -> tuple[str, str, str]:
-    """Return the type of the destination (queue or exchange), the source's name and the destination's name."""
+    """Return the type of the destination, the source's name and the destination's name, both without line ends."""
     if "queue" in request.path:
-        return "queue", request.exchange_name(), request.path["queue"]
-    return "exchange", request.exchange_name("source"), request.exchange_name("destination")
+        kind, source, name = Queue.kind, request.exchange_name(), request.path["queue"]
+    else:
+        kind, source, name = Exchange.kind, request.exchange_name("source"), request.exchange_name("destination")
+    return kind, strip_line_ends(source), strip_line_ends(name)
 
 
 def source_and_destination(request: Request) -> tuple[Exchange, Queue | Exchange]:

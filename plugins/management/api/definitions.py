@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import astuple
 from functools import partial
 
+from warren.broker.core.definitions.entry import ENTRY_BYTES
 from warren.broker.core.definitions.exporter import snapshot, text_pieces
 from warren.broker.core.definitions.files import parse_json
 from warren.broker.core.definitions.importer import Permits
@@ -28,9 +29,17 @@ from .policies import check_operator_policies
 from .users import check_protected, without_password
 
 FREE_VALUES = 50_000  # commas and arrays in a part of definitions in which no object ends
+ENTRY_VALUES = 100_000  # commas and arrays of one entry, and of all that is outside of entries
+STRING_BYTES = 4 * ENTRY_BYTES  # of a string with its escapes: an exported character is up to three times as long
 BLOCK_BYTES = 16 << 10  # of a text, in which ends of objects are looked for
-BOUNDARY = re.compile(r'boundary="?([^"\s;]{1,70})', re.IGNORECASE)  # of the parts of a form
+ENTRY_DEPTH = 2  # of what is in lists of the document
+COMMA, ARRAY, OBJECT, OBJECT_END = b",[{}"
+NO_MARKS = bytes(byte for byte in range(256) if byte not in b",[]{}")
+BOUNDARY = re.compile(r';\s*boundary="?([^"\s;]{1,70})', re.IGNORECASE)  # of the parts of a form
 FILE_HEAD = re.compile(rb'^content-disposition:[^\r\n]*[;\s]name="?file"?\s*(?:;|$)', re.IGNORECASE | re.MULTILINE)
+ENCODED_HEAD = re.compile(
+    rb"^content-transfer-encoding:[ \t]*(?:base64|quoted-printable)", re.IGNORECASE | re.MULTILINE
+)
 PARTS_LIMIT, HEAD_BYTES = 100, 4096  # of a form, and of the head of a part
 UNSAFE = re.compile(r"[^\w .()+-]", re.ASCII)  # in the file name that a browser saves
 
@@ -108,7 +117,7 @@ def decode_document(body: bytes, media_type: str) -> Decoded:
     It may run in a thread. Raises HTTPError (400), Invalid.
     """
     text = document_of(body, media_type)
-    check_arrays(text)
+    check_shape(text)
     try:
         document = parse_json(text)
     except ValueError:
@@ -129,15 +138,31 @@ def check_depth(document: object) -> None:
         raise
 
 
-def check_arrays(text: bytes) -> None:
-    """Raises HTTPError (400) for very many values without an end of an object.
+def check_shape(text: bytes) -> None:
+    """Raises HTTPError (400) for very many values without an end of an object or in one entry, or a very long string.
 
-    To decode them keeps the interpreter all the time: others get it at the end of an object.
+    To decode them keeps the interpreter all the time: others get it at the end of an object. Lists of a broken text are
+    freed at once, with the lists in them, but for those in objects. Entries are objects in lists of the document.
     """
-    values = 0
+    values = string_bytes = depth = count = outside = 0
     for part in without_strings(text):
+        string_bytes = 0 if part else string_bytes + BLOCK_BYTES
         values = 0 if b"}" in part else values + part.count(b",") + part.count(b"[")
-        if values > FREE_VALUES:
+        for mark in part.translate(None, NO_MARKS):
+            if mark == COMMA:
+                count += 1
+            elif mark == ARRAY:
+                count += 1
+                depth += 1
+            elif mark == OBJECT:
+                if depth == ENTRY_DEPTH:
+                    outside, count = count, 0
+                depth += 1
+            else:
+                depth -= 1
+                if depth == ENTRY_DEPTH and mark == OBJECT_END:
+                    count = outside - 1  # the comma before or after it
+        if values > FREE_VALUES or count > ENTRY_VALUES or string_bytes > STRING_BYTES:
             raise bad("failed_to_parse_json")
 
 
@@ -178,9 +203,18 @@ def document_of(body: bytes, media_type: str) -> bytes:
     boundary = BOUNDARY.search(media_type)
     if boundary is not None:
         for head, content in parts_of_form(body, boundary[1].encode("latin-1")):
-            if FILE_HEAD.search(head):
+            if FILE_HEAD.search(without_other_strings(head)):
+                if ENCODED_HEAD.search(head):
+                    raise Invalid("the part named file may not have a transfer encoding")
                 return content
     raise Invalid("the form has no part named file")
+
+
+def without_other_strings(head: bytes) -> bytes:
+    """Return the head of a part with its lines unfolded, and each quoted string but `file` empty."""
+    pieces = head.replace(b"\n ", b" ").replace(b"\n\t", b" ").split(b'"')
+    pieces[1::2] = [piece if piece.lower() == b"file" else b"" for piece in pieces[1::2]]
+    return b'"'.join(pieces)
 
 
 def parts_of_form(body: bytes, boundary: bytes) -> Iterator[tuple[bytes, bytes]]:

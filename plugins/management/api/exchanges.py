@@ -47,8 +47,8 @@ async def get_exchange(request: Request) -> Response:
 async def put_exchange(request: Request) -> Response:
     """Declare an exchange."""
     body: Declaration = request.body
-    name = request.exchange_name()
-    await request.wait(unbound(request.path_vhost(), Exchange.kind, strip_line_ends(name)))
+    name = strip_line_ends(request.exchange_name())
+    await request.wait(unbound(request.path_vhost(), Exchange.kind, name))
     with request.acting():
         existed = name in request.path_vhost().exchanges
         request.channel().declare_exchange(

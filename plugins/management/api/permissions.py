@@ -35,13 +35,15 @@ def permission_view(row: Row) -> Item:
     }
 
 
-def of_user(user: User) -> list[Row]:
-    return [(user, vhost, given) for vhost, given in sorted(user.permissions.items())]
+def of_user(request: Request, user: User) -> list[Row]:
+    """Return the permissions of a user, but for those in deleted virtual hosts, which are deleted in steps."""
+    vhosts = request.node.vhosts
+    return [(user, vhost, given) for vhost, given in sorted(user.permissions.items()) if vhost in vhosts]
 
 
 async def list_permissions(request: Request) -> Listing[Row]:
     """List the permissions of all users."""
-    rows = [row async for user in request.in_slices(request.node.users.unsorted()) for row in of_user(user)]
+    rows = [row async for user in request.in_slices(request.node.users.unsorted()) for row in of_user(request, user)]
     return Listing(rows, permission_view, order=place)
 
 
@@ -51,14 +53,14 @@ def place(row: Row) -> tuple[str, str]:
 
 def list_permissions_of_user(request: Request) -> Listing[Row]:
     """List the permissions of one user."""
-    return Listing(of_user(find_user(request)), permission_view)
+    return Listing(of_user(request, find_user(request)), permission_view)
 
 
 async def list_permissions_in_vhost(request: Request) -> Listing[Row]:
     """List the permissions in one virtual host."""
     vhost = request.path_vhost().name
     users = request.in_slices(request.node.users.unsorted())
-    rows = [row async for user in users for row in of_user(user) if row[1] == vhost]
+    rows = [row async for user in users for row in of_user(request, user) if row[1] == vhost]
     return Listing(rows, permission_view, order=place)
 
 

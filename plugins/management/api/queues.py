@@ -64,8 +64,8 @@ async def get_queue(request: Request) -> Response:
 async def put_queue(request: Request) -> Response:
     """Declare a queue."""
     body: Declaration = request.body
-    name = request.path["queue"]
-    await request.wait(unbound(request.path_vhost(), Queue.kind, strip_line_ends(name)))
+    name = strip_line_ends(request.path["queue"])
+    await request.wait(unbound(request.path_vhost(), Queue.kind, name))
     with request.acting():
         existed = name in request.path_vhost().queues
         request.channel().declare_queue(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import msgspec
 
 from warren.broker.core.access.permissions import TopicPermission
@@ -30,49 +32,46 @@ def topic_permission_view(row: Row) -> Item:
     return {"user": user.name, "vhost": vhost, "exchange": exchange, "write": given.write, "read": given.read}
 
 
-def of_user(user: User, vhost: str | None = None) -> list[Row]:
-    return [
-        (user, at, exchange, given)
-        for (at, exchange), given in sorted(user.topic_permissions.items())
-        if vhost in (None, at)
-    ]
+async def of_user(request: Request, user: User, vhost: str | None = None) -> AsyncIterator[Row]:
+    """Yield the topic permissions of a user in slices, but for those in deleted virtual hosts."""
+    vhosts = request.node.vhosts
+    async for (at, exchange), given in request.in_slices(list(user.topic_permissions.items())):
+        if vhost in (None, at) and at in vhosts:
+            yield user, at, exchange, given
+
+
+async def of_users(request: Request, vhost: str | None = None) -> Listing[Row]:
+    users = request.in_slices(request.node.users.unsorted())
+    rows = [row async for user in users async for row in of_user(request, user, vhost)]
+    return Listing(rows, topic_permission_view, order=place)
 
 
 async def list_topic_permissions(request: Request) -> Listing[Row]:
     """List the topic permissions of all users."""
-    rows = [row async for user in request.in_slices(request.node.users.unsorted()) for row in of_user(user)]
-    return Listing(rows, topic_permission_view, order=place)
+    return await of_users(request)
 
 
 def place(row: Row) -> tuple[str, str, str]:
     return row[1], row[0].name, row[2]
 
 
-def list_topic_permissions_of_user(request: Request) -> Listing[Row]:
+async def list_topic_permissions_of_user(request: Request) -> Listing[Row]:
     """List the topic permissions of one user."""
-    return Listing(of_user(find_user(request)), topic_permission_view)
+    rows = [row async for row in of_user(request, find_user(request))]
+    return Listing(rows, topic_permission_view, order=place)
 
 
 async def list_topic_permissions_in_vhost(request: Request) -> Listing[Row]:
     """List the topic permissions in one virtual host."""
-    vhost = request.path_vhost().name
-    rows = [row async for user in request.in_slices(request.node.users.unsorted()) for row in of_user(user, vhost)]
-    return Listing(rows, topic_permission_view, order=place)
+    return await of_users(request, request.path_vhost().name)
 
 
-def rows_of(request: Request) -> list[Row]:
-    """Return the topic permissions in the path. Raises HTTPError (404) if there are none."""
-    rows = of_user(find_user(request), request.path_vhost().name)
-    if "exchange" in request.path:
-        rows = [row for row in rows if row[2] == request.exchange_name()]
+async def get_topic_permissions(request: Request) -> Listing[Row]:
+    """List the topic permissions of a user in a virtual host."""
+    rows = [row async for row in of_user(request, find_user(request), request.path_vhost().name)]
     if not rows:
         raise missing()
-    return rows
-
-
-def get_topic_permissions(request: Request) -> Listing[Row]:
-    """List the topic permissions of a user in a virtual host."""
-    return Listing(rows_of(request), topic_permission_view)
+    return Listing(rows, topic_permission_view, order=place)
 
 
 def put_topic_permission(request: Request) -> Response:
@@ -84,10 +83,17 @@ def put_topic_permission(request: Request) -> Response:
     return put(existed)
 
 
-def delete_topic_permissions(request: Request) -> Response:
+async def delete_topic_permissions(request: Request) -> Response:
     """Clear the topic permissions of a user in a virtual host, or the one for an exchange."""
-    for user, vhost, exchange, _ in rows_of(request):
-        request.node.users.clear_topic_permission(user.name, vhost, exchange)
+    known, user, vhost = request.node.users, find_user(request), request.path_vhost().name
+    exchange = request.exchange_name() if "exchange" in request.path else None
+    if not any(at == vhost and exchange in (None, each) for at, each in user.topic_permissions):
+        raise missing()
+    if exchange is not None:
+        with request.acting():
+            known.clear_topic_permission(user.name, vhost, exchange)
+    else:
+        await request.carry_out(known.drop_topic_permissions(user, vhost))
     return done()
 
 

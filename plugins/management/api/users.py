@@ -68,7 +68,8 @@ def list_users(request: Request) -> Listing[User]:
 
 def list_users_without_permissions(request: Request) -> Listing[User]:
     """List the users without permissions in any virtual host."""
-    users = [user for user in request.node.users.unsorted() if not user.permissions]
+    vhosts = request.node.vhosts.keys()
+    users = [user for user in request.node.users.unsorted() if vhosts.isdisjoint(user.permissions)]
     return Listing(users, user_document, name_of, name_of)
 
 
@@ -146,23 +147,30 @@ async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
     return given.encode("ascii"), body.hashing_algorithm if isinstance(body.hashing_algorithm, str) else own
 
 
-def delete_user(request: Request) -> Response:
+async def delete_user(request: Request) -> Response:
     """Delete a user with all permissions and close the user's connections."""
-    user = find_user(request)
-    check_protected(request, user)
-    request.node.users.delete(user.name)
+    await delete_in_slices(request, [find_user(request)])
     return done()
 
 
-def delete_users(request: Request) -> Response:
+async def delete_users(request: Request) -> Response:
     """Delete several users, all or none; unknown names are ignored."""
     names: Names = request.body
     users = [user for name in dict.fromkeys(names.users) if (user := request.node.users.get(name)) is not None]
+    await delete_in_slices(request, users)
+    return done()
+
+
+async def delete_in_slices(request: Request, users: list[User]) -> None:
+    """Delete users, whose permissions may be very many. Raises HTTPError (400) before anything is deleted."""
+    known = request.node.users
     for user in users:
         check_protected(request, user)
     for user in users:
-        request.node.users.delete(user.name)
-    return done()
+        await request.carry_out(known.drop_permissions(user))
+        with request.acting():
+            if known.get(user.name) is user:
+                known.delete(user.name)
 
 
 ROUTES = (

@@ -29,7 +29,7 @@ from ..framework.line_stream import NDJSON, LineStream
 from ..framework.request import Request
 from ..framework.router import Route
 from .bindings import unbound
-from .definitions import check_depth
+from .definitions import check_depth, check_shape
 from .policies import policy_view
 from .queues import resumed
 from .users import check_protected, find_user
@@ -357,6 +357,7 @@ async def authenticate(request: Request) -> Response:
 
 def parsed_definitions(text: bytes) -> object:
     """Raises HTTPError (400), Invalid."""
+    check_shape(text)
     try:
         document = parse_json(text)
     except ValueError as error:

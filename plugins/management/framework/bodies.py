@@ -6,10 +6,14 @@ Clients are loose with types, so `"true"` is accepted as a boolean and `"5"` as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 import msgspec
+
+from warren.broker.core.metadata import validation
+from warren.broker.core.metadata.validation import NESTED_LIMIT
+from warren.broker.plugin import Invalid
 
 from ...http.responses import HTTPError, bad, not_now
 from ...http.slices import once_a_turn
@@ -28,7 +32,7 @@ TOO_LONG_HERE = "Payload size limit exceeded"  # for a route with its own limit
 SHORT_BYTES = 2048  # longer JSON is decoded and handled in a turn of its own: 64 KiB may take 4 ms
 THREAD_FROM = 64 << 10  # bytes; longer JSON is decoded in a thread, as it would block the loop for milliseconds
 VALUES_LIMIT = 10_000  # values in JSON, about: to decode them keeps the interpreter, in a thread too
-NESTED_LIMIT = 100  # levels of nested JSON, as functions that walk it are recursive
+BODY_NESTED_LIMIT = NESTED_LIMIT - 2  # as what is set is two levels deeper in definitions, and must be imported again
 NOT_JSON = "not_json"
 LINE = 80  # characters; RabbitMQ breaks a longer list into lines
 BOOLEANS = ("true", "false")
@@ -160,7 +164,7 @@ def decode_fields(body: bytes, form: type[CostlyBody]) -> dict[str, Any]:
             value[name] = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise bad(NOT_JSON) from None
-    check_depth(value)
+    check_depth(value, BODY_NESTED_LIMIT)
     return value
 
 
@@ -176,22 +180,16 @@ def decode(body: bytes) -> dict[str, Any]:
         raise bad(DOUBLE)
     if not isinstance(value, dict):
         raise bad(NOT_JSON)
-    check_depth(value)
+    check_depth(value, BODY_NESTED_LIMIT)
     return value
 
 
-def check_depth(value: object) -> None:
-    """Raises HTTPError (400) if arrays and objects are nested deeper than NESTED_LIMIT."""
-    levels: list[Iterator[object]] = [iter([value])]
-    while levels:  # never with a copy of a long array, which the garbage collector would traverse at once
-        for one in levels[-1]:
-            if isinstance(one, (dict, list)):
-                if len(levels) > NESTED_LIMIT:
-                    raise bad(f"JSON may be nested {NESTED_LIMIT} deep")
-                levels.append(iter(one.values() if isinstance(one, dict) else one))
-                break
-        else:
-            levels.pop()
+def check_depth(value: object, most: int = NESTED_LIMIT) -> None:
+    """Raises HTTPError (400) if arrays and objects are nested deeper than that."""
+    try:
+        validation.check_depth(value, most)
+    except Invalid as error:
+        raise bad(error.text) from None
 
 
 def convert(value: dict[str, Any], body: type[msgspec.Struct]) -> msgspec.Struct:

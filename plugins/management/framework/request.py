@@ -111,6 +111,16 @@ class Request:
         """Return the result of an awaitable that completes a change: what is done is not refused any more."""
         return await awaitable
 
+    async def carry_out(self, steps: Iterable[object]) -> None:
+        """Do the steps of a change, and wait for another turn of the loop after each slice of them."""
+        turn = Turn()
+        over = True
+        while over:
+            with self.acting():
+                over = any(turn.is_over() for _ in steps)
+            if over:
+                await self.complete(turn.next())
+
     async def in_slices(self, objects: Iterable[T]) -> AsyncIterator[T]:
         """Yield the objects, and wait for another turn of the loop after each slice of work on them.
 

@@ -11,6 +11,7 @@ from tests.support.users import set_tags
 from warren.broker.amqp.field_table import Table, Value
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.passwords import hash_password
+from warren.broker.core.telemetry.event_fields import HEADERS_LIMIT_BYTES
 
 pytestmark = pytest.mark.in_process("looks at events of the whole broker")
 
@@ -270,6 +271,8 @@ def test_global_parameters_are_told(broker: InProcessPeer, listen: Callable[...,
     act(broker, lambda: broker.node.parameters.set_global("g", [1, "a"]))
     common: Fields = {"component": text("global"), "name": text("g"), "user_who_performed_action": CLI}
     assert events.last("parameter.set") == common | {"value": ("A", [("l", 1), text("a")])}
+    act(broker, lambda: broker.node.parameters.set_global("g", [""] * HEADERS_LIMIT_BYTES))
+    assert events.last("parameter.set") == common, "without a value that headers have no room for"
     act(broker, lambda: broker.node.parameters.clear_global("g"))
     assert events.last("parameter.cleared") == common
 

@@ -43,6 +43,10 @@ class Taker(ChannelConsumer):
         self.prefetch = prefetch
         self.arguments = Table.EMPTY
 
+    @property
+    def account(self) -> str:
+        return ""
+
     def room(self, body_bytes: int) -> int:
         return self.free
 

@@ -394,6 +394,7 @@ def test_texts_whose_clients_have_left_are_not_decoded_and_none_is_before_the_on
     async def work(node: Node, imports: Imports) -> None:
         asking = [asyncio.ensure_future(imports.check(Undecoded(decode_first, 1), None))]
         await until_async(begun.is_set)
+        assert imports.has_document()
         asking += [asyncio.ensure_future(imports.check(Undecoded(decode, 1), None)) for _ in range(9)]
         await asyncio.sleep(0)
         for one in asking:
@@ -405,6 +406,7 @@ def test_texts_whose_clients_have_left_are_not_decoded_and_none_is_before_the_on
         assert not decodings
         free.set()
         assert (await last).warnings == []
+        assert not imports.has_document()
 
     assert queues_of(run(work)) == 20
     assert decodings == [0], "when the first document was freed"

@@ -8,13 +8,16 @@ import pytest
 from pamqp.commands import Connection
 
 from tests.support.amqp_client import Client
+from tests.support.clock import FakeClock
 from tests.support.listening_server import ListeningServer
 from tests.support.peer import SocketPipe
 from tests.support.polling import until
 from warren.broker.amqp.field_table import Table
+from warren.broker.core.jobs.unfinished import LIMIT_BYTES
 from warren.broker.core.metadata.records import Change, StoredUser, StoredVHost
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.net import peer_watcher
+from warren.broker.session.methods import publish
 
 
 @pytest.fixture
@@ -144,6 +147,31 @@ def test_a_client_whose_publish_waits_for_a_full_disk_and_that_goes_is_noticed(
     assert listening.reported("connection_lost")["reason"] == "client unexpectedly closed TCP connection"
     until(lambda: listening.call(lambda: vhost.queues["kept"].ready == 1))
     listening.call(node.alarms.clear, DISK)
+
+
+def test_who_publishes_and_goes_is_served_before_it_is_noticed_while_other_publishes_are_unfinished(
+    listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "may_take_long", lambda *_: True)
+    client = opened(listening.listen())
+    ch = client.channel()
+    ch.declare("queue")
+    node = listening.node
+    unfinished = node.unfinished_of("guest")
+    listening.call(unfinished.begin, LIMIT_BYTES)
+    sent = [b"%d" % number for number in range(40)]
+    for body in sent:
+        ch.publish("", "queue", body)
+    client.send(Connection.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
+    until(lambda: listening.call(lambda: len(unfinished._waiting) == 1))
+    (transport,) = listening.server.connections
+    assert listening.call(lambda: not transport._watched and not transport._reading)
+    client.vanish()
+    listening.call(unfinished.end, LIMIT_BYTES)
+    assert isinstance(node.clock, FakeClock)
+    listening.call(node.clock.advance, 1)
+    queue = node.vhosts["/"].queues["queue"]
+    until(lambda: listening.call(lambda: queue.ready == len(sent) and not listening.server.connections))
 
 
 def test_who_is_blocked_and_stays_is_served_after_it(

@@ -130,6 +130,18 @@ def test_a_shortage_of_memory_is_a_reason_to_collect_once_a_minute(place: Place)
     assert place.heap.collections == 2
 
 
+def test_a_larger_heap_is_not_collected_while_very_many_of_its_objects_will_soon_be_freed(place: Place) -> None:
+    transients = True
+    place.full.has_transients = lambda: transients
+    place.full.collect_if_due(0, IDLE)
+    place.full.collect_in_shortage(0)
+    assert place.heap.collections == 0
+    transients = False
+    place.full.collect_if_due(10, IDLE)
+    place.full.collect_in_shortage(10 + SHORTAGE_INTERVAL_S)
+    assert place.heap.collections == 2
+
+
 def test_young_objects_are_collected_though_the_collector_counts_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collection, "YOUNG_S", 0.001)
 

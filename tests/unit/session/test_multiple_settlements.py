@@ -281,3 +281,31 @@ def test_a_connection_that_is_lost_while_its_channel_ends_gives_all_back() -> No
     large.connection.lost("reset")
     large.turns()
     assert (large.queue.ready, large.queue.unacked) == (LARGE, 0)
+
+
+LIMITED = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+
+
+@pytest.mark.parametrize("arguments", [{}, LIMITED, LIMITED | {"x-queue-type": "quorum"}])
+def test_what_is_published_before_a_settlement_is_delivered_before_it(arguments: dict[str, Any]) -> None:
+    """A message that is requeued behind them in one read is beyond no limit, as a consumer has room for all."""
+    ch = connected(new_node()).channel()
+    ch.declare("queue", durable=True, arguments=arguments)
+    ch.declare("letters")
+    ch.qos(10)
+    ch.consume("queue")
+    ch.publish("", "queue", b"1")
+    assert ch.delivery().body == b"1"
+    publishes = [
+        codec.method_frame(ch.number, Basic.Publish, {"routing_key": "queue"})
+        + codec.header_frame(ch.number, 1)
+        + codec.body_frames(ch.number, b"%d" % number, 4_096)
+        for number in (2, 3, 4)
+    ]
+    nack = codec.method_frame(ch.number, Basic.Nack, {"delivery_tag": 1, "requeue": True})
+    ch.client.raw(b"".join([*publishes, nack]))
+    assert [delivery.body for delivery in ch.deliveries(4)] == [b"2", b"3", b"4", b"1"]
+    rejects = [codec.method_frame(ch.number, Basic.Reject, {"delivery_tag": tag}) for tag in (2, 3)]
+    ch.client.raw(b"".join([publishes[0], *rejects, publishes[1]]))
+    assert [delivery.body for delivery in ch.deliveries(2)] == [b"2", b"3"]
+    assert ch.drain("letters") == ([b"2", b"3"] if arguments else [])

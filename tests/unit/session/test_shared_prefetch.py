@@ -68,3 +68,25 @@ def test_consumers_that_are_removed_while_they_wait_are_not_kept(deleted: bool) 
     ch.consume("queue", consumer_tag="last")
     ch.ack(1)
     assert ch.delivery().body == b"2"
+
+
+def test_a_consumer_that_waits_is_kept_when_many_others_are_removed() -> None:
+    """One of the highest priority gets the turn of another one of its queue, which still waits then."""
+    ch = InProcessPeer().connect().channel()
+    ch.declare("queue")
+    ch.declare("other")
+    ch.qos(1, globally=True)
+    ch.fill("queue", *[b"%d" % number for number in range(10)])
+    ch.publish("", "other")
+    for tag, priority in (("low", -1), ("high", 1)):
+        ch.consume("queue", consumer_tag=tag, arguments={"x-priority": priority})
+    for number in range(1, 4):
+        assert ch.delivery().tag == number
+        ch.ack(number)
+    for _ in range(FORGOTTEN + 10):
+        ch.consume("other", consumer_tag="other")
+        ch.cancel("other")
+    assert ch.delivery().method.consumer_tag == "high"
+    ch.cancel("high")
+    ch.ack(4)
+    assert ch.delivery().method.consumer_tag == "low"

@@ -151,6 +151,22 @@ def test_definitions_are_exported_and_imported(warrenctl: Warrenctl, tmp_path: P
     assert warrenctl(f"import_definitions {file}")[0] == 65
 
 
+def test_surrogates_are_written_as_in_json(warrenctl: Warrenctl, tmp_path: Path) -> None:
+    file = tmp_path / "definitions.json"
+    user, parameter = {"name": "\ud800", "password_hash": "", "tags": ""}, {"name": "odd", "value": "\ud800"}
+    file.write_text(json.dumps({"users": [user], "global_parameters": [parameter]}))
+    status, out, _ = warrenctl(f"import_definitions --leave-out {file}")
+    assert status == 0 and '(user: "\\ud800"): left out\n' in out
+    assert "\\ud800" in warrenctl("list_global_parameters --formatter json")[1]
+    for place in (str(file), "-"):
+        status, out, _ = warrenctl(f"export_definitions {place}")
+        exported = json.loads(out if place == "-" else file.read_text(encoding="utf-8"))
+        assert status == 0 and parameter in exported["global_parameters"]
+    status, _, err = warrenctl(f"import_definitions --leave-out {file}")
+    assert (status, err) == (0, "")
+    assert warrenctl("clear_global_parameter odd")[0] == 0
+
+
 def test_definitions_pass_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
     assert warrenctl("set_global_parameter piped 5")[0] == 0
     exported = warrenctl("export_definitions -")[1]

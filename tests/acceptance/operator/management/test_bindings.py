@@ -151,3 +151,35 @@ def test_what_an_exchange_type_emits_is_in_the_queue_before_the_answer(api: Api)
     assert api.put("/queues/%2F/present").status == 201
     assert not vhost.unbindings
     assert listener.ready == 20_000
+
+
+def test_what_an_earlier_version_has_stored_under_a_name_with_line_ends_is_deleted_by_it(api: Api) -> None:
+    vhost = api.peer.node.vhosts["/"]
+    for name in ("q\n1", "q1"):
+        queue = vhost.declare_queue(name)
+        vhost.declare_exchange(name, "fanout")
+        vhost.bind(name, queue, "k", Table.EMPTY)
+    assert api.delete("/bindings/%2F/e/q%0A1/q/q%0A1/k").status == 204
+    assert not vhost.exchanges["q\n1"].outgoing and vhost.exchanges["q1"].outgoing
+    for path in ("/queues/%2F/q%0A1/contents", "/queues/%2F/q%0A1", "/exchanges/%2F/q%0A1"):
+        assert api.delete(path).status == 204
+    assert list(vhost.queues) == ["q1"] and "q1" in vhost.exchanges and "q\n1" not in vhost.exchanges
+
+
+def test_line_ends_in_names_are_dropped_as_those_of_methods_are(api: Api) -> None:
+    """A name of line ends alone is empty: that of a queue is generated."""
+    for path, body in (("/queues/%2F/q%0A", {}), ("/exchanges/%2F/x%0D%0A", {"type": "fanout"})):
+        assert [api.put(path, body).status for _ in range(2)] == [201, 204]
+    for end, location in (("q/q%0A", "q/k"), ("e/amq.fanout%0A", "amq.fanout/k")):
+        path = f"/bindings/%2F/e/x%0A/{end}"
+        answer = api.post(path, {"routing_key": "k"})
+        assert (answer.status, answer.headers["location"]) == (201, location)
+        assert api.get(path.replace("%0A", "") + "/k").status == 200
+    for path in ("/queues/%2F/q%0A", "/exchanges/%2F/x%0A"):
+        assert api.get(path).status == api.delete(path).status == 404, "another object is not deleted"
+    assert api.put("/exchanges/%2F/%0A").status == api.put("/exchanges/%2F/amq.default").status == 401
+    assert api.post("/bindings/%2F/e/x/q/%0A").status == 404
+    move = {"destination": {"exchange": "x\n"}, "count": 1}
+    assert api.post("/warren/queues/%2F/q/move", move).status == 404, "those of basic.publish are not dropped"
+    assert api.put("/queues/%2F/%0A").status == 201
+    assert sorted(api.peer.node.vhosts["/"].queues)[0].startswith("amq.gen-")

@@ -183,6 +183,17 @@ def test_a_document_of_the_socket_may_be_nested_as_deep_as_any_other() -> None:
     assert warren.parsed_definitions(json.dumps(document).encode()) == document
 
 
+def test_the_deepest_value_of_a_parameter_that_can_be_set_can_be_imported_again(api: Api) -> None:
+    statuses = []
+    for levels in range(90, bodies.NESTED_LIMIT):
+        statuses.append(api.put(f"/global-parameters/p{levels}", {"value": nested(levels - 1)}).status)
+    assert statuses == [201] * 8 + [400] * 2, "a map, a list and an entry of the document are around it"
+    assert "may be nested 98 deep" in api.put("/global-parameters/p", {"value": nested(97)}).error[2]
+    document = api.get("/definitions").json
+    assert nested(96) in [one["value"] for one in document["global_parameters"]]
+    assert api.post("/definitions", document).status == 204
+
+
 @pytest.mark.parametrize("character", ["x", "é", "\U0001f600"])
 def test_an_error_shows_a_bounded_part_of_a_value(api: Api, character: str) -> None:
     text = character * 100_000
@@ -247,6 +258,24 @@ def test_very_long_parts_without_objects_are_refused(api: Api) -> None:
             body = f'{{"unknown": [{padding} 1], "other": [{text} 1]}}'.encode()
             assert api.post("/definitions", body).error == (400, "bad_request", "failed_to_parse_json")
     assert api.post("/definitions", f'{{"unknown": [{"[]," * 20_000} 1, {{}}]}}'.encode()).status == 204
+
+
+@pytest.mark.parametrize("around", ['{"a": [%s 0]}', '{"a": [{"a": [%s 0]}]}', '{"a": {"a": [%s 0]}}'])
+def test_very_many_lists_that_a_broken_text_would_free_at_once_are_refused(around: str) -> None:
+    lists = "{}," + "[[[]]]," * 4_000
+    with pytest.raises(HTTPError, match="failed_to_parse_json"):
+        definitions.decode_document((around % (lists * 10)).encode(), "")
+    assert definitions.decode_document((around % (lists * 4)).encode(), "")
+
+
+def test_entries_are_as_many_as_a_document_has_room_for() -> None:
+    assert definitions.decode_document(b'{"a": [' + b'{"b": [1, 2]}, ' * 60_000 + b"{}]}", "")
+
+
+def test_very_long_strings_are_refused() -> None:
+    with pytest.raises(HTTPError, match="failed_to_parse_json"):
+        definitions.decode_document(b'{"a": "' + rb"x\n" * (ENTRY_BYTES * 3 // 2) + b'"}', "")
+    assert definitions.decode_document(b'{"a": "' + rb"\u00e9" * (ENTRY_BYTES // 2) + b'"}', "")
 
 
 @pytest.mark.parametrize("text", [b'"}"', b'"{"', rb'"\"}"', rb'"\\", "}\\"'])
@@ -335,6 +364,27 @@ def test_definitions_may_come_in_a_form(api: Api) -> None:
     assert "vé" in names(api.get("/definitions").json, "vhosts")
     for bad_body in (form("other", body), body, b"", form("file", b"{")):
         assert api.post("/definitions", bad_body, headers=headers).error[:2] == (400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    ("head", "is_file"),
+    [
+        (b'Content-Disposition: form-data;\r\n\tfilename="a; b";\r\n name="file"', True),
+        (b'Content-Disposition: form-data; name="other"; filename="a; name=file"', False),
+        (b'Content-Disposition: form-data; name="other"; filename="; name=file; "', False),
+        (b'X: a\r\n name="file"\r\nContent-Disposition: form-data; name="other"', False),
+    ],
+)
+def test_the_file_of_a_form_is_known_by_its_name_alone(head: bytes, is_file: bool) -> None:
+    body = b"--limit\r\n" + head + b"\r\n\r\nfirst\r\n" + form("file", b"second")
+    media_type = 'multipart/form-data; x="boundary=other"; boundary=limit'
+    assert definitions.document_of(body, media_type) == (b"first" if is_file else b"second")
+
+
+def test_a_file_of_a_form_that_is_encoded_is_refused(api: Api) -> None:
+    body = form("file", b"e30=").replace(b"\r\n\r\n", b"\r\ncontent-transfer-encoding: Base64\r\n\r\n", 1)
+    answer = api.post("/definitions", body, headers={"Content-Type": "multipart/form-data; boundary=limit"})
+    assert answer.error == (400, "bad_request", "the part named file may not have a transfer encoding")
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ from pathlib import Path
 from warren.plugins import management
 
 FOLDER = Path(management.__file__).parent
-WAITS = ("wait", "complete", "in_slices", "searching")  # methods of Request
+WAITS = ("wait", "complete", "carry_out", "in_slices", "searching")  # methods of Request
 # Functions that await something else, with the reason.
 EXCEPTIONS = {
     "framework/request.py": {
         "wait": "the mechanism itself",
         "complete": "the mechanism itself",
+        "carry_out": "the mechanism itself",
         "in_slices": "the mechanism itself",
         "searching": "the mechanism itself",
     },

@@ -5,14 +5,19 @@ import gc
 import json
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.definitions import DEFINITIONS, new_node
+from warren.broker.amqp.errors import Invalid
+from warren.broker.core.definitions import files
+from warren.broker.core.definitions.entry import VALUES_LIMIT
 from warren.broker.core.definitions.files import DefinitionsError, load, parse_json
 from warren.broker.core.definitions.importer import begin_import
+from warren.broker.core.definitions.release import RELEASED, release
 from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, marks_of
 from warren.broker.core.node.node import Node
 
@@ -132,6 +137,26 @@ def test_a_text_keeps_none_of_its_objects(text: str) -> None:
     assert len(gc.get_objects()) <= before + 10
 
 
+ENTRIES = '{"b": [' + "[[]], " * 1_000 + "0]}, "
+
+
+@pytest.mark.parametrize("text", ['{"a": [%s 0], "a": 0}', '{"a": [%s 0]!', '{"a": [%s 0]} 0', '{"a": [%s 0]%s}'])
+def test_lists_that_no_document_has_are_freed_in_steps(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in a value whose key comes again, in a broken text or in an object with too many fields."""
+    steps = 0
+
+    def counted(*containers: object) -> Iterator[None]:
+        nonlocal steps
+        for _ in release(*containers):
+            steps += 1
+            yield
+
+    monkeypatch.setattr(files, "release", counted)
+    with contextlib.suppress(ValueError, Invalid):
+        parse_json(text.replace("%s", ENTRIES * 100, 1).replace("%s", ', "c": 0' * VALUES_LIMIT).encode())
+    assert steps >= 100 * 2 * 1_000 // RELEASED
+
+
 def test_other_threads_run_while_very_long_integers_are_decoded() -> None:
     text = b"[" + b",".join([b"9" * 4_000] * 2_000) + b"]"
     decoding = threading.Thread(target=parse_json, args=(text,), daemon=True)
@@ -141,3 +166,12 @@ def test_other_threads_run_while_very_long_integers_are_decoded() -> None:
         time.sleep(0.001)
         turns += 1
     assert turns > 5
+
+
+@pytest.mark.parametrize("depth", [101, 900, 100_000])
+def test_a_file_may_be_nested_as_deep_as_any_document(node: Node, tmp_path: Path, depth: int) -> None:
+    file = tmp_path / "definitions.json"
+    file.write_text('{"unknown": ' + "[" * 99 + "]" * 99 + "}", encoding="utf-8")
+    assert load(node, file) == []
+    file.write_text('{"unknown": ' + "[" * (depth - 1) + "]" * (depth - 1) + "}", encoding="utf-8")
+    assert "nested" in refusal(node, file) and "100 deep" in refusal(node, file)

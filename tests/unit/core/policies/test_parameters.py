@@ -1,5 +1,7 @@
 """Runtime parameters: setting and clearing, components, and notification of observers."""
 
+import copy
+
 import pytest
 
 from tests.support.clock import FakeClock
@@ -7,7 +9,7 @@ from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, OperatorError, Unknown
 from warren.broker.core.access.users import Users
 from warren.broker.core.node.node import Node
-from warren.broker.core.policies.parameters import Component, Parameters, sorted_json
+from warren.broker.core.policies.parameters import Component, Parameters, is_same
 from warren.broker.storage.memory_journal import MemoryJournal
 
 
@@ -79,8 +81,10 @@ def test_setting_the_same_value_again_notifies_nobody(
 
 
 def test_true_is_not_one() -> None:
-    assert len({sorted_json(True), sorted_json(1), sorted_json(1.0)}) == 3
-    assert sorted_json({"a": [1], "b": 2}) == sorted_json({"b": 2, "a": [1]})
+    values: list[object] = [True, 1, 1.0, None, "1", [], [1], [True], [1, 1], {}, {"a": [1]}, {"a": [1.0]}, {"b": [1]}]
+    for at, one in enumerate(values):
+        assert [is_same(one, copy.deepcopy(other)) for other in values] == [other == at for other in range(len(values))]
+    assert is_same({"a": [1], "b": 2}, {"b": 2, "a": [1]})
 
 
 def test_what_the_caller_does_with_the_value_afterwards_changes_nothing(parameters: Parameters) -> None:
@@ -155,6 +159,28 @@ def test_the_number_of_a_components_parameters_may_be_limited(node: Node, parame
     parameters.set("/", "colour", "a", "blue")
     parameters.clear("other", "colour", "a")
     parameters.set("/", "colour", "b", "red")
+
+
+def test_the_parameters_of_a_virtual_host_that_is_being_deleted_do_not_count(
+    node: Node, parameters: Parameters
+) -> None:
+    parameters.limits["colour"] = 2
+    for _ in range(2):
+        node.add_vhost("other")
+        for number in range(1_000):
+            node.vhosts["other"].declare_queue(f"q{number}")
+        parameters.set("other", "colour", "a", "red")
+        parameters.set("other", "colour", "b", "red")
+        parameters.clear("other", "colour", "b")
+        parameters.set("/", "colour", "a", "red")
+        node.delete_vhost("other")
+        parameters.set("/", "colour", "b", "red")
+        assert node.is_ending("other"), "its queues and parameters are deleted in later turns"
+        with pytest.raises(Invalid):
+            parameters.set("/", "colour", "c", "red")
+        parameters.clear("/", "colour", "a")
+        parameters.clear("/", "colour", "b")
+        node.scheduler.finish_all()
 
 
 def test_they_are_listed_by_vhost_and_component(node: Node, parameters: Parameters) -> None:

@@ -15,6 +15,7 @@ from tests.support.clock import FakeClock
 from tests.support.queues import OutboxWatcher, limit_dead_letters
 from tests.support.queues import ready_messages as list_ready
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
+from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering, queue, ready_messages
@@ -192,6 +193,27 @@ def test_messages_that_a_client_gets_and_rejects_are_limited_in_bytes(monkeypatc
     assert house.ch.count("letters") == 50 - left + 1
 
 
+def test_a_get_with_automatic_acknowledgement_gets_the_messages_before_the_first_that_cannot_expire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit_dead_letters(monkeypatch, MANY_BYTES=1 << 16)
+    house = House()
+    house.ch.fill("queue", *[bytes(1 << 16), b"first"], **DURABLE)
+    house.ch.fill("queue", b"expires", expiration="1000")
+    house.ch.fill("queue", b"behind")
+    house.journal.much = True
+    house.ch.reject_next("queue")
+    message = house.ch.get("queue")
+    assert message is not None and message.body == b"first"
+    house.clock.advance(1_000)
+    house.ch.send(BasicMethods.Get, queue="queue", no_ack=True)
+    house.clock.advance(10_000)
+    house.ch.expect_close(506)
+    house.journal.catch_up()
+    house.clock.advance(1)
+    assert connected(house.node).channel().drain("queue") == [b"behind"]
+
+
 def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_deleted_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -216,6 +238,49 @@ def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_delet
     house.journal.catch_up()
     house.clock.advance(1_000)
     assert budget.dead_letter_bytes == 0 and all(queues[f"transient{number}"].ready == 1 for number in range(5, 10))
+
+
+@pytest.mark.parametrize("gets", [False, True])
+def test_a_user_whose_messages_do_not_wait_consumes_while_those_of_another_are_too_many(
+    monkeypatch: pytest.MonkeyPatch, gets: bool
+) -> None:
+    limit_dead_letters(monkeypatch, ALL_BYTES=40_000, USER_BYTES=20_000, SOME_BYTES=1_000)
+    house = House()
+    users = house.node.users
+    users.add("other", hash_password("other", b"salt"))
+    users.set_permission("other", "/", ".*", ".*", ".*")
+    other = connected(house.node, "other").channel()
+    other.declare("its own", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"})
+    other.fill("its own", *[bytes(4_000)] * 20)
+    house.ch.fill("queue", *[bytes(4_000)] * 20)
+    house.ch.publish("", "letters", b"waited for", DURABLE)
+    house.ch.consume("queue")
+    house.ch.deliveries(20)
+    house.journal.much = True
+    house.ch.nack(0, multiple=True, requeue=False)
+    house.ch.sync()
+    queue = house.node.vhosts["/"].queues["its own"]
+    if gets:
+        for _ in range(5):
+            other.reject_next("its own")
+        other.send(BasicMethods.Get, queue="its own")
+    else:
+        other.qos(1)
+        other.consume("its own")
+        for number in range(20):
+            delivery = other.delivery()
+            if number % 4 == 3:
+                other.reject(delivery.tag, requeue=False)
+            else:
+                other.ack(delivery.tag)
+        other.publish("", "its own", bytes(4_000))
+    house.clock.advance(1_000)
+    assert queue.ready == (15 if gets else 1), "no more is delivered, as these could be rejected, too"
+    house.journal.catch_up()
+    house.clock.advance(1_000)
+    assert isinstance(other.next().method, BasicMethods.GetOk if gets else BasicMethods.Deliver)
+    assert house.ch.count("letters") == 26 and queue.ready == (14 if gets else 0)
+    assert not queue.host.budget.dead_letters_of("other") and not queue.host.budget.dead_letters_of("guest")
 
 
 def test_a_publisher_whose_messages_a_queue_rejects_waits_for_the_journal_as_their_dead_letters_do() -> None:
