@@ -59,6 +59,7 @@ STARTS: dict[str, str] = {
     "plugins/management/framework/bodies.py::parse": "a call in a thread, awaited",
     "plugins/management/api/previews.py::preview_policy": "a call in a thread, awaited",
     "plugins/management/api/reports.py::of_report": "a call in a thread, awaited",
+    "plugins/management/api/users.py::compiled": "a call in a thread, awaited",
     "plugins/management/ui_files.py::UIFiles._response": "a call in a thread, awaited",
     "plugins/management/api/reports.py::list_reports": "a call in a thread, awaited",
     "plugins/management/framework/openapi.py::Constant.answer": "awaited by its callers; started again after a failure",

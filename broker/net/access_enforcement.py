@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..core.metadata.records import Change, StoredPermission, StoredUser, StoredVHost
+from ..core.node.node import Node
 from ..core.vhost.observer import Observer
 from ..session.connection import Connection
 from ..session.revocation import revoke_consumers
@@ -17,12 +18,13 @@ class AccessEnforcement(Observer):
     """The observer that closes connections of deleted users and virtual hosts, and cancels consumers that have lost the
     right to read.
 
-    `connections` returns the open connections.
+    `connections` returns the open connections of the node.
     """
 
-    def __init__(self, close: Close, connections: Callable[[], Iterable[Connection]]) -> None:
+    def __init__(self, close: Close, connections: Callable[[], Iterable[Connection]], node: Node) -> None:
         self._close = close
         self._connections = connections
+        self._node = node
 
     def configured(self, change: Change) -> None:
         record = change.record
@@ -38,8 +40,11 @@ class AccessEnforcement(Observer):
             self._close(lambda one: one.vhost is not None and one.vhost.name == name, f"vhost '{name}' is deleted")
 
     def _revoke(self, user_name: str, vhost_name: str) -> None:
+        counts = self._node.census
+        if vhost_name not in self._node.vhosts or not (counts.of_user(user_name) and counts.in_vhost(vhost_name)):
+            return  # without a look at each connection, as very many permissions may change
         for connection in list(self._connections()):
             user, vhost = connection.user, connection.vhost
             if user is not None and vhost is not None and (user.account, vhost.name) == (user_name, vhost_name):
                 revoke_consumers(connection)
-                connection.node.pump()
+                self._node.pump()

@@ -102,7 +102,7 @@ class Server:
         self._timeouts = Timeouts(node.clock, settings.consumer_timeout_ms, self.connections.values)
         self._timeouts.start()
         node.alarms.add_hook(self._alarm_changed)
-        node.observers.add(AccessEnforcement(self.close_connections, self.connections.values))
+        node.observers.add(AccessEnforcement(self.close_connections, self.connections.values, node))
 
     async def listen(self, host: str, port: int, tls: TLS | None = None) -> list[str]:
         """Accept connections at an address, with any free port for port 0; return addresses as HOST:PORT.

@@ -208,8 +208,8 @@ class Channel:
         Raises AccessRefused (403), also where the searches for all keys take too long together. An exchange that does
         not exist is no error here.
         """
-        topics = self.user.topic_permissions
-        permission = topics.get((self.vhost.name, exchange)) if topics else None
+        topics = self.user.topic_permissions.get(self.vhost.name)
+        permission = topics.get(exchange) if topics is not None else None
         topic = self.vhost.exchanges.get(exchange)
         if permission is None or topic is None or topic.type_name != "topic":
             return

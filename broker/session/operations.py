@@ -87,6 +87,8 @@ def declare_queue(
         check_new=channel.check_new,
     )
     connection.node.churn.queue_declared += 1
+    if not queue.outbox.account:
+        queue.outbox.charge(channel.user.account)
     if exclusive:
         connection.owned[name] = queue
     return queue

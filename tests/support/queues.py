@@ -88,10 +88,10 @@ def ready_messages(queue: Queue) -> list[Message]:
 
 
 def limit_dead_letters(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
-    """Replace limits of the dead letters that wait, by their names in `dead_lettering`."""
+    """Replace limits of the dead letters that wait, by their names in `dead_lettering`; without others for a user."""
     for module in (dead_lettering, ready_messages_module):
         monkeypatch.setattr(module, "FEW_BYTES", 0)
-    for name, limit in limits.items():
+    for name, limit in ({"USER_BYTES": 0} | limits).items():
         monkeypatch.setattr(dead_lettering, name, limit)
 
 

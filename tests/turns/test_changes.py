@@ -79,6 +79,13 @@ def users(api: Api) -> None:
         node.users.restore_permission(StoredPermission(f"u{number}", "v", "", "", ""))
 
 
+def users_beside_vhosts(api: Api) -> None:
+    """Make very many users and virtual hosts, in each of which a user could have cached routes."""
+    for number in range(FEW // 2):
+        api.peer.node.add_vhost(f"v{number}")
+        api.peer.node.users.restore(StoredUser(f"u{number}", b"", ()))
+
+
 def connections(api: Api) -> None:
     """Open connections of one user. The peer settles faster if it forgets their sockets."""
     for _ in range(CONNECTIONS):
@@ -105,13 +112,18 @@ def deliveries(api: Api) -> None:
 
 MOVE = json.dumps({"destination": {"queue": "other"}, "count": MANY}).encode()
 LIMITED = json.dumps({"pattern": "", "definition": {"max-length": 1}}).encode()
-STATUS = {"PUT": 201, "DELETE": 204, "POST": 200, "GET": 200}
+GIVEN = {f"v{number}": dict.fromkeys(("configure", "write", "read"), f"^{number}") for number in range(FEW // 2)}
+USER = json.dumps({"tags": "", "permissions": GIVEN}, separators=(",", ":")).encode()
+USERS = json.dumps({"users": [f"u{number}" for number in range(FEW // 2)]}).encode()
+STATUS = {"PUT": (201,), "DELETE": (204,), "POST": (200, 204), "GET": (200,)}
 REQUESTS: list[tuple[str, str, bytes, Callable[[Api], None]]] = [
     ("PUT", "/policies/%2F/p", LIMITED, queues),
     ("DELETE", "/vhosts/v", b"", queues_of_another),
     ("DELETE", "/exchanges/%2F/x", b"", bindings),
     ("DELETE", f"/bindings/%2F/e/x/q/q/k{SOME - 1}", b"", bindings),
     ("DELETE", "/users/u", b"", permissions),
+    ("PUT", "/users/u", USER, users_beside_vhosts),
+    ("POST", "/users/bulk-delete", USERS, users_beside_vhosts),
     ("DELETE", "/vhosts/v", b"", users),
     ("DELETE", "/vhosts/v", b"", topic_permissions),
     ("DELETE", "/users/u", b"", topic_permissions),
@@ -141,7 +153,7 @@ def longest_ms(method: str, path: str, body: bytes, make: Callable[[Api], None])
     meter.loop.call_soon(turn)
     scope, content = asgi_scope(method, path, body)
     response = meter.run(asyncio.wait_for(call_application(api.application, scope, content), PATIENCE_S))
-    assert response.status == STATUS[method], response.body
+    assert response.status in STATUS[method], response.body
     meter.close()
     longest_s, begun_s = meter.longest_s, time.thread_time()
 
@@ -156,7 +168,9 @@ def longest_ms(method: str, path: str, body: bytes, make: Callable[[Api], None])
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "make"), REQUESTS, ids=lambda value: getattr(value, "__name__", None)
+    ("method", "path", "body", "make"),
+    REQUESTS,
+    ids=lambda value: value.decode()[:70] if isinstance(value, bytes) else getattr(value, "__name__", None),
 )
 def test_no_turn_of_a_change_is_long(method: str, path: str, body: bytes, make: Callable[[Api], None]) -> None:
     best_ms = float("inf")

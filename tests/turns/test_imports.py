@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,9 @@ from warren.broker.amqp.errors import Invalid
 from warren.broker.core.definitions.entry import VALUES_LIMIT
 from warren.broker.core.definitions.importer import DefinitionsImport, VHostPreview, import_definitions
 from warren.broker.core.definitions.release import release
+from warren.broker.core.metadata import patterns
+from warren.broker.core.node.node import Node
+from warren.broker.core.policies.policies import POLICIES_LIMIT
 
 from .meter import ATTEMPTS, LIMIT_MS, MANY, PATIENCE_S, SLICE_MS, TURN_MS, Meter
 
@@ -101,27 +105,63 @@ def test_the_limits_of_virtual_hosts_are_checked_in_steps(monkeypatch: pytest.Mo
     assert [len(checked) for _ in plan.check()] == [0] * 10 + list(range(1, 11))
 
 
+def test_no_step_of_an_import_compiles_two_long_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    compile_pattern = patterns.compile_pattern
+
+    def counted(text: str, *more: Any) -> Any:
+        compiled.append(text)
+        return compile_pattern(text, *more)
+
+    monkeypatch.setattr(patterns, "compile_pattern", counted)
+    given = {key: f"^({key}{'|x' * 300})" for key in ("configure", "write", "read")}
+    place = {"user": "u", "vhost": "v"}
+    document = {
+        "permissions": [{**place, **given}],
+        "topic_permissions": [{**place, **given, "write": "^{username}" + given["write"], "exchange": "x"}],
+    }
+    node = new_node()
+    node.add_vhost("v")
+    node.users.add("u")
+    plan = DefinitionsImport(node, document)
+    for work in (plan.check(), plan.carry_out()):
+        patterns.compile_once.cache_clear()
+        compiled.clear()
+        for _ in work:
+            assert len(compiled) <= 1
+            compiled.clear()
+    user = node.users.find("u")
+    assert user.permissions["v"].allows("read", "readx") and user.topic_permissions["v"]["x"].allows("read", "readx")
+
+
+def vhosts(node: Node, count: int) -> list[str]:
+    """Add so many virtual hosts, and return their names."""
+    return [node.add_vhost(f"v{number}").name for number in range(count)]
+
+
 def test_the_check_of_a_policy_takes_no_longer_behind_very_many_others() -> None:
-    policy = {"vhost": "v", "pattern": "^a", "definition": {"max-length": 1}}
-    policies = [policy | {"name": f"p{number}"} for number in range(MANY)]
-    plan = DefinitionsImport(new_node(), {"vhosts": [{"name": "v"}], "policies": policies})
+    node, policy = new_node(), {"pattern": "^a", "definition": {"max-length": 1}}
+    places = vhosts(node, MANY // POLICIES_LIMIT)
+    policies = [policy | {"name": f"p{number}", "vhost": vhost} for vhost in places for number in range(POLICIES_LIMIT)]
+    plan = DefinitionsImport(node, {"policies": policies})
     begun_s = time.thread_time()
-    assert sum(1 for _ in plan.check()) == MANY + 2
+    assert sum(1 for _ in plan.check()) == MANY + len(places)
     assert within(time.thread_time() - begun_s, 0.8)
 
 
 def test_very_many_policies_beside_others_are_imported_in_time_in_proportion_to_their_number() -> None:
     node = new_node()
-    node.add_vhost("v")
+    places, count = vhosts(node, MANY // POLICIES_LIMIT // 2), POLICIES_LIMIT // 2
     node.parameters.limits["policy"] = 4 * MANY
     for part in ("a", "b"):
-        policy = {"vhost": "v", "pattern": f"^{part}", "definition": {"max-length": 1}}
-        policies = [policy | {"name": f"{part}{number}"} for number in range(MANY // 4)]
+        policy = {"pattern": f"^{part}", "definition": {"max-length": 1}}
+        policies = [policy | {"name": f"{part}{number}", "vhost": vhost} for vhost in places for number in range(count)]
         begun_s = time.thread_time()
         import_definitions(node, {"policies": policies})
         assert within(time.thread_time() - begun_s, 1.0)
-    names = [policy.name for policy in node.policies.all("v")]
-    assert len(names) == MANY // 2 and names == sorted(names, reverse=True)
+    for vhost in places:
+        names = [policy.name for policy in node.policies.all(vhost)]
+        assert len(names) == POLICIES_LIMIT and names == sorted(names, reverse=True)
 
 
 NESTED = {

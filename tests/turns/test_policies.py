@@ -1,4 +1,4 @@
-"""Patterns of policies hold no turn of the loop, however costly their searches and their compilation are."""
+"""Patterns of policies and permissions hold no turn of the loop, however costly they are to search or compile."""
 
 import asyncio
 import json
@@ -17,6 +17,7 @@ from .broker import MeasuredPeer, Prompter, StepMeter
 from .meter import ATTEMPTS, LIMIT_MS, MANY, TURN_MS, Meter
 
 COSTLY = "^(a|aa|aaa)+N$"
+RIGHTS = ("configure", "write", "read")
 NAME = "a" * 230 + "!"
 LONG = "^(" + "|".join([f"name-of-a-queue-{number:04}" for number in range(300)]) + ")$"
 
@@ -59,7 +60,7 @@ def test_a_policy_with_a_costly_pattern_is_applied_in_short_turns(api: Api, mete
     for number in range(200):
         api.peer.node.vhosts["/"].declare_queue(f"{NAME}{number}")
     body = json.dumps({"pattern": COSTLY, "definition": {"max-length": 1}}).encode()
-    assert within(put(api, meter, "p", body), TURN_MS)
+    assert within(put(api, meter, "/policies/%2F/p", body), TURN_MS)
 
 
 def test_a_long_pattern_is_compiled_on_no_turn_of_the_loop(api: Api, meter: Meter) -> None:
@@ -67,7 +68,23 @@ def test_a_long_pattern_is_compiled_on_no_turn_of_the_loop(api: Api, meter: Mete
     for number in range(ATTEMPTS):  # each time another one, as the last ones are kept
         pattern = LONG.replace("name", f"name{number}")
         body = json.dumps({"pattern": pattern, "definition": {"max-length": 1}}).encode()
-        best_ms = min(best_ms, put(api, meter, "p", body))
+        best_ms = min(best_ms, put(api, meter, "/policies/%2F/p", body))
+    assert within(best_ms, TURN_MS)
+
+
+@pytest.mark.parametrize("path", ["/permissions/%2F/u", "/topic-permissions/%2F/u", "/users/u"])
+def test_long_patterns_of_a_permission_are_compiled_on_no_turn_of_the_loop(api: Api, meter: Meter, path: str) -> None:
+    api.peer.node.users.add("u")
+    best_ms = float("inf")
+    for number in range(ATTEMPTS):
+        given: dict[str, object] = {
+            key: LONG.replace("name", f"{key}{number}") for key in ("configure", "write", "read")
+        }
+        if path == "/users/u":
+            given = {"tags": "", "permissions": {"/": given}}
+        best_ms = min(best_ms, put(api, meter, path, json.dumps({"exchange": "x", **given}).encode()))
+    user = api.peer.node.users.find("u")
+    assert user.topic_permissions["/"]["x"] if "topic" in path else user.permissions["/"]
     assert within(best_ms, TURN_MS)
 
 
@@ -99,9 +116,9 @@ def test_one_of_very_many_parameters_is_read_and_a_virtual_host_with_all_is_dele
     assert within(best_ms, LIMIT_MS)
 
 
-def put(api: Api, meter: Meter, name: str, body: bytes) -> float:
+def put(api: Api, meter: Meter, path: str, body: bytes) -> float:
     async def request() -> None:
-        scope, receive = asgi_scope("PUT", f"/policies/%2F/{name}", body)
+        scope, receive = asgi_scope("PUT", path, body)
         response = await asyncio.wait_for(call_application(api.application, scope, receive), 60)
         assert response.status in (201, 204), response.body
 

@@ -26,8 +26,8 @@ class User:
 
     `tags` are RabbitMQ's (administrator, monitoring, policymaker, management, impersonator) or an operator's own.
 
-    `permissions` are by virtual host, `topic_permissions` by virtual host and exchange. `limits` are `max-connections`
-    and `max-channels`, where they are set.
+    `permissions` are by virtual host, `topic_permissions` by virtual host and then by exchange. `limits` are
+    `max-connections` and `max-channels`, where they are set.
     """
 
     __slots__ = ("name", "password_hash", "hashing_algorithm", "tags", "limits", "permissions", "topic_permissions")
@@ -39,7 +39,7 @@ class User:
         self.tags = stored.tags
         self.limits = dict(stored.limits)
         self.permissions: dict[str, Permission] = {}
-        self.topic_permissions: dict[tuple[str, str], TopicPermission] = {}
+        self.topic_permissions: dict[str, dict[str, TopicPermission]] = {}
 
     @property
     def account(self) -> str:
@@ -235,15 +235,24 @@ class Users:
         self._put(user)
 
     def delete(self, name: str) -> None:
-        """Delete the user with all permissions. Raises Unknown.
+        """Delete the user with all permissions. Raises Unknown."""
+        finish(self.deletion(self.find(name)))
 
-        A caller in the loop deletes very many of them before, by `drop_permissions`.
+    def deletion(self, user: User) -> Iterator[bool]:
+        """Delete the user with all permissions in steps, as `drop_vhost`, unless the user is deleted meanwhile.
+
+        Topic permissions are the last, as they only restrict.
         """
-        user = self.find(name)
-        finish(self.drop_permissions(user))
-        del self._users[name]
-        self._notify(False, user.stored())
-        self._routes.drop_user(name)
+        while user.permissions or user.topic_permissions:  # others may be given meanwhile
+            for vhost in list(user.permissions):
+                yield self._drop_permission(user, vhost)
+            for vhost in list(user.topic_permissions):
+                yield from self.drop_topic_permissions(user, vhost)
+        if self._users.get(user.name) is user:
+            del self._users[user.name]
+            self._notify(False, user.stored())
+            self._routes.drop_user(user.name)
+        yield True
 
     def change_password(self, name: str, password_hash: bytes, hashing_algorithm: str = SHA256) -> None:
         """Set the hash of a new password. Raises Unknown, Invalid."""
@@ -278,16 +287,20 @@ class Users:
     def restore_topic_permission(self, stored: StoredTopicPermission) -> None:
         """Add a stored topic permission, without notifying observers. Raises Unknown, Invalid."""
         permission = TopicPermission(stored.user, stored.vhost, stored.write, stored.read)
-        self.find(stored.user).topic_permissions[stored.vhost, stored.exchange] = permission
+        self.find(stored.user).topic_permissions.setdefault(stored.vhost, {})[stored.exchange] = permission
 
     def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
         """Set the permission in a virtual host. Raises Unknown, Invalid."""
         self._check_vhost(vhost)
         self.find(user)
-        stored = StoredPermission(user, vhost, configure, write, read)
-        self.restore_permission(stored)
+        self.give(user, vhost, Permission(configure, write, read))
+
+    def give(self, user: str, vhost: str, permission: Permission) -> None:
+        """Set a permission that is compiled already, as `set_permission`. Raises Unknown."""
+        self._check_vhost(vhost)
+        self.find(user).permissions[vhost] = permission
         self._routes.clear(vhost)
-        self._notify(True, stored)
+        self._notify(True, StoredPermission(user, vhost, permission.configure, permission.write, permission.read))
 
     def clear_permission(self, user: str, vhost: str) -> None:
         """Delete the permission, if there is one. Raises Unknown."""
@@ -298,36 +311,36 @@ class Users:
         """Set the permission on an exchange, which need not exist. Raises Unknown, Invalid."""
         self._check_vhost(vhost)
         self.find(user)
+        self.give_topic(user, vhost, exchange, TopicPermission(user, vhost, write, read))
+
+    def give_topic(self, user: str, vhost: str, exchange: str, permission: TopicPermission) -> None:
+        """Set a topic permission that is compiled already, as `set_topic_permission`. Raises Unknown, Invalid."""
+        self._check_vhost(vhost)
+        found = self.find(user)
         check_text("the name of an exchange", exchange, SHORT_STRING)
-        stored = StoredTopicPermission(user, vhost, exchange, write, read)
-        self.restore_topic_permission(stored)
+        found.topic_permissions.setdefault(vhost, {})[exchange] = permission
         self._routes.clear(vhost)
-        self._notify(True, stored)
+        self._notify(True, StoredTopicPermission(user, vhost, exchange, permission.write, permission.read))
 
     def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> None:
         """Delete the permission on one exchange, or on all, if there is any. Raises Unknown."""
         self._check_vhost(vhost)
         found = self.find(user)
-        if exchange is not None:
-            self._drop_topic_permission(found, vhost, exchange)
-        else:
+        if exchange is None:
             finish(self.drop_topic_permissions(found, vhost))
+        else:
+            self._drop_topic_permission(found, vhost, exchange)
 
     def drop_vhost(self, vhost: str) -> Iterator[bool]:
         """Delete all permissions in a deleted virtual host in steps, which return whether they have deleted one."""
         for user in self.unsorted():
-            yield from self.drop_permissions(user, vhost)
+            yield self._drop_permission(user, vhost)
+            yield from self.drop_topic_permissions(user, vhost)
 
-    def drop_permissions(self, user: User, vhost: str | None = None) -> Iterator[bool]:
-        """Delete a user's permissions, and then topic permissions, in one virtual host or in all, as `drop_vhost`."""
-        for one in list(user.permissions) if vhost is None else [vhost]:
-            yield self._drop_permission(user, one)
-        yield from self.drop_topic_permissions(user, vhost)
-
-    def drop_topic_permissions(self, user: User, vhost: str | None = None) -> Iterator[bool]:
-        """Delete a user's topic permissions, in one virtual host or in all, as `drop_vhost`."""
-        for there, exchange in list(user.topic_permissions):
-            yield vhost in (None, there) and self._drop_topic_permission(user, there, exchange)
+    def drop_topic_permissions(self, user: User, vhost: str) -> Iterator[bool]:
+        """Delete the topic permissions of a user in a virtual host, as `drop_vhost`."""
+        for exchange in list(user.topic_permissions.get(vhost, ())):
+            yield self._drop_topic_permission(user, vhost, exchange)
 
     def _drop_permission(self, user: User, vhost: str) -> bool:
         """Delete the permission, and return whether there was one."""
@@ -340,9 +353,12 @@ class Users:
 
     def _drop_topic_permission(self, user: User, vhost: str, exchange: str) -> bool:
         """Delete the topic permission, and return whether there was one."""
-        permission = user.topic_permissions.pop((vhost, exchange), None)
+        there = user.topic_permissions.get(vhost, {})
+        permission = there.pop(exchange, None)
         if permission is None:
             return False
+        if not there:
+            del user.topic_permissions[vhost]
         self._routes.clear(vhost)
         self._notify(False, StoredTopicPermission(user.name, vhost, exchange, permission.write, permission.read))
         return True

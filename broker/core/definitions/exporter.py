@@ -239,8 +239,8 @@ def topic_permissions(vhosts: set[str], user: User) -> Items:
             "write": permission.write,
             "read": permission.read,
         }
-        for (vhost, exchange), permission in sorted(user.topic_permissions.items())
-        if vhost in vhosts
+        for vhost in sorted(vhosts.intersection(user.topic_permissions))
+        for exchange, permission in sorted(user.topic_permissions[vhost].items())
     ]
 
 

@@ -10,8 +10,9 @@ objects are replaced. Names that begin with `amq.` are reserved, and are left ou
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
@@ -23,6 +24,7 @@ from ..access.users import User, validate_user
 from ..exchanges.exchange import check_exchange_arguments
 from ..exchanges.exchange_type import ExchangeType
 from ..messages.binding import Destination
+from ..metadata.patterns import LONGEST_BYTES, Pattern
 from ..metadata.queue_types import CLASSIC, QUEUE_TYPE_ALIASES
 from ..metadata.records import StoredUser, StoredVHost
 from ..metadata.unfinished_import import UNFINISHED_IMPORT, is_completed, marks_of, with_mark
@@ -46,6 +48,8 @@ ALGORITHMS = {  # LavinMQ's names -> RabbitMQ's
     "MD5": MD5,
 }
 KINDS = ("queue", "exchange")
+PATTERNS = {"permissions": ("configure", "write", "read"), "topic_permissions": ("write", "read")}
+LONG_PATTERN = 512  # characters
 Wait = Callable[[Callable[[], None]], object]
 """A function that calls what it is passed once something has happened."""
 Plan = Callable[[DefinitionEntry], Callable[[], None] | None]
@@ -176,6 +180,7 @@ class DefinitionsImport:
         self._binds = False  # anything that is not bound yet
         self._users: dict[str, StoredUser] = {}
         self._parameters: dict[str, set[tuple[str, str]]] = {}  # new ones, by component
+        self._parameters_of: Counter[tuple[str, str]] = Counter()  # their number, by component and virtual host
         self._emissions: EmissionQueue | None = None  # of the last binding
         self._wait: Wait | None = None  # of the present step
         if not isinstance(document, dict):
@@ -255,6 +260,10 @@ class DefinitionsImport:
             names_place = (section, plan) in parts
             for entry in entries(self._document, section):
                 item = DefinitionEntry(section, entry)
+                for compile_one in compilations(*patterns_of(section, item.fields)):
+                    with suppress(Invalid):  # the plan finds what is wrong with it
+                        compile_one()
+                    yield
                 if names_place:
                     given = item.fields.get("vhost")
                     self.places.add(given if isinstance(given, str) else None)
@@ -278,7 +287,7 @@ class DefinitionsImport:
 
     def release(self) -> Iterator[None]:
         """Free the plan, with what it has of the document, in steps."""
-        yield from release(self._steps, self._users, self.places, self._parameters)
+        yield from release(self._steps, self._users, self.places, self._parameters, self._parameters_of)
         while self._vhosts:
             _, vhost = self._vhosts.popitem()
             yield from release(vhost.skipped, vhost.exchanges, vhost.queues)
@@ -341,12 +350,14 @@ class DefinitionsImport:
         user, vhost = self._known_user(item), self._place(item).name
         given = [item.text(key, None, TEXT_LIMIT) for key in ("configure", "write", "read")]
         Permission(*given)
+        self._steps.extend(compilations(given))
         self._steps.append(partial(self._node.users.set_permission, user, vhost, *given))
 
     def _topic_permission(self, item: DefinitionEntry) -> None:
         user, vhost, exchange = self._known_user(item), self._place(item).name, item.text("exchange")
         given = [item.text(key, None, TEXT_LIMIT) for key in ("write", "read")]
         TopicPermission(user, vhost, *given)
+        self._steps.extend(compilations(given, {"username": user, "vhost": vhost}))
         self._steps.append(partial(self._node.users.set_topic_permission, user, vhost, exchange, *given))
 
     def _known_user(self, item: DefinitionEntry) -> str:
@@ -424,9 +435,10 @@ class DefinitionsImport:
         permit: Callable[[], None] = lambda: None,
     ) -> None:
         parameters = self._node.parameters
-        new = self._check_parameter(vhost.name, component, name, value)
-        if parameters.get(vhost.name, component, name) is None:
-            new.add((vhost.name, name))
+        new, key = self._check_parameter(vhost.name, component, name, value), (vhost.name, name)
+        if key not in new and parameters.get(vhost.name, component, name) is None:
+            new.add(key)
+            self._parameters_of[component, vhost.name] += 1
         if component == VHOST_LIMITS:
             vhost.max_queues = None
         self._steps.append(partial(self._put_parameter, permit, vhost.name, component, name, value))
@@ -434,7 +446,9 @@ class DefinitionsImport:
     def _check_parameter(self, vhost: str, component: str, name: str, value: object) -> set[tuple[str, str]]:
         """Check a parameter, and return the new ones of its component. Raises Invalid."""
         new = self._parameters.setdefault(component, set())
-        self._node.parameters.check(vhost, component, name, value, len(new) - ((vhost, name) in new))
+        again = (vhost, name) in new
+        planned = len(new) - again, self._parameters_of[component, vhost] - again
+        self._node.parameters.check(vhost, component, name, value, *planned)
         return new
 
     def _global_parameter(self, item: DefinitionEntry) -> None:
@@ -572,6 +586,18 @@ class DefinitionsImport:
         end: Destination = target.queue(name) if kind == "queue" else target.exchange(name)
         target.bind(source, end, key, arguments)
         self._emissions = target.emissions_of(source)
+
+
+def patterns_of(section: str, fields: Mapping[str, object]) -> tuple[list[object], dict[str, str]]:
+    """Return the patterns of an entry of permissions, which are not checked yet, and their variables."""
+    variables = {"username": str(fields.get("user")), "vhost": str(fields.get("vhost"))}
+    return [fields.get(key) for key in PATTERNS.get(section, ())], variables if section == "topic_permissions" else {}
+
+
+def compilations(texts: Iterable[object], variables: dict[str, str] | None = None) -> list[Callable[[], object]]:
+    """Return a step for each long pattern, as one may take 20 ms to compile. The last ones compiled are kept."""
+    long = [text for text in texts if isinstance(text, str) and LONG_PATTERN <= len(text) <= LONGEST_BYTES]
+    return [partial(Pattern, text, variables) for text in long]
 
 
 def begin_import(node: Node, digest: str, vhost: str | None) -> None:

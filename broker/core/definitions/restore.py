@@ -151,7 +151,7 @@ def _lacks_permission(node: Node, stored: StoredPermission | StoredTopicPermissi
         return False
     if isinstance(stored, StoredPermission):
         return stored.vhost not in user.permissions
-    return (stored.vhost, stored.exchange) not in user.topic_permissions
+    return stored.exchange not in user.topic_permissions.get(stored.vhost, ())
 
 
 def _restore_exchange(node: Node, stored: StoredExchange, restored: Restored) -> None:

@@ -85,10 +85,10 @@ class Pattern:
         self.exhausted = False  # a search took too long
         self._compiled: regex.Pattern[str] | None = None
         if text not in EVERYTHING and text not in NOTHING:
-            if variables or ignore_case:
+            if ignore_case:
                 self._compiled = compile_pattern(text, variables or {}, ignore_case, largest, stored)
             else:
-                self._compiled = compile_again(text, largest, stored)
+                self._compiled = compile_again(text, variables or {}, largest, stored)
 
     @property
     def is_plain(self) -> bool:
@@ -122,17 +122,17 @@ def query_pattern(text: str, ignore_case: bool = False) -> Pattern:
     return Pattern(text, None, ignore_case, QUERY_LONGEST_BYTES, QUERY_LARGEST)
 
 
-def compile_again(text: str, largest: int, stored: bool) -> regex.Pattern[str]:
+def compile_again(text: str, variables: dict[str, str], largest: int, stored: bool) -> regex.Pattern[str]:
     """Return the compiled pattern, which was often compiled a moment ago to check it. Raises Invalid."""
     try:
-        return compile_once(text, largest)
+        return compile_once(text, tuple(variables.items()), largest)
     except Invalid:
-        return compile_pattern(text, {}, False, largest, stored)
+        return compile_pattern(text, variables, False, largest, stored)
 
 
 @lru_cache(COMPILED)
-def compile_once(text: str, largest: int) -> regex.Pattern[str]:
-    return compile_pattern(text, {}, False, largest)
+def compile_once(text: str, variables: tuple[tuple[str, str], ...], largest: int) -> regex.Pattern[str]:
+    return compile_pattern(text, dict(variables), False, largest)
 
 
 def compile_pattern(

@@ -61,6 +61,10 @@ class Component:
         """Return the errors in a value that was valid when it was stored, perhaps by an earlier version."""
         return self.validate(name, value)
 
+    def check_new(self, vhost: str, planned: int) -> list[str]:
+        """Return a line if a virtual host may have no other parameter of the kind, in addition to `planned` ones."""
+        return []
+
     def not_restored(self, vhost: str, name: str) -> None:
         """Note that a stored value is not valid any more."""
 
@@ -158,18 +162,21 @@ class Parameters:
             self._notify(Change(True, StoredParameter(vhost, component, name, stored, user)))
         return old is None
 
-    def check(self, vhost: str, component: str, name: str, value: object, planned: int = 0) -> str:
+    def check(
+        self, vhost: str, component: str, name: str, value: object, planned: int = 0, planned_there: int = 0
+    ) -> str:
         """Return the value as JSON. Raises Invalid if it cannot be set.
 
-        `planned` parameters of the component count as set already.
+        `planned` parameters of the component count as set already, `planned_there` of them in this virtual host.
         """
         check_text("the name of a parameter", name, NAME_LIMIT)
         stored = to_json(value)
         lines = self._validate(component, name, value)
-        limit = self.limits.get(component)
-        new = self.find(vhost, component, name) is None
-        if not lines and new and limit is not None and self._counts[component] + planned >= limit:
-            lines = [f"component {component} is limited to {limit}"]
+        if not lines and self.find(vhost, component, name) is None:
+            limit = self.limits.get(component)
+            lines = self._components[component].check_new(vhost, planned_there)
+            if limit is not None and self._counts[component] + planned >= limit:
+                lines = [f"component {component} is limited to {limit}"]
         if lines:
             shown = [line[:ERROR_LENGTH] for line in lines[:ERRORS_LIMIT]]
             raise Invalid("\n".join(["Validation failed\n", *shown, ""]))

@@ -61,6 +61,11 @@ class PolicyComponent(Component):
             lines += definition_lines(value["definition"], self.operator)
         return lines
 
+    def check_new(self, vhost: str, planned: int) -> list[str]:
+        if len(self.ranked.get(vhost, ())) + planned < POLICIES_LIMIT:
+            return []
+        return [f"virtual host '{vhost}' may have {POLICIES_LIMIT} {'operator ' if self.operator else ''}policies"]
+
     def not_restored(self, vhost: str, name: str) -> None:
         self.unknown.setdefault(vhost, set()).add(name)
 
@@ -116,8 +121,6 @@ class Policies(TopologyPolicies):
         check_new: CheckNew = allow_new,
     ) -> bool:
         """Set a policy, apply it at once, and return whether it is new. Raises Invalid, Unknown."""
-        if len(self.all(vhost, operator)) >= POLICIES_LIMIT and self.get(vhost, name, operator) is None:
-            raise Invalid(f"virtual host '{vhost}' may have {POLICIES_LIMIT} policies")
         value = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
         return self._parameters.put(vhost, OPERATOR_POLICY if operator else POLICY, name, value, check_new)
 

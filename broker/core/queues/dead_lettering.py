@@ -13,12 +13,14 @@ each other exchange their messages (`dead_letter_circle`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, Job
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
+from ..messages.ports import Clock
 from .dead_letter_circle import Pass, find_circle
 from .enqueue import ACCEPTED, EnqueueResult
 from .lazy_deque import LazyDeque, made
@@ -231,7 +233,7 @@ class DeadLetterOutbox:
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
     held_bytes        of memory of all messages; 0 without any
-    account           of the last user who began to consume from the queue, for whom they count; empty without one
+    account           of the user for whom they count (`charge`); empty without one
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
     awaited           nothing is published until this full queue, which dead-letters what it rejects, has fewer of those
     passes_to         such a queue that waits for this one, so that this one publishes to it nevertheless
@@ -272,9 +274,9 @@ class DeadLetterOutbox:
     @property
     def many(self) -> bool:
         """True if the queue must not drop more messages for now."""
-        if self.held_bytes <= MANY and self._budget.deleted_letter_bytes <= ALL_BYTES:
+        if self.held_bytes <= MANY and self._budget.deleted_letters.total <= USER_BYTES:
             return False  # the usual case: so many messages have more bytes, and all limits are above this
-        return len(self) > MANY or self._budget.dead_letter_bytes > FEW_BYTES and self.room_bytes <= 0
+        return len(self) > MANY or self._budget.dead_letters.total > FEW_BYTES and self.room_bytes <= 0
 
     @property
     def room_bytes(self) -> int:
@@ -282,9 +284,9 @@ class DeadLetterOutbox:
         deleted queues.
         """
         held_bytes, budget = self.held_bytes, self._budget
-        some_room = (SOME_BYTES if budget.deleted_letter_bytes <= ALL_BYTES else 0) - held_bytes
-        user_room = USER_BYTES - budget.dead_letters_of(self.account) if self.account else 0
-        node_room = ALL_BYTES - budget.dead_letter_bytes
+        some_room = (SOME_BYTES if budget.deleted_letters.of(self.account) <= USER_BYTES else 0) - held_bytes
+        user_room = USER_BYTES - budget.dead_letters.of(self.account) if self.account else 0
+        node_room = ALL_BYTES - budget.dead_letters.total
         return min(MANY_BYTES - held_bytes, max(some_room, user_room, node_room))
 
     @property
@@ -314,11 +316,14 @@ class DeadLetterOutbox:
             self._count(messages, 1)
 
     def charge(self, account: str) -> None:
-        """Count all messages, now and later, for the user of this account, if it is one."""
+        """Count all messages, now and later, for the user of this account, if it is one.
+
+        That is who declared the queue or began to consume from it last.
+        """
         if account not in ("", self.account):
-            self._budget.add_dead_letters(self.account, -self.held_bytes)
+            self._budget.dead_letters.add(self.account, -self.held_bytes)
             self.account = account
-            self._budget.add_dead_letters(account, self.held_bytes)
+            self._budget.dead_letters.add(account, self.held_bytes)
 
     def when_fewer(self, fn: Callable[[], None]) -> None:
         """Call `fn` once there are not too many."""
@@ -328,7 +333,7 @@ class DeadLetterOutbox:
     def on_deleted(self) -> None:
         """Count the messages as those of a deleted queue, and publish them as a job."""
         queue = self._queue
-        self._budget.deleted_letter_bytes += self.held_bytes
+        self._budget.deleted_letters.add(self.account, self.held_bytes)
         queue.host.scheduler.start(f"dead letters of {queue}", self._publish_rest(), appends=True)
 
     def publish_slice(self, published: int) -> int:
@@ -565,24 +570,31 @@ class DeadLetterOutbox:
         """Count the memory of messages that came, or that left with a `sign` of -1."""
         held_bytes = sign * (frame_bytes(messages) + OVERHEAD * len(messages))
         self.held_bytes += held_bytes
-        self._budget.add_dead_letters(self.account, held_bytes)
+        self._budget.dead_letters.add(self.account, held_bytes)
         if self._queue.deleted:
-            self._budget.deleted_letter_bytes += held_bytes
-        if sign < 0 and (self._full or self._when_fewer) and not (self.many and self.held_bytes):
-            self._wake()
+            self._budget.deleted_letters.add(self.account, held_bytes)
+        if sign < 0 and (self._full or self._when_fewer):
+            self._wake(self._queue.host.clock)
 
     def _set_full(self, full: bool) -> None:
         if full != self._full:
             self._full = full
             self._budget.full_outboxes += 1 if full else -1
 
-    def _wake(self) -> None:
-        """Call some of those that wait, in their order, as they may fill the outbox again; all if it is empty."""
+    def _wake(self, clock: Clock) -> None:
+        """Call some of those that wait, in their order, if there are not too many messages.
+
+        They may fill the outbox again. The others are called when more messages leave it, or soon if there are none.
+        """
+        if self.many and self.held_bytes:
+            return
         self._set_full(self.passes_to is not None)
-        count = WOKEN if self.held_bytes else len(self._when_fewer)
+        count = WOKEN
         while count and self._when_fewer:  # which the functions may change
             made(self._when_fewer).popleft()()
             count -= 1
+        if self._when_fewer and not self.held_bytes:
+            clock.call_at(clock.now_ms(), partial(self._wake, clock))
 
     def _must_wait(self, targets: tuple[RouteTarget, ...]) -> tuple[bool, int]:
         """Return whether one of the targets must not reject more messages, and begin to wait for it; and the cost.
@@ -603,7 +615,7 @@ class DeadLetterOutbox:
         if full is not None and self.passes_to is None:
             self.passes_to = full
             self._set_full(True)
-            full.outbox.when_fewer(self._pass_no_longer)
+            full.outbox.when_fewer(partial(self._pass_no_longer, self._queue.host.clock))
         return False, cost
 
     def _wait_no_longer(self) -> None:
@@ -611,10 +623,9 @@ class DeadLetterOutbox:
             self.awaited = None
             self._queue.schedule_pump()
 
-    def _pass_no_longer(self) -> None:
+    def _pass_no_longer(self, clock: Clock) -> None:
         self.passes_to = None
-        if not self.many:
-            self._wake()
+        self._wake(clock)
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]

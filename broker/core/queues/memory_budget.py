@@ -5,19 +5,38 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+class BytesOfUsers:
+    """Bytes, by the account of a user, empty for none; `total` is their sum."""
+
+    __slots__ = ("total", "_by_account")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._by_account: dict[str, int] = {}
+
+    def add(self, account: str, count: int) -> None:
+        """Add bytes, or remove them with a negative number."""
+        self.total += count
+        rest = self.of(account) + count
+        if rest:
+            self._by_account[account] = rest
+        else:
+            self._by_account.pop(account, None)
+
+    def of(self, account: str) -> int:
+        return self._by_account.get(account, 0)
+
+
 class MemoryBudget:
     """An estimate of the memory that ready messages take: their bodies, their long headers (`header_bytes_of`),
     and OVERHEAD bytes for each message, of which packing saves SAVED.
 
     `exceeded` says that the estimate is above the limit; queues then page out what they get. Dead letters that wait are
-    no ready messages: `dead_letter_bytes` is their sum, and `deleted_letter_bytes` that of deleted queues.
-    `full_outboxes` counts the queues that must not reject more messages, which they would dead-letter.
+    no ready messages: `dead_letters` counts them, and `deleted_letters` those of deleted queues. `full_outboxes` counts
+    the queues that must not reject more messages, which they would dead-letter.
     """
 
-    __slots__ = (
-        *("limit_bytes", "used_bytes", "exceeded", "dead_letter_bytes", "deleted_letter_bytes", "full_outboxes"),
-        "_dead_letters_of",
-    )
+    __slots__ = ("limit_bytes", "used_bytes", "exceeded", "dead_letters", "deleted_letters", "full_outboxes")
     OVERHEAD: ClassVar[int] = 300
     SAVED: ClassVar[int] = 200
 
@@ -25,26 +44,14 @@ class MemoryBudget:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self.exceeded = False
-        self.dead_letter_bytes = self.deleted_letter_bytes = self.full_outboxes = 0
-        self._dead_letters_of: dict[str, int] = {}  # bytes, by account
+        self.dead_letters = BytesOfUsers()
+        self.deleted_letters = BytesOfUsers()
+        self.full_outboxes = 0
 
     def add(self, count: int, content_bytes: int) -> None:
         """Count messages that came; both numbers are negative for messages that left. HOT: bench A-M."""
         self.used_bytes += content_bytes + count * self.OVERHEAD
         self.exceeded = self.used_bytes > self.limit_bytes
-
-    def add_dead_letters(self, account: str, held_bytes: int) -> None:
-        """Count dead letters of a user that came; `held_bytes` is negative for those that left."""
-        self.dead_letter_bytes += held_bytes
-        rest = self.dead_letters_of(account) + held_bytes
-        if rest:
-            self._dead_letters_of[account] = rest
-        else:
-            self._dead_letters_of.pop(account, None)
-
-    def dead_letters_of(self, account: str) -> int:
-        """Return the bytes of the dead letters of a user."""
-        return self._dead_letters_of.get(account, 0)
 
     def add_packed(self, count: int) -> None:
         """Count messages that were packed; negative for messages that were unpacked."""

@@ -348,7 +348,7 @@ class Queue(RouteTarget):
         if self._feeding:
             return  # the firehose puts copies of its deliveries into this very queue
         self._feeding = True
-        held_back = self.host.budget.dead_letter_bytes and self.outbox.many
+        held_back = self.host.budget.dead_letters.total and self.outbox.many
         self._slice = 0 if held_back else SLICE + self.published - self._pumped
         try:
             timed = self.ready_messages.timed

@@ -169,7 +169,7 @@ class ReadyMessages:
         Return them, and how many more may be removed soon.
         """
         read_end, removed_end = self.read_bytes + SLICE_BYTES, self.removed_bytes + SLICE_BYTES
-        if self._budget.dead_letter_bytes > FEW_BYTES:
+        if self._budget.dead_letters.total > FEW_BYTES:
             removed_end = self._removed_end()
         if len(self.all) == 1:
             dead = self.default.remove_due(now_ms, limit, removed_end, read_end) if self.default.timed else []
@@ -184,7 +184,7 @@ class ReadyMessages:
         """Remove messages from the front that exceed these limits (NONE for no limit); return as `remove_due`."""
         dropped: list[Message] = []
         read_end, removed_end = self.read_bytes + SLICE_BYTES, self.removed_bytes + SLICE_BYTES
-        if self._budget.dead_letter_bytes > FEW_BYTES:
+        if self._budget.dead_letters.total > FEW_BYTES:
             removed_end = self._removed_end()
         while (
             len(dropped) < limit

@@ -12,7 +12,7 @@ from ...http.responses import Response, bad, done, missing, ok, put
 from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
-from .users import find_user
+from .users import compiled, find_user
 
 
 class Patterns(msgspec.Struct):
@@ -86,12 +86,15 @@ def check_place(request: Request) -> tuple[User, str]:
     return user, vhost
 
 
-def put_permission(request: Request) -> Response:
+async def put_permission(request: Request) -> Response:
     """Set the permission of a user in a virtual host."""
-    user, vhost = check_place(request)
+    check_place(request)
     given: Patterns = request.body
+    permission = await compiled(request, Permission, given.configure, given.write, given.read)
+    user, vhost = check_place(request)
     existed = vhost in user.permissions
-    request.node.users.set_permission(user.name, vhost, given.configure, given.write, given.read)
+    with request.acting():
+        request.node.users.give(user.name, vhost, permission)
     return put(existed)
 
 

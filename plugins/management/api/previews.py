@@ -91,7 +91,7 @@ def access_of(request: Request, user: User, operation: str, name: str) -> tuple[
     if not permission.allows(operation, name):
         return False, [f"the {operation} pattern '{pattern}' is not found in '{name}'"]
     reasons = [f"the {operation} pattern '{pattern}' is found in '{name}'"]
-    topic, key = user.topic_permissions.get((vhost.name, name)), request.query.get("routing_key", "")
+    topic, key = user.topic_permissions.get(vhost.name, {}).get(name), request.query.get("routing_key", "")
     exchange = vhost.exchanges.get(name)
     if exchange is not None and exchange.internal and operation == "write":
         reasons.append("but the exchange is internal: clients bind it, and may not publish to it")

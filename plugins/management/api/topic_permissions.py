@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 
 import msgspec
 
 from warren.broker.core.access.permissions import TopicPermission
-from warren.broker.plugin import User
+from warren.broker.plugin import Node, User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, done, missing, put
@@ -15,7 +15,7 @@ from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from .permissions import check_place
-from .users import find_user
+from .users import compiled, find_user
 
 
 class TopicPatterns(msgspec.Struct):
@@ -32,17 +32,18 @@ def topic_permission_view(row: Row) -> Item:
     return {"user": user.name, "vhost": vhost, "exchange": exchange, "write": given.write, "read": given.read}
 
 
-async def of_user(request: Request, user: User, vhost: str | None = None) -> AsyncIterator[Row]:
-    """Yield the topic permissions of a user in slices, but for those in deleted virtual hosts."""
-    vhosts = request.node.vhosts
-    async for (at, exchange), given in request.in_slices(list(user.topic_permissions.items())):
-        if vhost in (None, at) and at in vhosts:
-            yield user, at, exchange, given
+def of_user(node: Node, user: User, vhost: str | None = None) -> Iterator[Row]:
+    """Yield the topic permissions of a user, but for those in deleted virtual hosts. They may change meanwhile."""
+    for at in list(user.topic_permissions) if vhost is None else [vhost]:
+        if at in node.vhosts:
+            for exchange, given in list(user.topic_permissions.get(at, {}).items()):
+                yield user, at, exchange, given
 
 
 async def of_users(request: Request, vhost: str | None = None) -> Listing[Row]:
-    users = request.in_slices(request.node.users.unsorted())
-    rows = [row async for user in users async for row in of_user(request, user, vhost)]
+    node = request.node
+    users = request.in_slices(node.users.unsorted())
+    rows = [row async for user in users async for row in request.in_slices(of_user(node, user, vhost))]
     return Listing(rows, topic_permission_view, order=place)
 
 
@@ -57,7 +58,7 @@ def place(row: Row) -> tuple[str, str, str]:
 
 async def list_topic_permissions_of_user(request: Request) -> Listing[Row]:
     """List the topic permissions of one user."""
-    rows = [row async for row in of_user(request, find_user(request))]
+    rows = [row async for row in request.in_slices(of_user(request.node, find_user(request)))]
     return Listing(rows, topic_permission_view, order=place)
 
 
@@ -68,18 +69,22 @@ async def list_topic_permissions_in_vhost(request: Request) -> Listing[Row]:
 
 async def get_topic_permissions(request: Request) -> Listing[Row]:
     """List the topic permissions of a user in a virtual host."""
-    rows = [row async for row in of_user(request, find_user(request), request.path_vhost().name)]
+    user, vhost = find_user(request), request.path_vhost().name
+    rows = [row async for row in request.in_slices(of_user(request.node, user, vhost))]
     if not rows:
         raise missing()
     return Listing(rows, topic_permission_view, order=place)
 
 
-def put_topic_permission(request: Request) -> Response:
+async def put_topic_permission(request: Request) -> Response:
     """Set the topic permission of a user for an exchange."""
     user, vhost = check_place(request)
     given: TopicPatterns = request.body
-    existed = (vhost, given.exchange) in user.topic_permissions
-    request.node.users.set_topic_permission(user.name, vhost, given.exchange, given.write, given.read)
+    permission = await compiled(request, TopicPermission, user.name, vhost, given.write, given.read)
+    user, vhost = check_place(request)
+    existed = given.exchange in user.topic_permissions.get(vhost, ())
+    with request.acting():
+        request.node.users.give_topic(user.name, vhost, given.exchange, permission)
     return put(existed)
 
 
@@ -87,13 +92,14 @@ async def delete_topic_permissions(request: Request) -> Response:
     """Clear the topic permissions of a user in a virtual host, or the one for an exchange."""
     known, user, vhost = request.node.users, find_user(request), request.path_vhost().name
     exchange = request.exchange_name() if "exchange" in request.path else None
-    if not any(at == vhost and exchange in (None, each) for at, each in user.topic_permissions):
+    there = user.topic_permissions.get(vhost, {})
+    if not there if exchange is None else exchange not in there:
         raise missing()
-    if exchange is not None:
+    if exchange is None:
+        await request.carry_out(known.drop_topic_permissions(user, vhost))
+    else:
         with request.acting():
             known.clear_topic_permission(user.name, vhost, exchange)
-    else:
-        await request.carry_out(known.drop_topic_permissions(user, vhost))
     return done()
 
 

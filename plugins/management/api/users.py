@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -14,7 +15,7 @@ from warren.broker.core.access.permissions import Permission
 from warren.broker.core.definitions.exporter import user_document
 from warren.broker.core.metadata.records import StoredUser
 from warren.broker.core.policies.limits import user_limits
-from warren.broker.plugin import Invalid, User
+from warren.broker.plugin import Invalid, Node, User
 
 from ...http.auth import ADMIN
 from ...http.responses import Response, bad, done, missing, ok, put
@@ -25,7 +26,11 @@ from ..framework.router import LONG_BODY_BYTES, Route
 PROTECTED_UNCHANGED = "Protected users cannot be modified via the HTTP API"
 CANNOT_LOG_IN = "warren-cannot-log-in"  # a header of responses: names as in a path, separated by commas
 HEADER_LIMIT = 4096  # bytes
+THREAD_FROM = 512  # characters of the patterns of a permission
 PROTECTED = "protected"  # tag of users that HTTP must not change
+
+
+T = TypeVar("T")
 
 
 class UserBody(msgspec.Struct):
@@ -88,7 +93,7 @@ async def put_user(request: Request) -> Response:
     tags = body.tags.split(",") if isinstance(body.tags, str) else body.tags
     tags = [tag.strip() for tag in tags if tag.strip()]
     limits = user_limits(name, body.limits) if body.limits is not None else None
-    check_permissions(request, body)
+    permissions = await permissions_of(request, body)
     password_hash, algorithm = await hash_of(request, body)
     with request.acting():
         old = request.node.users.get(name)
@@ -96,10 +101,8 @@ async def put_user(request: Request) -> Response:
         if limits is None:
             limits = dict(old.limits) if old is not None else {}
         request.node.users.put(StoredUser(name, password_hash, tuple(tags), algorithm, limits))
-        for vhost, given in body.permissions.items():
-            if vhost in request.node.vhosts:  # it may have been deleted during the wait for the hash
-                request.node.users.set_permission(name, vhost, given["configure"], given["write"], given["read"])
     user = request.node.users.find(name)
+    await request.carry_out(giving(request.node, user, permissions))
     response = put(old is not None)
     if user.password_hash and not has_password(user.password_hash, algorithm):
         request.host.report("user_cannot_log_in", "warning", {"user": name, "reason": f"no hash of {algorithm}"})
@@ -116,15 +119,32 @@ def without_password(names: list[str]) -> Mapping[str, str]:
     return {CANNOT_LOG_IN: text} if names else {}
 
 
-def check_permissions(request: Request, body: UserBody) -> None:
-    """Raises HTTPError (400), Invalid."""
-    for vhost, given in body.permissions.items():
+def giving(node: Node, user: User, permissions: Mapping[str, Permission]) -> Iterator[None]:
+    """Give a user permissions by virtual host in steps, as long as both exist."""
+    for vhost, permission in permissions.items():
+        if vhost in node.vhosts and node.users.get(user.name) is user:
+            node.users.give(user.name, vhost, permission)
+        yield
+
+
+async def permissions_of(request: Request, body: UserBody) -> Mapping[str, Permission]:
+    """Return the permissions in the body by virtual host. Raises HTTPError (400), Invalid."""
+    found: dict[str, Permission] = {}
+    async for vhost, given in request.in_slices(body.permissions.items()):
         if vhost not in request.node.vhosts:
             raise bad("vhost_or_user_not_found")
         for key in ("configure", "write", "read"):
             if key not in given:
                 raise bad(f"[{{key_missing,{key}}}]")
-        Permission(given["configure"], given["write"], given["read"])
+        found[vhost] = await compiled(request, Permission, given["configure"], given["write"], given["read"])
+    return found
+
+
+async def compiled(request: Request, kind: Callable[..., T], *arguments: str) -> T:
+    """Return a permission; in a thread if its patterns are long, as one may take 20 ms to compile. Raises Invalid."""
+    if sum(map(len, arguments)) < THREAD_FROM:
+        return kind(*arguments)
+    return await request.wait(asyncio.to_thread(kind, *arguments))
 
 
 async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
@@ -154,23 +174,18 @@ async def delete_user(request: Request) -> Response:
 
 
 async def delete_users(request: Request) -> Response:
-    """Delete several users, all or none; unknown names are ignored."""
+    """Delete several users, or none if one is protected; unknown names are ignored."""
     names: Names = request.body
-    users = [user for name in dict.fromkeys(names.users) if (user := request.node.users.get(name)) is not None]
+    users = [user for name in names.users if (user := request.node.users.get(name)) is not None]
     await delete_in_slices(request, users)
     return done()
 
 
 async def delete_in_slices(request: Request, users: list[User]) -> None:
-    """Delete users, whose permissions may be very many. Raises HTTPError (400) before anything is deleted."""
-    known = request.node.users
+    """Delete users, who may have very many permissions. Raises HTTPError (400) before anything is deleted."""
     for user in users:
         check_protected(request, user)
-    for user in users:
-        await request.carry_out(known.drop_permissions(user))
-        with request.acting():
-            if known.get(user.name) is user:
-                known.delete(user.name)
+    await request.carry_out(chain.from_iterable(map(request.node.users.deletion, users)))
 
 
 ROUTES = (

@@ -8,9 +8,10 @@ than the ring covers. All rings together take at most LIMIT_BYTES; beyond that t
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from .rates import NO_RANGES, Point, Range, Ranges, range_fields, rate
+from .rates import MOST_SAMPLES, NO_RANGES, Point, Range, Ranges, range_fields, rate, steps
 
 Key = tuple[str, ...]
 Sample = tuple[str, Key, object, tuple[int, ...]]
@@ -32,6 +33,7 @@ AGE_DIGITS = 10
 SAMPLES_LIMIT = 100_000  # of one level: a number of 8 bytes for each counter of each object
 LIMIT_BYTES = 64 << 20
 NUMBER_BYTES = 8
+MANY = 2 * MOST_SAMPLES  # samples of one level: of more, only those that a range shows are looked at
 LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
 BYTE_COUNTERS = ("recv_oct", "send_oct")
 GAUGES = ("mem_used", "fd_used", "sockets_used", "proc_used", "disk_free")  # of the node
@@ -81,10 +83,20 @@ class Timeline:
         """The index of the latest sample in a ring."""
         return (self.count - 1) % self.size
 
-    def points(self, ring: array[int] | None, constant: int, since: int) -> list[Point]:
-        """Return the points from sample number `since` on, oldest first. Without a ring the value was `constant`."""
-        first = max(since, self.count - self.size)
-        slots = [number % self.size for number in range(first, self.count)]
+    def slots(self, since: int, asked: Range, now_ms: int) -> list[int]:
+        """Return the slots from sample number `since` on, oldest first; of very many the last of each step."""
+        numbers: Sequence[int] = range(max(since, self.count - self.size), self.count)
+        if len(numbers) > MANY:
+            ends_ms = [at_ms + asked.step_s * 1000 for at_ms in reversed(steps(now_ms, asked))]
+            before = [bisect_left(numbers, end_ms, key=self._time) for end_ms in ends_ms]
+            numbers = [numbers[count - 1] for count in dict.fromkeys(before) if count]
+        return [number % self.size for number in numbers]
+
+    def _time(self, number: int) -> int:
+        return self._times[number % self.size]
+
+    def points(self, slots: list[int], ring: array[int] | None, constant: int) -> list[Point]:
+        """Return the points in these slots. Without a ring the value was `constant`."""
         return [(self._times[slot], ring[slot] if ring is not None else constant) for slot in slots]
 
 
@@ -212,6 +224,7 @@ class Samples:
         fields: dict[str, object] = {}
         group = self._kinds[kind]
         record = group.records.get(key)
+        slots: dict[Range, list[int]] = {}  # the same for all counters
         for name, value in counters.items():
             fields[name] = value
             if self.mode == "none":
@@ -220,7 +233,7 @@ class Samples:
             details: dict[str, object] = {"rate": self._rate(record, place, now_ms)}
             range_ = asked.get(family(name)) if asked else None
             if range_ is not None:
-                details |= range_fields(self._points(group, record, place, range_), range_)
+                details |= range_fields(self._points(group, record, place, range_, slots), range_)
             fields[f"{name}_details"] = details
         return fields
 
@@ -245,16 +258,20 @@ class Samples:
             return 0.0
         return rate((self._before_ms, record.previous[place]), (self._now_ms, record.last[place]))
 
-    def _points(self, group: Kind, record: Series | None, place: int | None, asked: Range) -> list[Point]:
+    def _points(
+        self, group: Kind, record: Series | None, place: int | None, asked: Range, slots: dict[Range, list[int]]
+    ) -> list[Point]:
         """Return the points of the finest level that covers the range, then the latest values."""
         if record is None or place is None:
             return []
         index = 0
         while index < len(group.timelines) - 1 and group.timelines[index].age_s < asked.age_s:
             index += 1
-        rings = record.rings.get(place)
+        timeline, rings = group.timelines[index], record.rings.get(place)
         ring = rings[index] if rings is not None else None
-        points = group.timelines[index].points(ring, record.last[place], record.since[index])
+        if asked not in slots:
+            slots[asked] = timeline.slots(record.since[index], asked, self._now_ms)
+        points = timeline.points(slots[asked], ring, record.last[place])
         if not points or points[-1][0] != self._now_ms:
             points.append((self._now_ms, record.last[place]))
         return points

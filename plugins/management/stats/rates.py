@@ -60,19 +60,24 @@ def rate(before: Point, after: Point) -> float:
     return (after[1] - before[1]) * 1000 / span_ms if span_ms > 0 else 0.0
 
 
+def steps(now_ms: int, asked: Range) -> range:
+    """Return when the steps of a range begin, in milliseconds, newest first: multiples of the step."""
+    step_ms = asked.step_s * 1000
+    newest_ms = now_ms // step_ms * step_ms
+    return range(newest_ms, newest_ms - asked.age_s * 1000 - 1, -step_ms)
+
+
 def sampled(points: Sequence[Point], asked: Range) -> list[Point]:
-    """Return one point for each step, newest first, at multiples of the step, with the last value within the step.
+    """Return one point for each step, newest first, at the beginning of the step, with the last value within it.
 
     `points` are oldest first. A step without a point has the value of the one before it; there are no steps before the
     first point.
     """
     if not points:
         return []
-    step_ms = asked.step_s * 1000
-    newest_ms = points[-1][0] // step_ms * step_ms
     samples: list[Point] = []
-    for at_ms in range(newest_ms, newest_ms - asked.age_s * 1000 - 1, -step_ms):
-        index = bisect_left(points, (at_ms + step_ms,))
+    for at_ms in steps(points[-1][0], asked):
+        index = bisect_left(points, (at_ms + asked.step_s * 1000,))
         if not index:
             break
         samples.append((at_ms, points[index - 1][1]))

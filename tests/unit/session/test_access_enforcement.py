@@ -27,7 +27,7 @@ def evict(client: Client) -> None:
             session.close(ConnectionForced(reason))
         return 1
 
-    session.node.observers.add(AccessEnforcement(close, lambda: [session]))
+    session.node.observers.add(AccessEnforcement(close, lambda: [session], session.node))
 
 
 def test_a_login_that_waits_is_refused_when_its_user_is_deleted_or_another_of_that_name() -> None:
@@ -68,6 +68,33 @@ def test_observers_learn_that_a_queue_has_lost_the_consumer_of_a_user_who_may_no
     node.observers.add(Watching())
     node.users.set_permission("guest", "/", ".*", ".*", "^kept$")
     assert consumers == [("lost", 0)]
+
+
+def test_permissions_of_users_without_a_connection_in_the_virtual_host_concern_no_connection() -> None:
+    node = new_node()
+    client = dial(node)
+    client.start()
+    client.login("PLAIN", "\0guest\0guest")
+    client.tune()
+    client.call(Connection.Open, virtual_host="/")
+    looks: list[str] = []
+
+    def connections() -> list[Session]:
+        looks.append("look")
+        return [pipe_of(client).connection]
+
+    node.observers.add(AccessEnforcement(lambda chosen, reason: 0, connections, node))
+    node.add_vhost("v")
+    node.users.add("u")
+    for user, vhost in (("u", "/"), ("guest", "v")):
+        node.users.set_permission(user, vhost, "", "", "")
+        node.users.clear_permission(user, vhost)
+    assert not looks
+    node.users.set_permission("guest", "/", "", "", "")
+    assert looks == ["look"]
+    node.delete_vhost("/")  # its connections are closed
+    node.scheduler.finish_all()
+    assert looks == ["look"] and not node.users.find("guest").permissions
 
 
 @pytest.mark.parametrize("what", ["user", "vhost"])

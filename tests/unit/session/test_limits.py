@@ -75,7 +75,7 @@ def test_messages_that_full_queues_in_a_circle_reject_are_limited(length: int, m
     flood(node, [publish * FLOOD for publish in publishes * 10])
     assert sum(watcher.count for watcher in watchers) == 10 * FLOOD * length * length
     assert all(watcher.longest < (length + 1) * (MANY + FLOOD) for watcher in watchers)
-    assert not letters.host.budget.full_outboxes and not letters.host.budget.dead_letter_bytes
+    assert not letters.host.budget.full_outboxes and not letters.host.budget.dead_letters.total
 
 
 def outbox_of(node: Node, queue: str) -> DeadLetterOutbox:

@@ -1,9 +1,11 @@
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
-from warren.plugins.management.stats.history import LIMIT_BYTES, RETENTION, Samples, retention_of
-from warren.plugins.management.stats.rates import Range
+from warren.plugins.management.stats import history
+from warren.plugins.management.stats.history import LIMIT_BYTES, RETENTION, Samples, Timeline, retention_of
+from warren.plugins.management.stats.rates import Point, Range
 
 KINDS = {"queue": ("publish", "messages"), "vhost": ("publish",)}
 MINUTE = {"msg_rates": Range(60, 5), "lengths": Range(60, 5)}
@@ -72,6 +74,26 @@ def test_rates_are_zero_without_further_ticks(watched: Watched) -> None:
 def test_lengths_that_fall_have_a_negative_rate(watched: Watched) -> None:
     watched.ticks([50, 0])
     assert watched.publish() == {"rate": -10.0}
+
+
+@pytest.mark.parametrize("step_s", [1, 7, 60])
+def test_of_very_many_samples_those_that_a_range_shows_are_looked_at(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    watched.samples = Samples(KINDS, 5000, dict.fromkeys(RETENTION, ((4000, 1),)))
+    looks: list[int] = []
+    points = Timeline.points
+
+    def counted(timeline: Timeline, slots: list[int], *of: Any) -> list[Point]:
+        looks.append(len(slots))
+        return points(timeline, slots, *of)
+
+    monkeypatch.setattr(Timeline, "points", counted)
+    watched.ticks(range(5000))
+    shown = watched.values(500 * step_s, step_s)
+    monkeypatch.setattr(history, "MANY", 5000)
+    assert shown == watched.values(500 * step_s, step_s) and shown[0] == 4999
+    assert looks[0] <= 501 and looks[1] == 4001
 
 
 def test_history_reaches_back_to_before_the_counter_moved(watched: Watched) -> None:

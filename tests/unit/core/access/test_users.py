@@ -158,8 +158,8 @@ def test_restoring_notifies_no_observer_and_reports_what_cannot_be_restored() ->
     assert (stored.password_hash, stored.tags, stored.hashing_algorithm) == (b"hash", ("b", "a"), ARGON2ID)
     assert stored.limits == {"max-channels": 3}
     assert user.permissions["/"].allows("write", "w")
-    assert list(user.topic_permissions) == [("/", "amq.topic")]
-    assert user.topic_permissions["/", "amq.topic"].allows("write", "u")
+    assert list(user.topic_permissions) == ["/"] and list(user.topic_permissions["/"]) == ["amq.topic"]
+    assert user.topic_permissions["/"]["amq.topic"].allows("write", "u")
     assert [loss.text.partition(":")[0] for loss in restored.lost] == [
         "topic permission on exchange 'bad' of user 'u' in vhost '/'",
         "topic permission on exchange 'amq.topic' of user 'nobody' in vhost '/'",
@@ -222,6 +222,25 @@ def test_deleting_a_user_or_a_vhost_deletes_its_permissions() -> None:
     assert sum(node.users.drop_vhost("other")) == 2
     assert log.take() == [(False, "v other c w r"), (False, "v other amq.topic w r")]
     assert list(node.users.find("v").permissions) == ["/"]
+
+
+def test_a_deletion_takes_permissions_that_are_given_meanwhile_and_not_another_user_of_the_name() -> None:
+    node = new_node()
+    known = node.users
+    known.add("u")
+    known.set_permission("u", "/", "", "", "")
+    deletion = known.deletion(known.find("u"))
+    assert next(deletion) and not known.find("u").permissions
+    known.set_permission("u", "/", "", "", "")
+    known.set_topic_permission("u", "/", "amq.topic", "", "")
+    log = ChangeLog()
+    node.observers.add(log)
+    assert len(list(deletion)) == 3 and known.get("u") is None
+    assert [put for put, _ in log.take()] == [False] * 3
+    deletion = known.deletion(known.add("u"))
+    known.delete("u")
+    another = known.add("u")
+    assert len(list(deletion)) == 1 and known.get("u") is another
 
 
 def test_what_is_wrong_is_refused_and_changes_nothing() -> None:

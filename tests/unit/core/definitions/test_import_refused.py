@@ -10,6 +10,7 @@ from warren.broker.amqp.errors import Invalid, Unknown
 from warren.broker.core.definitions.exporter import export_definitions
 from warren.broker.core.definitions.importer import import_definitions
 from warren.broker.core.node.node import Node
+from warren.broker.core.policies import policies
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [  # section, an entry after valid ones, the error
     ("users", {"name": "u", "password_hash": "a"}, 'invalid password hash: not base64 (user: "u")'),
@@ -219,6 +220,30 @@ def test_a_document_with_more_queues_than_its_vhost_may_have_is_refused_unless_i
     limits = {"vhost": "v", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 3}}
     import_definitions(node, {**document, "parameters": [limits]})
     assert (len(node.vhosts["v"].queues), node.limits.vhost_queues("v")) == (11, 3)
+
+
+@pytest.mark.parametrize("operator", [False, True])
+def test_a_virtual_host_has_no_more_policies_than_it_may_have(monkeypatch: pytest.MonkeyPatch, operator: bool) -> None:
+    monkeypatch.setattr(policies, "POLICIES_LIMIT", 3)
+    value = {"pattern": "^a", "definition": {"max-length": 1}, "priority": 0}
+    component = {"component": "operator_policy", "value": value} if operator else value
+
+    def document(*names: str, vhost: str = "w") -> dict[str, object]:
+        items = [component | {"vhost": vhost, "name": name} for name in names]
+        return {"vhosts": [{"name": vhost}], "parameters" if operator else "policies": items}
+
+    node = new_node()
+    import_definitions(node, document("a", "b", "c", vhost="v"))
+    import_definitions(node, document("a", "b"))
+    reason = f"virtual host 'w' may have 3 {'operator ' if operator else ''}policies"
+    with pytest.raises(Invalid, match=reason):
+        import_definitions(node, document("a", "a", "c", "c", "d"))
+    assert len(node.policies.all("w", operator)) == 2
+    import_definitions(node, document("a", "c", "c"))
+    with pytest.raises(Invalid, match=reason):
+        node.policies.set("w", "d", "^a", {"max-length": 1}, operator=operator)
+    node.policies.set("w", "c", "^b", {"max-length": 1}, operator=operator)
+    assert len(node.policies.all(operator=operator)) == 6
 
 
 def test_limits_of_the_node_count_what_the_document_adds() -> None:

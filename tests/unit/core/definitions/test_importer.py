@@ -46,7 +46,7 @@ def test_a_whole_document_is_imported() -> None:
     assert node.limits.vhost_queues("v") == 10
     assert node.limits.user_connections("alice") == 5
     alice = node.users.find("alice")
-    assert alice.permissions["v"].configure == "^a" and alice.topic_permissions["v", "t"].write == "^a\\."
+    assert alice.permissions["v"].configure == "^a" and alice.topic_permissions["v"]["t"].write == "^a\\."
     assert vhost.queue("q").effective == {"message-ttl": 1000, "max-length": 9}
     assert vhost.exchange("t").alternate == "h"
     assert [(one.source, one.routing_key) for one in vhost.queue("q").incoming.values()] == [("t", "a.#")]

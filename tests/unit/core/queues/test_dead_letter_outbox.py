@@ -155,10 +155,10 @@ def test_what_queues_drop_at_once_does_not_exceed_the_limit_of_all_dead_letters(
     house.journal.much = True
     house.node.policies.set("/", "drop", "^queue.", policy)
     house.clock.advance(1_000)
-    assert 1 << 16 < house.queue.host.budget.dead_letter_bytes < (1 << 16) + len(names) * ((1 << 13) + 4_100)
+    assert 1 << 16 < house.queue.host.budget.dead_letters.total < (1 << 16) + len(names) * ((1 << 13) + 4_100)
     house.journal.catch_up()
     house.clock.advance(1_000)
-    assert house.ch.count("letters") == 20 * len(names) and not house.queue.host.budget.dead_letter_bytes
+    assert house.ch.count("letters") == 20 * len(names) and not house.queue.host.budget.dead_letters.total
 
 
 def test_short_messages_count_with_the_memory_that_each_takes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_the_messages_of_all_queues_that_wait_are_limited_in_bytes_also_of_delet
     budget = house.queue.host.budget
     house.journal.catch_up()
     house.clock.advance(1_000)
-    assert budget.dead_letter_bytes == 0 and all(queues[f"transient{number}"].ready == 1 for number in range(5, 10))
+    assert budget.dead_letters.total == 0 and all(queues[f"transient{number}"].ready == 1 for number in range(5, 10))
 
 
 @pytest.mark.parametrize("gets", [False, True])
@@ -280,7 +280,7 @@ def test_a_user_whose_messages_do_not_wait_consumes_while_those_of_another_are_t
     house.clock.advance(1_000)
     assert isinstance(other.next().method, BasicMethods.GetOk if gets else BasicMethods.Deliver)
     assert house.ch.count("letters") == 26 and queue.ready == (14 if gets else 0)
-    assert not queue.host.budget.dead_letters_of("other") and not queue.host.budget.dead_letters_of("guest")
+    assert not queue.host.budget.dead_letters.of("other") and not queue.host.budget.dead_letters.of("guest")
 
 
 def test_a_publisher_whose_messages_a_queue_rejects_waits_for_the_journal_as_their_dead_letters_do() -> None:
@@ -443,7 +443,7 @@ def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_
     node.pump()
     node.clock.advance(1_000)  # type: ignore[attr-defined]
     assert not one.must_not_reject and not two.must_not_reject and not one.host.budget.full_outboxes
-    assert one.outbox.awaited is None and two.outbox.passes_to is None and not one.host.budget.dead_letter_bytes
+    assert one.outbox.awaited is None and two.outbox.passes_to is None and not one.host.budget.dead_letters.total
 
 
 @pytest.mark.parametrize("as_first", [False, True])

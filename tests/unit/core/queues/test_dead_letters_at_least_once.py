@@ -213,7 +213,7 @@ def test_messages_that_no_target_takes_are_limited_in_bytes_and_all_of_them_arri
         house.clock.advance(RETRY_MS)
         numbers += [int(body[:2]) for body in house.ch.drain("letters")]
     assert numbers == list(range(count))
-    assert not house.kept() and not outbox.held_bytes and not house.source.host.budget.dead_letter_bytes
+    assert not house.kept() and not outbox.held_bytes and not house.source.host.budget.dead_letters.total
 
 
 def test_messages_of_all_queues_that_no_target_takes_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def test_messages_of_all_queues_that_no_target_takes_are_limited_in_bytes(monkey
         house.ch.declare(name, durable=True, arguments=AT_LEAST_ONCE_ARGUMENTS)
         house.ch.fill(name, *[bytes(4_000)] * 20)
         house.clock.advance(100)
-    assert 1 << 16 < house.source.host.budget.dead_letter_bytes < (1 << 16) + len(names) * ((1 << 13) + 4_100)
+    assert 1 << 16 < house.source.host.budget.dead_letters.total < (1 << 16) + len(names) * ((1 << 13) + 4_100)
     assert [house.kept(name) for name in names] == [20] * len(names)
     house.letters("letters2")
     house.ch.delete("letters")
@@ -422,7 +422,7 @@ def test_queues_in_a_circle_with_too_many_bytes_of_dead_letters_pass_them_on(
     for name in ring.names:
         consumer.consume(name)
     ring.advance()
-    assert consumer.deliveries(10 * queues) and not ring.house.source.host.budget.dead_letter_bytes
+    assert consumer.deliveries(10 * queues) and not ring.house.source.host.budget.dead_letters.total
 
 
 def test_copies_of_a_fanout_in_a_circle_do_not_exceed_the_limits() -> None:

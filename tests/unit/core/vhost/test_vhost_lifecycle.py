@@ -269,7 +269,7 @@ def test_all_settings_are_restored(broker: Restarting) -> None:
         )
         user = node.users.find("u")
         assert user.tags == ("monitoring",) and node.limits.user_connections("u") == 5
-        assert list(user.permissions) == ["/"] and list(user.topic_permissions) == [("/", "amq.topic")]
+        assert list(user.permissions) == ["/"] and list(user.topic_permissions["/"]) == ["amq.topic"]
         found = node.vhosts["/"].queues["q1"]
         assert found.effective == {"max-length": 5, "expires": 9_000_000} == kept.effective
         (policy,) = node.policies.all()
