@@ -30,7 +30,7 @@ TASK_ROOTS: dict[str, str] = {
     "broker/net/transport.py::Transport._serve": "called by the loop; a failure ends this connection alone",
     "federation/upstream/transport.py::UpstreamTransport._read": "called by the loop; ends that link alone",
     "federation/link.py::Link._retry_loop": "the root of a link; a bug ends this attempt alone",
-    "plugins/management/http_api.py::HTTPAPI.__call__": "the root of a request; a failure ends that one, with 500",
+    "plugins/management/http_api.py::HTTPAPI._respond": "the root of a request; a failure ends that one, with 500",
     "plugins/prometheus/application.py::Metrics.__call__": "the root of a scrape; a failure ends that one, with 500",
     "plugins/throughput/cli.py::analyze": "the root of a command; Python's status for a failure is a verdict there",
 }

@@ -63,7 +63,7 @@ def build_node(
         user = default_user(config, report)
         rights = config.default_permissions
         permission = (rights.configure, rights.write, rights.read)
-        definitions = first_definitions(config.default_vhost, [user], permission)
+        definitions = first_definitions(config.default_vhost, [user], permission, config.default_queue_type)
         for change in definitions.changes():
             store.journal.change(change)
     restored = restore(node, definitions)
@@ -84,7 +84,7 @@ def build_node(
     notice.log_restored(restored.queues)
     node.observers.add(Recorder(node, restored.orphans), QueueChurn(node.churn), notice)
     node.start_events()
-    if CLUSTER_ID not in node.parameters.globals():
+    if not node.parameters.has_global(CLUSTER_ID):
         unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         node.parameters.set_global(CLUSTER_ID, f"rabbitmq-cluster-id-{unique}")  # the form that tools look for
     node.pump()  # messages that expired while the broker was down, and those beyond new limits

@@ -213,11 +213,15 @@ def error_of(error: CommandError, command: Command | None = None) -> ExitError:
 
 
 def password() -> str:
+    """Read a password; a blank line is an empty one. Raises ExitError."""
     if sys.stdin.isatty():
         from getpass import getpass
 
         return getpass("Password: ")
-    return sys.stdin.readline().rstrip("\n")
+    line = sys.stdin.readline()
+    if not line:
+        raise ExitError(DATA, "Error:\nPassword is not provided via argument or stdin")
+    return line.rstrip("\n")
 
 
 def text_of(name: str, command: Command) -> str:

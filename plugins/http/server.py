@@ -102,7 +102,7 @@ async def serve(
         server_header=False,
         proxy_headers=False,
         limit_concurrency=REQUESTS_LIMIT,
-        timeout_keep_alive=max(1, at.idle_timeout // 1000),
+        timeout_keep_alive=max(1, at.idle_timeout / 1000),  # type: ignore[arg-type]  # fractions count, too
         timeout_graceful_shutdown=max(1, at.shutdown_timeout // 1000),
     )
     config.load()

@@ -112,8 +112,11 @@ def drain(objects: list[T]) -> Iterator[T]:
         yield objects.pop()
 
 
-async def joined_in_slices(texts: Iterable[bytes]) -> list[bytes]:
-    """Join texts, made in slices, to pieces of TEXT_BYTES, as releasing very many texts would block the loop."""
+async def joined_in_slices(texts: Iterable[bytes], count: Callable[[int], object]) -> list[bytes]:
+    """Join texts, made in slices, to pieces of TEXT_BYTES, as releasing very many texts would block the loop.
+
+    `count` is called with the bytes of each piece.
+    """
     pieces: list[bytes] = []
     gathered: list[bytes] = []
     size = 0
@@ -123,5 +126,6 @@ async def joined_in_slices(texts: Iterable[bytes]) -> list[bytes]:
         if size >= TEXT_BYTES:
             pieces.append(b"".join(gathered))
             gathered, size = [], 0
+            count(len(pieces[-1]))
     pieces.append(b"".join(gathered))
     return pieces

@@ -29,7 +29,7 @@ from ..http.asgi import (
     until_disconnected,
 )
 from ..http.auth import NOBODY, NONE, Caller, authenticate
-from ..http.responses import HTTPError, Response, http_error_of, missing, no_vhost, not_now
+from ..http.responses import HTTPError, Pieces, Response, http_error_of, missing, no_vhost, not_now
 from .access_log import AccessLog
 from .framework import bodies
 from .framework.context import State
@@ -38,6 +38,7 @@ from .framework.pagination import Listing, columns_of, list_response, prune
 from .framework.quota import Quota
 from .framework.request import Request
 from .framework.router import Answered, Route, Routes, allowed, values
+from .framework.unread import Unread
 from .origins import Origins
 
 API = "/api"
@@ -71,6 +72,7 @@ class HTTPAPI:
         self._requests = Quota(REQUESTS_LIMIT, SOURCE_REQUESTS_LIMIT)  # in progress, by source address
         longest = state.config.max_body_bytes
         self._bodies = Quota(max(BODIES_BYTES, longest), max(USER_BODIES_BYTES, longest))  # by user
+        self._unread = state.unread
         self._streams: set[LineStream] = set()
         self._open_streams = Quota(STREAMS_LIMIT, USER_STREAMS_LIMIT)  # by user
         self._storing = 0  # changes that wait for the disk
@@ -78,9 +80,13 @@ class HTTPAPI:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
+        with Unread(self._unread, source_of(peer_of(scope).host)) as unread:
+            await self._respond(scope, receive, send, unread)
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send, unread: Unread) -> None:
         headers = headers_of(scope)
         try:
-            answer: Response | LineStream = await self._answer(scope, headers, receive)
+            answer: Response | LineStream = await self._answer(scope, headers, receive, unread)
         except TimeoutError:
             answer = not_now(f"the request was not answered within {REQUEST_S:.0f} s").answer
         except (AMQPError, OperatorError) as error:
@@ -101,7 +107,7 @@ class HTTPAPI:
             answer.leave_once()
             answer = not_now("too many streams are open").answer
         gzip = self._state.config.listener_of(scope.get("scheme", "http")).compress and takes_gzip(headers)
-        size = await self._send(answer, gzip, send)
+        size = await self._send(answer, gzip, send, unread)
         self._log_request(scope, headers, answer.status, size)
 
     def _log_request(self, scope: Scope, headers: Mapping[str, str], status: int, size: int) -> None:
@@ -130,7 +136,9 @@ class HTTPAPI:
         """Raises HTTPError (403)."""
         self._origins.check_host(headers, peer)
 
-    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Response | LineStream:
+    async def _answer(
+        self, scope: Scope, headers: Mapping[str, str], receive: Receive, unread: Unread
+    ) -> Response | LineStream:
         self._check_host(headers, peer_of(scope))
         raw_path = raw_path_of(scope)
         if not self.answers(raw_path):
@@ -150,10 +158,16 @@ class HTTPAPI:
             return Response(
                 405, {"error": "method_not_allowed", "reason": "Method Not Allowed"}, {"allow": allowed(by_method)}
             )
-        return await self._serve(scope, headers, receive, route, segments)
+        return await self._serve(scope, headers, receive, unread, route, segments)
 
     async def _serve(
-        self, scope: Scope, headers: Mapping[str, str], receive: Receive, route: Route, segments: list[str]
+        self,
+        scope: Scope,
+        headers: Mapping[str, str],
+        receive: Receive,
+        unread: Unread,
+        route: Route,
+        segments: list[str],
     ) -> Response | LineStream:
         method, peer = scope["method"], peer_of(scope)
         if route.changes:
@@ -163,7 +177,7 @@ class HTTPAPI:
             caller = await self._log_in(scope, headers, peer)
             scope["user"] = caller.user.name
         named = values(route, segments)
-        request = Request(self._host, self._state, caller, peer, method, named, query_of(scope), headers)
+        request = Request(self._host, self._state, caller, peer, method, named, query_of(scope), headers, unread)
         self._authorize(route, request)
         if route.body is not None:
             at = self._state.config.listener_of(scope.get("scheme", "http"))
@@ -192,7 +206,11 @@ class HTTPAPI:
             answer = await self._handle(route, request, receive)
             if route.durable:
                 await self._wait_until_stored(receive)
-            return answer
+            if isinstance(answer, LineStream):
+                return answer
+            parts = answer.parts()
+            request.unread.resize(sum(map(len, parts)), refuse=not route.changes)
+            return Response(answer.status, Pieces(parts), answer.headers, answer.media_type, answer.gzip)
 
     async def _wait_until_stored(self, receive: Receive) -> None:
         """Wait until the change is stored. Raises HTTPError (503) if that takes too long."""
@@ -249,7 +267,7 @@ class HTTPAPI:
                 made.end()
             return made
         if isinstance(made, Listing):
-            listing = list_response(made, request.query, self._state.searches)
+            listing = list_response(made, request.query, self._state.searches, request.unread.grow)
             made = await run_while_connected(receive, request.wait(listing))
             request.check_kept(caller)
             return made
@@ -286,7 +304,7 @@ class HTTPAPI:
         for stream in self._streams:
             stream.end()
 
-    async def _send(self, answer: Response, gzip: bool, send: Send) -> int:
+    async def _send(self, answer: Response, gzip: bool, send: Send, unread: Unread) -> int:
         """Send a response, compressed if it is long and `gzip` is True; return the number of body bytes."""
         parts = answer.parts()
         size = sum(map(len, parts))
@@ -299,15 +317,14 @@ class HTTPAPI:
             headers["content-encoding"] = "gzip"
             parts = [answer.gzip or await compress(parts)]
             size = len(parts[0])
+            answer.body = None
+        unread.resize(size, refuse=False)
         # 204 has no content by definition, and so no length (RFC 9110, 8.6).
         await send(response_start(answer.status, headers, None if answer.status == NO_CONTENT else size))
-        sent = 0
         for chunk in chunks(parts):
-            sent += len(chunk)
-            await send({"type": "http.response.body", "body": chunk, "more_body": sent < size})
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await asyncio.sleep(0)
-        if not size:
-            await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.body", "body": b""})  # waits until nearly all is in the socket
         return size
 
 

@@ -18,14 +18,14 @@ from .http_api import fixed_headers
 
 FOLDER = Path(__file__).with_name("ui")
 INDEX = "index.html"
-# Nothing but the files of this folder and the API of this node: no inline scripts or styles, no frames.
+# Nothing but the files of this folder and the API of this node: no inline scripts or styles.
 CONTENT_SECURITY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'"
 )
+FRAME_ANCESTORS = {"": "", "SAMEORIGIN": "; frame-ancestors 'self'"}  # by `frame_options`; none for all others
 HEADERS = {
     "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -73,7 +73,8 @@ class UIFiles:
         self._config = state.config
         self._files: dict[str, StoredFile] | None = None
         self._headers = fixed_headers(state) | HEADERS
-        self._headers["content-security-policy"] = state.config.csp_policy or CONTENT_SECURITY
+        ancestors = FRAME_ANCESTORS.get(state.config.frame_options.upper(), "; frame-ancestors 'none'")
+        self._headers["content-security-policy"] = state.config.csp_policy or CONTENT_SECURITY + ancestors
 
     def answers(self, raw_path: str) -> bool:
         """True for paths below the prefix that are not the API's."""

@@ -29,7 +29,7 @@ def build(scope: Scope) -> Iterable[Row]:
 
 def identity(endpoint: str, scope: Scope) -> Iterable[Row]:
     node = scope.node
-    permanent = node.parameters.globals().get(CLUSTER_ID)
+    permanent = node.parameters.get_global(CLUSTER_ID)
     return [((text(node.name), text(node.cluster_name), text(str(permanent or "")), endpoint), (1,))]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -162,7 +162,7 @@ def of_cluster(node: Node) -> list[Section]:
         Section("permissions", [Part(users_, by_name, partial(permissions, names))]),
         Section("topic_permissions", [Part(users_, by_name, partial(topic_permissions, names))]),
         Section("parameters", [parameters(node, None)]),
-        Section("global_parameters", [Part(list(globals_.items()), lambda pair: pair[0], global_items)]),
+        Section("global_parameters", [Part(list(globals_), lambda name: name, partial(global_items, globals_))]),
         Section("policies", [policies(node, None)]),
         Section("queues", [queues(*place) for place in places]),
         Section("exchanges", [exchanges(*place) for place in places]),
@@ -244,9 +244,8 @@ def topic_permissions(vhosts: set[str], user: User) -> Items:
     ]
 
 
-def global_items(pair: tuple[str, object]) -> Items:
-    name, value = pair
-    return [] if is_internal(name) else [{"name": name, "value": value}]
+def global_items(values: Mapping[str, object], name: str) -> Items:
+    return [] if is_internal(name) else [{"name": name, "value": values[name]}]
 
 
 def parameters(node: Node, vhost: str | None) -> Part:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 
 from ...amqp.errors import Invalid, OperatorError
@@ -60,8 +61,11 @@ def parse_json(data: bytes) -> object:
 
 
 def integer_of(digits: str) -> int:
-    """Return the value of digits, which lets other threads run: of thousands it takes long."""
-    return int(digits)
+    """Return the value of digits, which lets other threads run: of thousands it takes long. Raises ValueError."""
+    try:
+        return int(digits)
+    except ValueError:
+        raise ValueError(f"a number may have {sys.get_int_max_str_digits()} digits") from None
 
 
 def reject_constant(name: str) -> object:

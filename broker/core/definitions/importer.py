@@ -602,14 +602,14 @@ def compilations(texts: Iterable[object], variables: dict[str, str] | None = Non
 
 def begin_import(node: Node, digest: str, vhost: str | None) -> None:
     """Store the mark of an import (`metadata.unfinished_import`), before a part of its document is stored."""
-    value = node.parameters.globals().get(UNFINISHED_IMPORT)
+    value = node.parameters.get_global(UNFINISHED_IMPORT)
     node.parameters.set_global(UNFINISHED_IMPORT, with_mark(value, digest, vhost, node.clock.timestamp_s()))
 
 
 def end_import(node: Node, digest: str, plan: DefinitionsImport) -> None:
     """Clear the mark of an import that has ended, and those of earlier ones of the same document that it completes."""
     parameters = node.parameters
-    marks = marks_of(parameters.globals().get(UNFINISHED_IMPORT))
+    marks = marks_of(parameters.get_global(UNFINISHED_IMPORT))
     left = [mark for mark in marks if not is_completed(mark, digest, plan.vhost, plan.places)]
     if left:
         parameters.set_global(UNFINISHED_IMPORT, left)

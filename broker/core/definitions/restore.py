@@ -84,9 +84,9 @@ def restore(node: Node, definitions: Definitions) -> Restored:
             text = f"binding of {ends} in vhost '{binding.vhost}': {error.text}"
             restored.lost.append(Loss(text, partial(_is_orphan, node, binding)))
             restored.orphans.append(binding)
-    if UNFINISHED_IMPORT in node.parameters.globals():
+    if node.parameters.has_global(UNFINISHED_IMPORT):
         text = f"the rest of an import of definitions, which a crash has interrupted: {ADVICE}"
-        restored.lost.append(Loss(text, lambda: UNFINISHED_IMPORT in node.parameters.globals()))
+        restored.lost.append(Loss(text, lambda: node.parameters.has_global(UNFINISHED_IMPORT)))
     node.numbering.next = definitions.next_queue
     node.not_restored = lambda: [loss.text for loss in restored.lost if loss.is_missing()]
     return restored
@@ -140,7 +140,7 @@ def _is_orphan(node: Node, stored: StoredBinding) -> bool:
 
 def _lacks_parameter(node: Node, stored: StoredParameter | StoredGlobalParameter) -> bool:
     if isinstance(stored, StoredGlobalParameter):
-        return stored.name not in node.parameters.globals()
+        return not node.parameters.has_global(stored.name)
     found = node.parameters.find(stored.vhost, stored.component, stored.name)
     return stored.vhost in node.vhosts and found is None
 

@@ -174,14 +174,17 @@ class Definitions:
 
 
 def first_definitions(
-    vhost: str, users: list[StoredUser], permission: tuple[str, str, str] = (".*", ".*", ".*")
+    vhost: str,
+    users: list[StoredUser],
+    permission: tuple[str, str, str] = (".*", ".*", ".*"),
+    default_queue_type: str = "",
 ) -> Definitions:
     """Return the definitions of a new broker: one virtual host, in which these users have the permission.
 
     `permission` has the patterns for configure, write and read.
     """
     first = Definitions()
-    first.vhosts.append(StoredVHost(vhost, "Default virtual host"))
+    first.vhosts.append(StoredVHost(vhost, "Default virtual host", default_queue_type=default_queue_type))
     for user in users:
         first.users.append(user)
         first.permissions.append(StoredPermission(user.name, vhost, *permission))

@@ -127,8 +127,8 @@ class Node:
     @property
     def cluster_name(self) -> str:
         """The global parameter `cluster_name`, or else the name from the configuration."""
-        name = self.parameters.globals().get(CLUSTER_NAME)
-        return name if isinstance(name, str) else self._first_cluster_name
+        name = self.parameters.get_global(CLUSTER_NAME)
+        return name if isinstance(name, str) and name else self._first_cluster_name
 
     def statistics(self) -> Statistics:
         """The sum of the counters of all virtual hosts, including deleted ones."""

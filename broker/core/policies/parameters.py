@@ -119,6 +119,14 @@ class Parameters:
         """All parameters in any order, for callers that sort very many in slices."""
         return [one for there in self._parameters.values() for one in there.values()]
 
+    def get_global(self, name: str) -> object:
+        """Return the value of a global parameter, or None."""
+        return self._globals.get(name)
+
+    def has_global(self, name: str) -> bool:
+        """True if there is a global parameter of this name, whose value may be null."""
+        return name in self._globals
+
     def globals(self) -> dict[str, object]:
         """Return the global parameters by name."""
         return dict(self._globals)

@@ -12,9 +12,9 @@ from ...http.responses import Response, missing, ok
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
-from ..views.channel import channel_view, detailed_channel_view
-from ..views.consumer import with_consumers
+from ..views.channel import channel_view, lists_of_channel
 from ..views.detailed_rates import channel_name
+from ..views.lists import with_lists
 from ..views.stats import StatsView
 from .connections import connection_of, open_connections
 
@@ -42,9 +42,8 @@ async def get_channel(request: Request) -> Response:
         for channel in connection.channels.values():
             if channel_name(channel) == request.path["channel"]:
                 request.check_owner(connection.user)
-                item = detailed_channel_view(stats, channel)
-                consumers = list(channel.consumers.values())
-                return ok(await with_consumers(request, item, consumers) if stats.enabled else item)
+                item = channel_view(stats, channel)
+                return ok(await with_lists(request, item, lists_of_channel(stats, channel)))
     raise missing()
 
 

@@ -56,7 +56,7 @@ async def get_definitions(request: Request) -> Response:
     chosen = columns_of(request.query)
     if request.host.imports.under_way:
         raise not_now("an import of definitions is under way: a part of them is here")
-    if UNFINISHED_IMPORT in request.node.parameters.globals():
+    if request.node.parameters.has_global(UNFINISHED_IMPORT):
         raise not_now(f"{INTERRUPTED}: {ADVICE}")
     head, sections = snapshot(request.node, name)
     if chosen is not None:
@@ -66,7 +66,8 @@ async def get_definitions(request: Request) -> Response:
     def encode(section: str, item: Item) -> bytes:
         return json_of(prune(item, chosen[section]) if chosen is not None and section else item)
 
-    return Response(200, Pieces(await request.wait(joined_in_slices(text_pieces(head, sections, encode)))), headers)
+    texts = joined_in_slices(text_pieces(head, sections, encode), request.unread.grow)
+    return Response(200, Pieces(await request.wait(texts)), headers)
 
 
 async def post_definitions(request: Request) -> Response:

@@ -13,7 +13,8 @@ from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import exchange_key
-from ..views.exchange import detailed_exchange_view, exchange_view
+from ..views.exchange import exchange_view, lists_of_exchange
+from ..views.lists import with_lists
 from ..views.stats import StatsView
 from .arguments import Arguments, table_of
 from .bindings import unbound
@@ -36,9 +37,11 @@ def list_exchanges(request: Request) -> Listing[Exchange]:
     )
 
 
-def get_exchange(request: Request) -> Response:
+async def get_exchange(request: Request) -> Response:
     """Return one exchange."""
-    return ok(detailed_exchange_view(request.host, StatsView(request), request.exchange()))
+    stats, exchange = StatsView(request), request.exchange()
+    lists = lists_of_exchange(request.host, stats, exchange)
+    return ok(await with_lists(request, exchange_view(stats, exchange), lists))
 
 
 async def put_exchange(request: Request) -> Response:

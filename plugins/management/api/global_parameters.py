@@ -24,17 +24,18 @@ def global_parameter_view(request: Request, pair: tuple[str, object]) -> Item:
 def list_globals(request: Request) -> Listing[tuple[str, object]]:
     """List the global parameters."""
     return Listing(
-        sorted(request.node.parameters.globals().items(), key=lambda pair: pair[0]),
+        list(request.node.parameters.globals().items()),
         partial(global_parameter_view, request),
+        order=lambda pair: pair[0],
     )
 
 
 def find_global(request: Request) -> tuple[str, object]:
     """Return name and value of the parameter in the path. Raises HTTPError (404)."""
-    name, globals_ = request.path["name"], request.node.parameters.globals()
-    if name not in globals_:
+    name, parameters = request.path["name"], request.node.parameters
+    if not parameters.has_global(name):
         raise missing()
-    return name, globals_[name]
+    return name, parameters.get_global(name)
 
 
 def get_global(request: Request) -> Response:

@@ -154,6 +154,7 @@ async def get(request: Request) -> Response:
                 async with asyncio.timeout_at(until if kept else None):
                     await until_resumed(request, queue)
                 request.authorize()  # as long messages are encoded in several turns
+                request.unread.check()
                 with request.host.acting(request.user.name):
                     taken = channel.get(queue.name, 1, no_ack=body.ackmode == TAKEN)
             except (AMQPError, HTTPError, TimeoutError) as error:
@@ -169,6 +170,7 @@ async def get(request: Request) -> Response:
                 if len(part) >= SLICE_BYTES:
                     await request.complete(asyncio.sleep(0))
             size += sum(map(len, parts[before:]))
+            request.unread.resize(size, refuse=False)
             if size > ANSWER_BYTES or body.ackmode == TAKEN and loop.time() > until:
                 break
         if body.ackmode != TAKEN:

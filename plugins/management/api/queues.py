@@ -17,8 +17,8 @@ from ..framework.pagination import Item, Listing
 from ..framework.request import Request
 from ..framework.router import Route
 from ..stats.counters import queue_key
-from ..views.consumer import consumers_of, with_consumers
-from ..views.queue import detailed_queue_view, parts_with, queue_view, queue_view_with_unset, view_of_parts
+from ..views.lists import with_lists
+from ..views.queue import lists_of_queue, parts_with, queue_view, queue_view_with_unset, view_of_parts
 from ..views.stats import StatsView
 from .arguments import Arguments, table_of
 from .bindings import unbound
@@ -57,8 +57,8 @@ def list_detailed(request: Request) -> Listing[Queue]:
 async def get_queue(request: Request) -> Response:
     """Return one queue, with its consumers."""
     stats, queue = StatsView(request), request.queue()
-    item = detailed_queue_view(request, stats, queue)
-    return ok(await with_consumers(request, item, consumers_of(queue)) if stats.enabled else item)
+    item = queue_view_with_unset(request, stats, queue)
+    return ok(await with_lists(request, item, lists_of_queue(request.host, stats, queue)))
 
 
 async def put_queue(request: Request) -> Response:

@@ -376,9 +376,9 @@ async def import_definitions(request: Request) -> Response:
     skip, leave_out = request.flag("skip-if-unchanged"), request.flag("leave-out")
     hashing = asyncio.to_thread(lambda: (hashlib.sha256(body).hexdigest(), digest_of(body)))
     digest, text_digest = await request.wait(hashing)
-    globals_ = request.node.parameters.globals()
-    interrupted = was_interrupted(globals_.get(UNFINISHED_IMPORT), text_digest)
-    if skip and not interrupted and globals_.get(IMPORTED_HASH) == digest:
+    parameters = request.node.parameters
+    interrupted = was_interrupted(parameters.get_global(UNFINISHED_IMPORT), text_digest)
+    if skip and not interrupted and parameters.get_global(IMPORTED_HASH) == digest:
         return ok({"skipped": []})
     document = Undecoded(lambda: (parsed_definitions(body), text_digest), len(body))
     importing = request.host.imports.run(document, None, request.user.name, leave_out, check_actor=request.authorize)

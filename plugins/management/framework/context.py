@@ -15,6 +15,10 @@ from ..stats.counters import KINDS
 from ..stats.history import Sample, Samples, retention_of
 from ..stats.process_stats import Readings
 from ..stats.watermarks import Watermarks
+from .quota import Quota
+
+UNREAD_BYTES = 256 << 20
+SOURCE_UNREAD_BYTES = 64 << 20
 
 
 class State:
@@ -22,6 +26,7 @@ class State:
 
     searches  is held while a pattern of a request is searched for
     bodies    is held for a turn of the loop by each long body
+    unread    is the bytes of responses that clients have not read, by source address
     """
 
     def __init__(self, host: Host, sampling: bool = True) -> None:
@@ -35,6 +40,7 @@ class State:
         self.readings = Readings(host)
         self.searches = asyncio.Lock()
         self.bodies = asyncio.Lock()
+        self.unread = Quota(UNREAD_BYTES, SOURCE_UNREAD_BYTES)
         self._host = host
         if mode == "detailed":
             host.node.breakdown = breakdown = DetailedRates(host.node.vhosts)

@@ -131,15 +131,20 @@ class Page:
         }
 
 
-async def list_response(listing: Listing[Any], query: Query, searches: asyncio.Lock) -> Response:
-    """Return the response of a list; `searches` is held if it filters by a pattern. Raises HTTPError (400)."""
+async def list_response(
+    listing: Listing[Any], query: Query, searches: asyncio.Lock, count: Callable[[int], object] = lambda size: None
+) -> Response:
+    """Return the response of a list; `searches` is held if it filters by a pattern. Raises HTTPError (400).
+
+    `count` is called with the bytes of each piece of it.
+    """
     if not has_pattern(query):
-        return await make_list(listing, query)
+        return await make_list(listing, query, count)
     async with once_a_turn(searches):
-        return await make_list(listing, query)
+        return await make_list(listing, query, count)
 
 
-async def make_list(listing: Listing[Any], query: Query) -> Response:
+async def make_list(listing: Listing[Any], query: Query, count: Callable[[int], object]) -> Response:
     page = Page(query) if listing.name is not None and "page" in query else None
     chosen = columns_of(query)
     reverse = query.get("sort_reverse", "").lower() == "true"
@@ -184,7 +189,7 @@ async def make_list(listing: Listing[Any], query: Query) -> Response:
         comma = b","
         return text
 
-    texts = await joined_in_slices(map(text_of, given if objects is given else drain(objects)))
+    texts = await joined_in_slices(map(text_of, given if objects is given else drain(objects)), count)
     if page is None:
         return Response(200, Pieces([b"[", *texts, b"]"]))
     envelope = json_of(page.envelope(total, matching, items))

@@ -19,18 +19,25 @@ class Quota:
 
     def take(self, key: str, amount: int = 1) -> bool:
         """Add to the amount in use; return False, without adding, if a limit would be exceeded."""
-        used = self._by_key.get(key, 0) + amount
-        if used > self.key_limit or self.used + amount > self.limit:
+        if not self.has_room(key, amount):
             return False
-        self._by_key[key] = used
-        self.used += amount
+        self.add(key, amount)
         return True
+
+    def has_room(self, key: str, amount: int, own: int | None = None) -> bool:
+        """True if no limit would be exceeded. `own` is what the caller has in use: alone, it may exceed them."""
+        used = self._by_key.get(key, 0)
+        return (used + amount <= self.key_limit or used == own) and (
+            self.used + amount <= self.limit or self.used == own
+        )
+
+    def add(self, key: str, amount: int) -> None:
+        """Add to the amount in use, whatever the limits."""
+        self._by_key[key] = self._by_key.get(key, 0) + amount
+        self.used += amount
+        if not self._by_key[key]:
+            del self._by_key[key]
 
     def release(self, key: str, amount: int = 1) -> None:
         """Subtract what was taken."""
-        if not amount:
-            return
-        self.used -= amount
-        self._by_key[key] -= amount
-        if not self._by_key[key]:
-            del self._by_key[key]
+        self.add(key, -amount)

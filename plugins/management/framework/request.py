@@ -14,6 +14,7 @@ from ...http.auth import NONE, Caller, refresh
 from ...http.responses import NOT_OWNER, HTTPError, bad, missing, no_vhost, not_authorised, not_now
 from ...http.slices import Turn, once_a_turn
 from ..stats.rates import BadRange, Ranges, ranges
+from .unread import Unread
 
 if TYPE_CHECKING:
     from .context import State
@@ -28,12 +29,12 @@ T = TypeVar("T")
 class Request:
     """`path` has the decoded segments by name, `query` the first value of each name, `headers` lower-case names.
 
-    `body` is an instance of the route's struct, bytes, or None.
+    `body` is an instance of the route's struct, bytes, or None; `unread` counts the bytes of the response.
     """
 
     __slots__ = (
         *("host", "state", "caller", "peer", "method", "path", "query", "headers"),
-        *("body", "vhost", "guard", "_channels", "_acting", "_listed"),
+        *("body", "vhost", "guard", "unread", "_channels", "_acting", "_listed"),
     )
 
     def __init__(
@@ -46,6 +47,7 @@ class Request:
         path: Mapping[str, str],
         query: Mapping[str, str],
         headers: Mapping[str, str],
+        unread: Unread,
     ) -> None:
         self.host = host
         self.state = state
@@ -55,6 +57,7 @@ class Request:
         self.path = path
         self.query = query
         self.headers = headers
+        self.unread = unread
         self.body: Any = None
         self.vhost: VHost | None = None
         self.guard = NONE  # of the route

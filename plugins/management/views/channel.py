@@ -7,7 +7,9 @@ from warren.broker.session.events import pid
 
 from ..framework.pagination import Item
 from ..stats.counters import channel_counters, channel_key
+from .consumer import consumer_lists
 from .detailed_rates import channel_name, of_channel
+from .lists import Lists
 from .stats import NO_PROCESS, StatsView
 
 
@@ -45,9 +47,8 @@ def channel_view(stats: StatsView, channel: Channel) -> Item:
     return item
 
 
-def detailed_channel_view(stats: StatsView, channel: Channel) -> Item:
-    """The fields of a single channel, with detailed rates but without its consumers."""
-    item = channel_view(stats, channel)
-    if stats.enabled:
-        item |= of_channel(stats, channel)
-    return item
+def lists_of_channel(stats: StatsView, channel: Channel) -> Lists:
+    """The lists of a single channel: detailed rates and consumers."""
+    if not stats.enabled:
+        return {}
+    return {**of_channel(stats, channel), **consumer_lists(stats.caller, list(channel.consumers.values()))}

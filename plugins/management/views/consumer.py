@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.queues.consumers import Consumer, is_active
@@ -11,13 +11,14 @@ from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.session.events import pid
 
 from ...http.auth import Caller
-from ...http.responses import Pieces, json_of
-from ...http.slices import joined_in_slices
-from ..framework.pagination import Item, columns_of, prune
-from ..framework.request import Request
+from ..framework.pagination import Item
 from .detailed_rates import channel_details
+from .lists import Lists
 
-FIELD = "consumer_details"
+
+def consumer_lists(caller: Caller, consumers: Iterable[ChannelConsumer]) -> Lists:
+    """Return the field of a queue or a channel that lists its consumers."""
+    return {"consumer_details": (consumer_view(caller, consumer) for consumer in consumers)}
 
 
 def consumers_of(queue: Queue) -> list[ChannelConsumer]:
@@ -58,23 +59,3 @@ def consumer_view(caller: Caller, consumer: ChannelConsumer) -> Item:
         "queue": {"name": queue.name, "vhost": queue.vhost},
         "channel_details": channel_details(caller, channel),
     }
-
-
-async def with_consumers(request: Request, item: Item, consumers: Iterable[ChannelConsumer]) -> Item | Pieces:
-    """Return an object and its consumers, unless the columns of the request leave them out.
-
-    They become JSON in slices: they may be many, with long arguments.
-    """
-    columns = columns_of(request.query)
-    if columns is not None and FIELD not in columns:
-        return item
-    below = columns[FIELD] if columns is not None else None
-
-    def texts() -> Iterator[bytes]:
-        head = json_of(prune(item, columns))[:-1]
-        yield head + (b"," if len(head) > 1 else b"") + b'"%b":[' % FIELD.encode()
-        for index, consumer in enumerate(consumers):
-            yield (b"," if index else b"") + json_of(prune(consumer_view(request.caller, consumer), below))
-        yield b"]}"
-
-    return Pieces(await request.wait(joined_in_slices(texts())))

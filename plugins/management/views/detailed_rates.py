@@ -13,54 +13,56 @@ from ...http.auth import Caller
 from ..framework.pagination import Item
 from ..stats.counters import delivering_counters
 from ..stats.detailed_rates import channels, pair, published_counters, route, routes
+from .lists import Lists
 from .stats import StatsView
 
 
-def of_queue(host: Host, stats: StatsView, queue: Queue) -> Item:
-    incoming = [
+def of_queue(host: Host, stats: StatsView, queue: Queue) -> Lists:
+    incoming = (
         {"stats": routed_stats(stats, exchange, queue, counted[queue]), "exchange": place_of(exchange)}
-        for exchange, counted in routes(host).items()
         if queue in counted
-    ]
-    deliveries = [
-        {
-            "stats": delivered_stats(stats, channel, queue, got),
-            "channel_details": channel_details(stats.caller, channel),
-        }
-        for channel in channels(host)
-        if channel.rates is not None and (got := channel.rates.queues.get(queue)) is not None
-    ]
-    return {"incoming": incoming, "deliveries": deliveries}
+        else None
+        for exchange, counted in list(routes(host).items())
+    )
+    return {"incoming": incoming, "deliveries": (delivered_view(stats, channel, queue) for channel in channels(host))}
 
 
-def of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Item:
-    incoming = [
-        {
-            "stats": published_stats(stats, channel, exchange, published),
-            "channel_details": channel_details(stats.caller, channel),
-        }
-        for channel in channels(host)
-        if channel.rates is not None and (published := channel.rates.exchanges.get(exchange)) is not None
-    ]
-    outgoing = [
+def of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Lists:
+    outgoing = (
         {"stats": routed_stats(stats, exchange, queue, count), "queue": place_of(queue)}
-        for queue, count in routes(host).get(exchange, {}).items()
-    ]
-    return {"incoming": incoming, "outgoing": outgoing}
+        for queue, count in list(routes(host).get(exchange, {}).items())
+    )
+    return {"incoming": (published_view(stats, channel, exchange) for channel in channels(host)), "outgoing": outgoing}
 
 
-def of_channel(stats: StatsView, channel: Channel) -> Item:
+def of_channel(stats: StatsView, channel: Channel) -> Lists:
     if channel.rates is None:
-        return {"publishes": [], "deliveries": []}
-    publishes = [
+        return {"publishes": (), "deliveries": ()}
+    publishes = (
         {"stats": published_stats(stats, channel, exchange, published), "exchange": place_of(exchange)}
-        for exchange, published in channel.rates.exchanges.items()
-    ]
-    deliveries = [
+        for exchange, published in list(channel.rates.exchanges.items())
+    )
+    deliveries = (
         {"stats": delivered_stats(stats, channel, queue, got), "queue": place_of(queue)}
-        for queue, got in channel.rates.queues.items()
-    ]
+        for queue, got in list(channel.rates.queues.items())
+    )
     return {"publishes": publishes, "deliveries": deliveries}
+
+
+def delivered_view(stats: StatsView, channel: Channel, queue: Queue) -> Item | None:
+    got = channel.rates.queues.get(queue) if channel.rates is not None else None
+    if got is None:
+        return None
+    details = channel_details(stats.caller, channel)
+    return {"stats": delivered_stats(stats, channel, queue, got), "channel_details": details}
+
+
+def published_view(stats: StatsView, channel: Channel, exchange: Exchange) -> Item | None:
+    published = channel.rates.exchanges.get(exchange) if channel.rates is not None else None
+    if published is None:
+        return None
+    details = channel_details(stats.caller, channel)
+    return {"stats": published_stats(stats, channel, exchange, published), "channel_details": details}
 
 
 def published_stats(stats: StatsView, channel: Channel, exchange: Exchange, published: PublishCounters) -> Item:

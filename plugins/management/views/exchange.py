@@ -9,6 +9,7 @@ from warren.broker.plugin import Exchange, Host
 from ..framework.pagination import Item
 from ..stats.counters import exchange_counters, exchange_key
 from .detailed_rates import of_exchange
+from .lists import Lists
 from .stats import StatsView
 
 
@@ -31,7 +32,6 @@ def exchange_view(stats: StatsView, exchange: Exchange) -> Item:
     return item
 
 
-def detailed_exchange_view(host: Host, stats: StatsView, exchange: Exchange) -> Item:
-    """The fields of a single exchange, with detailed rates."""
-    item = exchange_view(stats, exchange)
-    return item | of_exchange(host, stats, exchange) if stats.enabled else item
+def lists_of_exchange(host: Host, stats: StatsView, exchange: Exchange) -> Lists:
+    """The lists of a single exchange: detailed rates."""
+    return of_exchange(host, stats, exchange) if stats.enabled else {}

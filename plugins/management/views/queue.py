@@ -9,7 +9,7 @@ from warren.broker.core.definitions.exporter import arguments_with_type
 from warren.broker.core.metadata.queue_types import QUORUM
 from warren.broker.core.queues.consumers import SingleActiveConsumers
 from warren.broker.core.queues.queue_sizes import queue_sizes
-from warren.broker.plugin import Queue
+from warren.broker.plugin import Host, Queue
 from warren.broker.session.connection import Connection
 from warren.broker.session.consumer import ChannelConsumer
 from warren.broker.session.events import pid
@@ -20,7 +20,9 @@ from ..framework.request import Request
 from ..stats.counters import length_counters, lengths, queue_counters, queue_key
 from ..stats.history import LENGTHS
 from ..stats.watermarks import oldest_age_s
+from .consumer import consumer_lists, consumers_of
 from .detailed_rates import of_queue
+from .lists import Lists
 from .stats import NO_GARBAGE, NO_REDUCTIONS, StatsView
 
 STORAGE_VERSION = 2  # of RabbitMQ's newest classic queues
@@ -110,12 +112,11 @@ def age_fields(request: Request, stats: StatsView, queue: Queue) -> Item:
     return {} if age_s is None else {"oldest_ready_message_age": age_s}
 
 
-def detailed_queue_view(request: Request, stats: StatsView, queue: Queue) -> Item:
-    """The fields of a single queue, with detailed rates but without its consumers."""
-    item = queue_view_with_unset(request, stats, queue)
-    if stats.enabled:
-        item |= of_queue(request.host, stats, queue)
-    return item
+def lists_of_queue(host: Host, stats: StatsView, queue: Queue) -> Lists:
+    """The lists of a single queue: detailed rates and consumers."""
+    if not stats.enabled:
+        return {}
+    return {**of_queue(host, stats, queue), **consumer_lists(stats.caller, consumers_of(queue))}
 
 
 def queue_view_with_unset(request: Request, stats: StatsView, queue: Queue) -> Item:

@@ -167,6 +167,22 @@ def test_surrogates_are_written_as_in_json(warrenctl: Warrenctl, tmp_path: Path)
     assert warrenctl("clear_global_parameter odd")[0] == 0
 
 
+def test_a_new_user_needs_a_password_from_the_input_which_may_be_a_blank_line(
+    warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    status, out, err = warrenctl("add_user silent")
+    assert (status, out, err) == (65, "", "Error:\nPassword is not provided via argument or stdin\n")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
+    assert warrenctl("add_user silent")[0] == 0
+    assert warrenctl("delete_user silent")[0] == 0
+
+
+def test_the_cluster_has_no_empty_name(warrenctl: Warrenctl) -> None:
+    status, _, err = warrenctl("set_cluster_name ''")
+    assert status != 0 and "the name of the cluster is empty" in err
+
+
 def test_definitions_pass_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
     assert warrenctl("set_global_parameter piped 5")[0] == 0
     exported = warrenctl("export_definitions -")[1]

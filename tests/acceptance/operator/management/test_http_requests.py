@@ -1,12 +1,13 @@
 """HTTP requests: paths, methods, bodies, headers."""
 
+import asyncio
 import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.http import Api
+from tests.support.http import Api, asgi_scope, call_application
 from tests.support.in_process import InProcessPeer
 from tests.support.users import set_tags
 from warren.broker.config.config import HTTPListener
@@ -62,6 +63,27 @@ def test_responses_must_not_be_cached_and_have_security_headers(api: Api) -> Non
     assert headers["strict-transport-security"] == "max-age=1" and headers["x-frame-options"] == "SAMEORIGIN"
     assert "x-frame-options" not in configured(frame_options="").get("/vhosts").headers
     assert headers["content-security-policy"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("frame_options", "ancestors"),
+    [("DENY", "'none'"), ("SAMEORIGIN", "'self'"), ("sameorigin", "'self'"), ("ALLOW-FROM https://x", "'none'")],
+)
+def test_pages_may_be_framed_where_the_configuration_says_so(frame_options: str, ancestors: str) -> None:
+    api = configured(frame_options=frame_options)
+    scope, _ = asgi_scope("GET", "")
+    headers = asyncio.run(call_application(api.application, scope | {"path": "/", "raw_path": b"/"}, b"")).headers
+    assert headers["x-frame-options"] == frame_options
+    assert headers["content-security-policy"].endswith(f"; frame-ancestors {ancestors}")
+    api.close()
+
+
+def test_pages_without_frame_options_may_be_framed_anywhere() -> None:
+    api = configured(frame_options="")
+    scope, _ = asgi_scope("GET", "")
+    headers = asyncio.run(call_application(api.application, scope | {"path": "/", "raw_path": b"/"}, b"")).headers
+    assert "x-frame-options" not in headers and "frame-ancestors" not in headers["content-security-policy"]
+    api.close()
 
 
 def test_long_responses_are_compressed_if_the_client_accepts_it(api: Api) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -175,3 +176,9 @@ def test_a_file_may_be_nested_as_deep_as_any_document(node: Node, tmp_path: Path
     assert load(node, file) == []
     file.write_text('{"unknown": ' + "[" * (depth - 1) + "]" * (depth - 1) + "}", encoding="utf-8")
     assert "nested" in refusal(node, file) and "100 deep" in refusal(node, file)
+
+
+def test_a_number_with_too_many_digits_is_refused_in_words_for_an_operator() -> None:
+    limit = sys.get_int_max_str_digits()
+    with pytest.raises(ValueError, match=f"^a number may have {limit} digits$"):
+        parse_json(b"[" + b"9" * (limit + 1) + b"]")

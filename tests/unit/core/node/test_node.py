@@ -130,6 +130,13 @@ def test_limits_apply_to_new_objects_and_not_to_restored_ones() -> None:
         node.add_vhost("third")
 
 
+def test_the_default_virtual_host_of_a_new_node_has_the_configured_queue_type() -> None:
+    config = Config(memory=True, default_queue_type="quorum")
+    node = build_node(config, FakeClock(), Store(config))
+    assert node.vhosts["/"].declare_queue("q", durable=True).settings.type == "quorum"
+    assert node.vhosts["/"].metadata.default_queue_type == "quorum"
+
+
 def test_the_cluster_keeps_its_id() -> None:
     config = Config(memory=True)
     store = Store(config)

@@ -102,6 +102,30 @@ def test_a_connection_that_its_client_resets_does_not_stay_for_the_idle_time(
     assert lost[0].timeout_keep_alive_task is None
 
 
+def test_the_idle_time_of_a_connection_is_that_of_the_configuration(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[float] = []
+    made = protocol_module.Protocol.connection_made
+
+    def noted(protocol: protocol_module.Protocol, transport: asyncio.Transport) -> None:
+        made(protocol, transport)
+        times.append(protocol.timeout_keep_alive)
+
+    monkeypatch.setattr(protocol_module.Protocol, "connection_made", noted)
+
+    async def visit() -> None:
+        app = HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse("hello"))
+        listeners = HTTPListeners(api.host, app)
+        await listeners.open(HTTPListener(port=0, idle_timeout=1_500), NOWHERE, SSLOptions(), NOWHERE)
+        (listening,) = api.host.listening()
+        _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+        await until_async(lambda: len(times) > 0)
+        writer.close()
+        await listeners.close()
+
+    asyncio.run(visit())
+    assert times == [1.5]
+
+
 def test_one_address_cannot_take_all_connections(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_module, "SOURCE_LIMIT", 3)
 

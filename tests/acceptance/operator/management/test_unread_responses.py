@@ -1,0 +1,116 @@
+"""The memory of responses that clients do not read."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.http import Api, Response, asgi_scope, call_application
+from warren.plugins.http import slices
+from warren.plugins.management.framework import context, unread
+
+QUEUES = 100
+HERE, THERE = "127.0.0.1", "127.0.0.2"
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """A broker whose limits are those of three lists, and of two of one source."""
+    monkeypatch.setattr(slices, "TEXT_BYTES", 1000)
+    monkeypatch.setattr(unread, "FREE_BYTES", 1000)
+    made = Api()
+    for number in range(QUEUES):
+        made.put(f"/queues/%2F/q{number}")
+    size = len(made.get("/queues").body)
+    made.close()
+    monkeypatch.setattr(context, "UNREAD_BYTES", 3 * size)
+    monkeypatch.setattr(context, "SOURCE_UNREAD_BYTES", 2 * size)
+    api = Api(made.peer)
+    yield api
+    api.close()
+
+
+class Client:
+    """A client that asks for all queues, and reads the end of the response when told."""
+
+    def __init__(self, api: Api, address: str = HERE) -> None:
+        self.status = 0
+        self.size = 0
+        self.reads = asyncio.Event()
+        self._begun = asyncio.Event()
+        scope, _ = asgi_scope("GET", "/queues", address=address)
+        self.task = asyncio.ensure_future(api.application(scope, self._receive, self._send))
+
+    async def _receive(self) -> Any:
+        return await asyncio.get_running_loop().create_future()
+
+    async def _send(self, event: Any) -> None:
+        if event["type"] == "http.response.start":
+            self.status = event["status"]
+            self._begun.set()
+        elif self.status == 200:
+            await self.reads.wait()
+        self.size += len(event.get("body", b""))
+
+    async def begun(self) -> int:
+        await self._begun.wait()
+        return self.status
+
+
+async def ask(api: Api, path: str, method: str = "GET", body: object = None) -> Response:
+    return await call_application(api.application, *asgi_scope(method, path, body))
+
+
+def test_responses_that_nobody_reads_have_a_limit_for_each_source_and_in_total(api: Api) -> None:
+    async def run() -> None:
+        clients = [Client(api) for _ in range(4)]
+        assert sorted([await client.begun() for client in clients]) == [200, 200, 503, 503]
+        other, refused = Client(api, THERE), Client(api, THERE)
+        assert sorted([await other.begun(), await refused.begun()]) == [200, 503]
+        response = await ask(api, "/queues")
+        assert response.error[:2] == (503, "service_unavailable")
+        assert response.headers["retry-after"]
+        assert (await ask(api, "/queues/%2F/q1?columns=name")).status == 200  # a short one
+        for client in (*clients, other, refused):
+            client.reads.set()
+            await client.task
+        assert (await ask(api, "/queues")).status == 200
+
+    asyncio.run(run())
+    assert api.state.unread.used == 0
+
+
+def test_a_response_longer_than_the_limits_is_made_if_no_other_one_waits(api: Api) -> None:
+    api.state.unread.limit = api.state.unread.key_limit = 2000
+    assert len(api.get("/queues").json) == QUEUES
+
+    async def run() -> None:
+        first, second = Client(api), Client(api)
+        assert await first.begun() + await second.begun() == 703
+        for client in (first, second):
+            client.reads.set()
+            await client.task
+
+    asyncio.run(run())
+    assert api.state.unread.used == 0
+
+
+def test_a_get_that_may_not_have_a_long_response_takes_no_message(api: Api) -> None:
+    message = {"properties": {}, "routing_key": "q0", "payload": "x" * 5000, "payload_encoding": "string"}
+    for _ in range(3):
+        assert api.post("/exchanges/%2F/amq.default/publish", message).status == 200
+    take = {"count": 5, "ackmode": "ack_requeue_false", "encoding": "auto"}
+
+    async def run() -> None:
+        client = Client(api)
+        assert await client.begun() == 200
+        api.state.unread.key_limit = api.state.unread.used
+        assert (await ask(api, "/queues/%2F/q0/get", "POST", take)).status == 503
+        api.state.unread.key_limit += 5000
+        assert len((await ask(api, "/queues/%2F/q0/get", "POST", take)).json) == 2
+        client.reads.set()
+        await client.task
+        assert len((await ask(api, "/queues/%2F/q0/get", "POST", take)).json) == 1
+
+    asyncio.run(run())
