@@ -31,7 +31,8 @@ class SharedPrefetch:
         self.unacked = 0
         self._consumers = consumers
         self._waiting: list[tuple[int, ChannelConsumer]] = []  # a heap: those served longest ago first
-        self._of_queues: dict[Queue, list[tuple[int, int, ChannelConsumer]]] = {}  # the same: highest priority first
+        # The same by queue, the highest priority first, if a consumer with a priority has waited since none did.
+        self._of_queues: dict[Queue, list[tuple[int, int, ChannelConsumer]]] | None = None
         self._forgotten = 0  # of those that wait
         self._deliveries = 0
         self._expected = False  # `_wake_more` is due in the next turn
@@ -60,7 +61,17 @@ class SharedPrefetch:
 
     def _add(self, consumer: ChannelConsumer, served: int) -> None:
         heappush(self._waiting, (served, consumer))
-        heappush(self._of_queues.setdefault(consumer.queue, []), (-consumer.priority, served, consumer))
+        if self._of_queues is not None:
+            self._add_of_queue(self._of_queues, consumer, served)
+        elif consumer.priority:
+            self._of_queues = {}
+            for served, one in self._waiting:
+                self._add_of_queue(self._of_queues, one, served)
+
+    def _add_of_queue(
+        self, of_queues: dict[Queue, list[tuple[int, int, ChannelConsumer]]], consumer: ChannelConsumer, served: int
+    ) -> None:
+        heappush(of_queues.setdefault(consumer.queue, []), (-consumer.priority, served, consumer))
 
     def forget(self, consumer: ChannelConsumer) -> None:
         """Wake a consumer no more, as it is removed."""
@@ -68,9 +79,12 @@ class SharedPrefetch:
             consumer.awaits_limit = False
             self._forgotten += 1
             if self._forgotten > max(FORGOTTEN, len(self._waiting) // 2):
-                of_queues = list(self._of_queues.values())  # an entry of `_waiting` may be for another one of its queue
-                self._waiting, self._of_queues, self._forgotten = [], {}, 0
-                for _, served, one in chain.from_iterable(of_queues):
+                waiting = self._waiting
+                if self._of_queues is not None:  # an entry of `_waiting` may be for another consumer of its queue
+                    of_queues = chain.from_iterable(self._of_queues.values())
+                    waiting = [(served, one) for _, served, one in of_queues]
+                self._waiting, self._of_queues, self._forgotten = [], None, 0
+                for served, one in waiting:
                     if one.awaits_limit:
                         self._add(one, served)
 
@@ -111,11 +125,16 @@ class SharedPrefetch:
 
     def _pop(self) -> ChannelConsumer:
         """Remove and return the consumer of the highest priority of the queue whose turn it is."""
-        queue = heappop(self._waiting)[1].queue
+        consumer = heappop(self._waiting)[1]
+        if self._of_queues is None:
+            return consumer
+        queue = consumer.queue
         of_queue = self._of_queues[queue]
         consumer = heappop(of_queue)[2]
         if not of_queue:
             del self._of_queues[queue]
+        if not self._waiting:
+            self._of_queues = None
         return consumer
 
     def _wake_more(self) -> None:
