@@ -281,8 +281,8 @@ def main() -> int:
         from .completion import complete
 
         return complete(COMPLETION, completing)
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # surrogates, which JSON may have, as JSON writes them
+    if isinstance(sys.stdout, io.TextIOWrapper):  # surrogates, which JSON may have, as JSON writes them
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()

@@ -286,7 +286,8 @@ class DeadLetterOutbox:
         deleted queues.
         """
         held_bytes, budget = self.held_bytes, self._budget
-        some_room = (SOME_BYTES if budget.deleted_letters.of(self.account) <= USER_BYTES else 0) - held_bytes
+        some = not self.account or budget.deleted_letters.of(self.account) <= USER_BYTES
+        some_room = (SOME_BYTES if some else 0) - held_bytes
         user_room = USER_BYTES - budget.dead_letters.of(self.account) if self.account else 0
         node_room = ALL_BYTES - budget.dead_letters.total
         return min(MANY_BYTES - held_bytes, max(some_room, user_room, node_room))
@@ -662,6 +663,7 @@ class DeadLetterOutbox:
             if must_wait:
                 self._last = last
                 return 0, cost
+            cost = min(cost, cost_limit - 1)  # one message is published at least
         copies: list[Message] = []
         targets: tuple[RouteTarget, ...] = last.targets if last is not None else ()
         for message in messages:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their bodies and long headers: some ms
 COUNT_COST = 4  # of a requeue that counts a delivery, beside the copy of the message
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
-HELD_BACK_MS = 100  # between looks whether messages may be dropped, while outboxes of deleted queues have too many
+HELD_BACK_MS = 1_000  # between looks whether messages may be dropped, while outboxes of deleted queues have too many
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

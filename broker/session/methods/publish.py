@@ -672,7 +672,8 @@ def enqueue_in_steps(
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         first_part = next(parts, ())
         yield from await_outboxes(channel, first_part)
-        result = enqueue(channel, exchange, some, body_bytes, persistent, existing(first_part), mandatory)
+        returns = mandatory and len(first_part) == len(queues)  # else there may be others when these have been deleted
+        result = enqueue(channel, exchange, some, body_bytes, persistent, existing(first_part), returns)
         for part in parts:
             yield max(ENQUEUE_COST, stored_bytes >> STORE_SHIFT)
             yield from await_outboxes(channel, part)

@@ -6,7 +6,8 @@ from __future__ import annotations
 class Quota:
     """An amount in use, in total and by key.
 
-    `key_limit` is below `limit`, so that one key cannot use up everything.
+    `key_limit` is below `limit`, so that one key cannot use up everything. What a key uses beyond it, as it may alone,
+    does not count for the others.
     """
 
     __slots__ = ("key_limit", "limit", "used", "_by_key")
@@ -27,14 +28,16 @@ class Quota:
     def has_room(self, key: str, amount: int, own: int | None = None) -> bool:
         """True if no limit would be exceeded. `own` is what the caller has in use: alone, it may exceed them."""
         used = self._by_key.get(key, 0)
+        counted = min(own, self.key_limit) if own is not None else None
         return (used + amount <= self.key_limit or used == own) and (
-            self.used + amount <= self.limit or self.used == own
+            self.used + amount <= self.limit or self.used == counted
         )
 
     def add(self, key: str, amount: int) -> None:
         """Add to the amount in use, whatever the limits."""
-        self._by_key[key] = self._by_key.get(key, 0) + amount
-        self.used += amount
+        before = self._by_key.get(key, 0)
+        self._by_key[key] = before + amount
+        self.used += min(before + amount, self.key_limit) - min(before, self.key_limit)
         if not self._by_key[key]:
             del self._by_key[key]
 

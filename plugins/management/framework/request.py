@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,14 +113,23 @@ class Request:
         return await awaitable
 
     async def carry_out(self, steps: Iterable[object]) -> None:
-        """Do the steps of a change, and wait for another turn of the loop after each slice of them."""
-        turn = Turn()
+        """Do the steps of a change, and wait for another turn of the loop after each slice of them.
+
+        All are done, also if the client leaves: half a deletion might leave a right without what restricts it.
+        """
+        turn, rest = Turn(), iter(steps)
+        with self.acting():
+            over = any(turn.is_over() for _ in rest)
+        if over:
+            work = self.host.supervisor.run("http_change", self._carry_out(turn, rest))
+            await self.complete(asyncio.shield(work))
+
+    async def _carry_out(self, turn: Turn, steps: Iterator[object]) -> None:
         over = True
         while over:
+            await turn.next()
             with self.acting():
                 over = any(turn.is_over() for _ in steps)
-            if over:
-                await self.complete(turn.next())
 
     async def in_slices(self, objects: Iterable[T]) -> AsyncIterator[T]:
         """Yield the objects, and wait for another turn of the loop after each slice of work on them.

@@ -9,6 +9,7 @@ import pytest
 from tests.support.http import Api, Response, asgi_scope, call_application
 from warren.plugins.http import slices
 from warren.plugins.management.framework import context, unread
+from warren.plugins.management.framework.quota import Quota
 
 QUEUES = 100
 HERE, THERE = "127.0.0.1", "127.0.0.2"
@@ -114,3 +115,13 @@ def test_a_get_that_may_not_have_a_long_response_takes_no_message(api: Api) -> N
         assert len((await ask(api, "/queues/%2F/q0/get", "POST", take)).json) == 1
 
     asyncio.run(run())
+
+
+def test_what_one_source_has_beyond_its_limit_leaves_the_others_their_room() -> None:
+    quota = Quota(10, 4)
+    assert quota.has_room("one", 20, 0)
+    quota.add("one", 20)
+    assert quota.has_room("one", 5, 20) and not quota.has_room("one", 1, 0)
+    assert quota.has_room("two", 4, 0) and not quota.has_room("two", 7, 1)
+    quota.release("one", 20)
+    assert not quota.used

@@ -1,11 +1,13 @@
 """Users and their permissions over HTTP."""
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.support.hashing import FakeHashing
-from tests.support.http import Api
+from tests.support.http import Api, asgi_scope
 from warren.broker.core.access.passwords import SHA256
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
@@ -162,3 +164,29 @@ def test_topic_permissions_are_given_shown_and_taken(api: Api) -> None:
     assert api.delete(path).status == 204 and api.get(path).status == 404
     assert api.put("/topic-permissions/%2F/nobody", {"exchange": "", "write": "", "read": ""}).status == 400
     assert api.put(path, {"exchange": "x", "write": "(", "read": ""}).status == 400
+
+
+def test_a_user_is_deleted_to_the_end_though_the_client_leaves(api: Api) -> None:
+    """What restricts a right must not be gone without the right."""
+    node = api.peer.node
+    api.peer.add_user("u")
+    for number in range(20_000):
+        node.users.set_topic_permission("u", "/", f"x{number}", "", ".*")
+
+    async def leave() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(event: Any) -> None:
+        raise AssertionError("nobody is there")
+
+    async def delete() -> None:
+        scope, _ = asgi_scope("DELETE", "/users/u")
+        await api.application(scope, leave, send)
+        assert node.users.get("u") is not None, "it takes many turns"
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+            if node.users.get("u") is None:
+                return
+
+    asyncio.run(delete())
+    assert node.users.get("u") is None
