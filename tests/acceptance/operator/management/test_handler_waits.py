@@ -17,6 +17,7 @@ EXCEPTIONS = {
         "wait": "the mechanism itself",
         "complete": "the mechanism itself",
         "carry_out": "the mechanism itself",
+        "_carry_out": "the rest of a change, which is done to its end",
         "in_slices": "the mechanism itself",
         "searching": "the mechanism itself",
     },
