@@ -25,7 +25,7 @@ from warren.broker.runtime import password_hashing
 pytestmark = pytest.mark.filterwarnings("ignore:.*_io.FileIO.*mode='wb':pytest.PytestUnraisableExceptionWarning")
 
 STEPS = os.environ.get("WARREN_SIM_STEPS")  # the numbers of the steps that a failure has printed
-GATE_SEEDS, REST_SEEDS = 2 * SEEDS // 3, 5 * SEEDS // 2
+GATE_SEEDS, REST_SEEDS = SEEDS // 2, 5 * SEEDS // 2
 
 
 @pytest.fixture(autouse=True)
