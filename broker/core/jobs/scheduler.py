@@ -39,17 +39,16 @@ class Task:
     """A job that the scheduler runs, as `Scheduler.start` describes.
 
     next_in_turn  it has waited for the journal, and makes a step even if publishers have filled it again
-    suspended     it makes no step until it is resumed
     """
 
-    __slots__ = ("name", "job", "failed", "appends", "next_in_turn", "suspended")
+    __slots__ = ("name", "job", "failed", "appends", "next_in_turn")
 
     def __init__(self, name: str, job: Job, failed: Callable[[], None], appends: bool) -> None:
         self.name = name
         self.job = job
         self.failed = failed
         self.appends = appends
-        self.next_in_turn = self.suspended = False
+        self.next_in_turn = False
 
 
 class Pumpable(Protocol):
@@ -176,13 +175,11 @@ class Scheduler:
         """Suspend the job of this step, which has to yield SUSPENDED now; return the function that resumes it."""
         task = self._current
         assert task is not None, "only the step of a job can do so"
-        task.suspended = True
         return partial(self._resume, task)
 
     def _resume(self, task: Task) -> None:
         if task in self._suspended:
             del self._suspended[task]
-            task.suspended = False
             self._tasks.append(task)
             self._expect()
 
@@ -222,7 +219,7 @@ class Scheduler:
                     continue
                 task.next_in_turn = False
                 cost = self._step(task)
-                if task.suspended and cost is not None:
+                if cost == SUSPENDED:
                     self._suspended[task] = None
                 elif cost is not None:
                     self._left -= cost

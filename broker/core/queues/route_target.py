@@ -14,6 +14,7 @@ from ..messages.message import Message
 
 if TYPE_CHECKING:
     from .enqueue import EnqueueResult
+    from .memory_budget import MemoryBudget
 
 PER_MESSAGE_COST = 3  # of a queue that looks at each message (`jobs.scheduler`)
 PAGE_COST = 8  # of a queue that stores the message and keeps its location, as memory is used up
@@ -91,6 +92,11 @@ class RouteTarget(Destination):
     def congested(self) -> bool:
         """Return whether publishers should wait for the consumers of the queue."""
         return False
+
+
+def must_wait(budget: MemoryBudget, targets: tuple[RouteTarget, ...]) -> bool:
+    """Return whether one of the targets must not reject more messages."""
+    return budget.full_outboxes > 0 and any(target.must_not_reject for target in targets)
 
 
 def existing(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:

@@ -25,6 +25,7 @@ from ..queues.route_target import (
     cost_of_headers,
     existing,
     in_parts,
+    must_wait,
     records_of,
 )
 
@@ -159,7 +160,7 @@ def enqueue_in_slices(
 def await_outboxes(vhost: VHost, targets: tuple[RouteTarget, ...]) -> Iterator[int]:
     """Wait, but not for ever, while one of the targets has rejected too many messages that it has to dead-letter."""
     for _ in range(WAIT_STEPS):
-        if not vhost.budget.full_outboxes or not any(target.must_not_reject for target in targets):
+        if not must_wait(vhost.budget, targets):
             return
         yield SLICE
 

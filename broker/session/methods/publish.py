@@ -34,6 +34,7 @@ from ...core.queues.route_target import (
     cost_of_reading,
     existing,
     in_parts,
+    must_wait,
     records_of,
 )
 from ...core.vhost.vhost import VHost
@@ -116,7 +117,7 @@ def publish(
     if route.reads_headers and not alone:
         targets = route.targets or ()
         channel.connection.spent += cost_of_reading(messages, targets) * len(targets)
-    if queues is not None and not channel.all_or_none and must_wait(channel, queues):
+    if queues is not None and not channel.all_or_none and must_wait(channel.vhost.budget, queues):
         queues = None
     if queues is None and not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
@@ -200,7 +201,7 @@ def may_take_long(channel: Channel, route: Route, content: bytes, alone: bool) -
     if in_transaction or not targets:
         return False
     few = are_few(targets, Message(route.address, content, 0, 0, 0, False))
-    return must_wait(channel, targets) or alone and not few
+    return must_wait(channel.vhost.budget, targets) or alone and not few
 
 
 def properties_of(content: bytes) -> bytes:
@@ -364,7 +365,7 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
         header_bytes = header_bytes_of(run.messages) if some_long else 0
         route = run.route
         long = run.body_bytes + header_bytes > route.long_bytes or header_bytes > route.read_bytes
-        if long or len(run.queues) > FEW or must_wait(channel, run.queues):
+        if long or len(run.queues) > FEW or must_wait(channel.vhost.budget, run.queues):
             steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
             do_in_steps(channel, run.messages, steps, in_slices)
             return
@@ -503,7 +504,7 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
         elif ttl_ms != NO_TTL:
             message.state = MessageState(ttl_ms)
     queues = route.targets
-    few = queues is not None and are_few(queues, message) and not must_wait(channel, queues)
+    few = queues is not None and are_few(queues, message) and not must_wait(channel.vhost.budget, queues)
     if queues is not None and few and len(keys) == 1 and not route.markers:
         if route.reads_headers and channel.transaction is None:
             channel.connection.spent += cost_of_reading([message], queues) * len(queues)
@@ -688,15 +689,10 @@ def enqueue_in_steps(
     return taken
 
 
-def must_wait(channel: Channel, queues: tuple[RouteTarget, ...]) -> bool:
-    """Return whether one of the queues has rejected too many messages that it still has to dead-letter."""
-    return channel.vhost.budget.full_outboxes > 0 and any(queue.must_not_reject for queue in queues)
-
-
 def await_outboxes(channel: Channel, queues: tuple[RouteTarget, ...]) -> Job:
     """Wait as part of a job until none of the queues has rejected too many messages."""
     scheduler = channel.connection.node.scheduler
-    if not channel.busy and must_wait(channel, queues):
+    if not channel.busy and must_wait(channel.vhost.budget, queues):
         yield TURN_COST + 1  # so that this becomes a job
     while channel.busy and not scheduler.finishing:
         full = next((queue for queue in queues if queue.must_not_reject and isinstance(queue, Queue)), None)

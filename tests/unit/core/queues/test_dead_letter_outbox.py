@@ -18,6 +18,7 @@ from tests.support.queues import ready_messages as list_ready
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.jobs.scheduler import TURN_COST
+from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering, queue, ready_messages
 from warren.broker.core.telemetry.resource_alarms import DISK
@@ -26,6 +27,16 @@ from warren.broker.core.vhost import emissions
 MANY = 3 * queue.SLICE
 SOME = 5 * dead_lettering.SLICE
 DURABLE = {"delivery_mode": 2}
+
+
+def new_messages(node: Node) -> list[Message]:
+    """Return ten messages, as queues have them."""
+    ch: Channel = connected(node).channel()
+    ch.declare("store")
+    ch.fill("store", *[b"%d" % number for number in range(10)])
+    stored = [one.copy_for_queue() for one in list_ready(node.vhosts["/"].queues["store"])]
+    ch.delete("store")
+    return stored
 
 
 class House:
@@ -430,12 +441,10 @@ def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_
     for name, other in (("one", "two"), ("two", "one")):
         given = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
         ch.declare(name, arguments=given | {"x-dead-letter-routing-key": other})
-    ch.declare("store")
-    ch.fill("store", *[b"%d" % number for number in range(10)])
     queues = node.vhosts["/"].queues
     one, two = queues["one"], queues["two"]
     for full in (one, two):
-        full.outbox.add([stored.copy_for_queue() for stored in list_ready(queues["store"])], "maxlen", queued=False)
+        full.outbox.add(new_messages(node), "maxlen", queued=False)
     one.outbox.publish_slice(0)
     assert one.outbox.awaited is two and one.must_not_reject
     two.outbox.publish_slice(0)
@@ -459,15 +468,13 @@ def test_dead_letters_that_wait_for_a_full_queue_go_to_a_new_one_of_its_name(
     queues = node.vhosts["/"].queues
     ch.declare("full", arguments={"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "x"})
     ch.declare("giver", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "full"})
-    ch.declare("store")
-    ch.fill("store", *[b"%d" % number for number in range(10)])
-    giver, stored = queues["giver"], [one.copy_for_queue() for one in list_ready(queues["store"])]
+    giver = queues["giver"]
     if not as_first:
-        giver.outbox.add(stored[:1], "maxlen")
+        giver.outbox.add(new_messages(node)[:1], "maxlen")
         giver.outbox.publish_slice(0)
     for _ in range(3):
-        queues["full"].outbox.add([one.copy_for_queue() for one in stored], "maxlen", queued=False)
-    giver.outbox.add([one.copy_for_queue() for one in stored], "maxlen")
+        queues["full"].outbox.add(new_messages(node), "maxlen", queued=False)
+    giver.outbox.add(new_messages(node), "maxlen")
     giver.outbox.publish_slice(0)
     assert giver.outbox.awaited is queues["full"] and len(giver.outbox) == 10
     node.scheduler.charge(TURN_COST)  # so that the dead letters of the deleted queue leave later
@@ -489,11 +496,8 @@ def test_a_queue_in_a_circle_waits_for_a_full_queue_outside(monkeypatch: pytest.
     ch.declare("outside", arguments=given | {"x-dead-letter-exchange": "x"})
     for name in ("two", "outside"):
         ch.bind(name, "amq.fanout")
-    ch.declare("store")
-    ch.fill("store", *[b"%d" % number for number in range(10)])
     for name in ("one", "two", "outside"):
-        copies = [one.copy_for_queue() for one in list_ready(queues["store"])]
-        queues[name].outbox.add(copies, "maxlen", queued=False)
+        queues[name].outbox.add(new_messages(node), "maxlen", queued=False)
     queues["two"].outbox.publish_slice(0)
     queues["one"].outbox.publish_slice(0)
     assert queues["two"].outbox.awaited is queues["one"] and queues["one"].outbox.awaited is queues["outside"]
@@ -532,11 +536,9 @@ def test_dead_letters_of_deleted_queues_that_wait_are_published_before_the_node_
     ch.declare("full", arguments=given | {"x-dead-letter-routing-key": "letters"})
     ch.declare("giver", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "full"})
     ch.declare("letters")
-    ch.declare("store")
-    ch.fill("store", *[b"%d" % number for number in range(10)])
     full, giver = vhost.queues["full"], vhost.queues["giver"]
     for each, queued in ((full, False), (giver, True)):
-        each.outbox.add([one.copy_for_queue() for one in list_ready(vhost.queues["store"])], "maxlen", queued)
+        each.outbox.add(new_messages(node), "maxlen", queued)
     full.outbox.awaits_journal = True
     giver.outbox.publish_slice(0)
     assert giver.outbox.awaited is full
@@ -568,13 +570,9 @@ def test_a_queue_waits_for_one_of_a_circle_in_which_it_is_not() -> None:
 def test_emissions_wait_for_a_full_queue_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, MANY=5)
     house = House(max_length=0, overflow="reject-publish-dlx")
-    house.ch.declare("store")
-    house.ch.fill("store", *[b"%d" % number for number in range(10)])
-    vhost = house.node.vhosts["/"]
-    stored = list_ready(vhost.queues["store"])
-    house.queue.outbox.add([one.copy_for_queue() for one in stored], "maxlen", queued=False)
+    house.queue.outbox.add(new_messages(house.node), "maxlen", queued=False)
     for steps in (emissions.WAIT_STEPS, 0):
-        job = emissions.enqueue_in_slices(vhost, (house.queue,), stored)
+        job = emissions.enqueue_in_slices(house.node.vhosts["/"], (house.queue,), new_messages(house.node))
         assert len(list(job)) == steps + 1 and len(house.queue.outbox) == (20 if steps else 10)
         house.node.pump()
         house.clock.advance(1_000)
