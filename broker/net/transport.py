@@ -159,8 +159,11 @@ class Transport(asyncio.Protocol, TransportPort):
             return
         connection = self._connection
         reading = not (self._held or self._resting or connection.interrupted)
-        # During a login too: no password is verified for a peer that has closed. A job may wait for a full disk.
-        suspended = connection.suspended > 0 and self._server.disk_full
+        # During a login too: no password is verified for a peer that has closed. A job may wait for a full disk, or for
+        # a queue, which may take long.
+        suspended = connection.suspended > 0 and (
+            self._server.disk_full or connection.waits_for_room and connection.holds_what_others_need
+        )
         waits = connection.blocked or suspended or not (reading or self._running)
         if waits != self._watched:
             self._watch_peer(self._socket, not self._watched)

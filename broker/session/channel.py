@@ -318,6 +318,7 @@ class Channel:
 
     def await_publishes(self) -> None:
         """Raise Postponed until unfinished publishes take less memory."""
+        self.connection.waits_for_room = True
         raise Postponed(self.unfinished.wait)
 
     def admit_short(self, routes: Iterable[Route], contents: list[bytes]) -> int:

@@ -114,6 +114,7 @@ class Connection(Publisher):
         "spent",
         "created",
         "suspended",
+        "waits_for_room",
         "replies_due",
         "interrupted",
         "_handshake",
@@ -164,6 +165,7 @@ class Connection(Publisher):
         self.spent = 0  # cost of routing, and of enqueueing in several queues, that `_work` has not charged yet
         self.created = 0  # new queues, exchanges and bindings, while memory is low
         self.suspended = 0  # calls of `suspend` without `resume`: for the disk, jobs, the login
+        self.waits_for_room = False  # suspended until dead letters or unfinished publishes take less memory
         self.replies_due = 0  # replies that wait for the journal
         self.interrupted = False  # input is waiting: suspended, blocked, output full, or the turn of others
         self._handshake: Handshake | None = Handshake(self)
@@ -206,6 +208,11 @@ class Connection(Publisher):
     @property
     def ended(self) -> bool:
         return self.vhost is None
+
+    @property
+    def holds_what_others_need(self) -> bool:
+        """True if it has deliveries, consumers or exclusive queues."""
+        return len(self.owned) > 0 or any(channel.unacked or channel.consumers for channel in self.channels.values())
 
     # Input
 
@@ -512,6 +519,7 @@ class Connection(Publisher):
         if self.suspended:  # 0 after a failure, which ends all suspensions
             self.suspended -= 1
         if not self.suspended:
+            self.waits_for_room = False
             self.request_flush()
 
     def replied(self) -> None:

@@ -8,7 +8,7 @@ from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.messages.ports import Clock, Journal
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues import dead_lettering
+from warren.broker.core.queues import dead_letter_budget, dead_lettering
 from warren.broker.core.queues import ready_messages as ready_messages_module
 from warren.broker.core.queues.consumers import Consumer
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
@@ -92,7 +92,8 @@ def limit_dead_letters(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
     for module in (dead_lettering, ready_messages_module):
         monkeypatch.setattr(module, "FEW_BYTES", 0)
     for name, limit in ({"USER_BYTES": 0} | limits).items():
-        monkeypatch.setattr(dead_lettering, name, limit)
+        for module in (dead_lettering, dead_letter_budget):
+            monkeypatch.setattr(module, name, limit, raising=module is dead_lettering)
 
 
 def journal_of(queue: Queue) -> SlowJournal:

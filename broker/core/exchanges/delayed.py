@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
-from ..jobs.scheduler import Job
+from ..jobs.scheduler import SUSPENDED, Job
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
@@ -208,6 +208,9 @@ class Delay(Sink):
                     continue
                 cost += RELEASE_COST + (len(message.frames) >> READ_SHIFT)
                 for step in self._release(message):
+                    if step == SUSPENDED:
+                        yield SUSPENDED
+                        continue
                     cost += step
                     if cost >= STEP_COST:
                         yield cost

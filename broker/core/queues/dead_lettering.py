@@ -21,6 +21,7 @@ from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, Job
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
 from ..messages.ports import Clock
+from .dead_letter_budget import ALL_BYTES, USER_BYTES
 from .dead_letter_circle import Pass, find_circle
 from .enqueue import ACCEPTED, EnqueueResult
 from .lazy_deque import LazyDeque, made
@@ -51,9 +52,7 @@ HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
 LAST_BYTES = 1 << 10  # of properties that an outbox keeps of its last letter
 MANY = 10_000  # with more in the outbox, the queue delivers, expires and drops nothing
 MANY_BYTES = 64 << 20  # likewise, with those that no target takes
-ALL_BYTES = 256 << 20  # likewise, in the outboxes of the node, also of deleted queues,
-USER_BYTES = 16 << 20  # if these are in those of its user,
-SOME_BYTES = 1 << 20  # and these in its own
+SOME_BYTES = 1 << 20  # likewise, while the node (`ALL_BYTES`) and the user (`USER_BYTES`) have too many
 DELETED_BYTES = 6_000  # of memory of a deleted queue, with its job
 OVERHEAD = 400  # bytes of memory of a message beside its frames
 FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
@@ -235,6 +234,7 @@ class DeadLetterOutbox:
     persistent_count  those of them that are still stored in the journal
     persistent_bytes  the sum of their bodies
     held_bytes        of memory of all messages; 0 without any
+    loose_bytes       of those of them that the queue has rejected, or of all when it is deleted (`DeadLetterBudget`)
     account           of the user for whom they count (`charge`); empty without one
     awaits_journal    nothing is published until the journal, which is behind, has caught up, or the disk has room
     awaited           nothing is published until this full queue, which dead-letters what it rejects, has fewer of those
@@ -245,8 +245,8 @@ class DeadLetterOutbox:
 
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
-        *("held_bytes", "account", "awaits_journal", "awaited", "passes_to", "exchanging", "_budget", "_first"),
-        *("_last", "_retried", "_wait_ms", "_when_fewer", "_full"),
+        *("held_bytes", "loose_bytes", "account", "awaits_journal", "awaited", "passes_to", "exchanging", "_budget"),
+        *("_first", "_last", "_retried", "_wait_ms", "_when_fewer", "_waking", "_full"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -263,12 +263,13 @@ class DeadLetterOutbox:
         self.awaits_journal = self.exchanging = False
         self.awaited: Queue | None = None
         self.passes_to: Queue | None = None
-        self._full = False  # counted in `MemoryBudget.full_outboxes`
+        self._full = False  # counted in `DeadLetterBudget.full_outboxes`
         self._when_fewer: LazyDeque[Callable[[], None]] = ()
+        self._waking = False  # the rest of these, soon
         self.persistent_count = self.persistent_bytes = 0
-        self.held_bytes = 0
+        self.held_bytes = self.loose_bytes = 0
         self.account = ""
-        self._budget = queue.host.budget
+        self._budget = queue.host.budget.dead_letters
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.forwarded) + len(self.unconfirmed)
@@ -276,21 +277,30 @@ class DeadLetterOutbox:
     @property
     def many(self) -> bool:
         """True if the queue must not drop more messages for now."""
-        if self.held_bytes <= MANY and self._budget.deleted_letters.total <= USER_BYTES:
+        if self.held_bytes <= MANY and self._budget.total < ALL_BYTES:
             return False  # the usual case: so many messages have more bytes, and all limits are above this
-        return len(self) > MANY or self._budget.dead_letters.total > FEW_BYTES and self.room_bytes <= 0
+        return len(self) > MANY or self._budget.total > FEW_BYTES and self.room_bytes <= 0
 
     @property
     def room_bytes(self) -> int:
-        """The bytes of messages that the queue may still drop, but for the last message; above 0 without any here or of
-        deleted queues.
-        """
-        held_bytes, budget = self.held_bytes, self._budget
-        some = not self.account or budget.deleted_letters.of(self.account) <= USER_BYTES
-        some_room = (SOME_BYTES if some else 0) - held_bytes
-        user_room = USER_BYTES - budget.dead_letters.of(self.account) if self.account else 0
-        node_room = ALL_BYTES - budget.dead_letters.total
+        """The bytes of messages that the queue may still drop, but for the last message."""
+        held_bytes, budget, account = self.held_bytes, self._budget, self.account
+        if self._queue.settings.dead_letter_exchange is None:
+            return MANY_BYTES  # it only drops them
+        some_room = -held_bytes if account and budget.has_many_loose(account) else SOME_BYTES - held_bytes
+        user_room = USER_BYTES - budget.of(account) if account else 0
+        node_room = ALL_BYTES - budget.total
         return min(MANY_BYTES - held_bytes, max(some_room, user_room, node_room))
+
+    @property
+    def full(self) -> bool:
+        """True if the queue has rejected so many messages that dead letters of others must wait."""
+        return self.passes_to is not None or self.held_bytes > 0 and self.many
+
+    @property
+    def takes_no_more(self) -> bool:
+        """True if publishers must wait, too: if it is full, or if the user and the node have too many messages."""
+        return self.full or self._budget.is_full(self.account)
 
     @property
     def publishable(self) -> bool:
@@ -312,7 +322,7 @@ class DeadLetterOutbox:
         queue.host.statistics.count_dead_letters(queue.settings.type, strategy, reason, len(messages))
         self.waiting = made(self.waiting)
         self.waiting.extend([(message, reason, queued) for message in messages])
-        self._hold(messages, 1)
+        self._hold(messages, 1, queued)
         if not queued and self.many:
             self._set_full(True)
         if queued and queue.number:
@@ -324,26 +334,42 @@ class DeadLetterOutbox:
         That is who declared the queue or began to consume from it last.
         """
         if account not in ("", self.account):
-            self._budget.dead_letters.add(self.account, -self.held_bytes)
+            clock = self._queue.host.clock
+            self._budget.add(account, self.held_bytes, self.loose_bytes, clock)
+            self._budget.add(self.account, -self.held_bytes, -self.loose_bytes, clock)
             self.account = account
-            self._budget.dead_letters.add(account, self.held_bytes)
 
     def when_fewer(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once there are not too many."""
+        """Call `fn` once it is no longer full, or the queue is deleted."""
         self._when_fewer = made(self._when_fewer)
         self._when_fewer.append(fn)
 
-    def on_deleted(self) -> None:
-        """Count the messages as those of a deleted queue, and publish them as a job."""
-        queue = self._queue
-        self._budget.deleted_letters.add(self.account, self.held_bytes)
-        self._count_deleted(1)
-        queue.host.scheduler.start(f"dead letters of {queue}", self._publish_rest(), appends=True)
+    def when_room(self, fn: Callable[[], None]) -> None:
+        """Call `fn` once when it takes more."""
+        if self.full:
+            self.when_fewer(fn)
+        else:
+            self._budget.when_room(self.account, fn)
 
-    def _count_deleted(self, sign: int) -> None:
-        """Count the memory of a deleted queue, with its job, until its last message has left."""
-        self._budget.dead_letters.add(self.account, sign * DELETED_BYTES)
-        self._budget.deleted_letters.add(self.account, sign * DELETED_BYTES)
+    def await_room(self) -> None:
+        """Have the queue pumped when it may drop messages again."""
+        self._budget.when_room(self.account, self._queue.schedule_pump)
+
+    def on_deleted(self) -> None:
+        """Publish the messages as a job, which counts as one of them."""
+        queue = self._queue
+        self._budget.forget(self.account, queue.schedule_pump)
+        if len(self):
+            clock = queue.host.clock
+            self._budget.add(self.account, DELETED_BYTES, self.held_bytes - self.loose_bytes + DELETED_BYTES, clock)
+            self.loose_bytes = self.held_bytes
+            queue.host.scheduler.start(f"dead letters of {queue}", self._publish_rest(), appends=True)
+        self.on_changed()
+
+    def on_changed(self) -> None:
+        """Let those go on who wait in vain, as the queue rejects nothing more that it dead-letters."""
+        if self._when_fewer:
+            self._wake(self._queue.host.clock)
 
     def publish_slice(self, published: int) -> int:
         """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up.
@@ -404,7 +430,7 @@ class DeadLetterOutbox:
                 yield SUSPENDED
             self.awaited = None
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
-        self._count_deleted(-1)
+        self._budget.add(self.account, -DELETED_BYTES, -DELETED_BYTES, self._queue.host.clock)
         self._queue.break_cycles()
 
     def _publish_first(self, count: int, cost_limit: int) -> int:
@@ -417,7 +443,7 @@ class DeadLetterOutbox:
         while count and cost < cost_limit and self.publishable:
             waiting = made(self.waiting)
             _, reason, queued = waiting[0]
-            if self._at_least_once:
+            if self._at_least_once and queued:
                 self.forwarded = made(self.forwarded)
                 self.forwarded.append(DeadLetter(waiting.popleft()[0], reason))
                 cost += self._forward_all(cost_limit - cost)
@@ -433,7 +459,7 @@ class DeadLetterOutbox:
             if published < len(messages):
                 waiting.extendleft([(message, reason, queued) for message in reversed(messages[published:])])
                 del messages[published:]
-            self._hold(messages, -1)
+            self._hold(messages, -1, queued)
             if queued and queue.number:
                 queue.journal.settle(messages, moved=True)
                 self._count(messages, -1)
@@ -577,15 +603,16 @@ class DeadLetterOutbox:
         self.retry_at_ms = 0
         self._wait_ms = RETRY_MS
 
-    def _hold(self, messages: list[Message], sign: int) -> None:
+    def _hold(self, messages: list[Message], sign: int, queued: bool = True) -> None:
         """Count the memory of messages that came, or that left with a `sign` of -1."""
+        queue = self._queue
         held_bytes = sign * (frame_bytes(messages) + OVERHEAD * len(messages))
+        loose_bytes = held_bytes if queue.deleted or not queued else 0
         self.held_bytes += held_bytes
-        self._budget.dead_letters.add(self.account, held_bytes)
-        if self._queue.deleted:
-            self._budget.deleted_letters.add(self.account, held_bytes)
+        self.loose_bytes += loose_bytes
+        self._budget.add(self.account, held_bytes, loose_bytes, queue.host.clock)
         if sign < 0 and (self._full or self._when_fewer):
-            self._wake(self._queue.host.clock)
+            self._wake(queue.host.clock)
 
     def _set_full(self, full: bool) -> None:
         if full != self._full:
@@ -593,19 +620,26 @@ class DeadLetterOutbox:
             self._budget.full_outboxes += 1 if full else -1
 
     def _wake(self, clock: Clock) -> None:
-        """Call some of those that wait, in their order, if there are not too many messages.
+        """Call some of those that wait, in their order, unless it is still full.
 
-        They may fill the outbox again. The others are called when more messages leave it, or soon if there are none.
+        They may fill the outbox again. The others are called when more messages leave it, or soon if nothing holds them
+        back.
         """
-        if self.many and self.held_bytes:
+        rejects = self.held_bytes > 0 and self._queue.dead_letters_rejected
+        if rejects and self.many:
             return
         self._set_full(self.passes_to is not None)
         count = WOKEN
         while count and self._when_fewer:  # which the functions may change
             made(self._when_fewer).popleft()()
             count -= 1
-        if self._when_fewer and not self.held_bytes:
-            clock.call_at(clock.now_ms(), partial(self._wake, clock))
+        if self._when_fewer and not rejects and not self._waking:
+            self._waking = True
+            clock.call_at(clock.now_ms(), partial(self._wake_rest, clock))
+
+    def _wake_rest(self, clock: Clock) -> None:
+        self._waking = False
+        self._wake(clock)
 
     def _must_wait(self, targets: tuple[RouteTarget, ...]) -> tuple[bool, int]:
         """Return whether one of the targets must not reject more messages, and begin to wait for it; and the cost.
@@ -617,7 +651,7 @@ class DeadLetterOutbox:
             return False, 0
         cost = len(targets) >> LOOK_SHIFT
         full: Queue | None = None
-        for full in islice((cast("Queue", target) for target in targets if target.must_not_reject), FULL_LOOKS):
+        for full in islice((cast("Queue", target) for target in targets if target.outbox_full), FULL_LOOKS):
             cost += WAITS_COST
             if not waits_for(full, self._queue):
                 self.awaited = full

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their bodies and long headers: some ms
 COUNT_COST = 4  # of a requeue that counts a delivery, beside the copy of the message
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
-HELD_BACK_MS = 1_000  # between looks whether messages may be dropped, while outboxes of deleted queues have too many
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -165,6 +164,7 @@ class Queue(RouteTarget):
         self.settings = self.host.settings_cache.get(self.arguments, effective)
         self.per_message = self.settings.per_message
         self.expiry.reconfigure()
+        self.outbox.on_changed()
         self.schedule_pump()
 
     # Messages enter
@@ -208,11 +208,20 @@ class Queue(RouteTarget):
         return self.settings.rejects_publish
 
     @property
+    def dead_letters_rejected(self) -> bool:
+        """True if messages that the queue rejects are dead-lettered."""
+        return self.settings.dead_letters_rejected and not self.deleted
+
+    @property
+    def outbox_full(self) -> bool:
+        return self.dead_letters_rejected and self.outbox.full
+
+    @property
     def must_not_reject(self) -> bool:
-        outbox = self.outbox
-        if not outbox.held_bytes or not self.settings.dead_letters_rejected or self.deleted:
-            return False
-        return outbox.many or outbox.passes_to is not None
+        return self.dead_letters_rejected and self.outbox.takes_no_more
+
+    def when_may_reject(self, fn: Callable[[], None]) -> None:
+        self.outbox.when_room(fn)
 
     def has_room(self, body_bytes: int) -> bool:
         return not self.settings.rejects_publish or self.takes(body_bytes)
@@ -340,8 +349,8 @@ class Queue(RouteTarget):
             self._demand_changed()
         if again:
             self._message_expiry.pump_again()
-        elif not self._slice and self.ready and not len(outbox):  # for dead letters of deleted queues
-            self._message_expiry.pump_at(self.host.clock.now_ms() + HELD_BACK_MS)
+        elif not self._slice and self.ready and not len(outbox):  # for dead letters of other queues of the user
+            outbox.await_room()
         return cost
 
     def feed(self) -> None:
@@ -591,8 +600,7 @@ class Queue(RouteTarget):
     def on_deleted(self) -> None:
         """Mark the queue as deleted. It has been purged; messages in the outbox are still dead-lettered."""
         self.deleted = True
-        if len(self.outbox):
-            self.outbox.on_deleted()
+        self.outbox.on_deleted()
         self.expiry.cancel()
         self._message_expiry.cancel()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from mypy_extensions import mypyc_attr
 
 from ...amqp.field_table import SEARCH_SHIFT, cost_of_skipping
-from ..jobs.scheduler import STORE_SHIFT
+from ..jobs.scheduler import STORE_SHIFT, SUSPENDED, Scheduler
 from ..messages.binding import Destination
 from ..messages.message import Message
 
@@ -81,9 +81,18 @@ class RouteTarget(Destination):
         return False
 
     @property
-    def must_not_reject(self) -> bool:
-        """True if publishers should wait as too many messages that the queue has rejected are to be dead-lettered."""
+    def outbox_full(self) -> bool:
+        """True if dead letters must wait, as too many messages that the queue has rejected are to be dead-lettered."""
         return False
+
+    @property
+    def must_not_reject(self) -> bool:
+        """True if publishers must wait, for this or as too many messages of the node are to be dead-lettered."""
+        return False
+
+    def when_may_reject(self, fn: Callable[[], None]) -> None:
+        """Call `fn` once when publishers need not wait any more."""
+        raise NotImplementedError
 
     def has_room(self, body_bytes: int) -> bool:
         """Return whether a message with a body of this length would not be rejected."""
@@ -96,7 +105,17 @@ class RouteTarget(Destination):
 
 def must_wait(budget: MemoryBudget, targets: tuple[RouteTarget, ...]) -> bool:
     """Return whether one of the targets must not reject more messages."""
-    return budget.full_outboxes > 0 and any(target.must_not_reject for target in targets)
+    return budget.dead_letters.full_outboxes > 0 and any(target.must_not_reject for target in targets)
+
+
+def await_outboxes(scheduler: Scheduler, targets: tuple[RouteTarget, ...]) -> Iterator[int]:
+    """Wait in a job, whose steps pass SUSPENDED on, until none of the targets must not reject more messages."""
+    while scheduler.in_job:
+        full = next((target for target in targets if target.must_not_reject), None)
+        if full is None:
+            return
+        full.when_may_reject(scheduler.suspend())
+        yield SUSPENDED
 
 
 def existing(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:

@@ -117,7 +117,8 @@ class Firehose(Tracer):
             self._vhost.held = self._waiting_bytes >= LIMIT_BYTES
             message = copy()
             yield COPY_COST + (len(message.property_bytes) + message.body_bytes >> COPY_SHIFT)
-            result = yield from deliver_in_slices(vhost, Emission([exchange], [message]))
+            # A full queue of one user must not hold back the others.
+            result = yield from deliver_in_slices(vhost, Emission([exchange], [message]), waits=False)
             if (result.stored or vhost.budget.exceeded) and vhost.journal.behind():
                 self._start(exchange, appends=True)
                 return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_type import Emission, EnqueueSteps
-from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT
+from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT, TURN_COST
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes, total_bytes
 from ..queues.enqueue import ACCEPTED, EnqueueResult
@@ -22,6 +22,7 @@ from ..queues.route_target import (
     PAGE_COST,
     PER_MESSAGE_COST,
     RouteTarget,
+    await_outboxes,
     cost_of_headers,
     existing,
     in_parts,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 MAKE_COST = 5  # of a message that the type has just made
 STORED_COST = 2  # of a durable queue
-WAIT_STEPS = 1_000  # for a queue that has to dead-letter too many messages, which it does meanwhile: a second or more
 LIMIT_BYTES = 16 << 20  # of the emissions of one exchange that wait; binding waits until there are fewer
 ENTRY_BYTES, REFERENCE_BYTES = 1_000, 8  # of waiting emissions, and of each destination and message in them
 
@@ -100,8 +100,11 @@ def nothing() -> None:
     pass
 
 
-def deliver_in_slices(vhost: VHost, emission: Emission) -> EnqueueSteps:
-    """Enqueue the messages of an emission, in order, at each of its destinations that still exists."""
+def deliver_in_slices(vhost: VHost, emission: Emission, waits: bool = True) -> EnqueueSteps:
+    """Enqueue the messages of an emission, in order, at each of its destinations that still exists.
+
+    It `waits` for queues that must not reject more messages; otherwise these get none.
+    """
     messages = list(emission.messages)
     if not messages:
         return ACCEPTED
@@ -109,7 +112,7 @@ def deliver_in_slices(vhost: VHost, emission: Emission) -> EnqueueSteps:
         result = deliver(vhost, emission.destinations, messages)
         yield max(SLICE, cost_of(messages, PER_MESSAGE_COST * len(emission.destinations), 1, STORE_SHIFT))
         return result
-    result = yield from enqueue_in_slices(vhost, targets_of(emission.destinations), messages)
+    result = yield from enqueue_in_slices(vhost, targets_of(emission.destinations), messages, waits=waits)
     for destination in emission.destinations:
         if isinstance(destination, Exchange):
             for index, message in enumerate(messages):
@@ -117,17 +120,24 @@ def deliver_in_slices(vhost: VHost, emission: Emission) -> EnqueueSteps:
                     break
                 search = vhost.search(destination, (message.address.routing_key,), message)
                 yield from search.in_steps()
-                more = yield from enqueue_in_slices(vhost, search.targets, [message.copy_for_queue()])
+                copies = [message.copy_for_queue()]
+                more = yield from enqueue_in_slices(vhost, search.targets, copies, waits=waits)
                 result = merge(result, more, index)
     return result
 
 
 def enqueue_in_slices(
-    vhost: VHost, targets: tuple[RouteTarget, ...], messages: list[Message], source: str = MADE, limit: int = SLICE
+    vhost: VHost,
+    targets: tuple[RouteTarget, ...],
+    messages: list[Message],
+    source: str = MADE,
+    limit: int = SLICE,
+    waits: bool = True,
 ) -> EnqueueSteps:
     """Enqueue messages, in order, at each of the targets, in steps whose cost is about `limit` at most.
 
-    Targets that are deleted meanwhile are skipped. The messages remain the caller's.
+    Targets that are deleted meanwhile are skipped. It `waits` for those that must not reject more messages; otherwise
+    these are skipped, too. The messages remain the caller's.
     """
     result = ACCEPTED
     for target in targets:
@@ -151,18 +161,14 @@ def enqueue_in_slices(
         first, at = at, at + len(some)
         each = cost_of(some, weight, int(exceeded), shift, min(readers, 1))
         for part in in_parts(targets, each, frame_bytes(some), max(limit, cost) if len(some) > 1 else limit):
-            yield from await_outboxes(vhost, part)
+            if waits and must_wait(vhost.budget, part):
+                yield TURN_COST + 1  # so that this becomes a job
+                yield from await_outboxes(vhost.scheduler, part)
+            elif not waits:
+                part = tuple([target for target in part if not target.must_not_reject])
             result = merge(result, enqueue(vhost, part, some, source), first)
             yield max(cost * len(part) // count, 1)
     return result
-
-
-def await_outboxes(vhost: VHost, targets: tuple[RouteTarget, ...]) -> Iterator[int]:
-    """Wait, but not for ever, while one of the targets has rejected too many messages that it has to dead-letter."""
-    for _ in range(WAIT_STEPS):
-        if not must_wait(vhost.budget, targets):
-            return
-        yield SLICE
 
 
 def merge(result: EnqueueResult, more: EnqueueResult, first: int) -> EnqueueResult:

@@ -21,7 +21,7 @@ from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
 from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey
 from ...core.exchanges.sink import Accepted
-from ...core.jobs.scheduler import STORE_SHIFT, SUSPENDED, TURN_COST, Job
+from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
 from ...core.messages.message import LONG_HEADER, Address, Message, frame_bytes, header_bytes_of, total_bytes
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
 from ...core.queues.enqueue import EnqueueResult
@@ -31,6 +31,7 @@ from ...core.queues.route_target import (
     PAGE_COST,
     PER_MESSAGE_COST,
     RouteTarget,
+    await_outboxes,
     cost_of_reading,
     existing,
     in_parts,
@@ -283,7 +284,7 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
     in_transaction = channel.transaction is not None
     all_or_none = channel.all_or_none
     logged = channel.vhost.message_log is not None  # in the order of the messages, which their confirms have too
-    gather = not (logged or connection.node.journal.behind() or channel.vhost.budget.full_outboxes)
+    gather = not (logged or connection.node.journal.behind() or channel.vhost.budget.dead_letters.full_outboxes)
     checked = channel.checked
     sizes = channel.statistics.sizes
     header, raw = NO_HEADER, b""
@@ -654,7 +655,7 @@ def enqueue_in_steps(
     their headers again, so that only few of these are enqueued together.
     """
     if len(messages) == 1 and len(recorders) <= FEW and are_few(queues, messages[0]):
-        yield from await_outboxes(channel, queues)
+        yield from await_room(channel, queues)
         queues = existing(queues)
         return enqueue_one(channel, exchange, messages[0], queues, mandatory, recorders)
     together = len(messages)
@@ -672,12 +673,12 @@ def enqueue_in_steps(
             each = max(each, PAGE_COST * len(some) + (stored_bytes >> STORE_SHIFT))
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         first_part = next(parts, ())
-        yield from await_outboxes(channel, first_part)
+        yield from await_room(channel, first_part)
         returns = mandatory and len(first_part) == len(queues)  # else there may be others when these have been deleted
         result = enqueue(channel, exchange, some, body_bytes, persistent, existing(first_part), returns)
         for part in parts:
             yield max(ENQUEUE_COST, stored_bytes >> STORE_SHIFT)
-            yield from await_outboxes(channel, part)
+            yield from await_room(channel, part)
             more = enqueue_more(channel, exchange, some, body_bytes, persistent, part)
             result = EnqueueResult(result.stored or more.stored, result.refused | more.refused)
         accepted = finish(channel, len(some), result)
@@ -689,17 +690,15 @@ def enqueue_in_steps(
     return taken
 
 
-def await_outboxes(channel: Channel, queues: tuple[RouteTarget, ...]) -> Job:
-    """Wait as part of a job until none of the queues has rejected too many messages."""
-    scheduler = channel.connection.node.scheduler
+def await_room(channel: Channel, queues: tuple[RouteTarget, ...]) -> Job:
+    """Wait as part of a job until none of the queues must not reject more messages."""
     if not channel.busy and must_wait(channel.vhost.budget, queues):
         yield TURN_COST + 1  # so that this becomes a job
-    while channel.busy and not scheduler.finishing:
-        full = next((queue for queue in queues if queue.must_not_reject and isinstance(queue, Queue)), None)
-        if full is None:
-            return
-        full.outbox.when_fewer(scheduler.suspend())
-        yield SUSPENDED
+    connection = channel.connection
+    if channel.busy and must_wait(channel.vhost.budget, queues):
+        connection.waits_for_room = True
+        connection.request_flush()  # so that the transport notices if the peer closes meanwhile
+        yield from await_outboxes(connection.node.scheduler, queues)
 
 
 def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:

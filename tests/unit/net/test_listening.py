@@ -12,6 +12,7 @@ from tests.support.clock import FakeClock
 from tests.support.listening_server import ListeningServer
 from tests.support.peer import SocketPipe
 from tests.support.polling import until
+from tests.support.queues import limit_dead_letters
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.jobs.unfinished import LIMIT_BYTES
 from warren.broker.core.metadata.records import Change, StoredUser, StoredVHost
@@ -147,6 +148,52 @@ def test_a_client_whose_publish_waits_for_a_full_disk_and_that_goes_is_noticed(
     assert listening.reported("connection_lost")["reason"] == "client unexpectedly closed TCP connection"
     until(lambda: listening.call(lambda: vhost.queues["kept"].ready == 1))
     listening.call(node.alarms.clear, DISK)
+
+
+@pytest.mark.parametrize("holds", ["a delivery", "an exclusive queue", "nothing"])
+@pytest.mark.parametrize("waits_for", ["a full queue", "unfinished publishes"])
+def test_a_client_whose_publish_waits_is_noticed_when_it_goes_if_others_need_what_it_holds(
+    listening: ListeningServer, monkeypatch: pytest.MonkeyPatch, waits_for: str, holds: str
+) -> None:
+    monkeypatch.setattr(peer_watcher, "LOOK_S", 0.05)
+    monkeypatch.setattr(publish, "may_take_long", lambda *_: True)
+    limit_dead_letters(monkeypatch, MANY=0)
+    client = opened(listening.listen())
+    ch = client.channel()
+    ch.declare("work")
+    full = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
+    ch.declare("full", arguments=full | {"x-dead-letter-routing-key": "letters"})
+    ch.declare("letters")
+    node = listening.node
+    queues = node.vhosts["/"].queues
+    if holds == "a delivery":
+        ch.fill("work", b"body")
+        ch.get("work", no_ack=False)
+    if holds == "an exclusive queue":
+        ch.declare("own", exclusive=True)
+    if waits_for == "a full queue":
+        queues["full"].outbox.awaits_journal = True
+        ch.publish("", "full", b"rejected")
+        until(lambda: listening.call(lambda: len(queues["full"].outbox) == 1))
+    else:
+        listening.call(node.unfinished_of("guest").begin, LIMIT_BYTES)
+    (transport,) = listening.server.connections
+    ch.publish("", "full", b"waits")
+    assert isinstance(node.clock, FakeClock)
+    until(lambda: listening.call(node.clock.advance, 1) or listening.call(lambda: not transport._reading))
+    until(lambda: listening.call(lambda: transport._watched is (holds != "nothing")))
+    client.vanish()
+    if holds != "nothing":
+        assert listening.reported("connection_lost")["reason"] == "client unexpectedly closed TCP connection"
+        until(lambda: listening.call(lambda: "own" not in queues and queues["work"].ready == (holds == "a delivery")))
+    queues["full"].outbox.awaits_journal = False
+    if waits_for == "unfinished publishes":
+        listening.call(node.unfinished_of("guest").end, LIMIT_BYTES)
+    listening.call(queues["full"].schedule_pump)
+    listening.call(node.pump)
+    expected = 2 if waits_for == "a full queue" else holds == "nothing"
+    until(lambda: listening.call(node.clock.advance, 1) or listening.call(lambda: queues["letters"].ready == expected))
+    until(lambda: listening.call(lambda: not listening.server.connections))
 
 
 def test_who_publishes_and_goes_is_served_before_it_is_noticed_while_other_publishes_are_unfinished(

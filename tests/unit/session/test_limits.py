@@ -10,10 +10,11 @@ from tests.support.amqp_client import Channel, Silence
 from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer
 from tests.support.queues import OutboxWatcher, limit_dead_letters
-from tests.support.session import SlowJournal, connected, new_node, pipe_of
+from tests.support.session import SessionPipe, SlowJournal, connected, new_node, pipe_of
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.node.node import Node
+from warren.broker.core.queues import dead_lettering
 from warren.broker.core.queues.arguments import ARGUMENTS_BYTES
 from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
@@ -75,22 +76,61 @@ def test_messages_that_full_queues_in_a_circle_reject_are_limited(length: int, m
     flood(node, [publish * FLOOD for publish in publishes * 10])
     assert sum(watcher.count for watcher in watchers) == 10 * FLOOD * length * length
     assert all(watcher.longest < (length + 1) * (MANY + FLOOD) for watcher in watchers)
-    assert not letters.host.budget.full_outboxes and not letters.host.budget.dead_letters.total
+    assert not letters.host.budget.dead_letters.full_outboxes and not letters.host.budget.dead_letters.total
+
+
+@pytest.mark.parametrize("queues", ["deleted", "kept"])
+def test_messages_that_many_queues_reject_are_limited_also_if_each_has_only_one(
+    queues: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are dead-lettered to a full queue, whose own dead letters wait for the journal."""
+    limit_dead_letters(monkeypatch, MANY=MANY, ALL_BYTES=1 << 16, USER_BYTES=1 << 14)
+    node = new_node()
+    ch: Channel = connected(node).channel()
+    ch.declare("letters")
+    ch.bind("letters", "amq.fanout")
+    ch.declare("full", arguments=FULL)
+    outbox = outbox_of(node, "full")
+    outbox.awaits_journal = True
+    ch.publish("", "full", b"first")
+    monkeypatch.setattr(dead_lettering, "MANY", 0)
+    pieces = []
+    given = FULL | {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "full"}
+    for number in range(100):
+        ch.declare(f"queue{number}", arguments=given)
+        publish = codec.method_frame(1, Basic.Publish, {"routing_key": f"queue{number}"})
+        pieces.append(publish + codec.header_frame(1, 4_000) + codec.body_frames(1, bytes(4_000), 8_192))
+        if queues == "deleted":
+            pieces[-1] += codec.method_frame(1, Queue.Delete, {"queue": f"queue{number}"})
+    pipes = flood(node, pieces)
+    budget = node.budget.dead_letters
+    each = 4_500 + (dead_lettering.DELETED_BYTES if queues == "deleted" else 0)
+    assert 1 << 16 < budget.total < (1 << 16) + each
+    outbox.awaits_journal = False
+    node.vhosts["/"].queues["full"].schedule_pump()
+    node.pump()
+    serve(node, pipes)
+    assert ch.count("letters") == 101 and not budget.total and not budget.full_outboxes
 
 
 def outbox_of(node: Node, queue: str) -> DeadLetterOutbox:
     return node.vhosts["/"].queues[queue].outbox
 
 
-def flood(node: Node, pieces: list[bytes]) -> None:
+def flood(node: Node, pieces: list[bytes]) -> list[SessionPipe]:
     """Have each piece come on a connection of its own, and let all of them be served."""
-    assert isinstance(node.clock, FakeClock)
     pipes = []
     for piece in pieces:
         client = connected(node)
         client.channel(1)
         pipes.append(pipe_of(client))
         pipes[-1].connection.receive(piece)
+    serve(node, pipes)
+    return pipes
+
+
+def serve(node: Node, pipes: list[SessionPipe]) -> None:
+    assert isinstance(node.clock, FakeClock)
     for _ in range(400):
         node.clock.advance(1)
         for pipe in pipes:

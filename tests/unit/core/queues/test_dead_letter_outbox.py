@@ -21,6 +21,7 @@ from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering, queue, ready_messages
+from warren.broker.core.queues.dead_letter_budget import ALL_BYTES
 from warren.broker.core.telemetry.resource_alarms import DISK
 from warren.broker.core.vhost import emissions
 
@@ -293,6 +294,8 @@ def test_a_user_whose_messages_do_not_wait_consumes_while_those_of_another_are_t
     house.clock.advance(1_000)
     assert isinstance(other.next().method, BasicMethods.GetOk if gets else BasicMethods.Deliver)
     assert house.ch.count("letters") == 26 and queue.ready == (14 if gets else 0)
+    house.ch.get("its own", no_ack=False)
+    assert queue.outbox.account != house.queue.outbox.account, "a look does not change who pays"
     assert not queue.host.budget.dead_letters.of("other") and not queue.host.budget.dead_letters.of("guest")
 
 
@@ -453,7 +456,7 @@ def test_publishers_wait_for_a_full_queue_that_publishes_to_one_which_waits_for_
     two.schedule_pump()
     node.pump()
     node.clock.advance(1_000)  # type: ignore[attr-defined]
-    assert not one.must_not_reject and not two.must_not_reject and not one.host.budget.full_outboxes
+    assert not one.must_not_reject and not two.must_not_reject and not one.host.budget.dead_letters.full_outboxes
     assert one.outbox.awaited is None and two.outbox.passes_to is None and not one.host.budget.dead_letters.total
 
 
@@ -479,8 +482,7 @@ def test_dead_letters_that_wait_for_a_full_queue_go_to_a_new_one_of_its_name(
     assert giver.outbox.awaited is queues["full"] and len(giver.outbox) == 10
     node.scheduler.charge(TURN_COST)  # so that the dead letters of the deleted queue leave later
     node.vhosts["/"].delete_queue(queues["full"])
-    ch.declare("full")
-    assert giver.outbox.awaited is not None
+    node.vhosts["/"].declare_queue("full")
     node.clock.advance(1_000)  # type: ignore[attr-defined]
     assert giver.outbox.awaited is None and ch.count("full") == 10
 
@@ -511,14 +513,13 @@ def test_a_queue_that_dead_letters_of_deleted_queues_held_back_goes_on_when_they
     house.ch.qos(1)
     house.ch.consume("queue")
     assert house.ch.delivery().body == b"1" and account
-    for letters in (budget.dead_letters, budget.deleted_letters):
-        letters.add(account, dead_lettering.ALL_BYTES + 1)
+    budget.dead_letters.add(account, ALL_BYTES, ALL_BYTES, house.clock)
     house.ch.send(BasicMethods.Reject, delivery_tag=1, requeue=False)
     house.clock.advance(1_000)
-    assert house.ch.count("letters") == 1 and house.queue.ready == 1 and len(house.clock._timers) < 10
-    for letters in (budget.dead_letters, budget.deleted_letters):
-        letters.add(account, -dead_lettering.ALL_BYTES - 1)
-    house.clock.advance(queue.HELD_BACK_MS)
+    assert house.ch.count("letters") == 1 and house.queue.ready == 1
+    assert not [timer for timer in house.clock._timers if not timer.cancelled], "it looks again when there is room"
+    budget.dead_letters.add(account, -ALL_BYTES, -ALL_BYTES, house.clock)
+    house.node.pump()
     assert house.ch.delivery().body == b"2"
     house.clock.advance(1_000)
     assert not [timer for timer in house.clock._timers if not timer.cancelled]
@@ -567,16 +568,52 @@ def test_a_queue_waits_for_one_of_a_circle_in_which_it_is_not() -> None:
     assert not dead_lettering.waits_for(one, outside)
 
 
-def test_emissions_wait_for_a_full_queue_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("waits", [True, False])
+def test_emissions_wait_for_a_full_queue_and_copies_of_traces_leave_it_out(
+    waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limit_dead_letters(monkeypatch, MANY=5)
     house = House(max_length=0, overflow="reject-publish-dlx")
-    house.queue.outbox.add(new_messages(house.node), "maxlen", queued=False)
-    for steps in (emissions.WAIT_STEPS, 0):
-        job = emissions.enqueue_in_slices(house.node.vhosts["/"], (house.queue,), new_messages(house.node))
-        assert len(list(job)) == steps + 1 and len(house.queue.outbox) == (20 if steps else 10)
-        house.node.pump()
-        house.clock.advance(1_000)
-        assert not len(house.queue.outbox)
+    outbox, vhost = house.queue.outbox, house.node.vhosts["/"]
+    house.ch.declare("other")
+    outbox.awaits_journal = True
+    outbox.add(new_messages(house.node), "maxlen", queued=False)
+    targets = (house.queue, vhost.queues["other"])
+    for _ in range(2):
+        job = emissions.enqueue_in_slices(vhost, targets, new_messages(house.node), waits=waits)
+        house.node.scheduler.start("emissions", job)
+    house.clock.advance(10_000)
+    assert (len(outbox), vhost.queues["other"].ready) == ((10, 0) if waits else (10, 20))
+    outbox.awaits_journal = False
+    house.queue.schedule_pump()
+    house.node.pump()
+    house.clock.advance(1_000)
+    assert not len(outbox) and not len(house.node.scheduler) and vhost.queues["other"].ready == 20
+    assert house.ch.count("letters") == (30 if waits else 10)
+
+
+@pytest.mark.parametrize("end", ["deleted", "other overflow"])
+def test_who_waits_for_a_full_queue_goes_on_when_it_rejects_nothing_more(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_dead_letters(monkeypatch, MANY=5)
+    house = House(max_length=0)
+    house.node.policies.set("/", "overflow", "^queue$", {"overflow": "reject-publish-dlx"})
+    outbox, called = house.queue.outbox, list[int]()
+    outbox.awaits_journal = True
+    outbox.add(new_messages(house.node), "maxlen", queued=False)
+    for number in range(3 * dead_lettering.WOKEN):
+        house.queue.when_may_reject(partial(called.append, number))
+    house.clock.advance(10_000)
+    assert not called and outbox.full
+    house.node.scheduler.full = True  # so that the dead letters stay
+    if end == "deleted":
+        house.node.vhosts["/"].delete_queue(house.queue)
+    else:
+        house.node.policies.set("/", "overflow", "^queue$", {"overflow": "drop-head"})
+    assert called == list(range(dead_lettering.WOKEN)) and not house.queue.must_not_reject
+    house.clock.advance(1)
+    assert called == list(range(3 * dead_lettering.WOKEN)) and len(outbox) == 10
 
 
 def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messages(
@@ -584,7 +621,7 @@ def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messag
 ) -> None:
     """The others would look in vain each time. All of them go on once it has none."""
     limit_dead_letters(monkeypatch, SLICE=1)
-    house = House(message_ttl=10)
+    house = House(message_ttl=10, max_length=3, overflow="reject-publish-dlx")
     house.ch.fill("queue", b"1", b"2", b"3", **DURABLE)
     house.node.alarms.set(DISK)
     house.clock.advance(1_000)
