@@ -673,7 +673,7 @@ def enqueue_in_steps(
             each = max(each, PAGE_COST * len(some) + (stored_bytes >> STORE_SHIFT))
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         first_part = next(parts, ())
-        yield from await_room(channel, first_part)
+        yield from await_room(channel, first_part, each * len(first_part))
         returns = mandatory and len(first_part) == len(queues)  # else there may be others when these have been deleted
         result = enqueue(channel, exchange, some, body_bytes, persistent, existing(first_part), returns)
         for part in parts:
@@ -690,8 +690,8 @@ def enqueue_in_steps(
     return taken
 
 
-def await_room(channel: Channel, queues: tuple[RouteTarget, ...]) -> Job:
-    """Wait as part of a job until none of the queues must not reject more messages."""
+def await_room(channel: Channel, queues: tuple[RouteTarget, ...], cost: int = PER_MESSAGE_COST) -> Job:
+    """Wait as part of a job until none of the queues must not reject more messages; the next ones have this cost."""
     if not channel.busy and must_wait(channel.vhost.budget, queues):
         yield TURN_COST + 1  # so that this becomes a job
     connection = channel.connection
@@ -699,6 +699,7 @@ def await_room(channel: Channel, queues: tuple[RouteTarget, ...]) -> Job:
         connection.waits_for_room = True
         connection.request_flush()  # so that the transport notices if the peer closes meanwhile
         yield from await_outboxes(connection.node.scheduler, queues)
+        connection.node.scheduler.charge(cost)  # others that wait go on in the same turn
 
 
 def finish(channel: Channel, count: int, result: EnqueueResult) -> bool:

@@ -12,6 +12,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.clock import FakeClock
 from tests.support.listening_server import ListeningServer
 from tests.support.pika_client import dial, taken
+from tests.support.queues import limit_dead_letters, ready_messages
 from tests.support.session import connected, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
@@ -52,6 +53,30 @@ def publish(node: Node, key: str, **headers: object) -> None:
     table = Table.of({"x-delay": 100, **headers})
     message = framed(Address("x", key), Properties(headers=table), b"")
     vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message)[0])
+
+
+def test_due_messages_for_a_queue_that_must_not_reject_more_wait_in_their_order(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_dead_letters(monkeypatch, MANY=0)
+    declare(node, x_delayed_type="fanout")
+    vhost, clock = node.vhosts["/"], node.clock
+    assert isinstance(clock, FakeClock)
+    full = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
+    queue = vhost.declare_queue("full", arguments=Table.of(full | {"x-dead-letter-routing-key": "letters"}))
+    letters = vhost.declare_queue("letters")
+    vhost.bind("x", queue, "", Table.EMPTY)
+    queue.outbox.awaits_journal = True
+    for number in range(20):
+        publish(node, "", number=f"{number}")
+    clock.advance(10_000)
+    assert len(queue.outbox) == 1 and not letters.ready
+    queue.outbox.awaits_journal = False
+    queue.schedule_pump()
+    node.pump()
+    clock.advance(1_000)
+    found = [message.properties.headers for message in ready_messages(letters)]
+    assert [headers.text("number") for headers in found if headers is not None] == [f"{number}" for number in range(20)]
 
 
 @pytest.mark.parametrize("type_", [None, "", "no-such", "x-delayed-message", 5])
