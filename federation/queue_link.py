@@ -73,7 +73,6 @@ class QueueLink(Link):
         self._channel.cancelled = self._cancelled
         self.end_with(self._channel)
         self._forwarder = self._make_forwarder(connection)
-        self.queue.demand_followers += (self._room_changed,)
         self.node.alarms.add_hook(self._alarm_changed)
         self.status.flow(PAUSED, "no consumer here wants more")
         self.check_demand()
@@ -173,7 +172,7 @@ class QueueLink(Link):
         self.consumers_changed()
 
     def _room_changed(self) -> None:
-        """Have demand evaluated as after `consumers_changed`, but not at once. HOT: called for each message."""
+        """Have demand evaluated as after `consumers_changed`, but not at once; called once for each evaluation."""
         if not self._change_expected and not self._changed.is_set():
             self._change_expected = True
             self.pace.turns.run(DEMAND_COST, self._note_change)
@@ -203,6 +202,7 @@ class QueueLink(Link):
         while True:
             self._changed.clear()
             self._urgent.clear()
+            self.queue.demand_followers[self._room_changed] = None
             await self._evaluate_demand(connection, channel, forwarder)
             evaluated_s = loop.time()
             timeout_s = None if demand.check_at_ms is None else max(demand.check_at_ms - clock.now_ms(), 0) / 1000
@@ -289,9 +289,7 @@ class QueueLink(Link):
         if self._forwarder is not None:
             self._forwarder.close()
             self.node.alarms.remove_hook(self._alarm_changed)
-        self.queue.demand_followers = tuple(
-            follower for follower in self.queue.demand_followers if follower != self._room_changed
-        )
+        self.queue.demand_followers.pop(self._room_changed, None)
         self._forwarder = self._connection = self._channel = self.passive_channel = None
         self._consuming = False
         self._demand.reset()

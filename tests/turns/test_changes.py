@@ -129,6 +129,7 @@ REQUESTS: list[tuple[str, str, bytes, Callable[[Api], None]]] = [
     ("DELETE", "/users/u", b"", topic_permissions),
     ("DELETE", "/topic-permissions/v/u", b"", topic_permissions),
     ("GET", "/users/u/topic-permissions", b"", topic_permissions),
+    ("GET", "/definitions", b"", topic_permissions),
     ("DELETE", "/connections/username/guest", b"", connections),
     ("POST", "/warren/queues/%2F/q/move", MOVE, messages),
     ("GET", "/warren/queues/%2F/q/unacked?limit=500", b"", deliveries),

@@ -12,7 +12,7 @@ from tests.support.definitions import new_node
 from tests.support.http import Api, asgi_scope, call_application
 from tests.support.speed import within
 from warren.broker.amqp.errors import Invalid
-from warren.broker.core.definitions.entry import VALUES_LIMIT
+from warren.broker.core.definitions.entry import ENTRY_BYTES, FRACTION, VALUES_LIMIT
 from warren.broker.core.definitions.importer import DefinitionsImport, VHostPreview, import_definitions
 from warren.broker.core.definitions.release import release
 from warren.broker.core.metadata import patterns
@@ -189,9 +189,12 @@ def of_an_entry(value: object) -> dict[str, object]:
     return {"global_parameters": [{"name": "g", "value": value}]}
 
 
+LONG_FRACTION = -1.2345678901234567e-300
 LONG_ENTRIES: dict[str, tuple[dict[str, object], bool]] = {
     "values": (of_an_entry([{} for _ in range(VALUES_LIMIT - 10)]), True),
     "values of a set one": (of_an_entry([[number] for number in range(VALUES_LIMIT // 2 - 10)]), True),
+    "fractions": (of_an_entry([LONG_FRACTION] * (ENTRY_BYTES // FRACTION // 25)), True),
+    "too many fractions": (of_an_entry([LONG_FRACTION] * (VALUES_LIMIT - 10)), False),
     "addresses": (of_an_entry(["amqp://u:p@h/?a=b" for _ in range(VALUES_LIMIT - 10)]), True),
     "integers": (of_an_entry([10**630 for _ in range(MANY)]), False),
     "text": (of_an_entry(["\U0001f407" * (1 << 18)]), True),
@@ -211,6 +214,7 @@ LONG_ENTRIES: dict[str, tuple[dict[str, object], bool]] = {
 def test_one_long_entry_is_checked_imported_and_freed_in_short_turns(shape: str) -> None:
     """The import replaces the one before, which has to be compared."""
     document, right = LONG_ENTRIES[shape]
+    limit_ms = TURN_MS if "fractions" in shape else TURN_MS - SLICE_MS  # as many as a request can set take 11 ms
     node = new_node()
     node.add_vhost("/")
     node.start_events()
@@ -227,6 +231,6 @@ def test_one_long_entry_is_checked_imported_and_freed_in_short_turns(shape: str)
         else:
             assert right
         best_ms = min(best_ms, longest)
-        if within(best_ms, TURN_MS - SLICE_MS):
+        if within(best_ms, limit_ms):
             break
-    assert within(best_ms, TURN_MS - SLICE_MS)
+    assert within(best_ms, limit_ms)

@@ -305,6 +305,8 @@ def test_consumers_of_a_queue_with_very_many_links(meter: Meter, up: Place, coun
         def act() -> None:
             for _ in range(100):
                 fan.vhost.consumers_changed(fan.queue) if change == "consumers" else fan.queue._demand_changed()
+            followed = count if change == "consumers" else 0
+            assert len(fan.queue.demand_followers) == followed, "each is notified once until it evaluates demand"
 
         def attempt() -> float:
             evaluated.clear()

@@ -12,8 +12,10 @@ from ...amqp.table_json import table_of_json
 from ..metadata.validation import boolean, check_text, term, text
 
 TEXT_LIMIT = 65_536
-VALUES_LIMIT, ENTRY_BYTES = 33_000, 1_250_000  # values and bytes of text of an entry: more than a request can set
+VALUES_LIMIT, ENTRY_BYTES = 33_000, 1_350_000  # values and bytes of text of an entry: more than a request can set
+LONG_ENTRY = 1_000  # values of an entry that is checked in two steps
 BITS = 3  # of a digit, about: the time of a long integer is in proportion to the square of its digits
+FRACTION = 5  # times the bytes of text count that a fraction has, as its digits take the longest to find
 ANY_TEXT = ("utf-8", "surrogatepass")
 SHOWN = 1_000  # characters of a name in an error
 FLAGS = {"true": True, "false": False}  # some tools write them as strings
@@ -58,8 +60,11 @@ class DefinitionEntry:
         place = " / ".join([f'{what}: "{name[:SHOWN]}"' for what, name in named if isinstance(name, str)])
         return Invalid(f"{error.text.rstrip()} ({place})" if place else error.text)
 
-    def check_size(self) -> None:
-        """Check that the entry has at most VALUES_LIMIT values, and ENTRY_BYTES of text and digits. Raises Invalid."""
+    def check_size(self) -> int:
+        """Check that the entry has at most VALUES_LIMIT values, and ENTRY_BYTES of text and digits. Raises Invalid.
+
+        Returns the number of values.
+        """
         values = size = 0
         pending: list[dict[str, object] | list[object]] = [self.fields]
         while pending:
@@ -74,8 +79,11 @@ class DefinitionEntry:
                     size += part.bit_length() // BITS
                 elif isinstance(part, (dict, list)):
                     pending.append(part)
+                elif isinstance(part, float):
+                    size += len(repr(part)) * FRACTION
                 if size > ENTRY_BYTES:
                     raise Invalid(f"an entry of {self.section} may have {ENTRY_BYTES} bytes of text")
+        return values
 
     def value(self, key: str) -> object:
         if key not in self.fields:

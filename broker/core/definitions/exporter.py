@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
 
 from ...amqp.errors import unknown_vhost
 from ...amqp.limits import RESERVED
 from ...amqp.table_json import json_of_table
 from ..access.users import User
 from ..exchanges.exchange import Exchange
-from ..messages.binding import Binding, Destination
+from ..messages.binding import Binding
 from ..metadata.policy import Policy
 from ..metadata.queue_types import CLASSIC
 from ..node.node import Node
@@ -32,6 +33,7 @@ Document = dict[str, object]
 Items = list[Document]
 
 RUN = 500  # objects sorted in one step
+BY_PLACE = attrgetter("vhost", "name")
 
 INTERNAL_PURPOSE = "x-internal-purpose"  # an argument of objects that a plugin declares for itself
 IMPORTED_HASH = "imported_definition_hash_value"  # RabbitMQ's name for the hash of the definitions loaded at the start
@@ -42,41 +44,68 @@ def is_internal(global_parameter: str) -> bool:
     return global_parameter.startswith("internal_") or global_parameter == IMPORTED_HASH
 
 
-class Part:
-    """The objects of one kind, in a virtual host or the node, as they were when the export began.
+class Section(Generic[T]):
+    """A named list of the document, of objects as they were when the export began.
 
     `order` is the key for sorting; `items` returns the entry of an object, or none if it is not exported.
     """
 
-    __slots__ = ("_objects", "_order", "_items")
+    __slots__ = ("name", "_objects", "_order", "_items")
 
-    def __init__(self, objects: list[T], order: Callable[[T], Any], items: Callable[[T], Items]) -> None:
-        self._objects: list[Any] = objects
-        self._order: Callable[[Any], Any] = order
-        self._items: Callable[[Any], Items] = items
+    def __init__(self, name: str, objects: list[T], order: Callable[[T], Any], items: Callable[[T], Items]) -> None:
+        self.name = name
+        self._objects = objects
+        self._order = order
+        self._items = items
 
     def batches(self) -> Iterator[Items]:
         """Yield the entries in order, with a bounded amount of work at each step; a step may yield none."""
-        runs = []
-        for start in range(0, len(self._objects), RUN):
-            runs.append(sorted(self._objects[start : start + RUN], key=self._order))
-            yield []
-        for one in heapq.merge(*runs, key=self._order):
-            yield self._items(one)
+        for one in in_order(self._objects, self._order):
+            yield self._items(one) if one is not None else []
 
 
-class Section:
-    """A named list of the document."""
+class TopicPermissions(Section[User]):
+    """The list of topic permissions in these virtual hosts, of which one user may have very many."""
 
-    __slots__ = ("name", "parts")
+    __slots__ = ("_vhosts",)
 
-    def __init__(self, name: str, parts: list[Part]) -> None:
-        self.name = name
-        self.parts = parts
+    def __init__(self, users: list[User], vhosts: set[str]) -> None:
+        super().__init__("topic_permissions", users, by_name, lambda user: [])
+        self._vhosts = vhosts
 
     def batches(self) -> Iterator[Items]:
-        for part in self.parts:
-            yield from part.batches()
+        for user in in_order(self._objects, self._order):
+            if user is not None:
+                for vhost in sorted(self._vhosts.intersection(user.topic_permissions)):
+                    yield from self._of_user(user, vhost)
+            yield []
+
+    def _of_user(self, user: User, vhost: str) -> Iterator[Items]:
+        there = user.topic_permissions.get(vhost, {})
+        for exchange in in_order(list(there), str):
+            permission = there.get(exchange) if exchange is not None else None
+            yield (
+                []
+                if permission is None
+                else [
+                    {
+                        "user": user.name,
+                        "vhost": vhost,
+                        "exchange": exchange,
+                        "write": permission.write,
+                        "read": permission.read,
+                    }
+                ]
+            )
+
+
+def in_order(objects: list[T], order: Callable[[T], Any]) -> Iterator[T | None]:
+    """Yield the objects in order, with a bounded amount of work at each step; a step may yield None."""
+    runs = []
+    for start in range(0, len(objects), RUN):
+        runs.append(sorted(objects[start : start + RUN], key=order))
+        yield None
+    yield from heapq.merge(*runs, key=order)
 
 
 def export_definitions(node: Node, vhost: str | None = None) -> Document:
@@ -87,7 +116,7 @@ def export_definitions(node: Node, vhost: str | None = None) -> Document:
 
 def text_pieces(
     head: Document,
-    sections: list[Section],
+    sections: list[Section[Any]],
     encode: Callable[[str, Document], bytes] = lambda name, item: encode_entry(item),
 ) -> Iterator[bytes]:
     """Yield the JSON text of a snapshot in short pieces, some of them empty, between which the caller may serve others.
@@ -112,7 +141,7 @@ def encode_entry(item: Document) -> bytes:
     return json.dumps(item, separators=(",", ":")).encode()
 
 
-def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Section]]:
+def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Section[Any]]]:
     """Return the head and the sections of the document.
 
     The objects in them do not change any more, but are described as they are when the sections are read. Raises
@@ -141,36 +170,29 @@ def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Secti
         **vhost_metadata(there),
         "limits": node.parameters.get(vhost, VHOST_LIMITS, NAME) or [],  # RabbitMQ writes a list if there are none
     }
-    return head, [
-        Section("parameters", [parameters(node, vhost)]),
-        Section("policies", [policies(node, vhost)]),
-        Section("queues", [queues(there, {})]),
-        Section("exchanges", [exchanges(there, {})]),
-        Section("bindings", [bindings(there, {})]),
-    ]
+    return head, [part(node, vhost) for part in (parameters, policies, queues, exchanges, bindings)]
 
 
-def of_cluster(node: Node) -> list[Section]:
-    vhosts = [node.vhosts[each] for each in sorted(node.vhosts)]
-    places: list[tuple[VHost, Document]] = [(each, {"vhost": each.name}) for each in vhosts]
-    names = {each.name for each in vhosts}
+def of_cluster(node: Node) -> list[Section[Any]]:
+    vhosts = list(node.vhosts.values())
+    names = set(node.vhosts)
     globals_ = node.parameters.globals()
-    users_ = node.users.unsorted()
+    users = node.users.unsorted()
     return [
-        Section("users", [Part(users_, by_name, lambda user: [user_document(user)])]),
-        Section("vhosts", [Part(vhosts, by_name, lambda each: [{"name": each.name, **vhost_metadata(each)}])]),
-        Section("permissions", [Part(users_, by_name, partial(permissions, names))]),
-        Section("topic_permissions", [Part(users_, by_name, partial(topic_permissions, names))]),
-        Section("parameters", [parameters(node, None)]),
-        Section("global_parameters", [Part(list(globals_), lambda name: name, partial(global_items, globals_))]),
-        Section("policies", [policies(node, None)]),
-        Section("queues", [queues(*place) for place in places]),
-        Section("exchanges", [exchanges(*place) for place in places]),
-        Section("bindings", [bindings(*place) for place in places]),
+        Section("users", users, by_name, lambda user: [user_document(user)]),
+        Section("vhosts", vhosts, by_name, lambda each: [{"name": each.name, **vhost_metadata(each)}]),
+        Section("permissions", users, by_name, partial(permissions, names)),
+        TopicPermissions(users, names),
+        parameters(node, None),
+        Section("global_parameters", list(globals_), str, partial(global_items, globals_)),
+        policies(node, None),
+        queues(node, None),
+        exchanges(node, None),
+        bindings(node, None),
     ]
 
 
-def by_name(one: User | VHost | Queue | Exchange) -> str:
+def by_name(one: User | VHost) -> str:
     return one.name
 
 
@@ -230,90 +252,81 @@ def permissions(vhosts: set[str], user: User) -> Items:
     ]
 
 
-def topic_permissions(vhosts: set[str], user: User) -> Items:
-    return [
-        {
-            "user": user.name,
-            "vhost": vhost,
-            "exchange": exchange,
-            "write": permission.write,
-            "read": permission.read,
-        }
-        for vhost in sorted(vhosts.intersection(user.topic_permissions))
-        for exchange, permission in sorted(user.topic_permissions[vhost].items())
-    ]
-
-
 def global_items(values: Mapping[str, object], name: str) -> Items:
     return [] if is_internal(name) else [{"name": name, "value": values[name]}]
 
 
-def parameters(node: Node, vhost: str | None) -> Part:
+# The sections of parts of virtual hosts: of one, or of all if `vhost` is None. An entry names its virtual host then.
+
+
+def entry_in(vhost: str | None, there: str, item: Document) -> Document:
+    """Return the entry of an object in the virtual host `there`."""
+    return item if vhost is not None else {"vhost": there, **item}
+
+
+def vhosts_of(node: Node, vhost: str | None) -> Iterable[VHost]:
+    return node.vhosts.values() if vhost is None else (node.vhosts[vhost],)
+
+
+def parameters(node: Node, vhost: str | None) -> Section[Parameter]:
     """Return the parameters, which include operator policies and limits of virtual hosts."""
 
     def items(one: Parameter) -> Items:
         if one.component == POLICY or vhost not in (None, one.vhost):
             return []
-        item: Document = {"component": one.component, "name": one.name, "value": one.value}
-        return [item if vhost is not None else {"vhost": one.vhost, **item}]
+        return [entry_in(vhost, one.vhost, {"component": one.component, "name": one.name, "value": one.value})]
 
-    return Part(node.parameters.unsorted(), lambda one: (one.vhost, one.component, one.name), items)
+    return Section("parameters", node.parameters.unsorted(), attrgetter("vhost", "component", "name"), items)
 
 
-def policies(node: Node, vhost: str | None) -> Part:
+def policies(node: Node, vhost: str | None) -> Section[Policy]:
     """Return the policies in the order of `Policies.all`."""
 
     def items(policy: Policy) -> Items:
-        item = policy_document(policy)
-        return [item if vhost is not None else {"vhost": policy.vhost, **item}]
+        return [entry_in(vhost, policy.vhost, policy_document(policy))]
 
-    return Part(node.policies.all(vhost), lambda policy: 0, items)
+    return Section("policies", node.policies.all(vhost), lambda policy: 0, items)
 
 
-def is_exported(end: Destination) -> bool:
+def is_exported(end: Queue | Exchange) -> bool:
     """Return whether the object is exported: exclusive, predeclared and plugins' internal objects are not."""
     if isinstance(end, Queue):
         return end.owner is None
-    assert isinstance(end, Exchange)
     return end.arguments.get(INTERNAL_PURPOSE) is None and end.name != "" and not end.name.startswith(RESERVED)
 
 
-def exchanges(vhost: VHost, place: Document) -> Part:
-    """Return the exchanges. `place` has the first fields of each entry."""
-
+def exchanges(node: Node, vhost: str | None) -> Section[Exchange]:
     def items(exchange: Exchange) -> Items:
         if not is_exported(exchange):
             return []
-        return [
-            place
-            | {
-                "name": exchange.name,
-                "type": exchange.type_name,
-                "durable": exchange.durable,
-                "auto_delete": exchange.auto_delete,
-                "internal": exchange.internal,
-                "arguments": json_of_table(exchange.arguments),
-            }
-        ]
+        item: Document = {
+            "name": exchange.name,
+            "type": exchange.type_name,
+            "durable": exchange.durable,
+            "auto_delete": exchange.auto_delete,
+            "internal": exchange.internal,
+            "arguments": json_of_table(exchange.arguments),
+        }
+        return [entry_in(vhost, exchange.vhost, item)]
 
-    return Part(list(vhost.exchanges.values()), by_name, items)
+    found = [exchange for there in vhosts_of(node, vhost) for exchange in there.exchanges.values()]
+    return Section("exchanges", found, BY_PLACE, items)
 
 
-def queues(vhost: VHost, place: Document) -> Part:
+def queues(node: Node, vhost: str | None) -> Section[Queue]:
     def items(queue: Queue) -> Items:
         if not is_exported(queue):
             return []
-        return [
-            place
-            | {
-                "name": queue.name,
-                "durable": queue.durable,
-                "auto_delete": queue.auto_delete,
-                "arguments": arguments_with_type(queue),
-            }
-        ]
+        item: Document = {
+            "name": queue.name,
+            "durable": queue.durable,
+            "auto_delete": queue.auto_delete,
+            "arguments": arguments_with_type(queue),
+        }
+        return [entry_in(vhost, queue.vhost, item)]
 
-    return Part(list(vhost.queues.values()), by_name, items)
+    found = [queue for there in vhosts_of(node, vhost) for queue in there.queues.values()]
+    return Section("queues", found, BY_PLACE, items)
 
 
 def arguments_with_type(queue: Queue) -> Document:
@@ -322,33 +335,39 @@ def arguments_with_type(queue: Queue) -> Document:
     return {**arguments, QUEUE_TYPE: arguments.get(QUEUE_TYPE, queue.settings.type)}
 
 
-def bindings(vhost: VHost, place: Document) -> Part:
+def bindings(node: Node, vhost: str | None) -> Section[Binding]:
     """Return the bindings between exported objects, and between these and predeclared exchanges."""
     outgoing: list[Binding] = []
-    for source in vhost.exchanges.values():
-        if source.outgoing and (is_exported(source) or source.name.startswith(RESERVED)):
-            outgoing += source.outgoing.values()
-    if vhost.unbindings:  # some have a deleted destination
-        outgoing = [binding for binding in outgoing if vhost.has(binding.destination)]
+    gone: set[tuple[str, str, str]] = set()  # destinations, some of whose bindings are not deleted yet
+    for there in vhosts_of(node, vhost):
+        for source in there.exchanges.values():
+            if source.outgoing and (is_exported(source) or source.name.startswith(RESERVED)):
+                outgoing += source.outgoing.values()
+        gone.update([(there.name, *key) for key in there.unbindings])
 
     def items(binding: Binding) -> Items:
-        end = binding.destination
+        end = end_of(binding)
         if not (is_exported(end) or (isinstance(end, Exchange) and end.name.startswith(RESERVED))):
             return []
-        return [
-            place
-            | {
-                "source": binding.source,
-                "destination": end.name,
-                "destination_type": end.kind,
-                "routing_key": binding.routing_key,
-                "arguments": json_of_table(binding.arguments),
-            }
-        ]
+        if (end.vhost, end.kind, end.name) in gone:
+            return []
+        item: Document = {
+            "source": binding.source,
+            "destination": end.name,
+            "destination_type": end.kind,
+            "routing_key": binding.routing_key,
+            "arguments": json_of_table(binding.arguments),
+        }
+        return [entry_in(vhost, end.vhost, item)]
 
-    return Part(outgoing, order_of_binding, items)
+    return Section("bindings", outgoing, order_of_binding, items)
 
 
-def order_of_binding(one: Binding) -> tuple[str, str, str, str, bytes]:
-    end = one.destination
-    return one.source, end.kind, end.name, one.routing_key, one.arguments.raw
+def end_of(binding: Binding) -> Queue | Exchange:
+    assert isinstance(binding.destination, (Queue, Exchange))
+    return binding.destination
+
+
+def order_of_binding(one: Binding) -> tuple[str, str, str, str, str, bytes]:
+    end = end_of(one)
+    return end.vhost, one.source, end.kind, end.name, one.routing_key, one.arguments.raw

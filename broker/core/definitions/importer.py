@@ -35,7 +35,7 @@ from ..policies.policies import OPERATOR_POLICY
 from ..queues.arguments import check_queue_arguments, check_queue_type, with_queue_type
 from ..vhost.emissions import EmissionQueue
 from ..vhost.vhost import EVENT, PREDECLARED, VHost, destination_type
-from .entry import TEXT_LIMIT, DefinitionEntry, entries, map_of
+from .entry import LONG_ENTRY, TEXT_LIMIT, DefinitionEntry, entries, map_of
 from .exporter import Document, is_internal
 from .release import release
 
@@ -270,7 +270,8 @@ class DefinitionsImport:
                 if section == "parameters":
                     self._permits.check_parameter(item.fields)
                 try:
-                    item.check_size()
+                    if item.check_size() > LONG_ENTRY:
+                        yield
                     permit = plan(item)
                 except (OperatorError, AMQPError) as error:
                     refused = item.refused(error)

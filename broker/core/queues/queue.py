@@ -134,7 +134,7 @@ class Queue(RouteTarget):
         self.expiry = QueueExpiry(self)
         self.outbox = DeadLetterOutbox(self)
         self._message_expiry = MessageExpiry(self)
-        self.demand_followers: tuple[Callable[[], None], ...] = ()  # called when the consumers' demand changes
+        self.demand_followers: dict[Callable[[], None], None] = {}  # called once when the consumers' demand changes
         self._came_back = self._feeding = self._acyclic = False
         self._pumped = 0  # `published` when it was last pumped
         self._slice = SLICE  # messages that may still expire or be dropped in this pump
@@ -644,6 +644,7 @@ class Queue(RouteTarget):
             self._demand_changed()
 
     def _demand_changed(self) -> None:
-        """Notify followers that the queue is empty and a consumer may have room."""
-        for follower in self.demand_followers:
+        """Notify followers once that the queue is empty and a consumer may have room."""
+        followers, self.demand_followers = self.demand_followers, {}
+        for follower in followers:
             follower()

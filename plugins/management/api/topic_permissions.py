@@ -36,8 +36,11 @@ def of_user(node: Node, user: User, vhost: str | None = None) -> Iterator[Row]:
     """Yield the topic permissions of a user, but for those in deleted virtual hosts. They may change meanwhile."""
     for at in list(user.topic_permissions) if vhost is None else [vhost]:
         if at in node.vhosts:
-            for exchange, given in list(user.topic_permissions.get(at, {}).items()):
-                yield user, at, exchange, given
+            there = user.topic_permissions.get(at, {})
+            for exchange in list(there):  # without an object for each
+                given = there.get(exchange)
+                if given is not None:
+                    yield user, at, exchange, given
 
 
 async def of_users(request: Request, vhost: str | None = None) -> Listing[Row]:

@@ -317,7 +317,8 @@ def test_very_long_entries_and_objects_are_refused_or_left_out(api: Api) -> None
 
 
 def test_the_longest_values_that_can_be_set_can_be_imported(api: Api) -> None:
-    values = [b"[" + b"1," * 32_700 + b"1]", b"[" + b"[]," * 21_800 + b"1]", b'"' + b"x" * ((1 << 20) - 20) + b'"']
+    parts = [b"1," * 32_700, b"[]," * 21_800, b"1e15," * 13_100, b"-1.2345678901234567e-300," * 9_995]
+    values = [b"[" + part + b"1]" for part in parts] + [b'"' + b"x" * ((1 << 20) - 20) + b'"']
     for number, value in enumerate(values):
         path = f"/global-parameters/{number}" + "n" * 60_000
         assert api.put(path, b'{"value":%b}' % value).status == 201

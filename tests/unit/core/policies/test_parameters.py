@@ -85,6 +85,7 @@ def test_true_is_not_one() -> None:
     for at, one in enumerate(values):
         assert [is_same(one, copy.deepcopy(other)) for other in values] == [other == at for other in range(len(values))]
     assert is_same({"a": [1], "b": 2}, {"b": 2, "a": [1]})
+    assert not is_same({"a": [1], "b": 2}, {"b": 2, "a": [True]})
 
 
 def test_what_the_caller_does_with_the_value_afterwards_changes_nothing(parameters: Parameters) -> None:
