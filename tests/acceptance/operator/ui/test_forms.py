@@ -27,7 +27,7 @@ FORMS = {
 
 
 class Held:
-    """Requests of a page by one method, which wait for their release; those after a request by `after` if it is named."""
+    """Requests of a page by one method, or those that follow one by `after`: they wait for their release."""
 
     def __init__(self, page: Page, address: str, method: str = "GET", after: str = "") -> None:
         self._page = page
