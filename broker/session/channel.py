@@ -77,6 +77,8 @@ class Channel:
     end_settlement   how its unsettled deliveries return to their queues when it ends
     check_new        called before an object is created; it blocks the connection during an alarm
     all_or_none      no queue gets a message that another would refuse, as the publisher repeats it, nor one behind it
+    on_full          called in place of a wait for a queue that has rejected too many messages: nothing is published;
+                     None if publishes wait
     get_until_ms     when a basic.get that waits for a message to be read fails; 0 without one
     cancels          collects the basic.cancel frames of a queue.delete, which follow its reply; None outside of one
     """
@@ -100,6 +102,7 @@ class Channel:
         self.cancels: list[bytes] | None = None
         self.get_until_ms = 0
         self.all_or_none = False
+        self.on_full: Callable[[], None] | None = None
         self.end_settlement = Settlement.RETURN
         self.prefetch = connection.settings.default_consumer_prefetch
         self.shared_prefetch = SharedPrefetch(self.consumers)

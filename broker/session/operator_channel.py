@@ -75,8 +75,13 @@ class OperatorChannel:
         self._connection = InternalConnection(node, settings, peer, InternalTransport(report), user, vhost)
         self._channel = self._connection.channel
         self._channel.check_new = check_new
+        self._channel.on_full = self._note_full
         self._returned = 0  # messages, before the last publish
         self._refused = False  # the last publish
+        self._full = False  # a queue of the last publish, which is not published
+
+    def _note_full(self) -> None:
+        self._full = True
 
     def close(self) -> None:
         """Close the channel, and requeue unsettled messages."""
@@ -167,7 +172,8 @@ class OperatorChannel:
         """Publish with the mandatory flag. A persistent message is safe with the next batch of the journal.
 
         With `in_slices` this may take several turns of the loop: the outcome is known when the channel is not `busy`.
-        Raises NotNow during an alarm, which would block a client, and Invalid for properties that fit no frame.
+        Raises NotNow where a client would wait: during an alarm, and for queues that have rejected too many messages.
+        Raises Invalid for properties that fit no frame.
         """
         channel, connection = self._channel, self._connection
         short("an exchange", exchange)
@@ -190,7 +196,7 @@ class OperatorChannel:
             raise NotNow(publishing.STILL_DEAD_LETTERING)
         channel.confirms = channel.confirms or Confirms()
         self._returned = channel.publishing.return_unroutable
-        self._refused = False
+        self._refused = self._full = False
         publishing.publish(channel, route, [content], alike=True, in_slices=in_slices)
         return self.outcome()
 
@@ -206,12 +212,14 @@ class OperatorChannel:
         return self._connection.suspended > 0
 
     def outcome(self) -> PublishOutcome:
-        """Return the outcome of the last publish."""
+        """Return the outcome of the last publish. Raises NotNow if it would have to wait for a full queue."""
         channel, connection = self._channel, self._connection
         self._refused = self._refused or (channel.confirms is not None and channel.confirms.has_refusals)
         connection.confirm()
         connection.take_output()
         connection.node.pump()
+        if self._full:
+            raise NotNow(publishing.STILL_DEAD_LETTERING)
         return PublishOutcome(channel.publishing.return_unroutable == self._returned, self._refused)
 
     def get(self, name: str, count: int, *, no_ack: bool) -> list[FetchedMessage]:

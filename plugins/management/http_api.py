@@ -203,14 +203,24 @@ class HTTPAPI:
 
     async def _work(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
         async with asyncio.timeout(self.request_s):
-            answer = await self._handle(route, request, receive)
-            if route.durable:
-                await self._wait_until_stored(receive)
-            if isinstance(answer, LineStream):
-                return answer
-            parts = answer.parts()
-            request.unread.resize(sum(map(len, parts)), refuse=not route.changes)
-            return Response(answer.status, Pieces(parts), answer.headers, answer.media_type, answer.gzip)
+            while True:
+                try:
+                    return await self._make(route, request, receive)
+                except HTTPError:
+                    if route.changes or not request.unread.refused:
+                        raise
+                await run_while_connected(receive, request.wait(request.unread.room()))
+
+    async def _make(self, route: Route, request: Request, receive: Receive) -> Response | LineStream:
+        """Return the response of a route's handler. Raises HTTPError."""
+        answer = await self._handle(route, request, receive)
+        if route.durable:
+            await self._wait_until_stored(receive)
+        if isinstance(answer, LineStream):
+            return answer
+        parts = answer.parts()
+        request.unread.resize(sum(map(len, parts)), refuse=not route.changes)
+        return Response(answer.status, Pieces(parts), answer.headers, answer.media_type, answer.gzip)
 
     async def _wait_until_stored(self, receive: Receive) -> None:
         """Wait until the change is stored. Raises HTTPError (503) if that takes too long."""

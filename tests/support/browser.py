@@ -6,7 +6,7 @@ Its headless shell is preferred, as it needs half of the processor time.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
@@ -45,6 +45,12 @@ def browser() -> Iterator[Browser]:
             yield started
         finally:
             started.close()
+
+
+def wait_for(page: Page, condition: Callable[[], object]) -> None:
+    """Serve the events of the page until this is true."""
+    while not condition():
+        page.wait_for_timeout(10)
 
 
 class UI:

@@ -24,6 +24,10 @@ class DefinitionsError(Exception):
     """A line that says which file cannot be loaded, and why."""
 
 
+class BeyondLimit(ValueError):
+    """A limit that a JSON text exceeds."""
+
+
 def parse_json(data: bytes) -> object:
     """Return the value of a JSON text, which may begin with a byte order mark. Raises ValueError, Invalid.
 
@@ -52,7 +56,7 @@ def parse_json(data: bytes) -> object:
         if not whole:
             raise json.JSONDecodeError("Extra data", text, end)
     except RecursionError:
-        raise ValueError(f"nested more than {NESTED_LIMIT} deep") from None
+        raise BeyondLimit(f"nested more than {NESTED_LIMIT} deep") from None
     finally:
         finish(release(unused) if whole else release(unused, maps, value))
         while maps:
@@ -61,11 +65,11 @@ def parse_json(data: bytes) -> object:
 
 
 def integer_of(digits: str) -> int:
-    """Return the value of digits, which lets other threads run: of thousands it takes long. Raises ValueError."""
+    """Return the value of digits, which lets other threads run: of thousands it takes long. Raises BeyondLimit."""
     try:
         return int(digits)
     except ValueError:
-        raise ValueError(f"a number may have {sys.get_int_max_str_digits()} digits") from None
+        raise BeyondLimit(f"a number may have {sys.get_int_max_str_digits()} digits") from None
 
 
 def reject_constant(name: str) -> object:

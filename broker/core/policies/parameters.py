@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...amqp.errors import Invalid, Unknown, unknown_vhost
+from ...amqp.names import strip_line_ends
 from ..jobs.scheduler import OBJECT_COST, Job
 from ..metadata.records import Change, StoredGlobalParameter, StoredParameter
 from ..metadata.validation import check_text, text
@@ -227,7 +228,9 @@ class Parameters:
         if name == CLUSTER_NAME:
             if not isinstance(value, str):
                 raise Invalid(f"Validation failed\n\n{text(name, value)}\n")
-            check_text("the name of the cluster", value, CLUSTER_NAME_LIMIT)
+            check_text("the name of the cluster", value, CLUSTER_NAME_LIMIT, 1)
+            if value != strip_line_ends(value):
+                raise Invalid("the name of the cluster has more than one line")
         return stored
 
     def clear_global(self, name: str) -> None:

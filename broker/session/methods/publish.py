@@ -60,6 +60,7 @@ STILL_PUBLISHING: Final = "earlier messages of this user, for very many queues, 
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
 SEARCHED_COST: Final = 20  # of a message whose targets are searched for, beside its search
 TRACED_COST: Final = 20  # of a message that is routed by itself for a tracer, beside its copy
+LOOKS: Final = 2_000  # queues that are asked in one step whether they are full
 IDS: Final = 6  # bytes of class id, method id and ticket before the exchange name
 
 _sizes: Final[Callable[[bytes, int], tuple[int, int]]] = Struct(">I4xQ").unpack_from
@@ -567,13 +568,18 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         queues, recorders = split_recorders(search.targets)
         queues = existing(queues)
     assert queues is not None, "a direct route has targets"
+    if channel.transaction is None:
+        yield len(queues) >> DESTINATIONS_SHIFT  # that are looked at one by one
+        yield cost_of_reading([message], queues) * len(queues[:FEW])  # more are enqueued in steps
+    on_full = channel.on_full
+    full = on_full is not None and (yield from one_is_full(channel, queues))
     if channel.closing:
         return
-    if channel.transaction is not None:
+    if on_full is not None and full:
+        on_full()
+    elif channel.transaction is not None:
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
-        yield len(queues) >> DESTINATIONS_SHIFT  # that were looked at one by one
-        yield cost_of_reading([message], queues) * len(queues[:FEW])  # more are enqueued in steps
         queues = existing((yield from accepted_in_steps(queues, message)))
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
 
@@ -690,8 +696,23 @@ def enqueue_in_steps(
     return taken
 
 
+def one_is_full(channel: Channel, queues: tuple[RouteTarget, ...]) -> Generator[int, None, bool]:
+    """Return whether one of the queues has rejected too many messages; look at them in steps."""
+    for at in range(0, len(queues), LOOKS):
+        some = queues[at : at + LOOKS]
+        if must_wait(channel.vhost.budget, some):
+            return True
+        yield len(some) >> DESTINATIONS_SHIFT
+    return False
+
+
 def await_room(channel: Channel, queues: tuple[RouteTarget, ...], cost: int = PER_MESSAGE_COST) -> Job:
-    """Wait as part of a job until none of the queues must not reject more messages; the next ones have this cost."""
+    """Wait as part of a job until none of the queues must not reject more messages; the next ones have this cost.
+
+    A channel with `on_full` does not wait: it has looked at all of them before.
+    """
+    if channel.on_full is not None:
+        return
     if not channel.busy and must_wait(channel.vhost.budget, queues):
         yield TURN_COST + 1  # so that this becomes a job
     connection = channel.connection

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from warren.broker.amqp.names import strip_line_ends
-from warren.broker.config.value_types import Name as ConfiguredName
 from warren.broker.core.policies.parameters import CLUSTER_NAME
 from warren.broker.hosting.feature_flags import DEPRECATED_FEATURES, FEATURES
 
@@ -27,15 +25,8 @@ def get_name(request: Request) -> Response:
 
 
 def set_name(request: Request) -> Response:
-    """Set the name of the cluster to one that the configuration may have."""
-    name = request.body.name
-    try:
-        ConfiguredName().read(name)
-    except ValueError as error:
-        raise bad(f"the name of the cluster {error}") from None
-    if name != strip_line_ends(name):
-        raise bad("the name of the cluster has more than one line")
-    request.node.parameters.set_global(CLUSTER_NAME, name)
+    """Set the name of the cluster."""
+    request.node.parameters.set_global(CLUSTER_NAME, request.body.name)
     return done()
 
 

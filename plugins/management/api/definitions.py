@@ -9,7 +9,7 @@ from functools import partial
 
 from warren.broker.core.definitions.entry import ENTRY_BYTES
 from warren.broker.core.definitions.exporter import snapshot, text_pieces
-from warren.broker.core.definitions.files import parse_json
+from warren.broker.core.definitions.files import BeyondLimit, parse_json
 from warren.broker.core.definitions.importer import Permits
 from warren.broker.core.definitions.release import finish, release
 from warren.broker.core.metadata.records import StoredUser
@@ -120,6 +120,8 @@ def decode_document(body: bytes, media_type: str) -> Decoded:
     check_shape(text)
     try:
         document = parse_json(text)
+    except BeyondLimit as error:
+        raise bad(f"failed to parse JSON: {error}") from None
     except ValueError:
         raise bad("failed_to_parse_json") from None
     if not isinstance(document, dict):
@@ -162,8 +164,14 @@ def check_shape(text: bytes) -> None:
                 depth -= 1
                 if depth == ENTRY_DEPTH and mark == OBJECT_END:
                     count = outside - 1  # the comma before or after it
-        if values > FREE_VALUES or count > ENTRY_VALUES or string_bytes > STRING_BYTES:
-            raise bad("failed_to_parse_json")
+        if values > FREE_VALUES:
+            raise bad(f"JSON may have {FREE_VALUES} commas and arrays without an end of an object")
+        if count > ENTRY_VALUES:
+            raise bad(
+                f"one entry, and all that is outside of entries, may have {ENTRY_VALUES} commas and arrays of JSON"
+            )
+        if string_bytes > STRING_BYTES:
+            raise bad(f"a string may have {STRING_BYTES} bytes of JSON")
 
 
 def without_strings(text: bytes) -> Iterator[bytes]:

@@ -137,6 +137,7 @@ async def get(request: Request) -> Response:
         raise bad(f"ackmode should be one of {', '.join(ACK_MODES)}")
     if body.encoding not in ("auto", "base64"):
         raise bad("Unsupported encoding. Please use auto or base64.")
+    await request.wait(request.unread.room())
     queue = request.path_vhost().queues.get(request.path["queue"])
     if queue is None:
         raise not_found("queue_not_found")

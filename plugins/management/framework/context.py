@@ -15,7 +15,7 @@ from ..stats.counters import KINDS
 from ..stats.history import Sample, Samples, retention_of
 from ..stats.process_stats import Readings
 from ..stats.watermarks import Watermarks
-from .quota import Quota
+from .unread_quota import UnreadQuota
 
 UNREAD_BYTES = 256 << 20
 SOURCE_UNREAD_BYTES = 64 << 20
@@ -40,7 +40,7 @@ class State:
         self.readings = Readings(host)
         self.searches = asyncio.Lock()
         self.bodies = asyncio.Lock()
-        self.unread = Quota(UNREAD_BYTES, SOURCE_UNREAD_BYTES)
+        self.unread = UnreadQuota(UNREAD_BYTES, SOURCE_UNREAD_BYTES)
         self._host = host
         if mode == "detailed":
             host.node.breakdown = breakdown = DetailedRates(host.node.vhosts)

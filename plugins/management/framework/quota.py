@@ -18,6 +18,10 @@ class Quota:
         self.used = 0
         self._by_key: dict[str, int] = {}
 
+    def of(self, key: str) -> int:
+        """Return the amount that one key uses."""
+        return self._by_key.get(key, 0)
+
     def take(self, key: str, amount: int = 1) -> bool:
         """Add to the amount in use; return False, without adding, if a limit would be exceeded."""
         if not self.has_room(key, amount):

@@ -11,7 +11,9 @@ from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer
 from tests.support.queues import OutboxWatcher, limit_dead_letters
 from tests.support.session import SessionPipe, SlowJournal, connected, new_node, pipe_of
+from warren.broker.amqp.errors import NotNow
 from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering
@@ -20,7 +22,7 @@ from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.session import alarm_blocking
 from warren.broker.session.alarm_blocking import CREATE_LIMIT, unblock
-from warren.broker.session.operator_channel import OperatorChannel
+from warren.broker.session.operator_channel import OperatorChannel, PublishOutcome
 from warren.broker.session.settings import Settings
 
 FLOOD, MANY = 100, 50  # publishes of a read; dead letters that wait
@@ -136,6 +138,52 @@ def serve(node: Node, pipes: list[SessionPipe]) -> None:
         for pipe in pipes:
             with suppress(Silence):
                 pipe.receive()
+
+
+@pytest.mark.parametrize("way", ["key", "CC", "BCC", "headers", "long search"])
+def test_an_operator_is_told_at_once_that_a_queue_is_full_and_nothing_is_published_later(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_dead_letters(monkeypatch, MANY=MANY, SLICE=1)
+    node = new_node()
+    client = connected(node)
+    ch: Channel = client.channel()
+    for queue, arguments in (("letters", {}), ("other", {}), ("full", FULL)):
+        ch.declare(queue, arguments=arguments)
+    ch.bind("letters", "amq.fanout")
+    exchanges = ["amq.headers"] if way == "headers" else [f"x{number}" for number in range(40)]
+    for name in exchanges if way != "headers" else ():
+        ch.exchange(name)
+    for source, destination in zip(exchanges, exchanges[1:], strict=False):
+        ch.bind_exchange(destination, source, "k")
+        ch.bind_exchange(destination, source, "copy")
+    for queue, key in (("other", "k"), ("full", "copy")):
+        ch.bind(queue, exchanges[-1], key, arguments={"x-match": "all"})
+    full, letters = node.vhosts["/"].queues["full"], node.vhosts["/"].queues["letters"]
+    method = codec.method_frame(1, Basic.Publish, {"routing_key": "full"})
+    pipe_of(client).connection.receive((method + codec.header_frame(1, 0)) * FLOOD)
+    assert full.must_not_reject
+    peer = pipe_of(client).connection.peer
+    operator = OperatorChannel(node, Settings(Table.EMPTY), InternalUser("/"), node.vhosts["/"], peer, lambda *_: None)
+    exchange, key = (exchanges[0], "k") if way in ("headers", "long search") else ("", "full" if way == "key" else "")
+    copies = {"CC": [f"{number}" for number in range(1_000)] + ["copy"]} if way == "long search" else {way: ["full"]}
+    properties = Properties(headers=Table.of(copies))
+
+    def publish() -> PublishOutcome:
+        outcome = operator.publish(exchange, key, properties, b"", in_slices=True)
+        while operator.busy:
+            node.clock.advance(0)
+            outcome = operator.outcome()
+        return outcome
+
+    with pytest.raises(NotNow, match="dead-lettered"):
+        publish()
+    node.clock.advance(1_000)
+    assert not full.must_not_reject and letters.ready == FLOOD
+    assert node.vhosts["/"].queues["other"].ready == 0
+    assert publish().refused
+    node.clock.advance(1_000)
+    assert letters.ready == FLOOD + 1
 
 
 LARGE = {"x-note": "a" * (ARGUMENTS_BYTES - 12)}

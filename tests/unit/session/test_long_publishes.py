@@ -211,6 +211,20 @@ def test_a_message_whose_connection_is_lost_during_the_search_is_dropped(peer: T
     assert not peer.node.open_connections
 
 
+def test_nothing_is_published_after_the_end_of_an_operators_request(peer: TurningPeer, vhost: VHost) -> None:
+    """The search is complete, and many queues are still to read a long header."""
+    queues = fan(vhost, 50, Table.of({"x-message-deduplication": True}))
+    properties = Properties(headers=Table.of({"CC": ["copy"], "x-deduplication-header": "v" * 100_000}))
+    for ends in (True, False):
+        operator = operator_of(peer, vhost)
+        operator.publish("amq.fanout", "", properties, b"", in_slices=True)
+        assert operator.busy
+        if ends:
+            operator.close()
+        peer.wait(1)
+        assert {queue.published for queue in queues} == {0 if ends else 1} and not len(peer.node.scheduler)
+
+
 def test_a_message_that_is_in_some_of_its_queues_gets_into_all_others_after_the_loss_of_its_connection(
     peer: TurningPeer, vhost: VHost
 ) -> None:

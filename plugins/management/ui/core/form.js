@@ -44,6 +44,14 @@ export function valuesOf(form) {
   return values;
 }
 
+const saved = new WeakMap(); // by form: its content when it was made or last sent with success
+
+/** All that is entered in a form, as one text to compare. */
+const contentOf = (element) => JSON.stringify([...element.elements].map((input) => [input.value, input.checked]));
+
+/** True if a form has content that is not saved. */
+export const isEdited = (element) => contentOf(element) !== saved.get(element);
+
 /** Make a form ready for the next object, which is often of the same virtual host and type: selects keep their choice. */
 function empty(element) {
   const chosen = [...element.querySelectorAll("select")].map((select) => [select, select.value]);
@@ -53,10 +61,12 @@ function empty(element) {
 
 /**
  * Make a form. A refusal is shown below it; while it is being sent its button is disabled.
- * @param {{fields: Array, submit: string, run: (values) => Promise, extra?: Node[], danger?: boolean, label?: string}} options
+ * @param {{fields: Array, submit: string, run: (values) => Promise, extra?: Node[], danger?: boolean, label?: string,
+ *   keep?: boolean, clear?: () => void}} options
  *   `fields` may contain nodes among the fields; after `run` the form is emptied, but for its selects, unless `keep` is set
+ *   or something was entered meanwhile; `clear` empties what `extra` has
  */
-export function form({ fields, submit, run, extra = [], danger = false, label, keep = false }) {
+export function form({ fields, submit, run, extra = [], danger = false, label, keep = false, clear = () => {} }) {
   const problem = h("p.problem", { role: "alert", hidden: true });
   const button = h(danger ? "button.danger" : "button.primary", { type: "submit" }, submit);
   const rows = fields.map((field) => (field instanceof Node ? field : fieldRow(field)));
@@ -66,8 +76,12 @@ export function form({ fields, submit, run, extra = [], danger = false, label, k
     button.disabled = true;
     problem.hidden = true;
     try {
+      const sent = contentOf(element);
       await run(valuesOf(element), element);
-      if (!keep) empty(element);
+      saved.set(element, sent);
+      if (keep || isEdited(element)) return;
+      empty(element);
+      clear();
     } catch (error) {
       problem.textContent = error.message;
       problem.hidden = false;
@@ -75,6 +89,7 @@ export function form({ fields, submit, run, extra = [], danger = false, label, k
       button.disabled = false;
     }
   });
+  saved.set(element, contentOf(element));
   return element;
 }
 

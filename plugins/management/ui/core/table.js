@@ -243,9 +243,12 @@ export class Table {
   }
 
   async #act(action) {
-    await action.run([...this.#selected.values()]);
-    this.#selected.clear();
-    for (const row of this.#rows.values()) row.box.checked = false;
+    const chosen = new Map(this.#selected);
+    await action.run([...chosen.values()]);
+    for (const id of chosen.keys()) { // others may have been chosen meanwhile
+      this.#selected.delete(id);
+      if (this.#rows.has(id)) this.#rows.get(id).box.checked = false;
+    }
     this.#drawBar();
     refreshNow();
   }

@@ -58,10 +58,10 @@ function list(context, name, label, columns, target) {
 function addForm(context, { label, fields, bind }) {
   const given = argumentsTable({ label: "Arguments" });
   return form({
-    label, submit: "Bind", fields: [...fields, { name: "key", label: "Routing key" }], extra: [given.element],
+    label, submit: "Bind", fields: [...fields, { name: "key", label: "Routing key" }],
+    extra: [given.element], clear: () => given.write({}),
     async run(values) {
       await api.post(bind(values), { routing_key: values.key, arguments: given.read() });
-      given.write({});
       tasks.say("The binding is added.");
       context.refresh();
     },

@@ -57,7 +57,7 @@ function addForm(context) {
   const given = argumentsTable({ label: "Arguments", known: KNOWN_ARGUMENTS });
   const yesNo = [["false", "No"], ["true", "Yes"]];
   return form({
-    label: "Add a new exchange", submit: "Add exchange", extra: [given.element],
+    label: "Add a new exchange", submit: "Add exchange", extra: [given.element], clear: () => given.write({}),
     fields: [
       vhostField(context),
       { name: "name", label: "Name", required: true },
@@ -72,7 +72,6 @@ function addForm(context) {
     async run({ vhost, name, type, durable, auto_delete, internal }) {
       const flags = { durable: durable === "true", auto_delete: auto_delete === "true", internal: internal === "true" };
       await api.put(target({ vhost, name }), { type, ...flags, arguments: given.read() });
-      given.write({});
       tasks.say(`Exchange ${name} is declared.`);
       context.refresh();
     },

@@ -86,6 +86,7 @@ function federateForm(context) {
     label: "Federate exchanges or queues",
     submit: "Federate",
     extra: [shown],
+    clear: () => fill(shown, ""),
     fields: [
       vhostField(context),
       { name: "name", label: "Name of the policy", required: true },
@@ -127,17 +128,18 @@ function federateForm(context) {
       const definition = { [upstream.slice(0, at)]: upstream.slice(at + 1) };
       await api.put(target({ vhost, name }), { pattern, definition, priority, "apply-to": entered["apply-to"] });
       tasks.say(`Policy ${name} is set. The status shows its links.`);
-      fill(shown, "");
       context.refresh();
     },
   });
   const { vhost, upstream } = element.elements;
 
   async function offerUpstreams() {
-    const chosen = upstream.value;
-    const names = async (component) => (await api.get(path`parameters/${component}/${vhost.value}`)).map((one) => one.name);
+    const of = vhost.value;
+    const names = async (component) => (await api.get(path`parameters/${component}/${of}`)).map((one) => one.name);
     try {
       const [sets, ones] = await Promise.all([names(SET), names(ONE)]);
+      if (vhost.value !== of) return; // chosen meanwhile: its own are being asked for
+      const chosen = upstream.value;
       const options = [
         [`${SET}=${ALL}`, "all upstreams"],
         ...sets.filter((name) => name !== ALL).map((name) => [`${SET}=${name}`, `set ${name}`]),

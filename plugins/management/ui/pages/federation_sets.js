@@ -106,11 +106,11 @@ function setForm(context, { label, submit, fixed, value, keep = false, name }) {
     keep,
     fields: fixed,
     extra: [rows.element],
+    clear: () => rows.write([{}]),
     async run(entered) {
       const here = name ?? entered;
       await api.put(target(here), { value: rows.read() });
       tasks.say(`Upstream set ${here.name} is set.`);
-      if (!keep) rows.write([{}]);
       context.refresh();
     },
   });

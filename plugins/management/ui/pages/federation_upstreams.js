@@ -114,14 +114,15 @@ function createUpstream(context) {
   const here = { vhost, name };
   const shown = h("div");
   const used = h("div");
-  const editing = editSection("Edit", context, (stored) =>
+  const editing = editSection("Edit", context, (shownValue) =>
     upstreamForm({
       label: `Edit upstream ${name}`,
       submit: "Save upstream",
       fixed: [],
-      value: stored,
+      value: shownValue,
       keep: true,
       async run(_, value) {
+        const { value: stored } = await api.get(target(here));
         await api.put(target(here), { value: { ...value, uri: restored(value.uri, stored.uri) } });
         tasks.say(`Upstream ${name} is saved. Its links use the new settings.`);
         context.refresh();

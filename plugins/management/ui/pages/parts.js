@@ -4,7 +4,7 @@ import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { h, show } from "../core/dom.js";
-import { form } from "../core/form.js";
+import { form, isEdited } from "../core/form.js";
 import * as format from "../core/format.js";
 import { preference, prefer } from "../core/preferences.js";
 import { address, go } from "../core/router.js";
@@ -100,17 +100,19 @@ export function folded(title, ...content) {
  * @param {string} title
  * @param {Object} context
  * @param {(object) => HTMLFormElement} makeForm a form that shows the object as it is stored
- * @returns {{element: HTMLElement, show: (object) => void}} `show` makes the form anew if the stored object has changed;
- *   otherwise what is being entered stays
+ * @returns {{element: HTMLElement, show: (object) => void}} `show` makes the form anew if the stored object has changed,
+ *   unless the form has the focus or content that is not saved: that stays, until a later `show` finds it saved
  */
 export function editSection(title, context, makeForm) {
   const content = h("div");
   const element = folded(title, content);
   let stored = null;
+  let current = null;
   const show = (object) => {
     const text = JSON.stringify(object);
-    if (text === stored) return;
-    content.replaceChildren(makeForm(object));
+    if (text === stored || (current !== null && (content.contains(document.activeElement) || isEdited(current)))) return;
+    current = makeForm(object);
+    content.replaceChildren(current);
     if (stored === null && context.query.edit === "true") {
       element.open = true;
       element.scrollIntoView();

@@ -77,6 +77,10 @@ function policyForm(operator, context, existing) {
     label: existing ? `Update this ${kind}` : `Add or update ${operator ? "an" : "a"} ${kind}`,
     submit: existing ? `Update ${kind}` : `Add ${kind}`,
     keep: Boolean(existing), extra: [definition.element, matches],
+    clear() {
+      definition.write({});
+      fill(matches, "");
+    },
     fields: [
       existing ? { name: "vhost", label: "Virtual host", value: existing.vhost, ...fixed } : vhostField(context),
       { name: "name", label: "Name", value: existing?.name ?? "", ...fixed },
@@ -96,8 +100,6 @@ function policyForm(operator, context, existing) {
     async run({ vhost, name, pattern, priority, "apply-to": scope }) {
       const policy = { pattern, priority: priority ?? 0, "apply-to": scope, definition: definition.read() };
       await api.put(target({ vhost, name }, operator), policy);
-      if (!existing) definition.write({});
-      fill(matches, "");
       tasks.say(`The ${kind} ${name} is set.`);
       context.refresh();
     },

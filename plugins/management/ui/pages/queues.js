@@ -85,7 +85,7 @@ async function purgeQueues(queues) {
 function addForm(context) {
   const given = argumentsTable({ label: "Arguments", known: KNOWN_ARGUMENTS });
   return form({
-    label: "Add a queue", submit: "Add queue", extra: [given.element],
+    label: "Add a queue", submit: "Add queue", extra: [given.element], clear: () => given.write({}),
     fields: [
       vhostField(context),
       { name: "name", label: "Name", required: true },
@@ -99,7 +99,6 @@ function addForm(context) {
     async run({ vhost, name, type, durable, auto_delete }) {
       const args = { ...given.read(), ...(type ? { "x-queue-type": type } : {}) };
       await api.put(target({ vhost, name }), { durable: durable === "true", auto_delete: auto_delete === "true", arguments: args });
-      given.write({});
       tasks.say(`Queue ${name} is declared.`);
       context.refresh();
     },

@@ -179,8 +179,9 @@ def test_a_new_user_needs_a_password_from_the_input_which_may_be_a_blank_line(
 
 
 def test_the_cluster_has_no_empty_name(warrenctl: Warrenctl) -> None:
-    status, _, err = warrenctl("set_cluster_name ''")
-    assert status != 0 and "the name of the cluster is empty" in err
+    for command in ("set_cluster_name ''", "set_global_parameter cluster_name '\"\"'"):
+        status, _, err = warrenctl(command)
+        assert status != 0 and "the name of the cluster has 1 to 255 octets" in err
 
 
 def test_definitions_pass_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,16 +11,14 @@ def test_the_cluster_can_be_called_otherwise(api: Api) -> None:
     assert api.get("/cluster-name").json == {"name": "burrow"}
     assert api.get("/overview").json["cluster_name"] == "burrow"
     assert api.put("/cluster-name", {}).error == (400, "bad_request", "[{key_missing,name}]")
-    for name, reason in (("", "is empty"), ("x" * 256, "has more than 255 bytes"), ("a\n", "has more than one line")):
-        refused = api.put("/cluster-name", {"name": name}).error
-        assert refused == (400, "bad_request", f"the name of the cluster {reason}")
+    length = "has 1 to 255 octets"
+    for name, reason in (("", length), ("x" * 256, length), ("a\n", "has more than one line")):
+        refused = (400, "bad_request", f"the name of the cluster {reason}")
+        assert api.put("/cluster-name", {"name": name}).error == refused
+        assert api.put("/global-parameters/cluster_name", {"value": name}).error == refused
+        imported = api.post("/definitions", {"global_parameters": [{"name": "cluster_name", "value": name}]})
+        assert imported.error[0] == 400 and reason in imported.error[2]
     assert api.get("/cluster-name").json == {"name": "burrow"}
-
-
-def test_an_empty_name_of_the_cluster_is_none(api: Api) -> None:
-    name = api.get("/cluster-name").json
-    assert api.put("/global-parameters/cluster_name", {"value": ""}).status == 201
-    assert api.get("/cluster-name").json == name
 
 
 def test_whoami_returns_name_and_tags(api: Api) -> None:

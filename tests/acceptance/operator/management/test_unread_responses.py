@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.http import Api, Response, asgi_scope, call_application
+from tests.support.polling import until_async
 from warren.plugins.http import slices
-from warren.plugins.management.framework import context, unread
+from warren.plugins.management.framework import context, unread, unread_quota
 from warren.plugins.management.framework.quota import Quota
 
 QUEUES = 100
@@ -20,6 +21,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     """A broker whose limits are those of three lists, and of two of one source."""
     monkeypatch.setattr(slices, "TEXT_BYTES", 1000)
     monkeypatch.setattr(unread, "FREE_BYTES", 1000)
+    monkeypatch.setattr(unread, "ROOM_S", 0.05)
     made = Api()
     for number in range(QUEUES):
         made.put(f"/queues/%2F/q{number}")
@@ -39,12 +41,14 @@ class Client:
         self.status = 0
         self.size = 0
         self.reads = asyncio.Event()
+        self.leaves = asyncio.Event()
         self._begun = asyncio.Event()
         scope, _ = asgi_scope("GET", "/queues", address=address)
         self.task = asyncio.ensure_future(api.application(scope, self._receive, self._send))
 
     async def _receive(self) -> Any:
-        return await asyncio.get_running_loop().create_future()
+        await self.leaves.wait()
+        return {"type": "http.disconnect"}
 
     async def _send(self, event: Any) -> None:
         if event["type"] == "http.response.start":
@@ -77,6 +81,76 @@ def test_responses_that_nobody_reads_have_a_limit_for_each_source_and_in_total(a
             client.reads.set()
             await client.task
         assert (await ask(api, "/queues")).status == 200
+
+    asyncio.run(run())
+    assert api.state.unread.used == 0
+
+
+@pytest.mark.parametrize("sources", [1, 5])
+def test_responses_for_which_there_is_no_room_wait_for_those_before_them(
+    api: Api, sources: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unread, "ROOM_S", 10)
+
+    async def run() -> None:
+        clients = [Client(api, f"127.0.0.{1 + number % sources}") for number in range(20)]
+        short = await ask(api, "/queues/%2F/q1?columns=name")
+        assert short.status == 200
+        for _ in clients:
+            await until_async(lambda: any(client.status and not client.reads.is_set() for client in clients))
+            assert api.state.unread.used <= api.state.unread.limit
+            assert api.state.unread.of(HERE) <= api.state.unread.key_limit
+            next(client for client in clients if client.status and not client.reads.is_set()).reads.set()
+        await asyncio.gather(*[client.task for client in clients])
+        assert {client.status for client in clients} == {200} and len({client.size for client in clients}) == 1
+
+    asyncio.run(run())
+    assert api.state.unread.used == 0
+
+
+def test_what_waits_for_room_is_bounded_and_ends_with_its_client(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread, "ROOM_S", 10)
+    monkeypatch.setattr(unread_quota, "SOURCE_WAITING_LIMIT", 2)
+    api = Api(api.peer)
+    waiting = api.state.unread
+
+    async def run() -> None:
+        readers = [Client(api) for _ in range(2)]
+        for client in readers:
+            assert await client.begun() == 200
+        others = [Client(api) for _ in range(3)]
+        await until_async(lambda: [client.status for client in others].count(503) == 1)
+        other = next(client for client in others if not client.status)
+        other.leaves.set()
+        await other.task
+        for client in readers:
+            client.reads.set()
+        last = next(client for client in others if not client.status and client is not other)
+        last.reads.set()
+        await last.task
+        assert (other.status, last.status) == (0, 200)
+
+    asyncio.run(run())
+    assert not waiting.used and not waiting._waiting and not waiting._counts.used
+    api.close()
+
+
+def test_a_get_waits_for_room_before_it_takes_a_message(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread, "ROOM_S", 10)
+    message = {"properties": {}, "routing_key": "q0", "payload": "x", "payload_encoding": "string"}
+    assert api.post("/exchanges/%2F/amq.default/publish", message).status == 200
+
+    async def run() -> None:
+        client = Client(api)
+        assert await client.begun() == 200
+        api.state.unread.key_limit = api.state.unread.used
+        take = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+        getting = asyncio.ensure_future(ask(api, "/queues/%2F/q0/get", "POST", take))
+        await until_async(lambda: api.state.unread._waiting)
+        assert api.peer.node.vhosts["/"].queues["q0"].ready == 1
+        client.reads.set()
+        assert [got["payload"] for got in (await getting).json] == ["x"]
+        await client.task
 
     asyncio.run(run())
     assert api.state.unread.used == 0

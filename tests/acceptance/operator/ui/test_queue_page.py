@@ -12,7 +12,7 @@ import pika
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.browser import UI
+from tests.support.browser import UI, wait_for
 from tests.support.polling import until
 
 from .traffic import Traffic
@@ -32,12 +32,6 @@ def section(page: Page, title: str) -> Locator:
     if found.get_attribute("open") is None:
         found.get_by_role("heading", name=title, exact=True).click()
     return found
-
-
-def wait_for(page: Page, condition: Callable[[], bool]) -> None:
-    """Serve the events of the page until this is true."""
-    while not condition():
-        page.wait_for_timeout(10)
 
 
 def answer(page: Page, action: str) -> str:

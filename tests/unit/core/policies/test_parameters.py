@@ -8,6 +8,7 @@ from tests.support.clock import FakeClock
 from tests.support.recording_observer import RecordingObserver
 from warren.broker.amqp.errors import Invalid, OperatorError, Unknown
 from warren.broker.core.access.users import Users
+from warren.broker.core.metadata.records import StoredGlobalParameter
 from warren.broker.core.node.node import Node
 from warren.broker.core.policies.parameters import Component, Parameters, is_same
 from warren.broker.storage.memory_journal import MemoryJournal
@@ -208,8 +209,10 @@ def test_the_cluster_has_the_name_that_it_is_given(node: Node) -> None:
     assert node.cluster_name == "first"
     node.parameters.set_global("cluster_name", "second")
     assert node.cluster_name == "second"
-    for wrong in (5, "x" * 256, "\ud800"):
+    for wrong in (5, "", "x" * 256, "\ud800", "a\nb"):
         with pytest.raises(Invalid):
             node.parameters.set_global("cluster_name", wrong)
+    node.parameters.restore_global(StoredGlobalParameter("cluster_name", '""'))  # of an earlier version
+    assert node.cluster_name == "first"
     node.parameters.clear_global("cluster_name")
     assert node.cluster_name == "first"
