@@ -7,6 +7,8 @@ time. A test that exceeds its limit asks how long a known piece of work takes no
 import gc
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 REFERENCE_S = 0.003  # that the work takes on the machine whose milliseconds the limits are in, with nothing beside it
 ITEMS = 10_000
@@ -23,9 +25,16 @@ class Item:
 
 def slowness() -> float:
     """Return how many times as long as on the reference machine work takes now, at least 1: the median of some runs."""
-    gc.disable()  # what the test has made is no matter of the processor's
-    try:
+    with without_collector():
         return max(sorted(work_s() for _ in range(RUNS))[RUNS // 2] / REFERENCE_S, 1.0)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Context without garbage collection: a full one takes as long as what earlier tests of the process have left."""
+    gc.disable()
+    try:
+        yield
     finally:
         gc.enable()
 

@@ -167,9 +167,7 @@ def check_shape(text: bytes) -> None:
         if values > FREE_VALUES:
             raise bad(f"JSON may have {FREE_VALUES} commas and arrays without an end of an object")
         if count > ENTRY_VALUES:
-            raise bad(
-                f"one entry, and all that is outside of entries, may have {ENTRY_VALUES} commas and arrays of JSON"
-            )
+            raise bad(f"an entry, and all that is outside of entries, may have {ENTRY_VALUES} commas and arrays")
         if string_bytes > STRING_BYTES:
             raise bad(f"a string may have {STRING_BYTES} bytes of JSON")
 

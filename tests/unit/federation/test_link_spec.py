@@ -276,10 +276,10 @@ def test_many_queues_of_which_few_are_federated_are_looked_through_quickly(node:
     policy(node, {"federation-upstream": "up"}, pattern=r"^q\d+00$", apply_to="queues")
     for number in range(10_000):
         queue(vhost, f"q{number}")
-    before_s = time.process_time()
+    before_s = time.thread_time()
     found = all_wanted(node)
     assert len(found) == 99
-    assert time.process_time() - before_s < 2, "some milliseconds, on a machine that has nothing else to do"
+    assert time.thread_time() - before_s < 2, "some milliseconds, on a machine that has nothing else to do"
 
 
 def test_objects_are_looked_at_in_slices_and_not_at_all_where_there_is_no_upstream(node: Node, vhost: VHost) -> None:

@@ -67,7 +67,7 @@ def test_an_object_is_shown_as_its_text_and_a_deep_table_not_at_all() -> None:
 
 
 def test_a_long_text_takes_no_longer_than_its_length() -> None:
-    begun = time.process_time()
+    begun = time.thread_time()
     for text in (
         "://a:" * 100_000,
         "?password" * 50_000,
@@ -77,4 +77,4 @@ def test_a_long_text_takes_no_longer_than_its_length() -> None:
     ):
         clean(text)
         redacted("uri", text)
-    assert time.process_time() - begun < 2
+    assert time.thread_time() - begun < 2

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.support.speed import without_collector
 from warren.broker.amqp.errors import Invalid
 from warren.broker.core.access.passwords import (
     ARGON2ID,
@@ -94,8 +95,9 @@ def test_credential_validators_ask_for_length_and_form() -> None:
 def test_a_validator_that_would_take_seconds_refuses_the_password() -> None:
     rules = PasswordRules(0, "^(a|aa)+$")
     rules.check("a" * 20)
-    begun_s = time.process_time()
-    with pytest.raises(Invalid, match="takes too long"):
-        rules.check("a" * 100 + "b")
-    assert time.process_time() - begun_s < 0.1
+    with without_collector():
+        begun_s = time.thread_time()
+        with pytest.raises(Invalid, match="takes too long"):
+            rules.check("a" * 100 + "b")
+        assert time.thread_time() - begun_s < 0.1
     PasswordRules(0, "^[[:alpha:]]++$").check("abc")  # the syntax that the configuration is checked for
