@@ -167,7 +167,7 @@ def test_young_objects_are_collected_though_the_collector_counts_none(monkeypatc
 
 
 def test_what_is_made_between_two_young_collections_is_collected_in_a_short_turn() -> None:
-    """Nothing makes more than the deletion of a virtual host, whose records wait until they are stored."""
+    """The deletion of a virtual host makes the most: its records wait until they are stored."""
     gc.disable()
     try:
         gc.collect()
