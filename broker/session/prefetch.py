@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from ..core.metadata.queue_types import QUORUM
@@ -40,7 +41,7 @@ class SharedPrefetch:
         """
         if not limit or not self.limit:
             consumers = [consumer for consumer in outstanding if consumer.queue.settings.type != QUORUM]
-            for consumer in {*self._consumers.values(), *consumers}:
+            for consumer in chain(self._consumers.values(), set(consumers)):
                 consumer.shares = limit > 0 and consumer.queue.settings.type != QUORUM
             self.unacked = len(consumers)
         self.limit = limit
