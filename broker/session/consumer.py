@@ -31,11 +31,12 @@ class ChannelConsumer(Consumer):
 
     prefetch      its own limit of unsettled deliveries, 0 for none; the channel may have another for all its consumers
     stalled       waits for room in the output
-    awaits_limit  `shared_prefetch` will wake it; the latter also sets `served`, the number of its last delivery there
+    awaits_limit  `shared_prefetch` will wake it; the latter also sets `served`, the number of its last delivery there,
+                  and `turn`, the number by which it waits
     """
 
     __slots__ = (
-        *("channel", "prefetch", "arguments", "stalled", "awaits_limit", "served"),
+        *("channel", "prefetch", "arguments", "stalled", "awaits_limit", "served", "turn"),
         *("_encoders", "_encoded_tag"),
     )
 
@@ -55,7 +56,7 @@ class ChannelConsumer(Consumer):
         self.prefetch = prefetch
         self.arguments = arguments
         self.stalled = self.awaits_limit = False
-        self.served = channel.shared_prefetch.next_delivery()
+        self.served = self.turn = channel.shared_prefetch.next_delivery()
         self._encoded_tag = method_encoder.short_string(tag)
         self._encoders: dict[int, tuple[bytes, DeliverEncoder]] = {}  # by length of the address: at most 512
 

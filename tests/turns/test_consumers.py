@@ -10,7 +10,7 @@ from tests.support import codec
 from warren.broker.amqp.field_table import Table
 
 from .broker import MeasuredPeer, Prompter, StepMeter, fill
-from .meter import LIMIT_MS, MANY
+from .meter import LIMIT_MS, MANY, SLICE_MS
 
 FEW = MANY // 10
 ACKS = 20
@@ -170,3 +170,26 @@ def test_settlements_under_a_limit_that_consumers_share(step_meter: StepMeter, q
         peer.close()
 
     step_meter.check_one_of(attempt)
+
+
+def test_consumers_that_wait_for_a_limit_that_they_share_and_are_cancelled(step_meter: StepMeter) -> None:
+    """Neither the first one with a priority nor a cancelled one looks at all others."""
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        prompter = Prompter(peer)
+        peer.connect().channel().declare("q0")
+        fill(peer, "q0", 5)
+        prompter.send(Basic.Qos, prefetch_count=1, global_=True)
+        consume(prompter)
+        peer.settle()
+        step_meter.begin()
+        arguments = {"x-priority": 5}
+        prompter.send(Basic.Consume, queue="q0", consumer_tag="first", arguments=arguments, nowait=True)
+        for number in range(1, MANY):
+            prompter.send(Basic.Cancel, consumer_tag=f"c{number}", nowait=True)
+        peer.wait(0)
+        assert len(peer.node.vhosts["/"].queues["q0"].consumers) == 2
+        peer.close()
+
+    step_meter.check_one_of(attempt, SLICE_MS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from ...amqp.errors import Invalid, Unknown, unknown_vhost
@@ -319,18 +320,20 @@ def is_same(one: object, other: object) -> bool:
         return False
     ones: list[Any] = [one]
     others: list[Any] = [other]
-    while ones:
-        if [*map(type, ones)] != [*map(type, others)]:
+    while True:
+        types = [*map(type, ones)]
+        if types != [*map(type, others)]:
             return False
+        if list not in types and dict not in types:
+            return True
         maps = [(each, same) for each, same in zip(ones, others, strict=True) if isinstance(each, dict)]
         ones = inner(ones) + [part for each, _ in maps for part in each.values()]
         others = inner(others) + [same[key] for each, same in maps for key in each]
-    return True
 
 
 def inner(values: list[Any]) -> list[Any]:
     """Return what is in the arrays among the values."""
-    return [part for each in values if isinstance(each, list) for part in each]
+    return [*chain.from_iterable([each for each in values if isinstance(each, list)])]
 
 
 def check_longer(old: object, name: str, stored: str, check_new: CheckNew) -> None:

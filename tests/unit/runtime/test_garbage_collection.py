@@ -2,12 +2,15 @@
 
 import asyncio
 import gc
+import time
 from collections.abc import Iterator
 from weakref import ref
 
 import pytest
 
 from tests.support.polling import until_async
+from tests.support.speed import within
+from warren.broker.core.metadata.records import Change, StoredBinding
 from warren.broker.runtime import garbage_collection
 from warren.broker.runtime.garbage_collection import (
     IDLE_SHARE,
@@ -23,6 +26,7 @@ from warren.broker.runtime.garbage_collection import (
 BUSY, IDLE = IDLE_SHARE * 2, IDLE_SHARE / 2
 LONG_S = 0.5
 OBJECTS = 200_000
+SHORT_MS = 5
 
 
 class FakeHeap(Heap):
@@ -160,3 +164,22 @@ def test_young_objects_are_collected_though_the_collector_counts_none(monkeypatc
         asyncio.run(test())
     finally:
         gc.enable()
+
+
+def test_what_is_made_between_two_young_collections_is_collected_in_a_short_turn() -> None:
+    """The deletion of a virtual host makes the most: its records wait until they are stored."""
+    gc.disable()
+    try:
+        assert within(min(young_collection_ms() for _ in range(3)), SHORT_MS)
+    finally:
+        gc.enable()
+
+
+def young_collection_ms() -> float:
+    gc.collect(1)
+    records, begun_s = [], time.thread_time()
+    while time.thread_time() < begun_s + garbage_collection.YOUNG_S:
+        records.append(Change(False, StoredBinding("v", "amq.topic", "queue", "q", "k", b"")))
+    begun_s = time.thread_time()
+    gc.collect(1)
+    return (time.thread_time() - begun_s) * 1000

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.support.in_process import InProcessPeer, socket_of
-from warren.broker.session.prefetch import FORGOTTEN
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -42,6 +41,27 @@ def test_consumers_of_one_queue_wait_by_priority() -> None:
     assert tags == ["one", "two", "one", "two"]
 
 
+@pytest.mark.parametrize("multiple", [False, True])
+def test_consumers_that_wait_get_the_room_in_turn(multiple: bool) -> None:
+    """The room is of those served longest ago, also where one takes it for which others are woken as well."""
+    ch = InProcessPeer().connect().channel()
+    ch.qos(4, globally=True)
+    for queue, tags in {"a": ("a1",), "b": ("b1", "b2"), "c": ("c1",)}.items():
+        ch.declare(queue)
+        ch.fill(queue, *[b"x"] * 20)
+        for tag in tags:
+            ch.consume(queue, consumer_tag=tag)
+    got = []
+    for _ in range(7):
+        ch.sync()
+        deliveries = [ch.delivery() for _ in range(4)]
+        got.append(" ".join(delivery.method.consumer_tag for delivery in deliveries))
+        for delivery in deliveries[-1:] if multiple else deliveries:
+            ch.ack(delivery.tag, multiple=multiple)
+    in_turn = ["b1 b2 b1 b2", "c1 c1 c1 c1", "a1 a1 a1 a1"]
+    assert got == ["a1 a1 a1 a1", "a1 a1 a1 a1", *in_turn, *in_turn][: len(got)]
+
+
 @pytest.mark.parametrize("priority", [0, 1])
 @pytest.mark.parametrize("deleted", [False, True])
 def test_consumers_that_are_removed_while_they_wait_are_not_kept(deleted: bool, priority: int) -> None:
@@ -55,7 +75,7 @@ def test_consumers_that_are_removed_while_they_wait_are_not_kept(deleted: bool, 
     ch.consume("queue", consumer_tag="first")
     ch.delivery()
     shared = broker.server.connections[socket_of(client).transport].channels[ch.number].shared_prefetch
-    for number in range(FORGOTTEN + 10):
+    for number in range(10):
         if deleted:
             ch.declare(f"queue{number}")
             ch.publish("", f"queue{number}")
@@ -65,8 +85,7 @@ def test_consumers_that_are_removed_while_they_wait_are_not_kept(deleted: bool, 
         else:
             ch.consume("queue", consumer_tag="one", arguments={"x-priority": priority})
             ch.cancel("one")
-        assert len(shared._waiting) <= FORGOTTEN + 2
-        assert not shared._of_queues or len(shared._waiting) == sum(map(len, shared._of_queues.values()))
+        assert [len(entries._blocks[0]) for entries in (shared._turns, shared._of_queues)] == [1, 1]
     ch.consume("queue", consumer_tag="last")
     ch.ack(1)
     assert ch.delivery().body == b"2"
@@ -85,7 +104,7 @@ def test_a_consumer_that_waits_is_kept_when_many_others_are_removed() -> None:
     for number in range(1, 4):
         assert ch.delivery().tag == number
         ch.ack(number)
-    for _ in range(FORGOTTEN + 10):
+    for _ in range(10):
         ch.consume("other", consumer_tag="other")
         ch.cancel("other")
     assert ch.delivery().method.consumer_tag == "high"
