@@ -184,7 +184,14 @@ class Transport(asyncio.Protocol, TransportPort):
             self._server.departures.forget(raw.fileno())
 
     def _departed(self) -> None:
-        """Close the connection after the peer has closed while reading was paused. Unread input is dropped."""
+        """Close the connection after the peer has closed while reading was paused, in this turn if it has time."""
+        if self._server.has_time():
+            self._drop()
+        else:
+            self._server.call_in_turn(self._drop)
+
+    def _drop(self) -> None:
+        """Release the connection, whose unread input is dropped, and close the socket."""
         if self._connection is not None:
             self._connection.lost(DEPARTED)
         self.abort()

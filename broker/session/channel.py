@@ -291,6 +291,12 @@ class Channel:
             self.send(frames)
 
     @property
+    def has_deliveries(self) -> bool:
+        """True if it has deliveries, also settled in a transaction that is open, or consumers."""
+        settled = self.transaction is not None and len(self.transaction.settlements) > 0
+        return len(self.unacked) > 0 or len(self.consumers) > 0 or settled
+
+    @property
     def busy(self) -> bool:
         """True while a job of this channel is under way."""
         return self._job is not None

@@ -212,7 +212,7 @@ class Connection(Publisher):
     @property
     def holds_what_others_need(self) -> bool:
         """True if it has deliveries, consumers or exclusive queues."""
-        return len(self.owned) > 0 or any(channel.unacked or channel.consumers for channel in self.channels.values())
+        return len(self.owned) > 0 or any(channel.has_deliveries for channel in self.channels.values())
 
     # Input
 

@@ -21,7 +21,7 @@ from ..core.messages.message_state import NEVER
 from ..core.queues.fifo import LEVEL_SHIFT
 from ..core.queues.message_log import MOVED
 from ..core.queues.queue import Queue
-from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_reading, cost_of_records
+from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_reading, cost_of_records, must_wait
 from ..core.queues.x_death import routing_keys
 from ..core.vhost.emissions import enqueue_in_slices
 from .methods.publish import STILL_PUBLISHING, are_few
@@ -231,7 +231,8 @@ class Move:
         yield len(search.targets) >> DESTINATIONS_SHIFT
         targets, recorders = split_recorders(search.targets)
         problem = self._problem(copy, targets)
-        if not problem and not all(target.has_room(copy.body_bytes) for target in targets):
+        full = must_wait(self._channel.vhost.budget, targets)
+        if not problem and (full or not all(target.has_room(copy.body_bytes) for target in targets)):
             problem = FULL
         if problem:
             self._end(taken, problem, result)

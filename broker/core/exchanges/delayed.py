@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
-from ..jobs.scheduler import SUSPENDED, Job
+from ..jobs.scheduler import Job
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
@@ -22,6 +22,7 @@ from ..messages.ports import Timer
 from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.x_death import routing_keys
 from .decorator import ExchangeDecorator
+from .exchange_context import TryLater
 from .recovered import RecoveredMessages
 from .sink import Sink
 
@@ -35,7 +36,9 @@ STEP_COST = 500  # of messages released in one step
 RELEASE_COST = 10  # of one message beside its enqueueing
 READ_SHIFT = 9  # to read and copy 512 bytes costs 1
 DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
-RETRY_MS = 10_000  # the wait after a due message could not be read or released
+RETRY_MS = 10_000  # the wait after a due message could not be read or released,
+FULL_RETRY_MS = 2_000  # or, at least, as its only queues must not reject more messages
+FULL_RATE_SHIFT = 16  # of these, 64 KiB are read in 1 ms
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
 MASK = (1 << 64) - 1
 TURN_AND_LOCATION = (1 << DEADLINE_SHIFT) - 1
@@ -61,6 +64,7 @@ class Delay(Sink):
         "_release",
         "_releasing",
         "_at_once",
+        "_tried_ms",
         "_last_properties",
         "_last_delay_ms",
     )
@@ -77,6 +81,7 @@ class Delay(Sink):
         self._release = release
         self._releasing = False  # a job releases due messages
         self._at_once = 1  # messages to read next
+        self._tried_ms = 0  # when the last message is tried again for which there was no room
         self._last_properties = b""  # the properties that were read last, and their delay
         self._last_delay_ms = 0
 
@@ -190,8 +195,8 @@ class Delay(Sink):
     def _release_some(self, entries: list[int]) -> Job:
         """Release these messages, or none after the one during whose release the exchange was deleted.
 
-        A message that cannot be read, or whose release raises, is tried again after RETRY_MS. Messages after the one
-        that raised are released in the next slice.
+        A message that cannot be read, or whose release raises, is tried again after RETRY_MS, and one for which there
+        is no room (TryLater) after FULL_RETRY_MS. Messages after the one that raised are released in the next slice.
         """
         messages: list[Message | None] = []
         done = cost = 0
@@ -207,14 +212,15 @@ class Delay(Sink):
                 if message is None:
                     continue
                 cost += RELEASE_COST + (len(message.frames) >> READ_SHIFT)
-                for step in self._release(message):
-                    if step == SUSPENDED:
-                        yield SUSPENDED
-                        continue
-                    cost += step
-                    if cost >= STEP_COST:
-                        yield cost
-                        cost = 0
+                try:
+                    for step in self._release(message):
+                        cost += step
+                        if cost >= STEP_COST:
+                            yield cost
+                            cost = 0
+                except TryLater:
+                    heappush(self._heap, self._next_try_ms(message) << DEADLINE_SHIFT | later.pop() & TURN_AND_LOCATION)
+                    continue
                 later.pop()
                 self._moved_ids.pop(entry >> TURN_SHIFT & MASK, None)
                 if message.location:  # atomic: after a crash, it or its copies exist
@@ -228,6 +234,12 @@ class Delay(Sink):
             for entry, message in zip(entries[done:], messages[done:], strict=False):  # none if the read failed
                 heappush(self._heap, self._put_back(entry, message))
         yield cost
+
+    def _next_try_ms(self, message: Message) -> int:
+        """Return when to try again, so late that these messages are read at a limited rate however many they are."""
+        soon_ms = self.context.clock.now_ms() + FULL_RETRY_MS
+        self._tried_ms = max(soon_ms, self._tried_ms + 1 + (len(message.frames) >> FULL_RATE_SHIFT))
+        return self._tried_ms
 
     def _read(self, entries: list[int]) -> list[Message | None]:
         """Read messages in the order of the entries, but from the disk in its own order; None for unreadable ones."""

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from .exchange_type import Emission, EnqueueSteps
 
 
+class TryLater(Exception):
+    """There is no room for a message now. Nothing of it has been done."""
+
+
 class ExchangeContext:
     """The services of a virtual host for the type of one exchange: time, timers, delivery, and storage in the journal.
 
@@ -68,7 +72,8 @@ class ExchangeContext:
         """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
 
         `destinations` are those to which the type has routed it by `keys`. Exchanges among them route it further; the
-        alternate exchange gets it if there are none.
+        alternate exchange gets it if there are none. Raises TryLater if all its queues must not reject more messages;
+        only some that must not do not get it.
         """
         raise NotImplementedError
 

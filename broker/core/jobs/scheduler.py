@@ -171,11 +171,6 @@ class Scheduler:
         if not self._running:
             self._expect()
 
-    @property
-    def in_job(self) -> bool:
-        """True if a step of a job is under way which may suspend the job."""
-        return self._current is not None and not self.finishing
-
     def suspend(self) -> Callable[[], None]:
         """Suspend the job of this step, which has to yield SUSPENDED now; return the function that resumes it."""
         task = self._current

@@ -10,7 +10,7 @@ from ..messages.ports import Clock
 
 ALL_BYTES = 256 << 20  # in the outboxes of the node, also of deleted queues,
 USER_BYTES = 16 << 20  # if these are of one user: queues and publishers of that user wait
-WOKEN = 100  # of those that wait for room, whenever there is some
+WOKEN = 100  # of those that wait for fewer, in one turn
 
 
 class DeadLetterBudget:
@@ -24,23 +24,23 @@ class DeadLetterBudget:
                    ALL_BYTES
     """
 
-    __slots__ = ("total", "full_outboxes", "_of_users", "_loose", "_waiting", "_woken", "_waking", "_over")
+    __slots__ = ("total", "full_outboxes", "_of_users", "_loose", "_waiting", "_woken", "_waking")
 
     def __init__(self) -> None:
         self.total = 0
         self.full_outboxes = 0
         self._of_users: dict[str, int] = {}
         self._loose: dict[str, int] = {}
-        self._waiting: dict[str, dict[Callable[[], None], None]] = {}
-        self._woken: dict[str, None] = {}  # the accounts of which some have been called or may be
+        self._waiting: dict[str, dict[Callable[[], None], None]] = {}  # by account
+        self._woken: dict[Callable[[], None], None] = {}  # those of them to be called
         self._waking = False  # soon
-        self._over = False  # counted in `full_outboxes`
 
     def of(self, account: str) -> int:
         return self._of_users.get(account, 0)
 
     def has_many_loose(self, account: str) -> bool:
-        return self._loose.get(account, 0) > USER_BYTES
+        """Return whether this user has; False for the empty account, which may be that of anyone."""
+        return account != "" and self._loose.get(account, 0) > USER_BYTES
 
     def is_full(self, account: str) -> bool:
         """Return whether nothing may become a dead letter of this user, also not in a queue without any."""
@@ -48,6 +48,7 @@ class DeadLetterBudget:
 
     def add(self, account: str, count: int, loose: int, clock: Clock) -> None:
         """Count bytes that came, and those of them that are loose; both are negative for bytes that left."""
+        before = self._levels(account)
         self.total += count
         for of_users, change in ((self._of_users, count), (self._loose, loose)):
             rest = of_users.get(account, 0) + change
@@ -55,39 +56,40 @@ class DeadLetterBudget:
                 of_users[account] = rest
             else:
                 of_users.pop(account, None)
-        over = self.total >= ALL_BYTES
-        if over != self._over:
-            self._over = over
-            self.full_outboxes += 1 if over else -1
-        if count < 0 and self._waiting:
-            self._woken[account] = None
-            if not self._waking:
+        after = self._levels(account)
+        if before == after:
+            return
+        self.full_outboxes += after[0] - before[0]
+        accounts = list(self._waiting) if after[0] < before[0] else [account]
+        if self._waiting and count < 0:
+            for each in accounts:
+                self._woken.update(self._waiting.pop(each, {}))
+            if self._woken and not self._waking:
                 self._wake(clock)
 
-    def when_room(self, account: str, fn: Callable[[], None]) -> None:
-        """Call `fn` once when it is no longer full for this user."""
+    def _levels(self, account: str) -> tuple[bool, bool, bool]:
+        """Return which bounds are reached: that of the node, and those of a user."""
+        return self.total >= ALL_BYTES, self.of(account) >= USER_BYTES, self.has_many_loose(account)
+
+    def when_fewer(self, account: str, fn: Callable[[], None]) -> None:
+        """Call `fn` once when a bound is not reached any more, of the node or of this user. It looks itself again."""
         self._waiting.setdefault(account, {})[fn] = None
 
     def forget(self, account: str, fn: Callable[[], None]) -> None:
         """Do not call `fn` any more."""
-        waiting = self._waiting.get(account, {})
-        waiting.pop(fn, None)
-        if not waiting:
-            self._waiting.pop(account, None)
+        self._woken.pop(fn, None)
+        waiting = self._waiting.get(account)
+        if waiting is not None:
+            waiting.pop(fn, None)
+            if not waiting:
+                del self._waiting[account]
 
     def _wake(self, clock: Clock) -> None:
-        """Call some of those that may go on, in their order for each user, and the others soon."""
+        """Call some of those that waited, in their order, and the others soon."""
         self._waking = False
-        left = WOKEN
-        for account in list(islice(self._woken if self._over else self._waiting, WOKEN)):
-            if not self.is_full(account):
-                for fn in list(islice(self._waiting.get(account, ()), left)):
-                    self.forget(account, fn)
-                    fn()
-                    left -= 1
-                if not left:
-                    break
-            self._woken.pop(account, None)
-        if self._woken if self._over else self._waiting:
+        for fn in list(islice(self._woken, WOKEN)):
+            self._woken.pop(fn, None)
+            fn()
+        if self._woken:
             self._waking = True
             clock.call_at(clock.now_ms(), partial(self._wake, clock))

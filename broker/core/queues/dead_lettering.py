@@ -13,14 +13,12 @@ each other exchange their messages (`dead_letter_circle`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, Job
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
-from ..messages.ports import Clock
 from .dead_letter_budget import ALL_BYTES, USER_BYTES
 from .dead_letter_circle import Pass, find_circle
 from .enqueue import ACCEPTED, EnqueueResult
@@ -246,7 +244,8 @@ class DeadLetterOutbox:
     __slots__ = (
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
         *("held_bytes", "loose_bytes", "account", "awaits_journal", "awaited", "passes_to", "exchanging", "_budget"),
-        *("_first", "_last", "_retried", "_wait_ms", "_when_fewer", "_waking", "_full"),
+        *("_first", "_last", "_retried", "_wait_ms", "_when_fewer", "_when_room", "_held_back", "_waking"),
+        "_full",
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -265,7 +264,9 @@ class DeadLetterOutbox:
         self.passes_to: Queue | None = None
         self._full = False  # counted in `DeadLetterBudget.full_outboxes`
         self._when_fewer: LazyDeque[Callable[[], None]] = ()
-        self._waking = False  # the rest of these, soon
+        self._when_room: LazyDeque[Callable[[], None]] = ()
+        self._held_back = False  # the queue is pumped when it may drop messages again
+        self._waking = False  # the rest of those that wait, soon
         self.persistent_count = self.persistent_bytes = 0
         self.held_bytes = self.loose_bytes = 0
         self.account = ""
@@ -337,39 +338,78 @@ class DeadLetterOutbox:
             clock = self._queue.host.clock
             self._budget.add(account, self.held_bytes, self.loose_bytes, clock)
             self._budget.add(self.account, -self.held_bytes, -self.loose_bytes, clock)
+            self._budget.forget(self.account, self.wake)
             self.account = account
+            self.wake()
 
     def when_fewer(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once it is no longer full, or the queue is deleted."""
+        """Call `fn` once it is no longer full, or the queue dead-letters nothing more that it rejects."""
         self._when_fewer = made(self._when_fewer)
         self._when_fewer.append(fn)
+        self._budget.when_fewer(self.account, self.wake)
 
     def when_room(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once when it takes more."""
+        """Call `fn` once when it takes more, or the queue dead-letters nothing more that it rejects."""
         if self.full:
             self.when_fewer(fn)
-        else:
-            self._budget.when_room(self.account, fn)
+            return
+        self._when_room = made(self._when_room)
+        self._when_room.append(fn)
+        self._budget.when_fewer(self.account, self.wake)
 
     def await_room(self) -> None:
         """Have the queue pumped when it may drop messages again."""
-        self._budget.when_room(self.account, self._queue.schedule_pump)
+        self._held_back = True
+        self._budget.when_fewer(self.account, self.wake)
+
+    @property
+    def is_awaited(self) -> bool:
+        return len(self._when_fewer) + len(self._when_room) > 0
+
+    def wake(self) -> None:
+        """Call some of those that need not wait any more, in their order, and the others soon.
+
+        They may fill the outbox again. This is called whenever less waits: here, in the node, or for the user.
+        """
+        queue = self._queue
+        rejects, count = queue.dead_letters_rejected, WOKEN
+        if self._held_back and not self.many:
+            self._held_back = False
+            queue.schedule_pump()
+        if not (rejects and self.held_bytes and self.many):
+            self._set_full(self.passes_to is not None)
+            while count and self._when_fewer:  # which the functions may change
+                made(self._when_fewer).popleft()()
+                count -= 1
+            while count and self._when_room and not (rejects and self.takes_no_more):
+                made(self._when_room).popleft()()
+                count -= 1
+        if self._held_back or rejects and self.is_awaited:
+            self._budget.when_fewer(self.account, self.wake)
+        if not count and self.is_awaited and not self._waking and (self.passes_to is None or not self.held_bytes):
+            self._waking = True
+            queue.host.clock.call_at(queue.host.clock.now_ms(), self._wake_rest)
+
+    def _wake_rest(self) -> None:
+        self._waking = False
+        if self.is_awaited:
+            queue = self._queue
+            self.wake()
+            if queue.deleted:
+                queue.break_cycles()  # which were kept for those that wait
 
     def on_deleted(self) -> None:
-        """Publish the messages as a job, which counts as one of them."""
+        """Publish the messages as a job, which counts as one of them, and let those go on who wait."""
         queue = self._queue
-        self._budget.forget(self.account, queue.schedule_pump)
+        self._budget.forget(self.account, self.wake)
+        self._held_back = False
         if len(self):
             clock = queue.host.clock
             self._budget.add(self.account, DELETED_BYTES, self.held_bytes - self.loose_bytes + DELETED_BYTES, clock)
             self.loose_bytes = self.held_bytes
             queue.host.scheduler.start(f"dead letters of {queue}", self._publish_rest(), appends=True)
-        self.on_changed()
-
-    def on_changed(self) -> None:
-        """Let those go on who wait in vain, as the queue rejects nothing more that it dead-letters."""
-        if self._when_fewer:
-            self._wake(self._queue.host.clock)
+        if self._full or self.is_awaited:
+            self.wake()
 
     def publish_slice(self, published: int) -> int:
         """Publish SLICE messages and as many more as were published to the queue since, so that the outbox keeps up.
@@ -421,7 +461,7 @@ class DeadLetterOutbox:
 
     def _publish_rest(self) -> Job:
         """Publish all messages of a deleted queue, in slices, at most once from now on."""
-        scheduler = self._queue.host.scheduler
+        queue, scheduler = self._queue, self._queue.host.scheduler
         self.awaits_journal = False  # the scheduler sees to it
         self._retry()
         while self.waiting or self.forwarded:
@@ -430,8 +470,8 @@ class DeadLetterOutbox:
                 yield SUSPENDED
             self.awaited = None
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
-        self._budget.add(self.account, -DELETED_BYTES, -DELETED_BYTES, self._queue.host.clock)
-        self._queue.break_cycles()
+        self._budget.add(self.account, -DELETED_BYTES, -DELETED_BYTES, queue.host.clock)
+        queue.break_cycles()
 
     def _publish_first(self, count: int, cost_limit: int) -> int:
         """Publish the first messages until they have cost too much; return the cost.
@@ -611,35 +651,13 @@ class DeadLetterOutbox:
         self.held_bytes += held_bytes
         self.loose_bytes += loose_bytes
         self._budget.add(self.account, held_bytes, loose_bytes, queue.host.clock)
-        if sign < 0 and (self._full or self._when_fewer):
-            self._wake(queue.host.clock)
+        if sign < 0 and (self._full or self.is_awaited):
+            self.wake()
 
     def _set_full(self, full: bool) -> None:
         if full != self._full:
             self._full = full
             self._budget.full_outboxes += 1 if full else -1
-
-    def _wake(self, clock: Clock) -> None:
-        """Call some of those that wait, in their order, unless it is still full.
-
-        They may fill the outbox again. The others are called when more messages leave it, or soon if nothing holds them
-        back.
-        """
-        rejects = self.held_bytes > 0 and self._queue.dead_letters_rejected
-        if rejects and self.many:
-            return
-        self._set_full(self.passes_to is not None)
-        count = WOKEN
-        while count and self._when_fewer:  # which the functions may change
-            made(self._when_fewer).popleft()()
-            count -= 1
-        if self._when_fewer and not rejects and not self._waking:
-            self._waking = True
-            clock.call_at(clock.now_ms(), partial(self._wake_rest, clock))
-
-    def _wake_rest(self, clock: Clock) -> None:
-        self._waking = False
-        self._wake(clock)
 
     def _must_wait(self, targets: tuple[RouteTarget, ...]) -> tuple[bool, int]:
         """Return whether one of the targets must not reject more messages, and begin to wait for it; and the cost.
@@ -660,7 +678,7 @@ class DeadLetterOutbox:
         if full is not None and self.passes_to is None:
             self.passes_to = full
             self._set_full(True)
-            full.outbox.when_fewer(partial(self._pass_no_longer, self._queue.host.clock))
+            full.outbox.when_fewer(self._pass_no_longer)
         return False, cost
 
     def _wait_no_longer(self) -> None:
@@ -668,9 +686,10 @@ class DeadLetterOutbox:
             self.awaited = None
             self._queue.schedule_pump()
 
-    def _pass_no_longer(self, clock: Clock) -> None:
+    def _pass_no_longer(self) -> None:
         self.passes_to = None
-        self._wake(clock)
+        if self._full or self.is_awaited:
+            self.wake()
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]

@@ -164,7 +164,7 @@ class Queue(RouteTarget):
         self.settings = self.host.settings_cache.get(self.arguments, effective)
         self.per_message = self.settings.per_message
         self.expiry.reconfigure()
-        self.outbox.on_changed()
+        self.outbox.wake()
         self.schedule_pump()
 
     # Messages enter
@@ -609,7 +609,7 @@ class Queue(RouteTarget):
 
         That would hold the loop. A queue keeps them while it has deliveries or dead letters under way.
         """
-        if self.unacked or len(self.outbox) or self._acyclic:
+        if self.unacked or len(self.outbox) or self.outbox.is_awaited or self._acyclic:
             return
         self._acyclic = True
         self.ready_messages.break_cycles()

@@ -108,9 +108,16 @@ def must_wait(budget: MemoryBudget, targets: tuple[RouteTarget, ...]) -> bool:
     return budget.dead_letters.full_outboxes > 0 and any(target.must_not_reject for target in targets)
 
 
+def without_full(budget: MemoryBudget, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+    """Return the targets without those that must not reject more messages."""
+    if not budget.dead_letters.full_outboxes:
+        return targets
+    return tuple([target for target in targets if not target.must_not_reject])
+
+
 def await_outboxes(scheduler: Scheduler, targets: tuple[RouteTarget, ...]) -> Iterator[int]:
     """Wait in a job, whose steps pass SUSPENDED on, until none of the targets must not reject more messages."""
-    while scheduler.in_job:
+    while not scheduler.finishing:
         full = next((target for target in targets if target.must_not_reject), None)
         if full is None:
             return

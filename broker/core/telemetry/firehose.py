@@ -117,8 +117,7 @@ class Firehose(Tracer):
             self._vhost.held = self._waiting_bytes >= LIMIT_BYTES
             message = copy()
             yield COPY_COST + (len(message.property_bytes) + message.body_bytes >> COPY_SHIFT)
-            # A full queue of one user must not hold back the others.
-            result = yield from deliver_in_slices(vhost, Emission([exchange], [message]), waits=False)
+            result = yield from deliver_in_slices(vhost, Emission([exchange], [message]))
             if (result.stored or vhost.budget.exceeded) and vhost.journal.behind():
                 self._start(exchange, appends=True)
                 return

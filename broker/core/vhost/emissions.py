@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_type import Emission, EnqueueSteps
-from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT, TURN_COST
+from ..jobs.scheduler import COPY_SHIFT, SLICE, STORE_SHIFT
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes, total_bytes
 from ..queues.enqueue import ACCEPTED, EnqueueResult
-from ..queues.message_log import MADE
+from ..queues.message_log import MADE, MOVED
 from ..queues.route_target import (
     PAGE_COST,
     PER_MESSAGE_COST,
     RouteTarget,
-    await_outboxes,
     cost_of_headers,
     existing,
     in_parts,
-    must_wait,
     records_of,
+    without_full,
 )
 
 if TYPE_CHECKING:
@@ -100,11 +99,8 @@ def nothing() -> None:
     pass
 
 
-def deliver_in_slices(vhost: VHost, emission: Emission, waits: bool = True) -> EnqueueSteps:
-    """Enqueue the messages of an emission, in order, at each of its destinations that still exists.
-
-    It `waits` for queues that must not reject more messages; otherwise these get none.
-    """
+def deliver_in_slices(vhost: VHost, emission: Emission) -> EnqueueSteps:
+    """Enqueue the messages of an emission, in order, at each of its destinations that still exists."""
     messages = list(emission.messages)
     if not messages:
         return ACCEPTED
@@ -112,7 +108,7 @@ def deliver_in_slices(vhost: VHost, emission: Emission, waits: bool = True) -> E
         result = deliver(vhost, emission.destinations, messages)
         yield max(SLICE, cost_of(messages, PER_MESSAGE_COST * len(emission.destinations), 1, STORE_SHIFT))
         return result
-    result = yield from enqueue_in_slices(vhost, targets_of(emission.destinations), messages, waits=waits)
+    result = yield from enqueue_in_slices(vhost, targets_of(emission.destinations), messages)
     for destination in emission.destinations:
         if isinstance(destination, Exchange):
             for index, message in enumerate(messages):
@@ -120,24 +116,17 @@ def deliver_in_slices(vhost: VHost, emission: Emission, waits: bool = True) -> E
                     break
                 search = vhost.search(destination, (message.address.routing_key,), message)
                 yield from search.in_steps()
-                copies = [message.copy_for_queue()]
-                more = yield from enqueue_in_slices(vhost, search.targets, copies, waits=waits)
+                more = yield from enqueue_in_slices(vhost, search.targets, [message.copy_for_queue()])
                 result = merge(result, more, index)
     return result
 
 
 def enqueue_in_slices(
-    vhost: VHost,
-    targets: tuple[RouteTarget, ...],
-    messages: list[Message],
-    source: str = MADE,
-    limit: int = SLICE,
-    waits: bool = True,
+    vhost: VHost, targets: tuple[RouteTarget, ...], messages: list[Message], source: str = MADE, limit: int = SLICE
 ) -> EnqueueSteps:
     """Enqueue messages, in order, at each of the targets, in steps whose cost is about `limit` at most.
 
-    Targets that are deleted meanwhile are skipped. It `waits` for those that must not reject more messages; otherwise
-    these are skipped, too. The messages remain the caller's.
+    Targets that are deleted meanwhile are skipped. The messages remain the caller's.
     """
     result = ACCEPTED
     for target in targets:
@@ -161,11 +150,6 @@ def enqueue_in_slices(
         first, at = at, at + len(some)
         each = cost_of(some, weight, int(exceeded), shift, min(readers, 1))
         for part in in_parts(targets, each, frame_bytes(some), max(limit, cost) if len(some) > 1 else limit):
-            if waits and must_wait(vhost.budget, part):
-                yield TURN_COST + 1  # so that this becomes a job
-                yield from await_outboxes(vhost.scheduler, part)
-            elif not waits:
-                part = tuple([target for target in part if not target.must_not_reject])
             result = merge(result, enqueue(vhost, part, some, source), first)
             yield max(cost * len(part) // count, 1)
     return result
@@ -205,7 +189,7 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
         if isinstance(destination, Exchange):
             for index, message in enumerate(messages):
                 found = vhost.route(destination, (message.address.routing_key,), message)[0]
-                more = vhost.enqueue([message.copy_for_queue()], message.body_bytes, message.persistent, found)
+                more = enqueue(vhost, found, [message.copy_for_queue()])
                 result = merge(result, more, index)
     return result
 
@@ -213,14 +197,19 @@ def deliver(vhost: VHost, destinations: Collection[Destination], messages: Colle
 def enqueue(
     vhost: VHost, targets: tuple[RouteTarget, ...], messages: list[Message], source: str = MADE
 ) -> EnqueueResult:
-    """Enqueue messages at those targets that exist, and copies where a queue would change them."""
-    targets = existing(targets)
+    """Enqueue messages at those targets that exist, and copies where a queue would change them.
+
+    Queues that must not reject more messages refuse them, and they are not dead-lettered: who has them cannot wait, and
+    others must not wait for such a queue. Only a move has asked all of them before.
+    """
+    there = existing(targets)
+    targets = without_full(vhost.budget, there) if source != MOVED else there
+    result = ACCEPTED if len(targets) == len(there) else EnqueueResult(False, frozenset(range(len(messages))))
     if not targets:
-        return ACCEPTED
+        return result
     plain = all(message.state is None for message in messages)
     if not plain or any(target.per_message for target in targets):
         messages = [message.copy_for_queue() for message in messages]
-    result = ACCEPTED
     at = 0
     for run in (messages,) if plain else runs_alike(messages):
         persistent = True in [message.persistent for message in run]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_context import ExchangeContext
+from ..exchanges.exchange_context import ExchangeContext, TryLater
 from ..exchanges.exchange_type import Emission, EnqueueSteps
 from ..exchanges.kept_message import store_kept, take_kept
 from ..jobs.scheduler import Job
@@ -15,7 +15,7 @@ from ..messages.message import Message
 from ..messages.ports import Timer
 from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
-from ..queues.route_target import RouteTarget
+from ..queues.route_target import RouteTarget, without_full
 from .emissions import deliver, deliver_in_slices, enqueue_in_slices
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class ExchangeHost(ExchangeContext):
                 targets.update(dict.fromkeys(search.targets))
             elif isinstance(destination, RouteTarget):
                 targets[destination] = None
+        if targets and not without_full(vhost.budget, tuple(targets)):
+            raise TryLater
         yield from enqueue_in_slices(vhost, tuple(targets), [message], DELAYED, FORWARD_COST)
 
     def store(self, messages: list[Message], durable: bool) -> None:

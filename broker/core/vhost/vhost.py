@@ -37,7 +37,7 @@ from ..queues.queue import Queue
 from ..queues.queue_host import QueueHost
 from ..queues.reply_queue import ReplyQueue
 from ..queues.route_target import PAGE_COST, RouteTarget
-from .emissions import EmissionQueue
+from .emissions import EmissionQueue, enqueue
 from .exchange_host import ExchangeHost
 from .node_services import NodeServices
 from .tracer import Tracer, Tracers
@@ -639,7 +639,7 @@ class VHost(QueueHost):
         if emissions is None and self.scheduler.has_room():
             search = self.search(exchange, (message.address.routing_key,), message)
             if search.run(SLICE) and PAGE_COST * len(search.targets) <= SLICE:
-                self.enqueue([message], message.body_bytes, message.persistent, search.targets)
+                enqueue(self, search.targets, [message])
                 return True
         elif emissions is not None and emissions.full:
             return False

@@ -17,6 +17,7 @@ from tests.support.session import connected, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges import delayed
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
@@ -55,28 +56,38 @@ def publish(node: Node, key: str, **headers: object) -> None:
     vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message)[0])
 
 
-def test_due_messages_for_a_queue_that_must_not_reject_more_wait_in_their_order(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("others", [False, True])
+def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_get_them(
+    node: Node, monkeypatch: pytest.MonkeyPatch, others: bool
 ) -> None:
+    """They are read again later, each in its turn."""
     limit_dead_letters(monkeypatch, MANY=0)
-    declare(node, x_delayed_type="fanout")
+    declare(node, x_delayed_type="direct")
     vhost, clock = node.vhosts["/"], node.clock
     assert isinstance(clock, FakeClock)
     full = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
     queue = vhost.declare_queue("full", arguments=Table.of(full | {"x-dead-letter-routing-key": "letters"}))
     letters = vhost.declare_queue("letters")
-    vhost.bind("x", queue, "", Table.EMPTY)
+    vhost.bind("x", queue, "full", Table.EMPTY)
+    if others:
+        bound(node, "with it", "full")
+    other = bound(node, "other", "other")
     queue.outbox.awaits_journal = True
     for number in range(20):
-        publish(node, "", number=f"{number}")
-    clock.advance(10_000)
-    assert len(queue.outbox) == 1 and not letters.ready
+        publish(node, "full", number=f"{number}")
+        publish(node, "other")
+    clock.advance(100)
+    assert len(queue.outbox) == 1 and not letters.ready and other.ready == 20
+    assert not others or vhost.queues["with it"].ready == 20
+    clock.advance(60_000)
+    assert len(queue.outbox) == 1 and vhost.exchanges["x"].type.messages_delayed == (0 if others else 19)
     queue.outbox.awaits_journal = False
     queue.schedule_pump()
     node.pump()
-    clock.advance(1_000)
+    clock.advance(delayed.FULL_RETRY_MS + 100)
     found = [message.properties.headers for message in ready_messages(letters)]
-    assert [headers.text("number") for headers in found if headers is not None] == [f"{number}" for number in range(20)]
+    numbers = [headers.text("number") for headers in found if headers is not None]
+    assert sorted(map(int, map(str, numbers))) == list(range(1 if others else 20))
 
 
 @pytest.mark.parametrize("type_", [None, "", "no-such", "x-delayed-message", 5])

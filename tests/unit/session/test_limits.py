@@ -14,6 +14,7 @@ from tests.support.session import SessionPipe, SlowJournal, connected, new_node,
 from warren.broker.amqp.errors import NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
+from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering
@@ -113,6 +114,35 @@ def test_messages_that_many_queues_reject_are_limited_also_if_each_has_only_one(
     node.pump()
     serve(node, pipes)
     assert ch.count("letters") == 101 and not budget.total and not budget.full_outboxes
+
+
+def test_what_restored_queues_reject_counts_for_who_publishes_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No user of them is known, so they share no bound: those of another user would hold them back."""
+    limit_dead_letters(monkeypatch, ALL_BYTES=1 << 16, USER_BYTES=1 << 14)
+    node = new_node()
+    node.users.add("other", hash_password("other", b"salt"))
+    node.users.set_permission("other", "/", ".*", ".*", ".*")
+    vhost, budget = node.vhosts["/"], node.budget.dead_letters
+    for name in ("of guest", "of other"):
+        vhost.declare_queue(name, arguments=Table.of(FULL))
+        vhost.queues[name].outbox.awaits_journal = True
+    budget.add("", 1 << 16, 1 << 16, node.clock)
+    pipes = []
+    for user in ("guest", "other"):
+        client = connected(node, user)
+        ch: Channel = client.channel()
+        for _ in range(20):
+            ch.publish("", f"of {user}", bytes(4_000))
+            node.pump()
+        pipes.append(pipe_of(client))
+        assert 1 << 14 < budget.of(user) < (1 << 14) + 5_000 and budget.of("") == 1 << 16
+    budget.add("", -1 << 16, -1 << 16, node.clock)
+    for name in ("of guest", "of other"):
+        vhost.queues[name].outbox.awaits_journal = False
+        vhost.queues[name].schedule_pump()
+    node.pump()
+    serve(node, pipes)
+    assert not budget.total and not len(node.scheduler)
 
 
 def outbox_of(node: Node, queue: str) -> DeadLetterOutbox:

@@ -26,7 +26,7 @@ class Budget:
 
     def wait(self, account: str, count: int = 1) -> None:
         for _ in range(count):
-            self.budget.when_room(account, partial(self._called.append, account))
+            self.budget.when_fewer(account, partial(self._called.append, account))
 
     def called(self) -> list[str]:
         called = self._called.copy()
@@ -41,8 +41,11 @@ def test_it_is_full_for_a_user_with_many_loose_bytes_while_the_node_has_too_many
     each.add("waits for targets", ALL_BYTES - 2 * USER_BYTES - 2, loose=False)
     assert not each.budget.is_full("many") and not each.budget.full_outboxes
     each.add("waits for targets", 1, loose=False)
-    assert [each.budget.is_full(name) for name in ("many", "few", "waits for targets", "")] == [True, *[False] * 3]
+    assert [each.budget.is_full(name) for name in ("many", "few", "waits for targets")] == [True, False, False]
     assert each.budget.full_outboxes == 1
+    each.add("", 2 * USER_BYTES)
+    assert not each.budget.is_full(""), "queues whose users are not known share no bound"
+    each.add("", -2 * USER_BYTES)
     each.add("few", -1)
     assert not each.budget.is_full("many") and not each.budget.full_outboxes and each.budget.has_many_loose("many")
 
@@ -78,9 +81,9 @@ def test_who_waits_again_when_called_and_whose_user_has_many_again_is_called_lat
 
     def fill() -> None:
         each.add("one", ALL_BYTES)
-        each.budget.when_room("one", fill)
+        each.budget.when_fewer("one", fill)
 
-    each.budget.when_room("one", fill)
+    each.budget.when_fewer("one", fill)
     each.wait("one", WOKEN)
     for _ in range(3):
         each.add("one", -ALL_BYTES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -568,74 +569,80 @@ def test_a_queue_waits_for_one_of_a_circle_in_which_it_is_not() -> None:
     assert not dead_lettering.waits_for(one, outside)
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_emissions_wait_for_a_full_queue_and_copies_of_traces_leave_it_out(
-    waits: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_broker_makes_leaves_out_a_queue_that_must_not_reject_more(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, MANY=5)
     house = House(max_length=0, overflow="reject-publish-dlx")
     outbox, vhost = house.queue.outbox, house.node.vhosts["/"]
     house.ch.declare("other")
     outbox.awaits_journal = True
     outbox.add(new_messages(house.node), "maxlen", queued=False)
-    targets = (house.queue, vhost.queues["other"])
-    for _ in range(2):
-        job = emissions.enqueue_in_slices(vhost, targets, new_messages(house.node), waits=waits)
-        house.node.scheduler.start("emissions", job)
+    refused = []
+
+    def job() -> Iterator[int]:
+        targets = (house.queue, vhost.queues["other"])
+        refused.append((yield from emissions.enqueue_in_slices(vhost, targets, new_messages(house.node))).refused)
+
+    house.node.scheduler.start("emissions", job())
     house.clock.advance(10_000)
-    assert (len(outbox), vhost.queues["other"].ready) == ((10, 0) if waits else (10, 20))
-    outbox.awaits_journal = False
-    house.queue.schedule_pump()
-    house.node.pump()
-    house.clock.advance(1_000)
-    assert not len(outbox) and not len(house.node.scheduler) and vhost.queues["other"].ready == 20
-    assert house.ch.count("letters") == (30 if waits else 10)
+    assert (len(outbox), vhost.queues["other"].ready, refused) == (10, 10, [set(range(10))])
 
 
-@pytest.mark.parametrize("end", ["deleted", "other overflow"])
-def test_who_waits_for_a_full_queue_goes_on_when_it_rejects_nothing_more(
-    end: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("end", ["deleted", "other overflow", "other user", "fewer of the node"])
+@pytest.mark.parametrize("empty", [False, True])
+def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothing_more(
+    empty: bool, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_dead_letters(monkeypatch, MANY=5)
+    """The queue is full, or has no dead letters, and its user and the node have too many."""
+    by_levels = empty or end in ("other user", "fewer of the node")
+    all_bytes, user_bytes = 100_000, 10_000
+    many = 1_000 if by_levels else 5
+    limit_dead_letters(monkeypatch, MANY=many, ALL_BYTES=all_bytes, USER_BYTES=user_bytes, SOME_BYTES=0)
     house = House(max_length=0)
     house.node.policies.set("/", "overflow", "^queue$", {"overflow": "reject-publish-dlx"})
+    budget = house.node.budget.dead_letters
+    budget.add("guest", user_bytes + 1, user_bytes + 1, house.clock)
+    budget.add("others", all_bytes, 0, house.clock)
     outbox, called = house.queue.outbox, list[int]()
     outbox.awaits_journal = True
-    outbox.add(new_messages(house.node), "maxlen", queued=False)
+    if not empty:
+        outbox.add(new_messages(house.node)[:7], "maxlen", queued=False)
     for number in range(3 * dead_lettering.WOKEN):
         house.queue.when_may_reject(partial(called.append, number))
     house.clock.advance(10_000)
-    assert not called and outbox.full
+    assert not called and house.queue.must_not_reject and outbox.full is not empty
     house.node.scheduler.full = True  # so that the dead letters stay
     if end == "deleted":
         house.node.vhosts["/"].delete_queue(house.queue)
+    elif end == "other user":
+        house.queue.outbox.charge("who has none")
+    elif end == "fewer of the node":
+        budget.add("others", -all_bytes, 0, house.clock)
     else:
         house.node.policies.set("/", "overflow", "^queue$", {"overflow": "drop-head"})
     assert called == list(range(dead_lettering.WOKEN)) and not house.queue.must_not_reject
     house.clock.advance(1)
-    assert called == list(range(3 * dead_lettering.WOKEN)) and len(outbox) == 10
+    assert called == list(range(3 * dead_lettering.WOKEN)) and len(outbox) == (0 if empty else 7)
 
 
 def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The others would look in vain each time. All of them go on once it has none."""
+    """All at once would fill it again and again, and take long."""
     limit_dead_letters(monkeypatch, SLICE=1)
     house = House(message_ttl=10, max_length=3, overflow="reject-publish-dlx")
     house.ch.fill("queue", b"1", b"2", b"3", **DURABLE)
     house.node.alarms.set(DISK)
     house.clock.advance(1_000)
-    called: list[tuple[int, int]] = []
-
-    def note(number: int) -> None:
-        called.append((number, len(house.queue.outbox)))
-
+    called: list[int] = []
+    counts: list[int] = []
     for number in range(300):
-        house.queue.outbox.when_fewer(partial(note, number))
+        house.queue.outbox.when_fewer(partial(called.append, number))
     assert len(house.queue.outbox) == 3
     house.node.alarms.clear(DISK)
+    house.clock.after_each = lambda: counts.append(len(called))
     house.clock.advance(1_000)
-    assert called == [(number, 2 - number // dead_lettering.WOKEN) for number in range(300)]
+    steps = [after - before for before, after in pairwise([0, *counts])]
+    assert called == list(range(300)) and max(steps) == dead_lettering.WOKEN
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])

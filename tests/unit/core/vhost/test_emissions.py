@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.in_process import InProcessPeer
+from tests.support.queues import limit_dead_letters
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.definitions.importer import import_definitions
@@ -372,6 +373,64 @@ def test_messages_that_are_enqueued_at_once_cost_what_their_bodies_do(vhost: VHo
     steps = emissions.deliver_in_slices(vhost, Emission([queue], [message], at_once=True))
     assert sum(steps) >= len(body) >> STORE_SHIFT
     assert queue.ready == 1
+
+
+@pytest.fixture
+def full(vhost: VHost, monkeypatch: pytest.MonkeyPatch) -> Queue:
+    """A queue that must not reject more messages; it has one dead letter for the queue `letters`."""
+    limit_dead_letters(monkeypatch, MANY=0)
+    given = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
+    queue = vhost.declare_queue("full", arguments=Table.of(given | {"x-dead-letter-routing-key": "letters"}))
+    vhost.declare_queue("letters")
+    queue.outbox.awaits_journal = True
+    vhost.enqueue([framed(Address("", "full"), Properties(), b"0")], 1, False, (queue,))
+    assert queue.must_not_reject
+    return queue
+
+
+@pytest.mark.parametrize("kept", [3, KEPT])
+def test_a_full_queue_gets_no_history_and_holds_nobody_back(
+    peer: InProcessPeer, vhost: VHost, full: Queue, kept: int
+) -> None:
+    vhost.declare_exchange("x", "x-recent-history", arguments=Table.of({LENGTH: kept}))
+    for number in range(kept):
+        publish(vhost, "x", b"%d" % number)
+    other = vhost.declare_queue("other")
+    for queue in (full, other):
+        vhost.bind("x", queue, "k", Table.EMPTY)
+    vhost.delete_exchange("x")
+    peer.clock.advance(1_000)
+    assert bodies(other) == list(range(kept)) and len(full.outbox) == 1
+    assert not vhost.unbindings and not vhost.emitting and not len(vhost.scheduler)
+
+
+def test_events_leave_out_a_full_queue(peer: InProcessPeer, vhost: VHost, full: Queue) -> None:
+    other = vhost.declare_queue("other")
+    exchange = vhost.exchanges["amq.fanout"]
+    for queue in (full, other):
+        vhost.bind("amq.fanout", queue, "", Table.EMPTY)
+    for number in range(10):
+        assert vhost.publish(exchange, framed(Address("amq.fanout", ""), Properties(), b"%d" % number))
+        vhost.scheduler.full = number == 5  # those that follow are enqueued in slices
+    vhost.scheduler.full = False
+    peer.clock.advance(1)
+    assert bodies(other) == list(range(10)) and len(full.outbox) == 1
+
+
+def test_a_full_listener_refuses_what_is_relayed_at_once(peer: InProcessPeer, vhost: VHost, full: Queue) -> None:
+    vhost.declare_exchange("p", "x-presence", arguments=Table.of({"x-presence-relay": True}))
+    vhost.declare_exchange("between", "fanout")
+    other = vhost.declare_queue("other")
+    vhost.bind("between", full, "", Table.EMPTY)
+    for destination in (vhost.exchanges["between"], other):
+        vhost.bind("p", destination, "", Table.EMPTY)
+    channel = peer.connect().channel()
+    channel.confirm()
+    for number in range(3):
+        channel.publish("p", "k", b"%d" % number)
+    assert channel.confirms((1, 2, 3)) == (set(), {1, 2, 3})
+    assert [got[1].body for _ in range(4) if (got := other.get(True)) is not None][-3:] == [b"0", b"1", b"2"]
+    assert len(full.outbox) == 1
 
 
 @pytest.mark.parametrize("transactional", [False, True])
