@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TryLater(Exception):
-    """There is no room for a message now. Nothing of it has been done."""
+    """An error: a message cannot be enqueued now, as there is no room for it; nothing of it has been done."""
 
 
 class ExchangeContext:
