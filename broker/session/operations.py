@@ -87,8 +87,7 @@ def declare_queue(
         check_new=channel.check_new,
     )
     connection.node.churn.queue_declared += 1
-    if not queue.outbox.account:
-        queue.outbox.charge(channel.user.account)
+    queue.outbox.charge(channel.user.account)
     if exclusive:
         connection.owned[name] = queue
     return queue
@@ -384,7 +383,7 @@ def get_message(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Mess
             f"cannot obtain access to locked {queue}. basic.get operations are not supported by quorum queues with "
             "single active consumer"
         )
-    if not no_ack and not queue.outbox.account:
+    if not no_ack:
         queue.outbox.charge(channel.user.account)
     entry = queue.get(no_ack)
     if entry is None:

@@ -330,15 +330,15 @@ class DeadLetterOutbox:
             self._count(messages, 1)
 
     def charge(self, account: str) -> None:
-        """Count all messages, now and later, for the user of this account, if it is one.
+        """Count all messages, now and later, for the user of this account, if no other is known.
 
-        That is who declared the queue or began to consume from it last.
+        That is who declared the queue; after a restart, who uses it first.
         """
-        if account not in ("", self.account):
+        if account and not self.account:
             clock = self._queue.host.clock
             self._budget.add(account, self.held_bytes, self.loose_bytes, clock)
-            self._budget.add(self.account, -self.held_bytes, -self.loose_bytes, clock)
-            self._budget.forget(self.account, self.wake)
+            self._budget.add("", -self.held_bytes, -self.loose_bytes, clock)
+            self._budget.forget("", self.wake)
             self.account = account
             self.wake()
 

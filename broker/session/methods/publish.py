@@ -715,7 +715,7 @@ def must_await(channel: Channel, queues: tuple[RouteTarget, ...]) -> bool:
     if not budget.dead_letters.full_outboxes:
         return False
     for queue in queues:
-        if isinstance(queue, Queue) and not queue.outbox.account:
+        if isinstance(queue, Queue):
             queue.outbox.charge(channel.user.account)
     return must_wait(budget, queues)
 

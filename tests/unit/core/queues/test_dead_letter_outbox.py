@@ -296,7 +296,8 @@ def test_a_user_whose_messages_do_not_wait_consumes_while_those_of_another_are_t
     assert isinstance(other.next().method, BasicMethods.GetOk if gets else BasicMethods.Deliver)
     assert house.ch.count("letters") == 26 and queue.ready == (14 if gets else 0)
     house.ch.get("its own", no_ack=False)
-    assert queue.outbox.account != house.queue.outbox.account, "a look does not change who pays"
+    house.ch.consume("its own")
+    assert queue.outbox.account != house.queue.outbox.account, "its publishers do not wait for those of its consumers"
     assert not queue.host.budget.dead_letters.of("other") and not queue.host.budget.dead_letters.of("guest")
 
 
@@ -587,13 +588,13 @@ def test_what_the_broker_makes_leaves_out_a_queue_that_must_not_reject_more(monk
     assert (len(outbox), vhost.queues["other"].ready, refused) == (10, 10, [set(range(10))])
 
 
-@pytest.mark.parametrize("end", ["deleted", "other overflow", "other user", "fewer of the node"])
+@pytest.mark.parametrize("end", ["deleted", "other overflow", "fewer of the user", "fewer of the node"])
 @pytest.mark.parametrize("empty", [False, True])
 def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothing_more(
     empty: bool, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue is full, or has no dead letters, and its user and the node have too many."""
-    by_levels = empty or end in ("other user", "fewer of the node")
+    by_levels = empty or end.startswith("fewer")
     all_bytes, user_bytes = 100_000, 10_000
     many = 1_000 if by_levels else 5
     limit_dead_letters(monkeypatch, MANY=many, ALL_BYTES=all_bytes, USER_BYTES=user_bytes, SOME_BYTES=0)
@@ -613,8 +614,8 @@ def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothin
     house.node.scheduler.full = True  # so that the dead letters stay
     if end == "deleted":
         house.node.vhosts["/"].delete_queue(house.queue)
-    elif end == "other user":
-        house.queue.outbox.charge("who has none")
+    elif end == "fewer of the user":
+        budget.add("guest", -user_bytes - 1, -user_bytes - 1, house.clock)
     elif end == "fewer of the node":
         budget.add("others", -all_bytes, 0, house.clock)
     else:
