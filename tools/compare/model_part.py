@@ -110,6 +110,7 @@ class ReferenceMachine(SessionMachine):
                 self._now_ms = time_ms
                 failed = self._failure(before, rules, came)
                 if failed is None:
+                    self.models = [self.model]
                     break
             if failed is not None and time.monotonic() > deadline_s:
                 type(self).difference = failed

@@ -26,7 +26,7 @@ from warren.broker.runtime.garbage_collection import (
 BUSY, IDLE = IDLE_SHARE * 2, IDLE_SHARE / 2
 LONG_S = 0.5
 OBJECTS = 200_000
-SHORT_MS = 5
+SHORT_MS = 10
 
 
 class FakeHeap(Heap):
