@@ -74,7 +74,8 @@ class ExchangeHost(ExchangeContext):
                 targets.update(dict.fromkeys(search.targets))
             elif isinstance(destination, RouteTarget):
                 targets[destination] = None
-        if targets and not without_full(vhost.budget, tuple(targets)):
+        queues = tuple([target for target in targets if not target.internal])
+        if queues and not without_full(vhost.budget, queues):
             raise TryLater
         yield from enqueue_in_slices(vhost, tuple(targets), [message], DELAYED, FORWARD_COST)
 

@@ -56,11 +56,12 @@ def publish(node: Node, key: str, **headers: object) -> None:
     vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message)[0])
 
 
-@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("way", ["alone", "with others", "deduplicated"])
 def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_get_them(
-    node: Node, monkeypatch: pytest.MonkeyPatch, others: bool
+    node: Node, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """They are read again later, each in its turn."""
+    others = way == "with others"
     limit_dead_letters(monkeypatch, MANY=0)
     declare(node, x_delayed_type="direct")
     vhost, clock = node.vhosts["/"], node.clock
@@ -68,13 +69,18 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
     full = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
     queue = vhost.declare_queue("full", arguments=Table.of(full | {"x-dead-letter-routing-key": "letters"}))
     letters = vhost.declare_queue("letters")
-    vhost.bind("x", queue, "full", Table.EMPTY)
+    if way == "deduplicated":
+        vhost.declare_exchange("between", "fanout", arguments=Table.of({"x-message-deduplication": True}))
+        vhost.bind("x", vhost.exchanges["between"], "full", Table.EMPTY)
+        vhost.bind("between", queue, "", Table.EMPTY)
+    else:
+        vhost.bind("x", queue, "full", Table.EMPTY)
     if others:
         bound(node, "with it", "full")
     other = bound(node, "other", "other")
     queue.outbox.awaits_journal = True
     for number in range(20):
-        publish(node, "full", number=f"{number}")
+        publish(node, "full", **{"number": f"{number}", "x-deduplication-header": f"{number}"})
         publish(node, "other")
     clock.advance(100)
     assert len(queue.outbox) == 1 and not letters.ready and other.ready == 20
