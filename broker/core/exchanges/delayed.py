@@ -20,6 +20,7 @@ from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Timer
 from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
+from ..queues.route_target import RouteTarget, existing
 from ..queues.x_death import routing_keys
 from .decorator import ExchangeDecorator
 from .exchange_context import TryLater
@@ -65,11 +66,12 @@ class Delay(Sink):
         "_releasing",
         "_at_once",
         "_tried_ms",
+        "_targets",
         "_last_properties",
         "_last_delay_ms",
     )
 
-    def __init__(self, context: ExchangeContext, release: Callable[[Message], Job]) -> None:
+    def __init__(self, context: ExchangeContext, release: Callable[[Message, tuple[RouteTarget, ...]], Job]) -> None:
         super().__init__(context)
         self._heap: list[int] = []
         self._restored_ids = array("Q")
@@ -82,6 +84,7 @@ class Delay(Sink):
         self._releasing = False  # a job releases due messages
         self._at_once = 1  # messages to read next
         self._tried_ms = 0  # when the last message is tried again for which there was no room
+        self._targets: dict[int, tuple[RouteTarget, ...]] = {}  # of such messages, by turn: exchanges have kept them
         self._last_properties = b""  # the properties that were read last, and their delay
         self._last_delay_ms = 0
 
@@ -129,6 +132,7 @@ class Delay(Sink):
             self._timer.cancel()
             self._timer = None
         self._resident.clear()
+        self._targets.clear()
         self._drop()
 
     def _drop(self) -> None:
@@ -212,13 +216,15 @@ class Delay(Sink):
                 if message is None:
                     continue
                 cost += RELEASE_COST + (len(message.frames) >> READ_SHIFT)
+                targets = existing(self._targets.pop(entry >> TURN_SHIFT & MASK, ()))
                 try:
-                    for step in self._release(message):
+                    for step in self._release(message, targets):
                         cost += step
                         if cost >= STEP_COST:
                             yield cost
                             cost = 0
-                except TryLater:
+                except TryLater as error:
+                    self._targets[entry >> TURN_SHIFT & MASK] = error.targets
                     heappush(self._heap, self._next_try_ms(message) << DEADLINE_SHIFT | later.pop() & TURN_AND_LOCATION)
                     continue
                 later.pop()
@@ -300,13 +306,16 @@ class DelayedExchange(ExchangeDecorator):
             self._delay.on_deleted()
         super().on_deleted()
 
-    def _release(self, message: Message) -> Job:
-        """Route a due message, as a part of a job."""
+    def _release(self, message: Message, targets: tuple[RouteTarget, ...]) -> Job:
+        """Route a due message, or enqueue it at the targets to which it was routed before, as a part of a job."""
         assert self._context is not None, "on_created has been called"
         keys = routing_keys(message, None)
         headers = message.headers
         message = with_negated_delay(message)
         yield headers.read_cost
+        if targets:
+            yield from self._context.forward_to(targets, message)
+            return
         found: dict[Destination, None] = {}
         yield from self.inner.search(tuple(dict.fromkeys(keys)), message, found)
         yield from self._context.forward(list(found), keys, message)

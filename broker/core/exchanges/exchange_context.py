@@ -10,13 +10,18 @@ from ..messages.binding import Destination
 from ..messages.message import Message
 from ..messages.ports import Clock, Timer
 from ..queues.enqueue import EnqueueResult
+from ..queues.route_target import RouteTarget
 
 if TYPE_CHECKING:
     from .exchange_type import Emission, EnqueueSteps
 
 
 class TryLater(Exception):
-    """An error: a message cannot be enqueued now, as there is no room for it; nothing of it has been done."""
+    """An error: a message cannot be enqueued now, as none of the queues to which it was routed may reject more."""
+
+    def __init__(self, targets: tuple[RouteTarget, ...]) -> None:
+        super().__init__()
+        self.targets = targets
 
 
 class ExchangeContext:
@@ -72,9 +77,13 @@ class ExchangeContext:
         """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
 
         `destinations` are those to which the type has routed it by `keys`. Exchanges among them route it further; the
-        alternate exchange gets it if there are none. Raises TryLater if all its queues must not reject more messages;
-        only some that must not do not get it.
+        alternate exchange gets it if there are none. Raises TryLater if all its queues must not reject more messages,
+        and are few; otherwise those of them do not get it.
         """
+        raise NotImplementedError
+
+    def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
+        """Try again to enqueue a message for which `forward` or this raised TryLater. Raises TryLater."""
         raise NotImplementedError
 
     # Storage: only for a type whose `persists_messages` is true.

@@ -21,6 +21,7 @@ from .emissions import deliver, deliver_in_slices, enqueue_in_slices
 if TYPE_CHECKING:
     from .vhost import VHost
 
+FEW = 100  # targets that are kept for another try
 FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is either delayed or routed after a power cut
 
 
@@ -74,10 +75,14 @@ class ExchangeHost(ExchangeContext):
                 targets.update(dict.fromkeys(search.targets))
             elif isinstance(destination, RouteTarget):
                 targets[destination] = None
+        yield from self.forward_to(tuple(targets), message)
+
+    def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
+        vhost = self._vhost
         queues = tuple([target for target in targets if not target.internal])
-        if queues and not without_full(vhost.budget, queues):
-            raise TryLater
-        yield from enqueue_in_slices(vhost, tuple(targets), [message], DELAYED, FORWARD_COST)
+        if queues and len(targets) <= FEW and not without_full(vhost.budget, queues):
+            raise TryLater(targets)
+        yield from enqueue_in_slices(vhost, targets, [message], DELAYED, FORWARD_COST)
 
     def store(self, messages: list[Message], durable: bool) -> None:
         numbers = [self.number] if durable and self.number else []

@@ -23,6 +23,7 @@ from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
 from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
+from warren.plugins.exchanges.recent_history import RecentHistoryExchange
 
 HOUR_MS = 3_600_000
 PATIENCE_S = 60.0
@@ -34,6 +35,7 @@ def node() -> Node:
     node = new_node()
     node.registry.register("x-delayed-message", DelayedMessageExchange)
     node.registry.register("x-modulus-hash", ModulusHashExchange)
+    node.registry.register("x-recent-history", RecentHistoryExchange)
     return node
 
 
@@ -56,7 +58,7 @@ def publish(node: Node, key: str, **headers: object) -> None:
     vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message)[0])
 
 
-@pytest.mark.parametrize("way", ["alone", "with others", "deduplicated"])
+@pytest.mark.parametrize("way", ["alone", "with others", "deduplicated", "kept as history"])
 def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_get_them(
     node: Node, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -69,8 +71,9 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
     full = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
     queue = vhost.declare_queue("full", arguments=Table.of(full | {"x-dead-letter-routing-key": "letters"}))
     letters = vhost.declare_queue("letters")
-    if way == "deduplicated":
-        vhost.declare_exchange("between", "fanout", arguments=Table.of({"x-message-deduplication": True}))
+    if way in ("deduplicated", "kept as history"):
+        type_ = "fanout" if way == "deduplicated" else "x-recent-history"
+        vhost.declare_exchange("between", type_, arguments=Table.of({"x-message-deduplication": way == "deduplicated"}))
         vhost.bind("x", vhost.exchanges["between"], "full", Table.EMPTY)
         vhost.bind("between", queue, "", Table.EMPTY)
     else:
@@ -93,6 +96,8 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
     clock.advance(delayed.FULL_RETRY_MS + 100)
     found = [message.properties.headers for message in ready_messages(letters)]
     numbers = [headers.text("number") for headers in found if headers is not None]
+    if way == "kept as history":
+        assert len(vhost.exchanges["between"].type._kept) == 20, "each is kept once"
     assert sorted(map(int, map(str, numbers))) == list(range(1 if others else 20))
 
 
