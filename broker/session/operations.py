@@ -383,8 +383,6 @@ def get_message(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Mess
             f"cannot obtain access to locked {queue}. basic.get operations are not supported by quorum queues with "
             "single active consumer"
         )
-    if not no_ack:
-        queue.outbox.charge(channel.user.account)
     entry = queue.get(no_ack)
     if entry is None:
         channel.delivering.found_nothing()

@@ -16,6 +16,7 @@ from ..core.messages.message import Message
 from ..core.metadata.validation import check_text
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
+from ..core.queues.route_target import must_wait
 from ..core.vhost.vhost import CheckNew, VHost, allow_new
 from . import operations
 from .confirms import Confirms
@@ -191,7 +192,7 @@ class OperatorChannel:
             self.check_alarms()
         if channel.unfinished.full and not publishing.count_short(channel, [route], [content]):
             raise NotNow(publishing.STILL_PUBLISHING)
-        if publishing.must_await(channel, route.targets or ()):
+        if must_wait(channel.vhost.budget, route.targets or ()):
             raise NotNow(publishing.STILL_DEAD_LETTERING)
         channel.confirms = channel.confirms or Confirms()
         self._returned = channel.publishing.return_unroutable

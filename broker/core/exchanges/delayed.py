@@ -37,9 +37,7 @@ STEP_COST = 500  # of messages released in one step
 RELEASE_COST = 10  # of one message beside its enqueueing
 READ_SHIFT = 9  # to read and copy 512 bytes costs 1
 DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
-RETRY_MS = 10_000  # the wait after a due message could not be read or released,
-FULL_RETRY_MS = 2_000  # or, at least, as its only queues must not reject more messages
-FULL_RATE_SHIFT = 16  # of these, 64 KiB are read in 1 ms
+RETRY_MS = 10_000  # the wait after a due message could not be read or released
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
 MASK = (1 << 64) - 1
 TURN_AND_LOCATION = (1 << DEADLINE_SHIFT) - 1
@@ -65,7 +63,6 @@ class Delay(Sink):
         "_release",
         "_releasing",
         "_at_once",
-        "_tried_ms",
         "_targets",
         "_last_properties",
         "_last_delay_ms",
@@ -83,7 +80,6 @@ class Delay(Sink):
         self._release = release
         self._releasing = False  # a job releases due messages
         self._at_once = 1  # messages to read next
-        self._tried_ms = 0  # when the last message is tried again for which there was no room
         self._targets: dict[int, tuple[RouteTarget, ...]] = {}  # of such messages, by turn: exchanges have kept them
         self._last_properties = b""  # the properties that were read last, and their delay
         self._last_delay_ms = 0
@@ -200,7 +196,7 @@ class Delay(Sink):
         """Release these messages, or none after the one during whose release the exchange was deleted.
 
         A message that cannot be read, or whose release raises, is tried again after RETRY_MS, and one for which there
-        is no room (TryLater) after FULL_RETRY_MS. Messages after the one that raised are released in the next slice.
+        is no room (TryLater) at `next_try_ms`. Messages after the one that raised are released in the next slice.
         """
         messages: list[Message | None] = []
         done = cost = 0
@@ -225,7 +221,8 @@ class Delay(Sink):
                             cost = 0
                 except TryLater as error:
                     self._targets[entry >> TURN_SHIFT & MASK] = error.targets
-                    heappush(self._heap, self._next_try_ms(message) << DEADLINE_SHIFT | later.pop() & TURN_AND_LOCATION)
+                    when_ms = self.context.next_try_ms(len(message.frames))
+                    heappush(self._heap, when_ms << DEADLINE_SHIFT | later.pop() & TURN_AND_LOCATION)
                     continue
                 later.pop()
                 self._moved_ids.pop(entry >> TURN_SHIFT & MASK, None)
@@ -240,12 +237,6 @@ class Delay(Sink):
             for entry, message in zip(entries[done:], messages[done:], strict=False):  # none if the read failed
                 heappush(self._heap, self._put_back(entry, message))
         yield cost
-
-    def _next_try_ms(self, message: Message) -> int:
-        """Return when to try again, so late that these messages are read at a limited rate however many they are."""
-        soon_ms = self.context.clock.now_ms() + FULL_RETRY_MS
-        self._tried_ms = max(soon_ms, self._tried_ms + 1 + (len(message.frames) >> FULL_RATE_SHIFT))
-        return self._tried_ms
 
     def _read(self, entries: list[int]) -> list[Message | None]:
         """Read messages in the order of the entries, but from the disk in its own order; None for unreadable ones."""

@@ -86,6 +86,10 @@ class ExchangeContext:
         """Try again to enqueue a message for which `forward` or this raised TryLater. Raises TryLater."""
         raise NotImplementedError
 
+    def next_try_ms(self, size: int) -> int:
+        """Return when to try again to enqueue a message with frames of so many bytes, after TryLater."""
+        raise NotImplementedError
+
     # Storage: only for a type whose `persists_messages` is true.
 
     def store(self, messages: list[Message], durable: bool) -> None:

@@ -330,15 +330,15 @@ class DeadLetterOutbox:
             self._count(messages, 1)
 
     def charge(self, account: str) -> None:
-        """Count all messages, now and later, for the user of this account, if no other is known.
+        """Count all messages, now and later, for the user of this account, who has declared the queue.
 
-        That is who declared the queue; after a restart, who uses it first.
+        Not for who uses it: a consumer could have its publishers wait for dead letters of other queues.
         """
-        if account and not self.account:
+        if account not in ("", self.account):
             clock = self._queue.host.clock
             self._budget.add(account, self.held_bytes, self.loose_bytes, clock)
-            self._budget.add("", -self.held_bytes, -self.loose_bytes, clock)
-            self._budget.forget("", self.wake)
+            self._budget.add(self.account, -self.held_bytes, -self.loose_bytes, clock)
+            self._budget.forget(self.account, self.wake)
             self.account = account
             self.wake()
 
@@ -386,23 +386,34 @@ class DeadLetterOutbox:
                 count -= 1
         if self._held_back or rejects and self.is_awaited:
             self._budget.when_fewer(self.account, self.wake)
-        if not count and self.is_awaited and not self._waking and (self.passes_to is None or not self.held_bytes):
+        if not count and self.is_awaited and (self.passes_to is None or not self.held_bytes):
+            self._wake_soon()
+
+    def _wake_soon(self) -> None:
+        if not self._waking:
             self._waking = True
-            queue.host.clock.call_at(queue.host.clock.now_ms(), self._wake_rest)
+            clock = self._queue.host.clock
+            clock.call_at(clock.now_ms(), self._wake_rest)
 
     def _wake_rest(self) -> None:
         self._waking = False
-        if self.is_awaited:
+        if self._full or self.is_awaited:
             queue = self._queue
             self.wake()
             if queue.deleted:
                 queue.break_cycles()  # which were kept for those that wait
+
+    def on_changed(self) -> None:
+        """Let those go on who wait, and its own messages: it may reject nothing more, or publish to other targets."""
+        self.awaited = None
+        self.wake()
 
     def on_deleted(self) -> None:
         """Publish the messages as a job, which counts as one of them, and let those go on who wait."""
         queue = self._queue
         self._budget.forget(self.account, self.wake)
         self._held_back = False
+        self.passes_to = None
         if len(self):
             clock = queue.host.clock
             self._budget.add(self.account, DELETED_BYTES, self.held_bytes - self.loose_bytes + DELETED_BYTES, clock)
@@ -471,6 +482,8 @@ class DeadLetterOutbox:
             self.awaited = None
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
         self._budget.add(self.account, -DELETED_BYTES, -DELETED_BYTES, queue.host.clock)
+        self.passes_to = None
+        self._set_full(False)
         queue.break_cycles()
 
     def _publish_first(self, count: int, cost_limit: int) -> int:
@@ -687,9 +700,10 @@ class DeadLetterOutbox:
             self._queue.schedule_pump()
 
     def _pass_no_longer(self) -> None:
-        self.passes_to = None
-        if self._full or self.is_awaited:
-            self.wake()
+        """Wake those that wait, but later: they may be a chain of any length of queues that passed to the next one."""
+        if self.passes_to is not None:
+            self.passes_to = None
+            self._wake_soon()
 
     def _count(self, messages: list[Message], sign: int) -> None:
         stored = [message for message in messages if message.persistent]

@@ -164,7 +164,7 @@ class Queue(RouteTarget):
         self.settings = self.host.settings_cache.get(self.arguments, effective)
         self.per_message = self.settings.per_message
         self.expiry.reconfigure()
-        self.outbox.wake()
+        self.outbox.on_changed()
         self.schedule_pump()
 
     # Messages enter
@@ -349,7 +349,7 @@ class Queue(RouteTarget):
             self._demand_changed()
         if again:
             self._message_expiry.pump_again()
-        elif not self._slice and self.ready and not len(outbox):  # for dead letters of other queues of the user
+        elif not self._slice and self.ready:  # perhaps for dead letters of other queues of the user
             outbox.await_room()
         return cost
 
@@ -622,7 +622,6 @@ class Queue(RouteTarget):
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.consumers.add(consumer)
-        self.outbox.charge(consumer.account)
         self.had_consumer = True
         self.schedule_pump()
 

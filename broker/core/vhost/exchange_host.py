@@ -84,6 +84,9 @@ class ExchangeHost(ExchangeContext):
             raise TryLater(targets)
         yield from enqueue_in_slices(vhost, targets, [message], DELAYED, FORWARD_COST)
 
+    def next_try_ms(self, size: int) -> int:
+        return self._vhost.budget.dead_letters.next_try_ms(self.clock.now_ms(), size)
+
     def store(self, messages: list[Message], durable: bool) -> None:
         numbers = [self.number] if durable and self.number else []
         for message in messages:

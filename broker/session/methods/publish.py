@@ -119,7 +119,7 @@ def publish(
     if route.reads_headers and not alone:
         targets = route.targets or ()
         channel.connection.spent += cost_of_reading(messages, targets) * len(targets)
-    if queues is not None and not channel.all_or_none and must_await(channel, queues):
+    if queues is not None and not channel.all_or_none and must_wait(channel.vhost.budget, queues):
         queues = None
     if queues is None and not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
@@ -203,7 +203,7 @@ def may_take_long(channel: Channel, route: Route, content: bytes, alone: bool) -
     if in_transaction or not targets:
         return False
     few = are_few(targets, Message(route.address, content, 0, 0, 0, False))
-    return must_await(channel, targets) or alone and not few
+    return must_wait(channel.vhost.budget, targets) or alone and not few
 
 
 def properties_of(content: bytes) -> bytes:
@@ -367,7 +367,7 @@ def enqueue_runs(channel: Channel, runs: dict[tuple[RouteTarget, ...], Run], in_
         header_bytes = header_bytes_of(run.messages) if some_long else 0
         route = run.route
         long = run.body_bytes + header_bytes > route.long_bytes or header_bytes > route.read_bytes
-        if long or len(run.queues) > FEW or must_await(channel, run.queues):
+        if long or len(run.queues) > FEW or must_wait(channel.vhost.budget, run.queues):
             steps = enqueue_in_steps(channel, run.exchange, run.messages, run.queues, run.mandatory, ())
             do_in_steps(channel, run.messages, steps, in_slices)
             return
@@ -506,7 +506,7 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
         elif ttl_ms != NO_TTL:
             message.state = MessageState(ttl_ms)
     queues = route.targets
-    few = queues is not None and are_few(queues, message) and not must_await(channel, queues)
+    few = queues is not None and are_few(queues, message) and not must_wait(channel.vhost.budget, queues)
     if queues is not None and few and len(keys) == 1 and not route.markers:
         if route.reads_headers and channel.transaction is None:
             channel.connection.spent += cost_of_reading([message], queues) * len(queues)
@@ -700,24 +700,10 @@ def one_is_full(channel: Channel, queues: tuple[RouteTarget, ...]) -> Generator[
     """Return whether one of the queues has rejected too many messages; look at them in steps."""
     for at in range(0, len(queues), LOOKS):
         some = queues[at : at + LOOKS]
-        if must_await(channel, some):
+        if must_wait(channel.vhost.budget, some):
             return True
         yield len(some) >> DESTINATIONS_SHIFT
     return False
-
-
-def must_await(channel: Channel, queues: tuple[RouteTarget, ...]) -> bool:
-    """Return whether one of the queues must not reject more messages.
-
-    Dead letters of a queue of which no user is known, as it was only restored, count for who publishes to it.
-    """
-    budget = channel.vhost.budget
-    if not budget.dead_letters.full_outboxes:
-        return False
-    for queue in queues:
-        if isinstance(queue, Queue):
-            queue.outbox.charge(channel.user.account)
-    return must_wait(budget, queues)
 
 
 def await_room(channel: Channel, queues: tuple[RouteTarget, ...], cost: int = PER_MESSAGE_COST) -> Job:
@@ -727,10 +713,10 @@ def await_room(channel: Channel, queues: tuple[RouteTarget, ...], cost: int = PE
     """
     if channel.on_full is not None:
         return
-    if not channel.busy and must_await(channel, queues):
+    if not channel.busy and must_wait(channel.vhost.budget, queues):
         yield TURN_COST + 1  # so that this becomes a job
     connection = channel.connection
-    if channel.busy and must_await(channel, queues):
+    if channel.busy and must_wait(channel.vhost.budget, queues):
         connection.waits_for_room = True
         connection.request_flush()  # so that the transport notices if the peer closes meanwhile
         yield from await_outboxes(connection.node.scheduler, queues)

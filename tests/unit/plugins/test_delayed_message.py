@@ -17,9 +17,9 @@ from tests.support.session import connected, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.exchanges import delayed
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.node.node import Node
+from warren.broker.core.queues.dead_letter_budget import RETRY_MS
 from warren.broker.core.queues.queue import Queue
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
 from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
@@ -93,7 +93,7 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
     queue.outbox.awaits_journal = False
     queue.schedule_pump()
     node.pump()
-    clock.advance(delayed.FULL_RETRY_MS + 100)
+    clock.advance(RETRY_MS + 100)
     found = [message.properties.headers for message in ready_messages(letters)]
     numbers = [headers.text("number") for headers in found if headers is not None]
     if way == "kept as history":

@@ -116,33 +116,30 @@ def test_messages_that_many_queues_reject_are_limited_also_if_each_has_only_one(
     assert ch.count("letters") == 101 and not budget.total and not budget.full_outboxes
 
 
-def test_what_restored_queues_reject_counts_for_who_publishes_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No user of them is known, so they share no bound: those of another user would hold them back."""
+def test_restored_queues_count_for_nobody_until_they_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share no bound: those of one user would hold back those of another. Nor do they count for who uses them."""
     limit_dead_letters(monkeypatch, ALL_BYTES=1 << 16, USER_BYTES=1 << 14)
     node = new_node()
     node.users.add("other", hash_password("other", b"salt"))
     node.users.set_permission("other", "/", ".*", ".*", ".*")
     vhost, budget = node.vhosts["/"], node.budget.dead_letters
-    for name in ("of guest", "of other"):
-        vhost.declare_queue(name, arguments=Table.of(FULL))
-        vhost.queues[name].outbox.awaits_journal = True
-    budget.add("", 1 << 16, 1 << 16, node.clock)
-    pipes = []
-    for user in ("guest", "other"):
-        client = connected(node, user)
-        ch: Channel = client.channel()
-        for _ in range(20):
-            ch.publish("", f"of {user}", bytes(4_000))
-            node.pump()
-        pipes.append(pipe_of(client))
-        assert 1 << 14 < budget.of(user) < (1 << 14) + 5_000 and budget.of("") == 1 << 16
-    budget.add("", -1 << 16, -1 << 16, node.clock)
-    for name in ("of guest", "of other"):
-        vhost.queues[name].outbox.awaits_journal = False
-        vhost.queues[name].schedule_pump()
-    node.pump()
-    serve(node, pipes)
-    assert not budget.total and not len(node.scheduler)
+    queue = vhost.declare_queue("restored", arguments=Table.of(FULL))
+    queue.outbox.awaits_journal = True
+    for account in ("", "guest"):
+        budget.add(account, 1 << 16, 1 << 16, node.clock)
+    guest: Channel = connected(node).channel()
+    guest.consume("restored")
+    other: Channel = connected(node, "other").channel()
+    other.publish("", "restored", bytes(4_000))
+    assert len(queue.outbox) == 1 and not queue.outbox.account, "no user is known, so nobody waits"
+    guest.declare("restored", arguments=FULL)
+    other.publish("", "restored", bytes(4_000))
+    assert len(queue.outbox) == 1 and queue.must_not_reject
+    connected(node, "other").channel().declare("restored", arguments=FULL)
+    assert not queue.must_not_reject
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(1_000)
+    assert len(queue.outbox) == 2 and budget.of("other") > 8_000
 
 
 def outbox_of(node: Node, queue: str) -> DeadLetterOutbox:

@@ -625,6 +625,70 @@ def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothin
     assert called == list(range(3 * dead_lettering.WOKEN)) and len(outbox) == (0 if empty else 7)
 
 
+def test_a_queue_that_is_held_back_and_has_letters_goes_on_when_there_are_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit_dead_letters(monkeypatch, ALL_BYTES=1_000, USER_BYTES=100, SOME_BYTES=0)
+    house = House()
+    house.ch.fill("queue", b"1", b"2", b"3")
+    budget = house.node.budget.dead_letters
+    budget.add("guest", 1_000, 1_000, house.clock)
+    house.queue.outbox.add(new_messages(house.node)[:1], "rejected")
+    house.queue.outbox.awaited = house.node.vhosts["/"].queues["letters"]
+    house.ch.send(BasicMethods.Consume, queue="queue", consumer_tag="c")
+    house.clock.advance(10_000)
+    assert house.queue.ready == 3 and not house.queue.outbox.publishable
+    budget.add("guest", -1_000, -1_000, house.clock)
+    house.node.pump()
+    assert house.queue.ready == 0
+
+
+@pytest.mark.parametrize("end", ["deleted", "its last letter leaves"])
+def test_a_queue_that_passes_to_another_one_may_be_deleted(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that wait for the other one go on all the same."""
+    limit_dead_letters(monkeypatch, MANY=5)
+    node = new_node()
+    ch: Channel = connected(node).channel()
+    queues = node.vhosts["/"].queues
+    given = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
+    for name in ("passing", "full"):
+        ch.declare(name, arguments=given | {"x-dead-letter-routing-key": "letters"})
+    ch.declare("letters")
+    passing, full, called = queues["passing"].outbox, queues["full"].outbox, list[int]()
+    full.awaits_journal = True
+    full.add(new_messages(node), "maxlen", queued=False)
+    if end != "deleted":
+        passing.awaits_journal = True
+        passing.add(new_messages(node)[:1], "maxlen", queued=False)
+    passing.passes_to = queues["full"]
+    passing._set_full(True)
+    full.when_fewer(passing._pass_no_longer)
+    full.when_fewer(partial(called.append, 1))
+    node.vhosts["/"].delete_queue(queues["passing"])
+    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    full.awaits_journal = False
+    queues["full"].schedule_pump()
+    node.pump()
+    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    assert called == [1] and not node.budget.dead_letters.full_outboxes and not len(full)
+
+
+def test_a_chain_of_very_many_queues_that_pass_to_each_other_ends_without_recursion() -> None:
+    node = new_node()
+    ch: Channel = connected(node).channel()
+    queues = node.vhosts["/"].queues
+    for number in range(2_000):
+        ch.declare(f"{number}")
+    chain_ = [queues[f"{number}"].outbox for number in range(2_000)]
+    for outbox, following in pairwise(chain_):
+        outbox.passes_to = following._queue
+        outbox._set_full(True)
+        following.when_fewer(outbox._pass_no_longer)
+    chain_[-1].wake()
+    node.clock.advance(10_000)  # type: ignore[attr-defined]
+    assert not node.budget.dead_letters.full_outboxes and chain_[0].passes_to is None
+
+
 def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
