@@ -645,7 +645,7 @@ def test_a_queue_that_is_held_back_and_has_letters_goes_on_when_there_are_fewer(
 
 @pytest.mark.parametrize("end", ["deleted", "its last letter leaves"])
 def test_a_queue_that_passes_to_another_one_may_be_deleted(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits for the other one goes on all the same."""
+    """Others that wait for the full one go on all the same."""
     limit_dead_letters(monkeypatch, MANY=5)
     node = new_node()
     ch: Channel = connected(node).channel()
