@@ -15,7 +15,7 @@ from ..messages.message import Message
 from ..messages.ports import Timer
 from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
-from ..queues.route_target import RouteTarget, without_full
+from ..queues.route_target import RouteTarget, existing, without_full
 from .emissions import deliver, deliver_in_slices, enqueue_in_slices
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ExchangeHost(ExchangeContext):
 
     def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
         vhost = self._vhost
-        queues = tuple([target for target in targets if not target.internal])
+        queues = tuple([target for target in existing(targets) if not target.internal])
         if queues and len(targets) <= FEW and not without_full(vhost.budget, queues):
             raise TryLater(targets)
         yield from enqueue_in_slices(vhost, targets, [message], DELAYED, FORWARD_COST)

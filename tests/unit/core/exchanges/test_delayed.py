@@ -21,6 +21,7 @@ from warren.broker.core.jobs.scheduler import Job, Scheduler
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.node.node import Node
+from warren.broker.core.queues.route_target import RouteTarget
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment import OFFSET_BITS
@@ -437,10 +438,10 @@ def test_a_message_whose_release_fails_delays_no_other_and_is_tried_again() -> N
     assert isinstance(type_, DelayedExchange) and type_._delay is not None
     release, failing = type_._delay._release, True
 
-    def failing_release(message: Message) -> Job:
+    def failing_release(message: Message, targets: tuple[RouteTarget, ...]) -> Job:
         if failing and message.body == b"poison":
             raise Refusal
-        return release(message)
+        return release(message, targets)
 
     type_._delay._release = failing_release
     assert broker.due(1000) == [b"a", b"b"]
@@ -458,7 +459,7 @@ def test_messages_that_were_moved_and_whose_release_fails_are_dropped_with_their
     type_ = broker.vhost.exchanges["x"].type
     assert isinstance(type_, DelayedExchange) and type_._delay is not None
 
-    def failing_release(message: Message) -> Job:
+    def failing_release(message: Message, targets: tuple[RouteTarget, ...]) -> Job:
         raise Refusal
 
     type_._delay._release = failing_release
