@@ -44,13 +44,38 @@ export function valuesOf(form) {
   return values;
 }
 
-const saved = new WeakMap(); // by form: its content when it was made or last sent with success
+const INPUTS = "input, select, textarea";
+const parts = new WeakMap(); // by form: its parts, which are fields of several inputs without a name
+const saved = new WeakMap(); // by field: its content as it is stored, or when the form was made
 
-/** All that is entered in a form, as one text to compare. */
-const contentOf = (element) => JSON.stringify([...element.elements].map((input) => [input.value, input.checked]));
+/** The elements of the fields of a form: its inputs that have a name, then its parts. */
+const fieldsOf = (form) => [...[...form.elements].filter((input) => input.name), ...parts.get(form).map((part) => part.element)];
 
-/** True if a form has content that is not saved. */
-export const isEdited = (element) => contentOf(element) !== saved.get(element);
+/** What is entered in a field, as a text to compare. */
+const contentOf = (field) =>
+  JSON.stringify((field.matches(INPUTS) ? [field] : [...field.querySelectorAll(INPUTS)]).map((input) => [input.value, input.checked]));
+
+const isEdited = (field) => contentOf(field) !== saved.get(field);
+
+/**
+ * Show an object as it is stored now in the form that changes it. A field that has another content than what was stored
+ * keeps it.
+ * @param {HTMLFormElement} form
+ * @param {HTMLFormElement} fresh a form of the same fields that was made for the object
+ */
+export function follow(form, fresh) {
+  const given = fieldsOf(fresh);
+  const numberOfInputs = given.length - parts.get(fresh).length;
+  fieldsOf(form).forEach((field, at) => {
+    const content = contentOf(given[at]);
+    if (!isEdited(field) && contentOf(field) !== content) {
+      if (at < numberOfInputs) Object.assign(field, { value: given[at].value, checked: given[at].checked });
+      else parts.get(form)[at - numberOfInputs].write(parts.get(fresh)[at - numberOfInputs].read());
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+    saved.set(field, content);
+  });
+}
 
 /** Make a form ready for the next object, which is often of the same virtual host and type: selects keep their choice. */
 function empty(element) {
@@ -61,25 +86,29 @@ function empty(element) {
 
 /**
  * Make a form. A refusal is shown below it; while it is being sent its button is disabled.
- * @param {{fields: Array, submit: string, run: (values) => Promise, extra?: Node[], danger?: boolean, label?: string,
- *   keep?: boolean, clear?: () => void}} options
- *   `fields` may contain nodes among the fields; after `run` the form is emptied, but for its selects, unless `keep` is set
- *   or something was entered meanwhile; `clear` empties what `extra` has
+ * @param {{fields: Array, submit: string, run: (values, stored) => Promise, extra?: Array<Node|{element, read, write}>,
+ *   danger?: boolean, label?: string, keep?: boolean, clear?: () => void, latest?: () => Promise<Object>}} options
+ *   `fields` may contain nodes among the fields, and `extra` parts like `argumentsTable`; after `run` the form is emptied, but
+ *   for its selects, unless `keep` is set or something was entered meanwhile; `clear` empties what `extra` has; `latest` lets
+ *   the form follow the object that it changes, and returns it, before the values are read
  */
-export function form({ fields, submit, run, extra = [], danger = false, label, keep = false, clear = () => {} }) {
+export function form({ fields, submit, run, extra = [], danger = false, label, keep = false, clear = () => {}, latest }) {
   const problem = h("p.problem", { role: "alert", hidden: true });
   const button = h(danger ? "button.danger" : "button.primary", { type: "submit" }, submit);
   const rows = fields.map((field) => (field instanceof Node ? field : fieldRow(field)));
-  const element = h("form", { "aria-label": label ?? submit }, rows, extra, problem, h("div.buttons", {}, button));
+  const element = h("form", { "aria-label": label ?? submit }, rows, extra.map((one) => one.element ?? one), problem,
+    h("div.buttons", {}, button));
+  parts.set(element, extra.filter((one) => one.element));
   element.addEventListener("submit", async (event) => {
     event.preventDefault();
     button.disabled = true;
     problem.hidden = true;
     try {
-      const sent = contentOf(element);
-      await run(valuesOf(element), element);
-      saved.set(element, sent);
-      if (keep || isEdited(element)) return;
+      const stored = await latest?.();
+      const sent = fieldsOf(element).map((field) => [field, contentOf(field)]);
+      await run(valuesOf(element), stored);
+      for (const [field, content] of sent) saved.set(field, content);
+      if (keep || fieldsOf(element).some(isEdited)) return;
       empty(element);
       clear();
     } catch (error) {
@@ -89,7 +118,7 @@ export function form({ fields, submit, run, extra = [], danger = false, label, k
       button.disabled = false;
     }
   });
-  saved.set(element, contentOf(element));
+  for (const field of fieldsOf(element)) saved.set(field, contentOf(field));
   return element;
 }
 

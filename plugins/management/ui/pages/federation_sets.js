@@ -98,14 +98,15 @@ function members(value) {
   return { element: h("div", {}, rows, more), read: () => read.map((one) => one()), write };
 }
 
-function setForm(context, { label, submit, fixed, value, keep = false, name }) {
+function setForm(context, { label, submit, fixed, value, keep = false, latest, name }) {
   const rows = members(value);
   return form({
     label,
     submit,
     keep,
+    latest,
     fields: fixed,
-    extra: [rows.element],
+    extra: [rows],
     clear: () => rows.write([{}]),
     async run(entered) {
       const here = name ?? entered;
@@ -159,13 +160,15 @@ function createSet(context) {
   const shown = h("div");
   const used = h("div");
   const known = knownUpstreams();
-  const editing = editSection("Edit", context, (value) =>
+  const load = async (signal) => (await api.get(target(here), {}, signal)).value;
+  const editing = editSection("Edit", context, load, (value, latest) =>
     setForm(context, {
       label: `Edit upstream set ${here.name}`,
       submit: "Save upstream set",
       fixed: [],
       value,
       keep: true,
+      latest,
       name: here,
     }),
   );
@@ -183,7 +186,7 @@ function createSet(context) {
     ),
     async refresh(signal) {
       await known.load(here.vhost, signal);
-      const { value } = await api.get(target(here), {}, signal);
+      const value = await load(signal);
       const policies = await policiesOfSet(here.vhost, here.name, signal);
       fill(
         shown,
