@@ -73,7 +73,7 @@ class Unread:
     async def room(self) -> None:
         """Wait until there is room for a response, or for one that was refused, and keep that room.
 
-        Raises HTTPError (503) after ROOM_S, or if too many responses wait.
+        Raises HTTPError (503) after ROOM_S, if too many responses wait, or if the node stops.
         """
         first = self._until is not None
         if self._until is None:

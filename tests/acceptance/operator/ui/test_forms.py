@@ -1,4 +1,4 @@
-"""Forms whose page loads anew while something is entered: what is entered stays, and other fields show what is stored."""
+"""Forms whose page loads anew while something is entered: that stays, and other fields show what is stored."""
 
 from collections.abc import Iterator
 
