@@ -184,7 +184,7 @@ def test_what_is_entered_while_an_object_is_added_stays(ui: UI, running: BrokerP
         running.http().delete(f"/queues/%2F/{name}")
 
 
-def test_an_upstream_that_is_chosen_while_the_list_loads_stays(ui: UI, running: BrokerProcess) -> None:
+def test_an_upstream_that_is_chosen_while_the_list_loads_stays_also_if_it_is_deleted(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("federation-upstreams").page
     page.get_by_text("Federate exchanges or queues").click()
     choice = page.get_by_role("form", name="Federate exchanges or queues").get_by_label("Upstreams")
@@ -197,7 +197,13 @@ def test_an_upstream_that_is_chosen_while_the_list_loads_stays(ui: UI, running: 
     held.release()
     expect(choice.locator("option")).to_have_count(4)
     expect(choice).to_have_value("federation-upstream=some")
-    running.http().delete(f"{UPSTREAMS}/other")
+    running.http().delete(f"{UPSTREAMS}/some")
+    running.http().put(f"{UPSTREAMS}/more", {"value": {"uri": "amqp://127.0.0.1:1"}})
+    page.evaluate(REFRESH)
+    expect(choice.locator("option")).to_have_count(5)
+    expect(choice).to_have_value("federation-upstream=some")
+    for name in ("more", "other"):
+        running.http().delete(f"{UPSTREAMS}/{name}")
 
 
 def test_a_row_that_is_chosen_while_others_are_deleted_stays_chosen(ui: UI, running: BrokerProcess) -> None:
