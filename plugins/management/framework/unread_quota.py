@@ -19,7 +19,8 @@ WAITING_LIMIT, SOURCE_WAITING_LIMIT = 256, 32  # responses that wait, so that th
 class UnreadQuota(Quota):
     """The bytes of all responses, by source address, and the responses that wait for room, in order.
 
-    Of those of one source that have waited, one is made at a time: several would take the room from each other.
+    Of those of one source that have waited, one is made at a time, as several would take the room from each other, and
+    short ones beside it.
     """
 
     __slots__ = ("_closed", "_counts", "_turns", "_waiting")
@@ -59,7 +60,7 @@ class UnreadQuota(Quota):
         Return False if that takes too long. If too many wait, or the node stops, there must be room at once.
         """
         if self._closed or not self._counts.take(unread.source):
-            return self._begin_turn(unread)
+            return self._admits(unread)
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting = {unread: waiting, **self._waiting} if first else {**self._waiting, unread: waiting}
         try:
@@ -75,11 +76,13 @@ class UnreadQuota(Quota):
     def _admit(self) -> None:
         """Wake those that wait for which there is room now."""
         for unread, waiting in self._waiting.items():
-            if not waiting.done() and self._begin_turn(unread):
+            if not waiting.done() and self._admits(unread):
                 waiting.set_result(True)
 
-    def _begin_turn(self, unread: Unread) -> bool:
-        """Return whether a response can be made now: there is room, which is kept, and it is the turn of its source."""
+    def _admits(self, unread: Unread) -> bool:
+        """Return whether a response can be made now: there is room, which is kept, and it is short or has its turn."""
+        if unread.is_short:
+            return unread.keep_room()
         if unread.source in self._turns or not unread.keep_room():
             return False
         self._turns[unread.source] = unread

@@ -11,6 +11,7 @@ from tests.support.http import Api, Response, asgi_scope, call_application
 from tests.support.polling import until_async
 from warren.broker.plugin import Listener
 from warren.plugins.http import slices
+from warren.plugins.http.responses import HTTPError
 from warren.plugins.management.framework import context, unread, unread_quota
 from warren.plugins.management.framework.quota import Quota
 from warren.plugins.management.service import LocalHTTP, ManagementService
@@ -24,6 +25,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     """A broker whose limits are those of three lists, and of two of one source."""
     monkeypatch.setattr(slices, "TEXT_BYTES", 1000)
     monkeypatch.setattr(unread, "FREE_BYTES", 1000)
+    monkeypatch.setattr(unread, "SHORT_BYTES", 5000)
     monkeypatch.setattr(unread, "ROOM_S", 0.05)
     made = Api()
     for number in range(QUEUES):
@@ -175,6 +177,42 @@ def test_a_response_for_which_there_is_room_passes_those_that_wait_however_many_
     asyncio.run(run())
     assert not api.state.unread.used and not api.state.unread._turns
     api.close()
+
+
+def test_a_short_response_is_made_beside_a_long_one_that_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread, "FREE_BYTES", 0)
+    monkeypatch.setattr(unread, "SHORT_BYTES", 10)
+    quota = unread_quota.UnreadQuota(1000, 1000)
+    full, long, other, short = (unread.Unread(quota, HERE) for _ in range(4))
+
+    def refuse(response: unread.Unread, size: int) -> None:
+        with pytest.raises(HTTPError):
+            response.resize(size)
+
+    async def run() -> None:
+        full.resize(1000)
+        waits = []
+        for response in (long, other):
+            refuse(response, 100)
+            waits.append(asyncio.ensure_future(response.room()))
+            await asyncio.sleep(0)
+        full.resize(0, refuse=False)
+        await waits[0]
+        assert not waits[1].done() and quota.has_room(HERE, 800)
+        refuse(short, 4)  # as another one waits
+        await asyncio.wait_for(short.room(), 1)
+        short.resize(8)
+        refuse(short, 9)  # as it has kept room for 8
+        wait = asyncio.ensure_future(short.room())
+        await asyncio.sleep(0)
+        assert not wait.done()  # it is not so short
+        long.resize(900)
+        long.resize(0, refuse=False)
+        await asyncio.wait_for(wait, 1)
+        short.resize(0, refuse=False)
+        await asyncio.wait_for(waits[1], 1)
+
+    asyncio.run(run())
 
 
 def test_responses_that_wait_for_room_when_the_service_stops_are_refused(

@@ -184,7 +184,9 @@ def test_what_is_entered_while_an_object_is_added_stays(ui: UI, running: BrokerP
         running.http().delete(f"/queues/%2F/{name}")
 
 
-def test_an_upstream_that_is_chosen_while_the_list_loads_stays_also_if_it_is_deleted(ui: UI, running: BrokerProcess) -> None:
+def test_an_upstream_that_is_chosen_while_the_list_loads_stays_also_if_it_is_deleted(
+    ui: UI, running: BrokerProcess
+) -> None:
     page = ui.open("federation-upstreams").page
     page.get_by_text("Federate exchanges or queues").click()
     choice = page.get_by_role("form", name="Federate exchanges or queues").get_by_label("Upstreams")
