@@ -45,36 +45,50 @@ export function valuesOf(form) {
 }
 
 const INPUTS = "input, select, textarea";
-const parts = new WeakMap(); // by form: its parts, which are fields of several inputs without a name
-const saved = new WeakMap(); // by field: its content as it is stored, or when the form was made
+const saved = new WeakMap(); // by form: the content of its fields as it is stored, or when the form was made
 
-/** The elements of the fields of a form: its inputs that have a name, then its parts. */
-const fieldsOf = (form) => [...[...form.elements].filter((input) => input.name), ...parts.get(form).map((part) => part.element)];
+const inputsOf = (field) => (field.matches(INPUTS) ? [field] : [...field.querySelectorAll(INPUTS)]);
+const contentOf = (field) => JSON.stringify(inputsOf(field).map((input) => [input.value, input.checked]));
 
-/** What is entered in a field, as a text to compare. */
-const contentOf = (field) =>
-  JSON.stringify((field.matches(INPUTS) ? [field] : [...field.querySelectorAll(INPUTS)]).map((input) => [input.value, input.checked]));
+/** The list of a form: the element with its rows, each of which has its name in its first input; null if there is none. */
+const listOf = (form) => form.querySelector("[data-rows]");
 
-const isEdited = (field) => contentOf(field) !== saved.get(field);
+/** The fields of a form by name: its inputs, and the rows of its list. */
+function fieldsOf(form) {
+  const fields = new Map([...form.elements].filter((input) => input.name).map((input) => [input.name, input]));
+  for (const row of listOf(form)?.children ?? []) fields.set(`row ${row.querySelector("input").value.trim()}`, row);
+  return fields;
+}
+
+/** What is entered in a form, by field. */
+const contentsOf = (form) => new Map([...fieldsOf(form)].map(([name, field]) => [name, contentOf(field)]));
+
+/** Show in a field what another one shows; it keeps its node and the focus if it has as many inputs. */
+function copy(field, other) {
+  const inputs = inputsOf(field);
+  const given = inputsOf(other);
+  if (inputs.length !== given.length) return field.replaceWith(other);
+  inputs.forEach((input, at) => Object.assign(input, { value: given[at].value, checked: given[at].checked }));
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
 
 /**
  * Show an object as it is stored now in the form that changes it. A field that has another content than what was stored
- * keeps it.
+ * keeps it, and a row that was removed stays away.
  * @param {HTMLFormElement} form
  * @param {HTMLFormElement} fresh a form of the same fields that was made for the object
  */
 export function follow(form, fresh) {
+  const fields = fieldsOf(form);
   const given = fieldsOf(fresh);
-  const numberOfInputs = given.length - parts.get(fresh).length;
-  fieldsOf(form).forEach((field, at) => {
-    const content = contentOf(given[at]);
-    if (!isEdited(field) && contentOf(field) !== content) {
-      if (at < numberOfInputs) Object.assign(field, { value: given[at].value, checked: given[at].checked });
-      else parts.get(form)[at - numberOfInputs].write(parts.get(fresh)[at - numberOfInputs].read());
-      field.dispatchEvent(new Event("input", { bubbles: true }));
-    }
-    saved.set(field, content);
-  });
+  const before = saved.get(form);
+  saved.set(form, contentsOf(fresh));
+  for (const [name, field] of fields) {
+    if (contentOf(field) !== before.get(name)) continue;
+    if (!given.has(name)) field.remove();
+    else if (contentOf(given.get(name)) !== before.get(name)) copy(field, given.get(name));
+  }
+  for (const [name, row] of given) if (!fields.has(name) && !before.has(name)) listOf(form).append(row);
 }
 
 /** Make a form ready for the next object, which is often of the same virtual host and type: selects keep their choice. */
@@ -86,29 +100,27 @@ function empty(element) {
 
 /**
  * Make a form. A refusal is shown below it; while it is being sent its button is disabled.
- * @param {{fields: Array, submit: string, run: (values, stored) => Promise, extra?: Array<Node|{element, read, write}>,
+ * @param {{fields: Array, submit: string, run: (values, stored) => Promise, extra?: Node[],
  *   danger?: boolean, label?: string, keep?: boolean, clear?: () => void, latest?: () => Promise<Object>}} options
- *   `fields` may contain nodes among the fields, and `extra` parts like `argumentsTable`; after `run` the form is emptied, but
- *   for its selects, unless `keep` is set or something was entered meanwhile; `clear` empties what `extra` has; `latest` lets
- *   the form follow the object that it changes, and returns it, before the values are read
+ *   `fields` may contain nodes among the fields; after `run` the form is emptied, but for its selects, unless `keep` is set
+ *   or something was entered meanwhile; `clear` empties what `extra` has; `latest` lets the form follow the object that it
+ *   changes, and returns it, before the values are read
  */
 export function form({ fields, submit, run, extra = [], danger = false, label, keep = false, clear = () => {}, latest }) {
   const problem = h("p.problem", { role: "alert", hidden: true });
   const button = h(danger ? "button.danger" : "button.primary", { type: "submit" }, submit);
   const rows = fields.map((field) => (field instanceof Node ? field : fieldRow(field)));
-  const element = h("form", { "aria-label": label ?? submit }, rows, extra.map((one) => one.element ?? one), problem,
-    h("div.buttons", {}, button));
-  parts.set(element, extra.filter((one) => one.element));
+  const element = h("form", { "aria-label": label ?? submit }, rows, extra, problem, h("div.buttons", {}, button));
   element.addEventListener("submit", async (event) => {
     event.preventDefault();
     button.disabled = true;
     problem.hidden = true;
     try {
       const stored = await latest?.();
-      const sent = fieldsOf(element).map((field) => [field, contentOf(field)]);
+      const sent = contentsOf(element);
       await run(valuesOf(element), stored);
-      for (const [field, content] of sent) saved.set(field, content);
-      if (keep || fieldsOf(element).some(isEdited)) return;
+      saved.set(element, sent);
+      if (keep || JSON.stringify([...contentsOf(element)]) !== JSON.stringify([...sent])) return;
       empty(element);
       clear();
     } catch (error) {
@@ -118,7 +130,7 @@ export function form({ fields, submit, run, extra = [], danger = false, label, k
       button.disabled = false;
     }
   });
-  for (const field of fieldsOf(element)) saved.set(field, contentOf(field));
+  saved.set(element, contentsOf(element));
   return element;
 }
 
@@ -149,7 +161,7 @@ export function typed(type, text, name = "value") {
  * @returns {{element: HTMLElement, read: () => Object, write: (value: Object) => void}}
  */
 export function argumentsTable({ label, known = [], value = {} }) {
-  const rows = h("div.arguments");
+  const rows = h("div.arguments", { data: { rows: label } });
   const add = (key = "", type = "string", text = "", help = "") => {
     const types = TYPES.map(([given, shown]) => h("option", { value: given, selected: given === type }, shown));
     const row = h("div.argument", {},

@@ -59,7 +59,7 @@ function addForm(context, { label, fields, bind }) {
   const given = argumentsTable({ label: "Arguments" });
   return form({
     label, submit: "Bind", fields: [...fields, { name: "key", label: "Routing key" }],
-    extra: [given], clear: () => given.write({}),
+    extra: [given.element], clear: () => given.write({}),
     async run(values) {
       await api.post(bind(values), { routing_key: values.key, arguments: given.read() });
       tasks.say("The binding is added.");

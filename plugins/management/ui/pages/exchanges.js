@@ -57,7 +57,7 @@ function addForm(context) {
   const given = argumentsTable({ label: "Arguments", known: KNOWN_ARGUMENTS });
   const yesNo = [["false", "No"], ["true", "Yes"]];
   return form({
-    label: "Add a new exchange", submit: "Add exchange", extra: [given], clear: () => given.write({}),
+    label: "Add a new exchange", submit: "Add exchange", extra: [given.element], clear: () => given.write({}),
     fields: [
       vhostField(context),
       { name: "name", label: "Name", required: true },

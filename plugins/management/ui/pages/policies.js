@@ -76,7 +76,7 @@ function policyForm(operator, context, existing, latest) {
   const element = form({
     label: existing ? `Update this ${kind}` : `Add or update ${operator ? "an" : "a"} ${kind}`,
     submit: existing ? `Update ${kind}` : `Add ${kind}`,
-    keep: Boolean(existing), latest, extra: [definition, matches],
+    keep: Boolean(existing), latest, extra: [definition.element, matches],
     clear() {
       definition.write({});
       fill(matches, "");

@@ -85,7 +85,7 @@ async function purgeQueues(queues) {
 function addForm(context) {
   const given = argumentsTable({ label: "Arguments", known: KNOWN_ARGUMENTS });
   return form({
-    label: "Add a queue", submit: "Add queue", extra: [given], clear: () => given.write({}),
+    label: "Add a queue", submit: "Add queue", extra: [given.element], clear: () => given.write({}),
     fields: [
       vhostField(context),
       { name: "name", label: "Name", required: true },

@@ -129,6 +129,41 @@ def test_fields_that_are_not_changed_follow_the_stored_object_while_one_of_them_
     assert (stored["pattern"], stored["definition"], stored["priority"]) == ("^other$", {"max-length": 3}, 7)
 
 
+def test_keys_of_a_definition_that_are_not_changed_follow_it(ui: UI, running: BrokerProcess) -> None:
+    keys = {"max-length": 1, "max-length-bytes": 2, "expires": 1000, "message-ttl": 3}
+    running.http().put("/policies/%2F/some", {"pattern": "^none$", "definition": keys})
+    page = ui.open("policies/%2F/some?edit=true").page
+    form = page.get_by_role("form", name="Update this policy")
+    expect(form.locator(".argument")).to_have_count(4)
+    rows = {form.locator(".argument").nth(at).locator("input").first.input_value(): at for at in range(4)}
+    form.locator(".argument").nth(rows["max-length"]).get_by_label("Definition: value").fill("5")
+    form.locator(".argument").nth(rows["expires"]).get_by_label("Definition: remove").click()
+    form.get_by_role("button", name="delivery-limit").click()
+    page.keyboard.type("9")
+    theirs = {"max-length": 4, "max-length-bytes": 6, "expires": 2000, "overflow": "reject-publish"}
+    running.http().put("/policies/%2F/some", {"pattern": "^none$", "definition": theirs})
+    page.evaluate(REFRESH)
+    expect(page.locator("main")).to_contain_text("reject-publish")
+    form.get_by_role("button", name="Update policy").click()
+    expect(page.locator(".tasks")).to_contain_text("some is set")
+    expected = {"max-length": 5, "max-length-bytes": 6, "overflow": "reject-publish", "delivery-limit": 9}
+    assert running.http().get("/policies/%2F/some").json["definition"] == expected
+    expect(form.locator(".argument")).to_have_count(4)
+
+
+def test_members_of_a_set_that_are_not_changed_follow_it(ui: UI, running: BrokerProcess) -> None:
+    path = "/parameters/federation-upstream-set/%2F/some"
+    page = ui.open("federation-upstream-sets/%2F/some?edit=true").page
+    form = page.get_by_role("form", name="Edit upstream set some")
+    form.get_by_role("button", name="Add a member").click()
+    page.keyboard.type("mine")
+    running.http().put(path, {"value": [{"upstream": "none", "max-hops": 2}, {"upstream": "theirs"}]})
+    form.get_by_role("button", name="Save upstream set").click()
+    expect(page.locator("main")).to_contain_text("theirs")
+    value = running.http().get(path).json["value"]
+    assert value == [{"upstream": "none", "max-hops": 2}, {"upstream": "mine"}, {"upstream": "theirs"}]
+
+
 def test_a_password_that_is_saved_leaves_the_form(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("users/some?edit=true").page
     form = page.get_by_role("form", name="Update this user")
