@@ -14,6 +14,7 @@ from warren.plugins.http import slices
 from warren.plugins.http.responses import HTTPError
 from warren.plugins.management.framework import context, unread, unread_quota
 from warren.plugins.management.framework.quota import Quota
+from warren.plugins.management.http_api import HTTPAPI
 from warren.plugins.management.service import LocalHTTP, ManagementService
 
 QUEUES = 100
@@ -220,13 +221,12 @@ def test_responses_that_wait_for_room_when_the_service_stops_are_refused(
 ) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
 
-    async def check(stop: Callable[[], Awaitable[None]], application: ASGIApp) -> None:
+    async def check(stop: Callable[[], Awaitable[None]], application: ASGIApp, quota: unread_quota.UnreadQuota) -> None:
         clients = [Client(api, application=application) for _ in range(2)]
         for client in clients:
             assert await client.begun() == 200
         clients += [Client(api, application=application) for _ in range(2)]
-        await asyncio.sleep(0.05)
-        assert [client.status for client in clients[2:]] == [0, 0]
+        await until_async(lambda: len(quota._waiting) == 2)
         await stop()
         clients += [Client(api, application=application)]
         for client in clients[2:]:
@@ -239,9 +239,10 @@ def test_responses_that_wait_for_room_when_the_service_stops_are_refused(
     async def run() -> None:
         service = ManagementService()
         service._state = api.state
-        await check(service.stop, api.application)
+        await check(service.stop, api.application, api.state.unread)
         local = LocalHTTP(api.host, cast(Listener, NotListening()))
-        await check(local.close, local._application())
+        web = cast(HTTPAPI, local._application())
+        await check(local.close, web, web._unread)
 
     asyncio.run(run())
 
