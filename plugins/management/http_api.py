@@ -309,10 +309,11 @@ class HTTPAPI:
             self._streams.discard(stream)
         await send({"type": "http.response.body", "body": b""})
 
-    def end_streams(self) -> None:
-        """End all line streams, which otherwise have no end."""
+    def close(self) -> None:
+        """End all line streams, which otherwise have no end, and waits for room."""
         for stream in self._streams:
             stream.end()
+        self._unread.close()
 
     async def _send(self, answer: Response, gzip: bool, send: Send, unread: Unread) -> int:
         """Send a response, compressed if it is long and `gzip` is True; return the number of body bytes."""

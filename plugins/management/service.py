@@ -95,6 +95,8 @@ class ManagementService(Service):
     async def stop(self) -> None:
         if self._sampling is not None:
             self._sampling.cancel()
+        if self._state is not None:
+            self._state.unread.close()
         if self._listeners is not None:
             await self._listeners.close()
         if self._local is not None:
@@ -118,5 +120,5 @@ class LocalHTTP:
 
     async def close(self) -> None:
         if self._api is not None:
-            self._api.end_streams()
+            self._api.close()
         await self._listener.close()

@@ -12,7 +12,7 @@ from tests.support.definitions import new_node
 from tests.support.http import Api, asgi_scope, call_application
 from tests.support.speed import within
 from warren.broker.amqp.errors import Invalid
-from warren.broker.core.definitions.entry import ENTRY_BYTES, FRACTION, VALUES_LIMIT
+from warren.broker.core.definitions.entry import FRACTION_BYTES, VALUES_LIMIT
 from warren.broker.core.definitions.importer import DefinitionsImport, VHostPreview, import_definitions
 from warren.broker.core.definitions.release import release
 from warren.broker.core.metadata import patterns
@@ -190,10 +190,12 @@ def of_an_entry(value: object) -> dict[str, object]:
 
 
 LONG_FRACTION = -1.2345678901234567e-300
+LONG_FRACTIONS = [LONG_FRACTION] * (FRACTION_BYTES // 24)
 LONG_ENTRIES: dict[str, tuple[dict[str, object], bool]] = {
     "values": (of_an_entry([{} for _ in range(VALUES_LIMIT - 10)]), True),
     "values of a set one": (of_an_entry([[number] for number in range(VALUES_LIMIT // 2 - 10)]), True),
-    "fractions": (of_an_entry([LONG_FRACTION] * (ENTRY_BYTES // FRACTION // 25)), True),
+    "fractions": (of_an_entry(LONG_FRACTIONS), True),
+    "text and fractions": (of_an_entry(["\u00fc" * (1 << 19), *LONG_FRACTIONS]), True),
     "too many fractions": (of_an_entry([LONG_FRACTION] * (VALUES_LIMIT - 10)), False),
     "addresses": (of_an_entry(["amqp://u:p@h/?a=b" for _ in range(VALUES_LIMIT - 10)]), True),
     "integers": (of_an_entry([10**630 for _ in range(MANY)]), False),

@@ -15,7 +15,7 @@ TEXT_LIMIT = 65_536
 VALUES_LIMIT, ENTRY_BYTES = 33_000, 1_350_000  # values and bytes of text of an entry: more than a request can set
 LONG_ENTRY = 1_000  # values of an entry that is checked in two steps
 BITS = 3  # of a digit, about: the time of a long integer is in proportion to the square of its digits
-FRACTION = 5  # times the bytes of text count that a fraction has, as its digits take the longest to find
+FRACTION_BYTES = 250_000  # of fractions, whose digits take the longest to find: more than a request can set as well
 ANY_TEXT = ("utf-8", "surrogatepass")
 SHOWN = 1_000  # characters of a name in an error
 FLAGS = {"true": True, "false": False}  # some tools write them as strings
@@ -61,11 +61,11 @@ class DefinitionEntry:
         return Invalid(f"{error.text.rstrip()} ({place})" if place else error.text)
 
     def check_size(self) -> int:
-        """Check that the entry has at most VALUES_LIMIT values, and ENTRY_BYTES of text and digits. Raises Invalid.
+        """Check that the entry has at most VALUES_LIMIT values, ENTRY_BYTES of text and digits, and FRACTION_BYTES.
 
-        Returns the number of values.
+        Returns the number of values. Raises Invalid.
         """
-        values = size = 0
+        values = size = fractions = 0
         pending: list[dict[str, object] | list[object]] = [self.fields]
         while pending:
             inner = pending.pop()
@@ -80,7 +80,11 @@ class DefinitionEntry:
                 elif isinstance(part, (dict, list)):
                     pending.append(part)
                 elif isinstance(part, float):
-                    size += len(repr(part)) * FRACTION
+                    length = len(repr(part))
+                    size += length
+                    fractions += length
+                    if fractions > FRACTION_BYTES:
+                        raise Invalid(f"an entry of {self.section} may have {FRACTION_BYTES} bytes of fractions")
                 if size > ENTRY_BYTES:
                     raise Invalid(f"an entry of {self.section} may have {ENTRY_BYTES} bytes of text")
         return values

@@ -258,7 +258,10 @@ class Parameters:
 
     def restore_global(self, stored: StoredGlobalParameter) -> None:
         """Restore a stored global parameter. Raises Invalid."""
-        self._globals[stored.name] = from_json(stored.value)
+        value = from_json(stored.value)
+        if stored.name == CLUSTER_NAME and isinstance(value, str):
+            value = strip_line_ends(value)  # which an earlier version took
+        self._globals[stored.name] = value
 
     def _validate(self, component: str, name: str, value: object) -> list[str]:
         known = self._components.get(component)

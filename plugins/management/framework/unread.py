@@ -8,7 +8,8 @@ from types import TracebackType
 from ...http.responses import HTTPError, not_now
 from .unread_quota import UnreadQuota
 
-FREE_BYTES = 64 << 10  # of each response, which do not count, so that short ones are never refused
+FREE_BYTES = 64 << 10  # of each response, which do not count, so that very short ones are never refused
+SHORT_BYTES = 1 << 20  # of a response that is made beside others of its source which have waited
 ROOM_S = 20.0  # that a response waits for room before it is refused
 
 
@@ -41,6 +42,11 @@ class Unread:
         """True if there was no room for the response, which can be made again after a wait for `room`."""
         return self._wanted > 0
 
+    @property
+    def is_short(self) -> bool:
+        """True if the response is short, as far as it was made."""
+        return self._wanted <= SHORT_BYTES
+
     def check(self) -> None:
         """Raises HTTPError (503) if a longer response would be refused."""
         if not self._has_room(1):
@@ -59,7 +65,7 @@ class Unread:
             self._kept = 0
         counted = max(size - FREE_BYTES, self._kept, 0)
         more = counted - self._counted
-        if more > 0 and refuse and not (self._has_room(more) and (self._counted or not self._quota.others_wait(self))):
+        if more > 0 and refuse and not self._may_grow(more):
             # Twice as much, so that few attempts are in vain.
             self._wanted = max(counted, min(2 * counted, self._quota.key_limit))
             self.resize(0, refuse=False)  # at once, so that others need not be refused
@@ -73,7 +79,7 @@ class Unread:
     async def room(self) -> None:
         """Wait until there is room for a response, or for one that was refused, and keep that room.
 
-        Raises HTTPError (503) after ROOM_S, or if too many responses wait.
+        Raises HTTPError (503) after ROOM_S, if too many responses wait, or if the node stops.
         """
         first = self._until is not None
         if self._until is None:
@@ -91,6 +97,11 @@ class Unread:
         self._counted = self._kept = counted
         self._wanted = 0
         return True
+
+    def _may_grow(self, more: int) -> bool:
+        """Return whether there is room, and the response has begun before others wait, or may be made before them."""
+        begun = self._counted > self._kept
+        return self._has_room(more) and (begun or not self._quota.others_wait(self))
 
     def _has_room(self, more: int) -> bool:
         return self._quota.has_room(self.source, more, self._counted)

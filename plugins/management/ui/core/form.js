@@ -44,13 +44,52 @@ export function valuesOf(form) {
   return values;
 }
 
-const saved = new WeakMap(); // by form: its content when it was made or last sent with success
+const INPUTS = "input, select, textarea";
+const saved = new WeakMap(); // by form: the content of its fields as it is stored, or when the form was made
 
-/** All that is entered in a form, as one text to compare. */
-const contentOf = (element) => JSON.stringify([...element.elements].map((input) => [input.value, input.checked]));
+const inputsOf = (field) => (field.matches(INPUTS) ? [field] : [...field.querySelectorAll(INPUTS)]);
+const contentOf = (field) => JSON.stringify(inputsOf(field).map((input) => [input.value, input.checked]));
 
-/** True if a form has content that is not saved. */
-export const isEdited = (element) => contentOf(element) !== saved.get(element);
+/** The list of a form: the element with its rows, each of which has its name in its first input; null if there is none. */
+const listOf = (form) => form.querySelector("[data-rows]");
+
+/** The fields of a form by name: its inputs, and the rows of its list. */
+function fieldsOf(form) {
+  const fields = new Map([...form.elements].filter((input) => input.name).map((input) => [input.name, input]));
+  for (const row of listOf(form)?.children ?? []) fields.set(`row ${row.querySelector("input").value.trim()}`, row);
+  return fields;
+}
+
+/** What is entered in a form, by field. */
+const contentsOf = (form) => new Map([...fieldsOf(form)].map(([name, field]) => [name, contentOf(field)]));
+
+/** Show in a field what another one shows; it keeps its node and the focus if it has as many inputs. */
+function copy(field, other) {
+  const inputs = inputsOf(field);
+  const given = inputsOf(other);
+  if (inputs.length !== given.length) return field.replaceWith(other);
+  inputs.forEach((input, at) => Object.assign(input, { value: given[at].value, checked: given[at].checked }));
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+/**
+ * Show an object as it is stored now in the form that changes it. A field that has another content than what was stored
+ * keeps it, and a row that was removed stays away.
+ * @param {HTMLFormElement} form
+ * @param {HTMLFormElement} fresh a form of the same fields that was made for the object
+ */
+export function follow(form, fresh) {
+  const fields = fieldsOf(form);
+  const given = fieldsOf(fresh);
+  const before = saved.get(form);
+  saved.set(form, contentsOf(fresh));
+  for (const [name, field] of fields) {
+    if (contentOf(field) !== before.get(name)) continue;
+    if (!given.has(name)) field.remove();
+    else if (contentOf(given.get(name)) !== before.get(name)) copy(field, given.get(name));
+  }
+  for (const [name, row] of given) if (!fields.has(name) && !before.has(name)) listOf(form).append(row);
+}
 
 /** Make a form ready for the next object, which is often of the same virtual host and type: selects keep their choice. */
 function empty(element) {
@@ -61,12 +100,13 @@ function empty(element) {
 
 /**
  * Make a form. A refusal is shown below it; while it is being sent its button is disabled.
- * @param {{fields: Array, submit: string, run: (values) => Promise, extra?: Node[], danger?: boolean, label?: string,
- *   keep?: boolean, clear?: () => void}} options
+ * @param {{fields: Array, submit: string, run: (values, stored) => Promise, extra?: Node[],
+ *   danger?: boolean, label?: string, keep?: boolean, clear?: () => void, latest?: () => Promise<Object>}} options
  *   `fields` may contain nodes among the fields; after `run` the form is emptied, but for its selects, unless `keep` is set
- *   or something was entered meanwhile; `clear` empties what `extra` has
+ *   or something was entered meanwhile; `clear` empties what `extra` has; `latest` lets the form follow the object that it
+ *   changes, and returns it, before the values are read
  */
-export function form({ fields, submit, run, extra = [], danger = false, label, keep = false, clear = () => {} }) {
+export function form({ fields, submit, run, extra = [], danger = false, label, keep = false, clear = () => {}, latest }) {
   const problem = h("p.problem", { role: "alert", hidden: true });
   const button = h(danger ? "button.danger" : "button.primary", { type: "submit" }, submit);
   const rows = fields.map((field) => (field instanceof Node ? field : fieldRow(field)));
@@ -76,10 +116,11 @@ export function form({ fields, submit, run, extra = [], danger = false, label, k
     button.disabled = true;
     problem.hidden = true;
     try {
-      const sent = contentOf(element);
-      await run(valuesOf(element), element);
+      const stored = await latest?.();
+      const sent = contentsOf(element);
+      await run(valuesOf(element), stored);
       saved.set(element, sent);
-      if (keep || isEdited(element)) return;
+      if (keep || JSON.stringify([...contentsOf(element)]) !== JSON.stringify([...sent])) return;
       empty(element);
       clear();
     } catch (error) {
@@ -89,7 +130,7 @@ export function form({ fields, submit, run, extra = [], danger = false, label, k
       button.disabled = false;
     }
   });
-  saved.set(element, contentOf(element));
+  saved.set(element, contentsOf(element));
   return element;
 }
 
@@ -120,7 +161,7 @@ export function typed(type, text, name = "value") {
  * @returns {{element: HTMLElement, read: () => Object, write: (value: Object) => void}}
  */
 export function argumentsTable({ label, known = [], value = {} }) {
-  const rows = h("div.arguments");
+  const rows = h("div.arguments", { data: { rows: label } });
   const add = (key = "", type = "string", text = "", help = "") => {
     const types = TYPES.map(([given, shown]) => h("option", { value: given, selected: given === type }, shown));
     const row = h("div.argument", {},

@@ -132,6 +132,7 @@ function federateForm(context) {
     },
   });
   const { vhost, upstream } = element.elements;
+  let offeredOf = ""; // the virtual host of those that are offered
 
   async function offerUpstreams() {
     const of = vhost.value;
@@ -139,14 +140,17 @@ function federateForm(context) {
     try {
       const [sets, ones] = await Promise.all([names(SET), names(ONE)]);
       if (vhost.value !== of) return; // chosen meanwhile: its own are being asked for
-      const chosen = upstream.value;
+      const [chosen] = upstream.selectedOptions;
       const options = [
         [`${SET}=${ALL}`, "all upstreams"],
         ...sets.filter((name) => name !== ALL).map((name) => [`${SET}=${name}`, `set ${name}`]),
         ...ones.map((name) => [`${ONE}=${name}`, `upstream ${name}`]),
       ];
+      // One that was deleted stays chosen: another one in its place might be saved unseen.
+      if (of === offeredOf && !options.some(([value]) => value === chosen.value)) options.push([chosen.value, chosen.text]);
+      offeredOf = of;
       if (options.map(String).join("\n") === [...upstream.options].map((one) => `${one.value},${one.text}`).join("\n")) return;
-      upstream.replaceChildren(...options.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
+      upstream.replaceChildren(...options.map(([value, text]) => h("option", { value, selected: value === chosen.value }, text)));
     } catch (error) {
       if (error.status !== 404) throw error; // the virtual host is being typed
     }

@@ -58,52 +58,43 @@ function knownUpstreams() {
   return { element, load };
 }
 
+const readers = new WeakMap(); // by row of a member: the function that returns it
+
 /** The members of a set as rows of a form: an upstream and its overrides. */
 function members(value) {
-  const rows = h("div");
-  const read = [];
+  const rows = h("div", { data: { rows: "Members" } });
   const add = ({ upstream = "", ...overrides } = {}) => {
     const name = fieldRow({ label: "Upstream", required: true, value: upstream, list: "known-upstreams" });
     const settings = argumentsTable({ label: "Settings that differ in this set", known: OVERRIDES, value: overrides });
-    const reader = () => ({ upstream: name.querySelector("input").value, ...settings.read() });
+    const read = () => ({ upstream: name.querySelector("input").value, ...settings.read() });
     const row = h(
       "fieldset.field",
       {},
       h("legend", {}, "Member"),
       name,
       settings.element,
-      h(
-        "button",
-        {
-          type: "button",
-          onclick: () => {
-            row.remove();
-            read.splice(read.indexOf(reader), 1);
-          },
-        },
-        "Remove this member",
-      ),
+      h("button", { type: "button", onclick: () => row.remove() }, "Remove this member"),
     );
-    read.push(reader);
+    readers.set(row, read);
     rows.append(row);
     return row;
   };
   const write = (all) => {
     rows.replaceChildren();
-    read.length = 0;
     all.forEach(add);
   };
   write(value);
   const more = h("button", { type: "button", onclick: () => add().querySelector("input").focus() }, "Add a member");
-  return { element: h("div", {}, rows, more), read: () => read.map((one) => one()), write };
+  return { element: h("div", {}, rows, more), read: () => [...rows.children].map((row) => readers.get(row)()), write };
 }
 
-function setForm(context, { label, submit, fixed, value, keep = false, name }) {
+function setForm(context, { label, submit, fixed, value, keep = false, latest, name }) {
   const rows = members(value);
   return form({
     label,
     submit,
     keep,
+    latest,
     fields: fixed,
     extra: [rows.element],
     clear: () => rows.write([{}]),
@@ -159,13 +150,15 @@ function createSet(context) {
   const shown = h("div");
   const used = h("div");
   const known = knownUpstreams();
-  const editing = editSection("Edit", context, (value) =>
+  const load = async (signal) => (await api.get(target(here), {}, signal)).value;
+  const editing = editSection("Edit", context, load, (value, latest) =>
     setForm(context, {
       label: `Edit upstream set ${here.name}`,
       submit: "Save upstream set",
       fixed: [],
       value,
       keep: true,
+      latest,
       name: here,
     }),
   );
@@ -183,7 +176,7 @@ function createSet(context) {
     ),
     async refresh(signal) {
       await known.load(here.vhost, signal);
-      const { value } = await api.get(target(here), {}, signal);
+      const value = await load(signal);
       const policies = await policiesOfSet(here.vhost, here.name, signal);
       fill(
         shown,

@@ -157,6 +157,7 @@ export function valueOf(entered) {
  */
 export function restored(entered, stored) {
   const known = uris(stored);
+  if (uris(entered).join(" ") === known.map(format.uri).join(" ")) return stored;
   const all = uris(entered).map((one) => {
     if (!one.includes(HIDDEN)) return one;
     const same = known.find((uri) => format.uri(uri) === one);
@@ -176,10 +177,10 @@ function textOf(field, value) {
 
 /**
  * A form for the settings of an upstream.
- * @param {{label, submit, fixed: Array, value?: Object, keep?: boolean, run: (entered, value) => Promise}} options
+ * @param {{label, submit, fixed: Array, value?: Object, keep?: boolean, latest?, run: (entered, value, stored) => Promise}} options
  *   `fixed` are fields before the settings, `value` are stored settings to change
  */
-export function upstreamForm({ label, submit, fixed, value = {}, keep = false, run }) {
+export function upstreamForm({ label, submit, fixed, value = {}, keep = false, latest, run }) {
   const groups = GROUPS.map((group) =>
     h(
       "fieldset.field",
@@ -194,8 +195,9 @@ export function upstreamForm({ label, submit, fixed, value = {}, keep = false, r
     label,
     submit,
     keep,
+    latest,
     fields: groups,
-    run: (entered) => run(entered, valueOf(entered)),
+    run: (entered, stored) => run(entered, valueOf(entered), stored),
     extra: hidden ? [h("p", {}, "Passwords are shown to administrators only: enter them again in the URI.")] : [],
   });
 }

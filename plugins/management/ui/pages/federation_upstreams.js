@@ -114,15 +114,16 @@ function createUpstream(context) {
   const here = { vhost, name };
   const shown = h("div");
   const used = h("div");
-  const editing = editSection("Edit", context, (shownValue) =>
+  const load = async (signal) => (await api.get(target(here), {}, signal)).value;
+  const editing = editSection("Edit", context, load, (shownValue, latest) =>
     upstreamForm({
       label: `Edit upstream ${name}`,
       submit: "Save upstream",
       fixed: [],
       value: shownValue,
       keep: true,
-      async run(_, value) {
-        const { value: stored } = await api.get(target(here));
+      latest,
+      async run(_, value, stored) {
         await api.put(target(here), { value: { ...value, uri: restored(value.uri, stored.uri) } });
         tasks.say(`Upstream ${name} is saved. Its links use the new settings.`);
         context.refresh();
@@ -141,7 +142,7 @@ function createUpstream(context) {
       h("div.buttons", {}, remove),
     ),
     async refresh(signal) {
-      const { value } = await api.get(target(here), {}, signal);
+      const value = await load(signal);
       const policies = await policiesOf(vhost, name, signal);
       fill(
         shown,

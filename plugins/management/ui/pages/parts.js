@@ -4,7 +4,7 @@ import * as api from "../core/api.js";
 import { DEFAULT_EXCHANGE, path } from "../core/api.js";
 import { confirm } from "../core/dialog.js";
 import { h, show } from "../core/dom.js";
-import { form, isEdited } from "../core/form.js";
+import { follow, form } from "../core/form.js";
 import * as format from "../core/format.js";
 import { preference, prefer } from "../core/preferences.js";
 import { address, go } from "../core/router.js";
@@ -99,26 +99,30 @@ export function folded(title, ...content) {
  * The section of an object's page with the form that changes the object. The address of `editColumn` unfolds it.
  * @param {string} title
  * @param {Object} context
- * @param {(object) => HTMLFormElement} makeForm a form that shows the object as it is stored
- * @returns {{element: HTMLElement, show: (object) => void}} `show` makes the form anew if the stored object has changed,
- *   unless the form has the focus or content that is not saved: that stays, until a later `show` finds it saved
+ * @param {() => Promise<Object>} load
+ * @param {(object, latest: () => Promise<Object>) => HTMLFormElement} makeForm a form that shows the object as it is stored;
+ *   `latest` is the form's option of this name
+ * @returns {{element: HTMLElement, show: (object) => void}} `show` lets the form follow the object as it is stored
  */
-export function editSection(title, context, makeForm) {
+export function editSection(title, context, load, makeForm) {
   const content = h("div");
   const element = folded(title, content);
-  let stored = null;
   let current = null;
+  const latest = async () => {
+    const object = await load();
+    show(object);
+    return object;
+  };
   const show = (object) => {
-    const text = JSON.stringify(object);
-    if (text === stored || (current !== null && (content.contains(document.activeElement) || isEdited(current)))) return;
-    current = makeForm(object);
-    content.replaceChildren(current);
-    if (stored === null && context.query.edit === "true") {
+    const made = makeForm(object, latest);
+    if (current !== null) return follow(current, made);
+    current = made;
+    content.append(current);
+    if (context.query.edit === "true") {
       element.open = true;
       element.scrollIntoView();
       element.querySelector("form input:not([readonly]), form textarea, form select").focus();
     }
-    stored = text;
   };
   return { element, show };
 }

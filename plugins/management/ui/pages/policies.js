@@ -66,8 +66,8 @@ export function preview(element, output) {
   });
 }
 
-/** The form that sets a policy; `existing` is the one to change. */
-function policyForm(operator, context, existing) {
+/** The form that sets a policy; `existing` is the one to change, `latest` the form's option. */
+function policyForm(operator, context, existing, latest) {
   const known = operator ? KEYS.filter((one) => OPERATOR_KEYS.includes(one.key)) : KEYS;
   const definition = argumentsTable({ label: "Definition", known, value: existing?.definition });
   const matches = h("p.long", { role: "status" });
@@ -76,7 +76,7 @@ function policyForm(operator, context, existing) {
   const element = form({
     label: existing ? `Update this ${kind}` : `Add or update ${operator ? "an" : "a"} ${kind}`,
     submit: existing ? `Update ${kind}` : `Add ${kind}`,
-    keep: Boolean(existing), extra: [definition.element, matches],
+    keep: Boolean(existing), latest, extra: [definition.element, matches],
     clear() {
       definition.write({});
       fill(matches, "");
@@ -143,14 +143,15 @@ function createList(context) {
 const createPolicy = (operator) => (context) => {
   const { vhost, name } = context.params;
   const details = h("div");
-  const update = editSection("Update this policy", context, (policy) => policyForm(operator, context, policy));
+  const load = (signal) => api.get(target({ vhost, name }, operator), {}, signal);
+  const update = editSection("Update this policy", context, load, (...given) => policyForm(operator, context, ...given));
   const clear = deleteAndReturn("Clear policy", () => remove(operator)([{ vhost, name }]), "policies");
   const element = h("div.page", {}, heading(operator ? "Operator policy" : "Policy", name, vhost), section("Details", details),
     update.element, folded("Clear this policy", clear));
   return {
     element,
     async refresh(signal) {
-      const policy = await api.get(target({ vhost, name }, operator), {}, signal);
+      const policy = await load(signal);
       const query = { pattern: policy.pattern, "apply-to": policy["apply-to"] };
       const found = await api.get(path`warren/policy-preview/${vhost}`, query, signal);
       const items = found.items.flatMap((one) => [(one.kind === "queue" ? link.queue : link.exchange)(vhost, one.name), " "]);

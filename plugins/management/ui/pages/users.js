@@ -28,11 +28,11 @@ const remove = (users) => deleteObjects(users, {
 const KEEP = ["keep", "the password that is set"];
 const PASSWORDS = [["password", "Password"], ["hash", "Hash of a password"], ["none", "No password: cannot log in with one"]];
 
-/** The form that adds a user or changes one; `existing` is the user to change. */
-function userForm(existing, done) {
+/** The form that adds a user or changes one; `existing` is the user to change, `latest` the form's option. */
+function userForm(done, existing, latest) {
   const changed = existing !== undefined;
   const element = form({
-    label: changed ? "Update this user" : "Add a user", submit: changed ? "Update user" : "Add user", keep: changed,
+    label: changed ? "Update this user" : "Add a user", submit: changed ? "Update user" : "Add user", keep: changed, latest,
     fields: [
       ...(changed ? [] : [{ name: "name", label: "Name", required: true }]),
       { name: "kind", label: "Log in with", type: "select", options: changed ? [KEEP, ...PASSWORDS] : PASSWORDS },
@@ -60,7 +60,7 @@ function userForm(existing, done) {
     show(element.querySelector("[data-field=password]"), ["password", "hash"].includes(kind.value));
     show(element.querySelector("[data-field=again]"), kind.value === "password");
   };
-  kind.addEventListener("change", adapt);
+  kind.addEventListener("input", adapt);
   element.addEventListener("reset", () => setTimeout(adapt)); // once the choice is reset
   adapt();
   return element;
@@ -94,7 +94,7 @@ function createList(context) {
     actions: [{ label: "Delete", run: remove, danger: true }],
   });
   return {
-    element: h("div.page", {}, h("h1", {}, "Users"), table.element, folded("Add a user", userForm(undefined, context.refresh))),
+    element: h("div.page", {}, h("h1", {}, "Users"), table.element, folded("Add a user", userForm(context.refresh))),
     refresh: (signal) => table.refresh(signal),
   };
 }
@@ -125,10 +125,11 @@ function questionBox(user, context) {
 
 function createUser(context) {
   const { name } = context.params;
+  const load = (signal) => api.get(target({ name }), {}, signal);
   const details = h("div");
   const tables = permissionTables({ user: name }, context);
   const limits = limitsSection("user", name, context);
-  const update = editSection("Update this user", context, (user) => userForm(user, context.refresh));
+  const update = editSection("Update this user", context, load, (...given) => userForm(context.refresh, ...given));
   const element = h("div.page", {}, heading("User", name), section("Details", details),
     section("Permissions", tables.permissions.element, permissionForms.permission({ user: name }, context)),
     section("Topic permissions", tables.topics.element, permissionForms.topic({ user: name }, context)),
@@ -138,7 +139,7 @@ function createUser(context) {
   return {
     element,
     async refresh(signal) {
-      const user = await api.get(target({ name }), {}, signal);
+      const user = await load(signal);
       fill(details, facts([
         ["Tags", tagsOf(user).join(", ") || "none"], ["Can log in with a password", user.password_hash ? "yes" : "no"],
         ["Hashing", user.hashing_algorithm],

@@ -82,8 +82,8 @@ function createVHost(context) {
   const here = target({ name });
   const charts = [lengthsChart(), ratesChart(), dataChart()];
   const details = h("div");
-  const update = editSection("Update this virtual host", context, (stored) => form({
-    label: "Update this virtual host", submit: "Update virtual host", keep: true, fields: fieldsOf(stored),
+  const update = editSection("Update this virtual host", context, () => api.get(here), (stored, latest) => form({
+    label: "Update this virtual host", submit: "Update virtual host", keep: true, latest, fields: fieldsOf(stored),
     run: (values) => change(() => api.put(here, values)),
   }));
   const tables = may.administer() ? permissionTables({ vhost: name }, context) : null;
@@ -120,7 +120,7 @@ function createVHost(context) {
         ["Protected from deletion", isProtected ? "yes" : "no"],
       ]));
       if (may.administer()) {
-        update.show({ description, tags, default_queue_type: queueType });
+        update.show(vhost);
         fill(trace, tracing ? "Stop tracing" : "Start tracing");
         fill(protect, isProtected ? "Allow deletion" : "Protect from deletion");
         show(buttons, true);

@@ -1,16 +1,21 @@
 """The memory of responses that clients do not read."""
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, cast
 
 import pytest
+from starlette.types import ASGIApp
 
 from tests.support.http import Api, Response, asgi_scope, call_application
 from tests.support.polling import until_async
+from warren.broker.plugin import Listener
 from warren.plugins.http import slices
+from warren.plugins.http.responses import HTTPError
 from warren.plugins.management.framework import context, unread, unread_quota
 from warren.plugins.management.framework.quota import Quota
+from warren.plugins.management.http_api import HTTPAPI
+from warren.plugins.management.service import LocalHTTP, ManagementService
 
 QUEUES = 100
 HERE, THERE = "127.0.0.1", "127.0.0.2"
@@ -21,6 +26,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     """A broker whose limits are those of three lists, and of two of one source."""
     monkeypatch.setattr(slices, "TEXT_BYTES", 1000)
     monkeypatch.setattr(unread, "FREE_BYTES", 1000)
+    monkeypatch.setattr(unread, "SHORT_BYTES", 5000)
     monkeypatch.setattr(unread, "ROOM_S", 0.05)
     made = Api()
     for number in range(QUEUES):
@@ -34,17 +40,27 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     api.close()
 
 
+class NotListening:
+    """A listener of a broker without sockets."""
+
+    sockets: tuple[()] = ()
+
+    def close(self) -> None:
+        pass
+
+
 class Client:
     """A client that asks for all queues, and reads the end of the response when told."""
 
-    def __init__(self, api: Api, address: str = HERE) -> None:
+    def __init__(self, api: Api, address: str = HERE, application: ASGIApp | None = None) -> None:
         self.status = 0
         self.size = 0
         self.reads = asyncio.Event()
         self.leaves = asyncio.Event()
         self._begun = asyncio.Event()
+        self.headers: dict[bytes, bytes] = {}
         scope, _ = asgi_scope("GET", "/queues", address=address)
-        self.task = asyncio.ensure_future(api.application(scope, self._receive, self._send))
+        self.task = asyncio.ensure_future((application or api.application)(scope, self._receive, self._send))
 
     async def _receive(self) -> Any:
         await self.leaves.wait()
@@ -53,6 +69,7 @@ class Client:
     async def _send(self, event: Any) -> None:
         if event["type"] == "http.response.start":
             self.status = event["status"]
+            self.headers = dict(event["headers"])
             self._begun.set()
         elif self.status == 200:
             await self.reads.wait()
@@ -133,6 +150,101 @@ def test_what_waits_for_room_is_bounded_and_ends_with_its_client(api: Api, monke
     asyncio.run(run())
     assert not waiting.used and not waiting._waiting and not waiting._counts.used
     api.close()
+
+
+def test_a_response_for_which_there_is_room_passes_those_that_wait_however_many_they_are(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unread, "ROOM_S", 10)
+    monkeypatch.setattr(unread_quota, "SOURCE_WAITING_LIMIT", 2)
+    api = Api(api.peer)
+    take = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+
+    async def run() -> None:
+        clients = [Client(api) for _ in range(2)]
+        for client in clients:
+            assert await client.begun() == 200
+        api.state.unread.key_limit += 5000  # less than a list needs
+        clients += [Client(api) for _ in range(2)]
+        await until_async(lambda: len(api.state.unread._waiting) == 2)
+        for _ in range(3):
+            assert (await ask(api, "/queues/%2F/q0/get", "POST", take)).json == []
+            assert len((await ask(api, "/queues?page=1&page_size=5")).json["items"]) == 5
+        assert (await ask(api, "/queues")).status == 503
+        for client in clients:
+            client.reads.set()
+            await client.task
+
+    asyncio.run(run())
+    assert not api.state.unread.used and not api.state.unread._turns
+    api.close()
+
+
+def test_a_short_response_is_made_beside_a_long_one_that_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread, "FREE_BYTES", 0)
+    monkeypatch.setattr(unread, "SHORT_BYTES", 10)
+    quota = unread_quota.UnreadQuota(1000, 1000)
+    full, long, other, short = (unread.Unread(quota, HERE) for _ in range(4))
+
+    def refuse(response: unread.Unread, size: int) -> None:
+        with pytest.raises(HTTPError):
+            response.resize(size)
+
+    async def run() -> None:
+        full.resize(1000)
+        waits = []
+        for response in (long, other):
+            refuse(response, 100)
+            waits.append(asyncio.ensure_future(response.room()))
+            await asyncio.sleep(0)
+        full.resize(0, refuse=False)
+        await waits[0]
+        assert not waits[1].done() and quota.has_room(HERE, 800)
+        refuse(short, 4)  # as another one waits
+        await asyncio.wait_for(short.room(), 1)
+        short.resize(8)
+        refuse(short, 9)  # as it has kept room for 8
+        wait = asyncio.ensure_future(short.room())
+        await asyncio.sleep(0)
+        assert not wait.done()  # it is not so short
+        long.resize(900)
+        long.resize(0, refuse=False)
+        await asyncio.wait_for(wait, 1)
+        short.resize(0, refuse=False)
+        await asyncio.wait_for(waits[1], 1)
+
+    asyncio.run(run())
+
+
+def test_responses_that_wait_for_room_when_the_service_stops_are_refused(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unread, "ROOM_S", 10)
+
+    async def check(stop: Callable[[], Awaitable[None]], application: ASGIApp, quota: unread_quota.UnreadQuota) -> None:
+        clients = [Client(api, application=application) for _ in range(2)]
+        for client in clients:
+            assert await client.begun() == 200
+        clients += [Client(api, application=application) for _ in range(2)]
+        await until_async(lambda: len(quota._waiting) == 2)
+        await stop()
+        clients += [Client(api, application=application)]
+        for client in clients[2:]:
+            assert await asyncio.wait_for(client.begun(), 5) == 503
+            assert client.headers[b"retry-after"]
+        for client in clients:
+            client.reads.set()
+            await client.task
+
+    async def run() -> None:
+        service = ManagementService()
+        service._state = api.state
+        await check(service.stop, api.application, api.state.unread)
+        local = LocalHTTP(api.host, cast(Listener, NotListening()))
+        web = cast(HTTPAPI, local._application())
+        await check(local.close, web, web._unread)
+
+    asyncio.run(run())
 
 
 def test_a_get_waits_for_room_before_it_takes_a_message(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Forms whose page loads anew while something is entered: what is entered stays."""
+"""Forms whose page loads anew while something is entered: that stays, and other fields show what is stored."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.browser import UI, wait_for
 
 API = "**/api/**"
+REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"  # the page loads anew, and no field loses the focus
 UPSTREAMS = "/parameters/federation-upstream/%2F"
 OBJECTS = {
     "/users/some": {"password": "secret", "tags": "none"},
@@ -106,6 +107,94 @@ def test_a_form_shows_what_another_user_has_changed(ui: UI, running: BrokerProce
     expect(form.get_by_label("Pattern")).to_have_value("^theirs$")
 
 
+def test_fields_that_are_not_changed_follow_the_stored_object_while_one_of_them_has_the_focus(
+    ui: UI, running: BrokerProcess
+) -> None:
+    page = ui.open("policies/%2F/some?edit=true").page
+    form = page.get_by_role("form", name="Update this policy")
+    pattern, definition = form.get_by_label("Pattern"), form.get_by_label("Definition: value")
+    form.get_by_label("Priority").fill("7")
+    pattern.focus()
+    running.http().put("/policies/%2F/some", {"pattern": "^theirs$", "definition": {"max-length": 2}, "priority": 5})
+    page.evaluate(REFRESH)
+    expect(pattern).to_have_value("^theirs$")
+    expect(pattern).to_be_focused()
+    expect(definition).to_have_value("2")
+    expect(form.get_by_label("Priority")).to_have_value("7")
+    definition.fill("3")
+    running.http().put("/policies/%2F/some", {"pattern": "^other$", "definition": {"max-length": 4}})
+    form.get_by_role("button", name="Update policy").click()  # before the page loads anew
+    expect(page.locator("main")).to_contain_text("^other$")
+    stored = running.http().get("/policies/%2F/some").json
+    assert (stored["pattern"], stored["definition"], stored["priority"]) == ("^other$", {"max-length": 3}, 7)
+
+
+def test_keys_of_a_definition_that_are_not_changed_follow_it(ui: UI, running: BrokerProcess) -> None:
+    keys = {"max-length": 1, "max-length-bytes": 2, "expires": 1000, "message-ttl": 3}
+    running.http().put("/policies/%2F/some", {"pattern": "^none$", "definition": keys})
+    page = ui.open("policies/%2F/some?edit=true").page
+    form = page.get_by_role("form", name="Update this policy")
+    expect(form.locator(".argument")).to_have_count(4)
+    rows = {form.locator(".argument").nth(at).locator("input").first.input_value(): at for at in range(4)}
+    form.locator(".argument").nth(rows["max-length"]).get_by_label("Definition: value").fill("5")
+    form.locator(".argument").nth(rows["expires"]).get_by_label("Definition: remove").click()
+    form.get_by_role("button", name="delivery-limit").click()
+    page.keyboard.type("9")
+    theirs = {"max-length": 4, "max-length-bytes": 6, "expires": 2000, "overflow": "reject-publish"}
+    running.http().put("/policies/%2F/some", {"pattern": "^none$", "definition": theirs})
+    page.evaluate(REFRESH)
+    expect(page.locator("main")).to_contain_text("reject-publish")
+    form.get_by_role("button", name="Update policy").click()
+    expect(page.locator(".tasks")).to_contain_text("some is set")
+    expected = {"max-length": 5, "max-length-bytes": 6, "overflow": "reject-publish", "delivery-limit": 9}
+    assert running.http().get("/policies/%2F/some").json["definition"] == expected
+    expect(form.locator(".argument")).to_have_count(4)
+
+
+def test_members_of_a_set_that_are_not_changed_follow_it(ui: UI, running: BrokerProcess) -> None:
+    path = "/parameters/federation-upstream-set/%2F/some"
+    page = ui.open("federation-upstream-sets/%2F/some?edit=true").page
+    form = page.get_by_role("form", name="Edit upstream set some")
+    form.get_by_role("button", name="Add a member").click()
+    page.keyboard.type("mine")
+    running.http().put(path, {"value": [{"upstream": "none", "max-hops": 2}, {"upstream": "theirs"}]})
+    form.get_by_role("button", name="Save upstream set").click()
+    expect(page.locator("main")).to_contain_text("theirs")
+    value = running.http().get(path).json["value"]
+    assert value == [{"upstream": "none", "max-hops": 2}, {"upstream": "mine"}, {"upstream": "theirs"}]
+
+
+def test_a_password_that_is_saved_leaves_the_form(ui: UI, running: BrokerProcess) -> None:
+    page = ui.open("users/some?edit=true").page
+    form = page.get_by_role("form", name="Update this user")
+    way, password = form.get_by_label("Log in with"), form.get_by_label("Password", exact=True)
+    way.select_option("password")
+    password.fill("new")
+    form.get_by_label("Password again").fill("new")
+    running.http().put("/users/some", {"password": "theirs", "tags": "monitoring"})
+    form.get_by_label("Password again").press("Enter")
+    expect(way).to_have_value("keep")
+    expect(password).to_have_value("")
+    expect(password).to_be_hidden()
+    stored = running.http().get("/users/some").json
+    assert stored["tags"] == ["monitoring"]
+    form.get_by_label("Tags").fill("management")
+    form.get_by_role("button", name="Update user").click()
+    expect(page.locator("main")).to_contain_text("management")
+    assert running.http().get("/users/some").json["password_hash"] == stored["password_hash"]
+
+
+def test_a_uri_that_is_not_changed_is_stored_as_it_is_at_that_time(ui: UI, running: BrokerProcess) -> None:
+    page = ui.open("federation-upstreams/%2F/some?edit=true").page
+    form = page.get_by_role("form", name="Edit upstream some")
+    form.get_by_label("Queue", exact=True).fill("mine")
+    uris = ["amqp://u:one@127.0.0.9:1", "amqp://u:two@127.0.0.9:1"]
+    running.http().put(f"{UPSTREAMS}/some", {"value": {"uri": uris, "prefetch-count": 7}})
+    form.get_by_role("button", name="Save upstream").click()
+    expect(page.locator("main")).to_contain_text("mine")
+    assert running.http().get(f"{UPSTREAMS}/some").json["value"] == {"uri": uris, "prefetch-count": 7, "queue": "mine"}
+
+
 def test_what_is_entered_while_an_object_is_added_stays(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("queues").page
     page.get_by_text("Add a queue").click()
@@ -130,7 +219,9 @@ def test_what_is_entered_while_an_object_is_added_stays(ui: UI, running: BrokerP
         running.http().delete(f"/queues/%2F/{name}")
 
 
-def test_an_upstream_that_is_chosen_while_the_list_loads_stays(ui: UI, running: BrokerProcess) -> None:
+def test_an_upstream_that_is_chosen_while_the_list_loads_stays_also_if_it_is_deleted(
+    ui: UI, running: BrokerProcess
+) -> None:
     page = ui.open("federation-upstreams").page
     page.get_by_text("Federate exchanges or queues").click()
     choice = page.get_by_role("form", name="Federate exchanges or queues").get_by_label("Upstreams")
@@ -143,7 +234,13 @@ def test_an_upstream_that_is_chosen_while_the_list_loads_stays(ui: UI, running: 
     held.release()
     expect(choice.locator("option")).to_have_count(4)
     expect(choice).to_have_value("federation-upstream=some")
-    running.http().delete(f"{UPSTREAMS}/other")
+    running.http().delete(f"{UPSTREAMS}/some")
+    running.http().put(f"{UPSTREAMS}/more", {"value": {"uri": "amqp://127.0.0.1:1"}})
+    page.evaluate(REFRESH)
+    expect(choice.locator("option")).to_have_count(5)
+    expect(choice).to_have_value("federation-upstream=some")
+    for name in ("more", "other"):
+        running.http().delete(f"{UPSTREAMS}/{name}")
 
 
 def test_a_row_that_is_chosen_while_others_are_deleted_stays_chosen(ui: UI, running: BrokerProcess) -> None:
