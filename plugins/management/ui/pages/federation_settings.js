@@ -153,15 +153,17 @@ export function valueOf(entered) {
 
 /**
  * Put passwords back that were shown as [redacted], where the reader has them: the API sends them to administrators.
- * A URI that was not changed is stored as it was; one that was changed keeps the password of the same user.
+ * A URI that was not changed is stored as it was; one that was changed keeps the password of the same user, unless `stored`
+ * is another value than `seen`, on which the change was made: its password may be for another broker. Raises Error then.
  */
-export function restored(entered, stored) {
+export function restored(entered, stored, seen) {
   const known = uris(stored);
-  if (uris(entered).join(" ") === known.map(format.uri).join(" ")) return stored;
+  if (uris(entered).join(" ") === textOf(FIELDS[0], stored)) return stored;
   const all = uris(entered).map((one) => {
     if (!one.includes(HIDDEN)) return one;
     const same = known.find((uri) => format.uri(uri) === one);
     if (same !== undefined) return same;
+    if (uris(seen).join(" ") !== known.join(" ")) throw new Error("the URI was changed by another user: enter its password again");
     const login = one.slice(0, one.indexOf(HIDDEN));
     const other = known.find((uri) => uri.startsWith(login) && uri.includes("@"));
     return other === undefined ? one : one.replace(HIDDEN, () => other.slice(login.length, other.lastIndexOf("@")));

@@ -114,6 +114,7 @@ function createUpstream(context) {
   const here = { vhost, name };
   const shown = h("div");
   const used = h("div");
+  let seen; // the URI that was stored when its field showed it
   const load = async (signal) => (await api.get(target(here), {}, signal)).value;
   const editing = editSection("Edit", context, load, (shownValue, latest) =>
     upstreamForm({
@@ -124,7 +125,7 @@ function createUpstream(context) {
       keep: true,
       latest,
       async run(_, value, stored) {
-        await api.put(target(here), { value: { ...value, uri: restored(value.uri, stored.uri) } });
+        await api.put(target(here), { value: { ...value, uri: restored(value.uri, stored.uri, seen) } });
         tasks.say(`Upstream ${name} is saved. Its links use the new settings.`);
         context.refresh();
       },
@@ -175,6 +176,7 @@ function createUpstream(context) {
         session.may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"], { name }) }, "Status of its links")) : null,
       );
       editing.show(value);
+      if (editing.element.querySelector("[name=uri]").value === shownUris(value).join(" ")) seen = value.uri;
     },
   };
 }

@@ -195,6 +195,27 @@ def test_a_uri_that_is_not_changed_is_stored_as_it_is_at_that_time(ui: UI, runni
     assert running.http().get(f"{UPSTREAMS}/some").json["value"] == {"uri": uris, "prefetch-count": 7, "queue": "mine"}
 
 
+def test_a_password_that_another_user_has_set_is_not_stored_for_another_broker(ui: UI, running: BrokerProcess) -> None:
+    http = running.http()
+    http.put(f"{UPSTREAMS}/some", {"value": {"uri": "amqp://u:old@127.0.0.2:1"}})
+    page = ui.open("federation-upstreams/%2F/some?edit=true").page
+    form = page.get_by_role("form", name="Edit upstream some")
+    uri, save = form.get_by_label("URI"), form.get_by_role("button", name="Save upstream")
+    uri.fill("amqp://u:[redacted]@127.0.0.2:1?heartbeat=5")
+    theirs = {"value": {"uri": "amqp://u:new@127.0.0.9:1"}}
+    http.put(f"{UPSTREAMS}/some", theirs)
+    save.click()
+    expect(form.get_by_role("alert")).to_contain_text("enter its password again")
+    assert http.get(f"{UPSTREAMS}/some").json["value"] == theirs["value"]
+    uri.fill("amqp://u:new@127.0.0.9:1")
+    save.click()
+    expect(uri).to_have_value("amqp://u:[redacted]@127.0.0.9:1")
+    uri.fill("amqp://u:[redacted]@127.0.0.8:1")
+    save.click()
+    expect(page.locator("main")).to_contain_text("127.0.0.8")
+    assert http.get(f"{UPSTREAMS}/some").json["value"] == {"uri": "amqp://u:new@127.0.0.8:1"}
+
+
 def test_what_is_entered_while_an_object_is_added_stays(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("queues").page
     page.get_by_text("Add a queue").click()
