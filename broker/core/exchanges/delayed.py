@@ -1,8 +1,8 @@
 """Exchanges that delay messages, as RabbitMQ's delayed message exchange plugin does.
 
 A message with the header `x-delay` is held for that many milliseconds. Meanwhile it is stored in the journal, with
-one integer of 56 bytes in memory: deadline, turn and location. The deadline is stored in the message's state, so that a
-restart knows it without reading messages.
+one integer of 56 bytes in memory: deadline, turn and location. While its queues have no room, they are kept as well. The
+deadline is stored in the message's state, so that a restart knows it without reading messages.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ RELEASE_COST = 10  # of one message beside its enqueueing
 READ_SHIFT = 9  # to read and copy 512 bytes costs 1
 DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
 RETRY_MS = 10_000  # the wait after a due message could not be read or released
+FULL_RETRY_MS = 2_000  # or its queues have no room, if they are known,
+LOOKS = 20  # but for so many of these in 1 ms
+FEW = 100  # targets that are known, if they differ from those of the message before
+LOOK_COST, LOOK_SHIFT = 2, 3  # of looking at them, and for each 8 of them 1 more
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
 MASK = (1 << 64) - 1
 TURN_AND_LOCATION = (1 << DEADLINE_SHIFT) - 1
@@ -64,6 +68,7 @@ class Delay(Sink):
         "_releasing",
         "_at_once",
         "_targets",
+        "_last_targets",
         "_last_properties",
         "_last_delay_ms",
     )
@@ -80,7 +85,9 @@ class Delay(Sink):
         self._release = release
         self._releasing = False  # a job releases due messages
         self._at_once = 1  # messages to read next
-        self._targets: dict[int, tuple[RouteTarget, ...]] = {}  # of such messages, by turn: exchanges have kept them
+        # By turn, of messages whose queues have no room: their search is not repeated, as exchanges may have kept them.
+        self._targets: dict[int, tuple[RouteTarget, ...]] = {}
+        self._last_targets: tuple[RouteTarget, ...] = ()
         self._last_properties = b""  # the properties that were read last, and their delay
         self._last_delay_ms = 0
 
@@ -176,7 +183,10 @@ class Delay(Sink):
         """Release the messages that are due by now, slice by slice."""
         try:
             end = self.context.clock.now_ms() + 1 << DEADLINE_SHIFT
-            while entries := self._pop(end):
+            while not self.deleted and self._heap and self._heap[0] < end:
+                entries, cost = self._pop(end)
+                if cost:
+                    yield cost
                 yield from self._release_some(entries)
         finally:
             self._releasing = False
@@ -185,18 +195,43 @@ class Delay(Sink):
             else:
                 self._expect()
 
-    def _pop(self, end: int) -> list[int]:
-        """Remove and return the first entries below `end`, as many as are read at once."""
+    def _pop(self, end: int) -> tuple[list[int], int]:
+        """Remove and return the first entries below `end`, as many as are read at once; and the cost.
+
+        Those whose queues still have no room stay for later, and are not read.
+        """
         entries: list[int] = []
-        while not self.deleted and self._heap and self._heap[0] < end and len(entries) < self._at_once:
-            entries.append(heappop(self._heap))
-        return entries
+        cost = 0
+        while self._heap and self._heap[0] < end and len(entries) < self._at_once and cost < STEP_COST:
+            entry = heappop(self._heap)
+            targets = self._targets.get(entry >> TURN_SHIFT & MASK, ())
+            if targets:
+                cost += LOOK_COST + (len(targets) >> LOOK_SHIFT)
+                if not self.context.has_room(targets):
+                    self._push_later(entry)
+                    continue
+            entries.append(entry)
+        return entries, cost
+
+    def _push_later(self, entry: int) -> None:
+        """Try a message again whose queues have no room: the later, the more of them there are."""
+        wait_ms = max(FULL_RETRY_MS, len(self._targets) // LOOKS)
+        if not self._targets[entry >> TURN_SHIFT & MASK]:
+            wait_ms = max(wait_ms, RETRY_MS)  # it is read each time
+        heappush(self._heap, self.context.clock.now_ms() + wait_ms << DEADLINE_SHIFT | entry & TURN_AND_LOCATION)
+
+    def _keep(self, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+        """Return what is kept of the targets of a message: they are shared by successive ones, and few otherwise."""
+        alike = targets == self._last_targets
+        if not alike:
+            self._last_targets = targets
+        return self._last_targets if alike or len(targets) <= FEW else ()
 
     def _release_some(self, entries: list[int]) -> Job:
         """Release these messages, or none after the one during whose release the exchange was deleted.
 
         A message that cannot be read, or whose release raises, is tried again after RETRY_MS, and one for which there
-        is no room (TryLater) at `next_try_ms`. Messages after the one that raised are released in the next slice.
+        is no room (TryLater) after FULL_RETRY_MS. Messages after the one that raised are released in the next slice.
         """
         messages: list[Message | None] = []
         done = cost = 0
@@ -220,9 +255,8 @@ class Delay(Sink):
                             yield cost
                             cost = 0
                 except TryLater as error:
-                    self._targets[entry >> TURN_SHIFT & MASK] = error.targets
-                    when_ms = self.context.next_try_ms(len(message.frames))
-                    heappush(self._heap, when_ms << DEADLINE_SHIFT | later.pop() & TURN_AND_LOCATION)
+                    self._targets[entry >> TURN_SHIFT & MASK] = self._keep(error.targets)
+                    self._push_later(later.pop())
                     continue
                 later.pop()
                 self._moved_ids.pop(entry >> TURN_SHIFT & MASK, None)

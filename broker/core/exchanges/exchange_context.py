@@ -77,8 +77,7 @@ class ExchangeContext:
         """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
 
         `destinations` are those to which the type has routed it by `keys`. Exchanges among them route it further; the
-        alternate exchange gets it if there are none. Raises TryLater if all its queues must not reject more messages,
-        and are few; otherwise those of them do not get it.
+        alternate exchange gets it if there are none. Raises TryLater if its queues have no room (`has_room`).
         """
         raise NotImplementedError
 
@@ -86,8 +85,8 @@ class ExchangeContext:
         """Try again to enqueue a message for which `forward` or this raised TryLater. Raises TryLater."""
         raise NotImplementedError
 
-    def next_try_ms(self, size: int) -> int:
-        """Return when to try again to enqueue a message with frames of so many bytes, after TryLater."""
+    def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:
+        """Return whether a message may be enqueued: not if all of the queues must not reject more messages."""
         raise NotImplementedError
 
     # Storage: only for a type whose `persists_messages` is true.

@@ -10,8 +10,6 @@ from ..messages.ports import Clock
 
 ALL_BYTES = 256 << 20  # in the outboxes of the node, also of deleted queues,
 USER_BYTES = 16 << 20  # if these are of one user: queues and publishers of that user wait
-RETRY_MS = 2_000  # until a stored message for which no queue has room is read again, at least
-RATE_SHIFT = 16  # of such messages, 64 KiB are read in 1 ms
 WOKEN = 100  # of those that wait for fewer, in one turn
 
 
@@ -26,7 +24,7 @@ class DeadLetterBudget:
                    ALL_BYTES
     """
 
-    __slots__ = ("total", "full_outboxes", "_of_users", "_loose", "_waiting", "_woken", "_waking", "_tried_ms")
+    __slots__ = ("total", "full_outboxes", "_of_users", "_loose", "_waiting", "_woken", "_waking")
 
     def __init__(self) -> None:
         self.total = 0
@@ -36,7 +34,6 @@ class DeadLetterBudget:
         self._waiting: dict[str, dict[Callable[[], None], None]] = {}  # by account
         self._woken: dict[Callable[[], None], None] = {}  # those of them to be called
         self._waking = False  # soon
-        self._tried_ms = 0  # of the last stored message for which no queue has room
 
     def of(self, account: str) -> int:
         return self._of_users.get(account, 0)
@@ -77,14 +74,6 @@ class DeadLetterBudget:
     def when_fewer(self, account: str, fn: Callable[[], None]) -> None:
         """Call `fn` once when a bound is not reached any more, of the node or of this user. It looks itself again."""
         self._waiting.setdefault(account, {})[fn] = None
-
-    def next_try_ms(self, now_ms: int, size: int) -> int:
-        """Return when a stored message of so many bytes is read again, for which no queue has room.
-
-        It is so late that they are read at a limited rate in the whole node, however many they are.
-        """
-        self._tried_ms = max(now_ms + RETRY_MS, self._tried_ms + 1 + (size >> RATE_SHIFT))
-        return self._tried_ms
 
     def forget(self, account: str, fn: Callable[[], None]) -> None:
         """Do not call `fn` any more."""

@@ -161,10 +161,11 @@ class Queue(RouteTarget):
     def configure(self, policy: Policy | None, operator_policy: Policy | None, effective: Mapping[str, object]) -> None:
         """Apply these policies from now on. Messages in the queue keep their deadlines."""
         self.policy, self.operator_policy, self.effective = policy, operator_policy, effective
-        self.settings = self.host.settings_cache.get(self.arguments, effective)
+        before, self.settings = self.settings, self.host.settings_cache.get(self.arguments, effective)
         self.per_message = self.settings.per_message
         self.expiry.reconfigure()
-        self.outbox.on_changed()
+        if self.settings is not before:
+            self.outbox.on_changed()
         self.schedule_pump()
 
     # Messages enter

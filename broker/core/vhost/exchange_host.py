@@ -21,7 +21,6 @@ from .emissions import deliver, deliver_in_slices, enqueue_in_slices
 if TYPE_CHECKING:
     from .vhost import VHost
 
-FEW = 100  # targets that are kept for another try
 FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is either delayed or routed after a power cut
 
 
@@ -78,14 +77,13 @@ class ExchangeHost(ExchangeContext):
         yield from self.forward_to(tuple(targets), message)
 
     def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
-        vhost = self._vhost
-        queues = tuple([target for target in existing(targets) if not target.internal])
-        if queues and len(targets) <= FEW and not without_full(vhost.budget, queues):
+        if not self.has_room(targets):
             raise TryLater(targets)
-        yield from enqueue_in_slices(vhost, targets, [message], DELAYED, FORWARD_COST)
+        yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST)
 
-    def next_try_ms(self, size: int) -> int:
-        return self._vhost.budget.dead_letters.next_try_ms(self.clock.now_ms(), size)
+    def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:
+        queues = tuple([target for target in existing(targets) if not target.internal])
+        return not queues or len(without_full(self._vhost.budget, queues)) > 0
 
     def store(self, messages: list[Message], durable: bool) -> None:
         numbers = [self.number] if durable and self.number else []

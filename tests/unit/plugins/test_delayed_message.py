@@ -17,9 +17,9 @@ from tests.support.session import connected, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
+from warren.broker.core.exchanges.delayed import FEW, FULL_RETRY_MS, RETRY_MS
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.node.node import Node
-from warren.broker.core.queues.dead_letter_budget import RETRY_MS
 from warren.broker.core.queues.queue import Queue
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
 from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
@@ -58,7 +58,7 @@ def publish(node: Node, key: str, **headers: object) -> None:
     vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message)[0])
 
 
-@pytest.mark.parametrize("way", ["alone", "with others", "deduplicated", "kept as history"])
+@pytest.mark.parametrize("way", ["alone", "with others", "deduplicated", "kept as history", "many"])
 def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_get_them(
     node: Node, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -80,6 +80,11 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
         vhost.bind("x", queue, "full", Table.EMPTY)
     if others:
         bound(node, "with it", "full")
+    if way == "many":
+        for number in range(FEW):
+            vhost.bind("x", vhost.declare_queue(f"full{number}", arguments=queue.arguments), "full", Table.EMPTY)
+            vhost.queues[f"full{number}"].outbox.awaits_journal = True
+            vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (vhost.queues[f"full{number}"],))
     other = bound(node, "other", "other")
     queue.outbox.awaits_journal = True
     for number in range(20):
@@ -93,12 +98,12 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
     queue.outbox.awaits_journal = False
     queue.schedule_pump()
     node.pump()
-    clock.advance(RETRY_MS + 100)
+    clock.advance(25 * (RETRY_MS if way == "many" else FULL_RETRY_MS))  # as each fills the queue again
     found = [message.properties.headers for message in ready_messages(letters)]
     numbers = [headers.text("number") for headers in found if headers is not None]
     if way == "kept as history":
         assert len(vhost.exchanges["between"].type._kept) == 20, "each is kept once"
-    assert sorted(map(int, map(str, numbers))) == list(range(1 if others else 20))
+    assert numbers == [f"{number}" for number in range(1 if others else 20)]
 
 
 @pytest.mark.parametrize("type_", [None, "", "no-such", "x-delayed-message", 5])

@@ -10,7 +10,7 @@ from tests.support.clock import FakeClock
 from tests.support.queues import limit_dead_letters
 from tests.support.session import connected, new_node
 from warren.broker.core.queues import dead_letter_budget
-from warren.broker.core.queues.dead_letter_budget import ALL_BYTES, RETRY_MS, USER_BYTES, WOKEN, DeadLetterBudget
+from warren.broker.core.queues.dead_letter_budget import ALL_BYTES, USER_BYTES, WOKEN, DeadLetterBudget
 
 
 class Budget:
@@ -90,15 +90,6 @@ def test_who_waits_again_when_called_and_whose_user_has_many_again_is_called_lat
         each.clock.advance(1)
         assert each.budget.is_full("one")
     assert len(each.called()) == WOKEN
-
-
-def test_stored_messages_for_which_no_queue_has_room_are_read_again_at_a_limited_rate() -> None:
-    budget = DeadLetterBudget()
-    now_ms = 1_000_000
-    times = [budget.next_try_ms(now_ms, size) for size in [100] * 5_000 + [16 << 20] * 40]
-    assert times[0] == now_ms + RETRY_MS and times == sorted(set(times))
-    assert times[4_999] - times[0] == 4_999 and times[-1] - times[4_999] >= 10_000, "640 MiB take 10 s"
-    assert budget.next_try_ms(times[-1] + 1, 100) == times[-1] + 1 + RETRY_MS
 
 
 def test_deleted_queues_that_were_held_back_are_forgotten_and_others_pumped_in_turns(
