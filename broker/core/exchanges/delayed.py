@@ -1,8 +1,8 @@
 """Exchanges that delay messages, as RabbitMQ's delayed message exchange plugin does.
 
 A message with the header `x-delay` is held for that many milliseconds. Meanwhile it is stored in the journal, with
-one integer of 56 bytes in memory: deadline, turn and location. While its queues have no room, they are kept as well. The
-deadline is stored in the message's state, so that a restart knows it without reading messages.
+one integer of 56 bytes in memory: deadline, turn and location. While its queues have no room, they are kept as well.
+The deadline is stored in the message's state, so that a restart knows it without reading messages.
 """
 
 from __future__ import annotations
