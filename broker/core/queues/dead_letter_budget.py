@@ -10,7 +10,7 @@ from ..messages.ports import Clock
 
 ALL_BYTES = 256 << 20  # in the outboxes of the node, also of deleted queues,
 USER_BYTES = 16 << 20  # if these are of one user: queues and publishers of that user wait
-WOKEN = 100  # of those that wait for fewer, in one turn
+WOKEN = 100  # of those that wait for fewer, here or in one outbox, in one turn
 
 
 class DeadLetterBudget:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 from ..counters.statistics import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED
 from ..jobs.scheduler import COPY_SHIFT, STORE_SHIFT, SUSPENDED, Job
 from ..messages.message import LONG_HEADER, Message, frame_bytes, total_bytes
-from .dead_letter_budget import ALL_BYTES, USER_BYTES
+from .dead_letter_budget import ALL_BYTES, USER_BYTES, WOKEN
 from .dead_letter_circle import Pass, find_circle
 from .enqueue import ACCEPTED, EnqueueResult
 from .lazy_deque import LazyDeque, made
@@ -55,7 +55,6 @@ DELETED_BYTES = 6_000  # of memory of a deleted queue, with its job
 OVERHEAD = 400  # bytes of memory of a message beside its frames
 FEW_BYTES = 8 << 20  # in the outboxes of the node: no limit is near, also after a step of a queue
 UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wait until the targets take some of them
-WOKEN = 100  # of those that wait for an outbox, whenever messages leave it
 LOOK_SHIFT = 3  # to ask 8 targets whether they must not reject costs 1
 FULL_LOOKS = 100  # targets of which it is asked whether they wait for this queue
 WAITS_COST = 20  # of asking one of them: 10 us

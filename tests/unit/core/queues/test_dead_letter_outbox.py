@@ -22,7 +22,7 @@ from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering, queue, ready_messages
-from warren.broker.core.queues.dead_letter_budget import ALL_BYTES
+from warren.broker.core.queues.dead_letter_budget import ALL_BYTES, WOKEN
 from warren.broker.core.telemetry.resource_alarms import DISK
 from warren.broker.core.vhost import emissions
 
@@ -607,7 +607,7 @@ def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothin
     outbox.awaits_journal = True
     if not empty:
         outbox.add(new_messages(house.node)[:7], "maxlen", queued=False)
-    for number in range(3 * dead_lettering.WOKEN):
+    for number in range(3 * WOKEN):
         house.queue.when_may_reject(partial(called.append, number))
     house.clock.advance(10_000)
     assert not called and house.queue.must_not_reject and outbox.full is not empty
@@ -620,9 +620,9 @@ def test_who_waits_for_a_queue_goes_on_when_it_may_reject_more_or_rejects_nothin
         budget.add("others", -all_bytes, 0, house.clock)
     else:
         house.node.policies.set("/", "overflow", "^queue$", {"overflow": "drop-head"})
-    assert called == list(range(dead_lettering.WOKEN)) and not house.queue.must_not_reject
+    assert called == list(range(WOKEN)) and not house.queue.must_not_reject
     house.clock.advance(1)
-    assert called == list(range(3 * dead_lettering.WOKEN)) and len(outbox) == (0 if empty else 7)
+    assert called == list(range(3 * WOKEN)) and len(outbox) == (0 if empty else 7)
 
 
 def test_a_queue_that_is_held_back_and_has_letters_goes_on_when_there_are_fewer(
@@ -707,7 +707,7 @@ def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messag
     house.clock.after_each = lambda: counts.append(len(called))
     house.clock.advance(1_000)
     steps = [after - before for before, after in pairwise([0, *counts])]
-    assert called == list(range(300)) and max(steps) == dead_lettering.WOKEN
+    assert called == list(range(300)) and max(steps) == WOKEN
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
