@@ -41,6 +41,7 @@ class Search:
     stable   whether the targets may be cached until a binding changes: every exchange on the way routes by key only
     markers  without a message: names of headers that affect the route
     cost     of the steps so far (`jobs.scheduler`)
+    kept     an exchange on the way may have kept the message, and a second search may have it kept twice
     stored   an exchange on the way keeps the message, which is in the journal now
 
     Without a message there are no targets unless they are stable. The default exchange ("") routes to the queue named
@@ -49,7 +50,7 @@ class Search:
     """
 
     __slots__ = (
-        *("targets", "stable", "markers", "cost", "stored"),
+        *("targets", "stable", "markers", "cost", "kept", "stored"),
         *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_steps"),
     )
 
@@ -67,7 +68,7 @@ class Search:
         self.stable = True
         self.markers: set[bytes] = set()
         self.cost = 0
-        self.stored = False
+        self.kept = self.stored = False
         self._exchange = exchange
         self._exchanges = exchanges
         self._queues = queues
@@ -122,6 +123,7 @@ class Search:
             if type_.records and (recorder := type_.recorder) is not None:
                 recorders.append(recorder)
             if type_.persists_messages:
+                self.kept = True
                 kept += take_kept(destinations)
             if self._some_deleted:
                 destinations = {one: None for one in destinations if exists(one, exchanges)}

@@ -45,6 +45,7 @@ SLICE_COST = 2_000  # of the messages dead-lettered at once, in addition to that
 REST_COST = 500  # of a step of the job that dead-letters the messages of a deleted queue
 PART_COST = 600  # of the targets that get a message in one step: 200, fewer if they store a long one more than once
 FEW = 4  # targets of which each is searched in the bytes of the properties
+KEPT = 100  # targets that are known while a message waits for one of them
 COST, ALIKE_COST = 10, 4  # of a message that differs from the one before, or differs in the body only
 HEADER_SHIFT = 3  # to decode 8 bytes of properties costs 1
 LAST_BYTES = 1 << 10  # of properties that an outbox keeps of its last letter
@@ -59,6 +60,7 @@ LOOK_SHIFT = 3  # to ask 8 targets whether they must not reject costs 1
 FULL_LOOKS = 100  # targets of which it is asked whether they wait for this queue
 WAITS_COST = 20  # of asking one of them: 10 us
 WAITS = 100  # queues that are looked at which wait for each other
+PASS_MS = 100  # until the next ones that wait for a queue are called while it passes its messages to another one
 RETRY_MS = 5_000  # until the next retry,
 QUICK_RETRY_MS = 10  # or at first this after targets took some of the messages; twice as long after each vain retry
 
@@ -70,6 +72,7 @@ class DeadLetter:
     stable     whether its targets depend on its routing keys alone
     targets    None until the search is complete
     topology   `QueueHost.topology` when the search began
+    kept       whether an exchange on the way may have kept it
     divided    whether the targets are offered the copy in several parts
     confirmed  at least once: the targets that have taken the message
     ticket     at least once: the batch of the journal with the last copy; the message may be settled once that is
@@ -79,8 +82,8 @@ class DeadLetter:
     """
 
     __slots__ = (
-        *("message", "reason", "copy", "targets", "topology", "divided", "stable", "confirmed", "ticket", "waits_for"),
-        *("_at", "_parts", "_search"),
+        *("message", "reason", "copy", "targets", "topology", "divided", "stable", "kept", "confirmed", "ticket"),
+        *("waits_for", "_at", "_parts", "_search"),
     )
 
     def __init__(self, message: Message, reason: str) -> None:
@@ -91,7 +94,7 @@ class DeadLetter:
         self.waits_for: Queue | None = None
         self.copy = message
         self.targets: tuple[RouteTarget, ...] | None = None
-        self.divided = self.stable = False
+        self.divided = self.stable = self.kept = False
         self.topology = 0
         self._at = 0  # the number of targets that were offered the copy
         self._parts: Iterator[tuple[RouteTarget, ...]] = iter(())
@@ -100,17 +103,18 @@ class DeadLetter:
     def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
         """Search for the targets, or continue the search; return the cost."""
         search, cost = self._search, 0
-        if self.targets is not None:
-            return 0
-        if search is None:
-            key = queue.settings.dead_letter_key
+        key = queue.settings.dead_letter_key
+        if self.copy is self.message:
             self.copy = dead_letter_copy(self.message, queue.name, self.reason, exchange, key, timestamp_s)
+            cost = cost_of(self.message)
+        if self.targets is not None:
+            return cost
+        if search is None:
             self.topology = queue.host.topology
             search = self._search = queue.host.search_from(exchange, routing_keys(self.message, key), self.copy)
-            cost = cost_of(self.message)
         cost -= search.cost
         if search.run(max(cost_limit, 1)):
-            self.targets, self.stable = search.targets, search.stable
+            self.targets, self.stable, self.kept = search.targets, search.stable, search.kept
             if self.reason != REJECTED:
                 self.targets = without_cycles(self.copy, self.targets)
             each = PER_MESSAGE_COST
@@ -148,6 +152,14 @@ class DeadLetter:
         missing = [target for target in existing(self.targets or ()) if target not in self.confirmed]
         full = len(missing) == 1 and missing[0].rejects_overflow
         self.waits_for = cast("Queue", missing[0]) if full else None
+
+    def pause(self) -> bool:
+        """Drop the copy until the next attempt, before any target was offered it; return whether the targets are kept.
+
+        As they may be others by then, they are searched again, but not where an exchange would keep the message again.
+        """
+        self.copy, self._search = self.message, None
+        return self.kept and self.targets is not None and len(self.targets) <= KEPT
 
     def end_attempt(self) -> None:
         """Copy the message and search again in the next attempt."""
@@ -349,9 +361,6 @@ class DeadLetterOutbox:
 
     def when_room(self, fn: Callable[[], None]) -> None:
         """Call `fn` once when it takes more, or the queue dead-letters nothing more that it rejects."""
-        if self.full:
-            self.when_fewer(fn)
-            return
         self._when_room = made(self._when_room)
         self._when_room.append(fn)
         self._budget.when_fewer(self.account, self.wake)
@@ -385,14 +394,15 @@ class DeadLetterOutbox:
                 count -= 1
         if self._held_back or rejects and self.is_awaited:
             self._budget.when_fewer(self.account, self.wake)
-        if not count and self.is_awaited and (self.passes_to is None or not self.held_bytes):
+        if not count and self.is_awaited:
             self._wake_soon()
 
     def _wake_soon(self) -> None:
         if not self._waking:
             self._waking = True
             clock = self._queue.host.clock
-            clock.call_at(clock.now_ms(), self._wake_rest)
+            wait_ms = PASS_MS if self.passes_to is not None else 0  # of those, some or all have to wait again
+            clock.call_at(clock.now_ms() + wait_ms, self._wake_rest)
 
     def _wake_rest(self) -> None:
         self._waking = False
@@ -405,6 +415,8 @@ class DeadLetterOutbox:
     def on_changed(self) -> None:
         """Let those go on who wait, and its own messages: it may reject nothing more, or publish to other targets."""
         self.awaited = None
+        if self._first is not None and self._first.is_found:
+            self._first = None
         self.wake()
 
     def on_deleted(self) -> None:
@@ -751,7 +763,8 @@ class DeadLetterOutbox:
             if letter.is_found:
                 must_wait, its_cost = self._must_wait(letter.targets or ())
                 cost += its_cost
-                if must_wait:  # its targets may be others by then
+                if must_wait:
+                    self._first = letter if letter.pause() else None
                     break
             if letter.targets is not None:
                 targets = letter.next_targets()

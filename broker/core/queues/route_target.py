@@ -188,11 +188,13 @@ class TargetSearch(Protocol):
 
     targets  complete once `run` has returned True
     stable   whether the targets depend on the routing keys alone
+    kept     whether a second search may have an exchange on the way keep the message twice
     cost     of the steps so far (`jobs.scheduler`)
     """
 
     targets: tuple[RouteTarget, ...]
     stable: bool
+    kept: bool
     cost: int
 
     def run(self, limit: int) -> bool:

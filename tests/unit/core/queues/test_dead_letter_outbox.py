@@ -25,6 +25,7 @@ from warren.broker.core.queues import dead_lettering, queue, ready_messages
 from warren.broker.core.queues.dead_letter_budget import ALL_BYTES, WOKEN
 from warren.broker.core.telemetry.resource_alarms import DISK
 from warren.broker.core.vhost import emissions
+from warren.plugins.exchanges.recent_history import RecentHistoryExchange
 
 MANY = 3 * queue.SLICE
 SOME = 5 * dead_lettering.SLICE
@@ -687,6 +688,74 @@ def test_a_chain_of_very_many_queues_that_pass_to_each_other_ends_without_recurs
     chain_[-1].wake()
     node.clock.advance(10_000)  # type: ignore[attr-defined]
     assert not node.budget.dead_letters.full_outboxes and chain_[0].passes_to is None
+
+
+def test_who_waits_for_a_queue_that_passes_to_another_one_is_rarely_called_before_that_has_fewer() -> None:
+    """They are more than are called in one turn. Those that publish are not called at all: they would wait again."""
+    house = House(max_length=0, overflow="reject-publish-dlx")
+    house.ch.declare("other")
+    outbox, other = house.queue.outbox, house.node.vhosts["/"].queues["other"].outbox
+    outbox.passes_to = other._queue
+    outbox._set_full(True)
+    other.when_fewer(outbox._pass_no_longer)
+    called: list[int] = []
+    waited: list[int] = []
+
+    def wait_again() -> None:
+        waited.append(1)
+        if outbox.full:
+            outbox.when_fewer(wait_again)
+
+    for number in range(3 * WOKEN):
+        house.queue.when_may_reject(partial(called.append, number))
+        outbox.when_fewer(wait_again)
+    outbox.wake()
+    house.clock.advance(10_000)
+    assert not called and WOKEN <= len(waited) <= 101 * WOKEN
+    other.wake()
+    house.clock.advance(dead_lettering.PASS_MS + 1)
+    assert called == list(range(3 * WOKEN)) and not outbox.is_awaited
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
+    changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_dead_letters(monkeypatch, MANY=5)
+    house = House(max_length=1)
+    house.node.registry.register("x-recent-history", RecentHistoryExchange)
+    vhost = house.node.vhosts["/"]
+    house.ch.exchange("history", "x-recent-history")
+    house.ch.declare(
+        "full", arguments={"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.topic"}
+    )
+    full = vhost.queues["full"]
+    full.outbox.awaits_journal = True
+    full.outbox.add(new_messages(house.node)[:7], "maxlen", queued=False)
+    assert full.outbox_full
+    house.ch.bind("full", "history")
+    house.node.policies.set("/", "dead letters", "^waiting$", {"dead-letter-exchange": "history", "max-length": 1})
+    house.ch.declare("waiting")
+    house.ch.fill("waiting", b"first", b"second")
+    waiting = vhost.queues["waiting"]
+    for _ in range(20):
+        house.clock.advance(100)
+        assert waiting.outbox.awaited is full
+        waiting.outbox._wait_no_longer()
+        house.node.pump()
+    if changed:
+        to_letters = {"dead-letter-exchange": "", "dead-letter-routing-key": "letters", "max-length": 1}
+        house.node.policies.set("/", "dead letters", "^waiting$", to_letters)
+        house.clock.advance(1)
+        assert house.ch.drain("letters") == [b"first"]
+    full.outbox.awaits_journal = False
+    full.schedule_pump()
+    house.node.pump()
+    house.clock.advance(1_000)
+    assert not len(waiting.outbox) and house.ch.drain("full") == ([] if changed else [b"first"])
+    house.ch.declare("replayed")
+    house.ch.bind("replayed", "history")
+    assert house.ch.drain("replayed") == [b"first"]
 
 
 def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messages(
