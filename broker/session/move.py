@@ -24,7 +24,7 @@ from ..core.queues.queue import Queue
 from ..core.queues.route_target import PER_MESSAGE_COST, RouteTarget, cost_of_reading, cost_of_records, must_wait
 from ..core.queues.x_death import routing_keys
 from ..core.vhost.emissions import enqueue_in_slices
-from .methods.publish import STILL_PUBLISHING, are_few
+from .methods.publish import STILL_DEAD_LETTERING, STILL_PUBLISHING, are_few
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -231,9 +231,10 @@ class Move:
         yield len(search.targets) >> DESTINATIONS_SHIFT
         targets, recorders = split_recorders(search.targets)
         problem = self._problem(copy, targets)
-        full = must_wait(self._channel.vhost.budget, targets)
-        if not problem and (full or not all(target.has_room(copy.body_bytes) for target in targets)):
+        if not problem and not all(target.has_room(copy.body_bytes) for target in targets):
             problem = FULL
+        if not problem and must_wait(self._channel.vhost.budget, targets):
+            problem = STILL_DEAD_LETTERING
         if problem:
             self._end(taken, problem, result)
             return

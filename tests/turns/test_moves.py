@@ -5,9 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.http import Api
+from tests.support.queues import limit_dead_letters
 from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.jobs.scheduler import TURN_COST
+from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.plugin import Peer
 from warren.broker.session.move import Move
@@ -76,20 +79,29 @@ def test_a_long_message_that_is_moved_to_queues_with_records_of_their_own(peer: 
     assert work.step(1).moved == 1 and published(vhost) == {1}
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_a_long_move_that_ends_puts_its_message_back(peer: MeasuredPeer, step_meter: StepMeter, full: bool) -> None:
-    """The queues are full, or the message would come back to its queue."""
+@pytest.mark.parametrize("problem", ["it is full", "leads back to the queue", "still being dead-lettered"])
+def test_a_long_move_that_ends_puts_its_message_back(
+    peer: MeasuredPeer, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     vhost = peer.node.vhosts["/"]
-    fan(vhost, 4_000, **({"x-max-length": 0, "x-overflow": "reject-publish"} if full else {}))
+    fan(vhost, 4_000, **({"x-max-length": 0, "x-overflow": "reject-publish"} if problem == "it is full" else {}))
     channel = peer.connect().channel()
     channel.declare("source")
     channel.fill("source", b"1", b"2")
-    if not full:
+    if problem == "leads back to the queue":
         channel.bind("source", "amq.fanout")
+    if problem == "still being dead-lettered":
+        limit_dead_letters(monkeypatch, MANY=5)
+        arguments = {"x-max-length": 10, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.topic"}
+        channel.declare("q with room", arguments=arguments)
+        channel.bind("q with room", "amq.fanout")
+        outbox = vhost.queues["q with room"].outbox
+        outbox.awaits_journal = True
+        outbox.add([framed(Address("", "q"), Properties(), b"")] * 7, "maxlen", queued=False)
     work = move_all(peer, vhost)
     result = work.step(2)
     peer.settle()
-    assert (result if not result.unfinished else work.step(2)).problem
+    assert problem in (result if not result.unfinished else work.step(2)).problem
     assert channel.drain("source") == [b"1", b"2"] and published(vhost) == {0}
 
 
