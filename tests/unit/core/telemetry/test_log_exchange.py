@@ -13,6 +13,7 @@ from warren.broker.config.config import Log
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.telemetry.log_exchange import LOG, WAITING_LIMIT, LogExchange
+from warren.broker.core.vhost import emissions
 
 
 class Loop:
@@ -77,9 +78,32 @@ def test_lines_that_nobody_wants_are_dropped_and_so_is_a_flood(loop: Loop) -> No
     assert queue.ready == WAITING_LIMIT
 
 
-def declare(node: Node, key: str) -> Queue:
+def test_lines_are_dropped_while_too_many_bytes_wait_for_very_many_queues(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emissions, "LIMIT_BYTES", 1 << 16)
+    node = build()
+    reports: list[str] = []
+    node.scheduler.report = lambda event, level, fields: reports.append(event)
+    queues = [declare(node, "#", f"q{number}") for number in range(1_000)]
+    exchange = LogExchange(node.system_exchange(LOG), loop.call_soon, lambda: None)
+    for _ in range(2):
+        for _ in range(100):
+            exchange.put("info", "x" * 1_000)
+        loop.turn()
+    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    node.pump()
+    (ready,) = {queue.ready for queue in queues}
+    assert (1 << 16) // 2_200 < ready < 40 and reports == ["system_messages_dropped"]
+    exchange.put("info", "goes on")
+    loop.turn()
+    node.clock.advance(1_000)  # type: ignore[attr-defined]
+    assert {queue.ready for queue in queues} == {ready + 1}
+
+
+def declare(node: Node, key: str, name: str = "q") -> Queue:
     vhost = node.vhosts["/"]
-    queue = vhost.declare_queue("q")
+    queue = vhost.declare_queue(name)
     assert isinstance(queue, Queue)
     vhost.bind(LOG, queue, key, Table.EMPTY)
     return queue
