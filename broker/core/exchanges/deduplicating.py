@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...amqp.field_table import Table
 from ..messages.binding import Destination
@@ -72,10 +72,7 @@ class Recorder(Sink):
         return RECORD_COST + self._deduplication.read_cost
 
     def drops(self, message: Message) -> bool:
-        """Return whether a duplicate was accepted after this message was routed, as in a transaction.
-
-        If so, the message is counted as a duplicate.
-        """
+        """Return whether a duplicate was accepted after this message was routed (`is_duplicate`)."""
         deduplication = self._deduplication
         return deduplication.is_duplicate(deduplication.key_of(message), self.context.clock.now_ms())
 
@@ -92,6 +89,14 @@ def split_recorders(queues: tuple[RouteTarget, ...]) -> tuple[tuple[RouteTarget,
     """Split the targets of a route into queues and recorders."""
     recorders = tuple([queue for queue in queues if isinstance(queue, Recorder)])
     return (queues[: -len(recorders)], recorders) if recorders else (queues, ())
+
+
+def is_duplicate(recorders: Iterable[Recorder], message: Message) -> bool:
+    """Return whether a duplicate was accepted after this message was routed, as in a transaction, or while it waited.
+
+    If so, the message is counted as a duplicate.
+    """
+    return any(recorder.drops(message) for recorder in recorders)
 
 
 class DiscardSink(Sink):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+from ..exchanges.deduplicating import Recorder, is_duplicate
 from ..exchanges.exchange import Exchange
 from ..exchanges.exchange_context import ExchangeContext, TryLater
 from ..exchanges.exchange_type import Emission, EnqueueSteps
@@ -77,6 +78,8 @@ class ExchangeHost(ExchangeContext):
         yield from self.forward_to(tuple(targets), message)
 
     def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
+        if is_duplicate([target for target in targets if isinstance(target, Recorder)], message):
+            return
         if not self.has_room(targets):
             raise TryLater(targets)
         yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST)

@@ -15,7 +15,7 @@ from ...amqp.field_table import Table, type_name
 from ...amqp.framing import CONTENT_FIXED, FRAME_HEAD, FRAME_OVERHEAD, reframe
 from ...amqp.limits import LONGEST_MS
 from ...core.access.users import User
-from ...core.exchanges.deduplicating import Recorder, split_recorders
+from ...core.exchanges.deduplicating import Recorder, is_duplicate, split_recorders
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
@@ -24,7 +24,7 @@ from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
 from ...core.messages.message import LONG_HEADER, Address, Message, frame_bytes, header_bytes_of, total_bytes
 from ...core.messages.message_state import BY_QUEUE, NO_TTL, MessageState
-from ...core.queues.enqueue import EnqueueResult
+from ...core.queues.enqueue import DURABLE, EnqueueResult
 from ...core.queues.queue import Queue
 from ...core.queues.reply_queue import ReplyQueue
 from ...core.queues.route_target import (
@@ -658,10 +658,13 @@ def enqueue_in_steps(
     """Enqueue messages as `enqueue_one`, but in steps if there are very many queues or recorders.
 
     All of them are enqueued at some queues, then at the next. Each step stores persistent messages again, and may read
-    their headers again, so that only few of these are enqueued together.
+    their headers again, so that only few of these are enqueued together. With recorders there is one message, which is
+    dropped if a duplicate of it was accepted meanwhile.
     """
     if len(messages) == 1 and len(recorders) <= FEW and are_few(queues, messages[0]):
         yield from await_room(channel, queues)
+        if channel.busy and is_duplicate(recorders, messages[0]):
+            return finish(channel, 1, DURABLE)
         queues = existing(queues)
         return enqueue_one(channel, exchange, messages[0], queues, mandatory, recorders)
     together = len(messages)
@@ -680,6 +683,8 @@ def enqueue_in_steps(
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         first_part = next(parts, ())
         yield from await_room(channel, first_part, each * len(first_part))
+        if is_duplicate(recorders, some[0]):
+            return finish(channel, 1, DURABLE)
         returns = mandatory and len(first_part) == len(queues)  # else there may be others when these have been deleted
         result = enqueue(channel, exchange, some, body_bytes, persistent, existing(first_part), returns)
         for part in parts:

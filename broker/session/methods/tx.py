@@ -10,7 +10,7 @@ from pamqp import commands
 
 from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table
-from ...core.exchanges.deduplicating import Recorder
+from ...core.exchanges.deduplicating import Recorder, is_duplicate
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, TURN_COST, Job
@@ -119,7 +119,7 @@ class Transaction:
                 cost += PUBLISH_COST + len(queues) + sum([recorder.cost for recorder in recorders])
                 few = queues[:FEW]  # more are enqueued in steps
                 cost += cost_of_records(len(message.frames), few)
-                if any(recorder.drops(message) for recorder in recorders):
+                if is_duplicate(recorders, message):
                     continue
                 returns = mandatory and not channel.closing
                 queues = existing(queues)

@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from pamqp.commands import Basic, Exchange, Queue
+from pamqp.commands import Basic, Exchange, Queue, Tx
 
 from tests.support.amqp_client import Channel, Content
 from tests.support.clock import FakeClock
+from tests.support.queues import limit_dead_letters
 from tests.support.session import connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -14,6 +15,7 @@ from warren.broker.core.exchanges.deduplicating import DeduplicatingExchange
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.deduplication import Deduplication
+from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
 
 ON = {"x-message-deduplication": True}
 
@@ -191,6 +193,50 @@ def test_an_unroutable_message_is_not_remembered(channel: Channel) -> None:
     channel.bind("q", "x", "k")
     send(channel, "x", "k", "a", "a", mandatory=True)
     assert channel.drain("q") == [b"0"]
+
+
+@pytest.mark.parametrize("way", ["publish", "transaction", "delay"])
+def test_duplicates_that_wait_for_a_full_queue_are_dropped(
+    node: Node, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them was a duplicate when it was routed."""
+    limit_dead_letters(monkeypatch, MANY=0)
+    node.registry.register("x-delayed-message", DelayedMessageExchange)
+    clients = [connected(node).channel() for _ in range(5)]
+    clients[0].exchange("late", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+    clients[0].exchange("x", "fanout", arguments=ON)
+    clients[0].bind_exchange("x", "late")
+    given = {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"}
+    clients[0].declare("q", arguments=given)
+    queue = node.vhosts["/"].queues["q"]
+    queue.outbox.awaits_journal = True
+    clients[0].fill("q", b"stays", b"rejected")
+    clients[0].bind("q", "x")
+    assert queue.must_not_reject
+    for number, client in enumerate(clients):
+        fields = {"headers": {"x-deduplication-header": "a", "x-delay": 10}}
+        if way == "transaction":
+            client.call(Tx.Select)
+        elif way == "publish":
+            client.confirm()
+        client.publish("x" if way != "delay" else "late", "", b"%d" % number, fields)
+        if way == "transaction":
+            client.send(Tx.Commit)
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(1_000)
+    assert connected(node).channel().drain("q") == [b"stays"]
+    queue.outbox.awaits_journal = False
+    queue.schedule_pump()
+    node.pump()
+    node.clock.advance(10_000)
+    assert connected(node).channel().drain("q") == [b"0"]
+    for client in clients:
+        if way == "transaction":
+            assert client.next().name == "Tx.CommitOk"
+        elif way == "publish":
+            assert client.confirms((1,)) == ({1}, set())
+    type_of = node.vhosts["/"].exchanges["x"].type
+    assert isinstance(type_of, DeduplicatingExchange) and type_of.deduplication.duplicates == 4
 
 
 @pytest.mark.parametrize("other", [None, "amq.fanout", "outer"])
