@@ -1,8 +1,11 @@
 """Exchanges that delay messages, as RabbitMQ's delayed message exchange plugin does.
 
 A message with the header `x-delay` is held for that many milliseconds. Meanwhile it is stored in the journal, with
-one integer of 56 bytes in memory: deadline, turn and location. While its queues have no room, they are kept as well.
-The deadline is stored in the message's state, so that a restart knows it without reading messages.
+one integer of 56 bytes in memory: deadline, turn and location. The deadline is stored in the message's state, so that a
+restart knows it without reading messages.
+
+A due message waits while none of its queues may reject more (`RouteTarget.must_not_reject`), and so do those of the
+exchange that are due later, which keeps their order.
 """
 
 from __future__ import annotations
@@ -38,10 +41,8 @@ RELEASE_COST = 10  # of one message beside its enqueueing
 READ_SHIFT = 9  # to read and copy 512 bytes costs 1
 DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
 RETRY_MS = 10_000  # the wait after a due message could not be read or released
-FULL_RETRY_MS = 2_000  # or its queues have no room, if they are known,
-LOOKS = 20  # but for so many of these in 1 ms
-FEW = 100  # targets that are known, if they differ from those of the message before
-LOOK_COST, LOOK_SHIFT = 2, 3  # of looking at them, and for each 8 of them 1 more
+ROOM_MS = 1_000  # between two looks whether one of its queues has room
+LOOKS = 100  # queues that are looked at
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
 MASK = (1 << 64) - 1
 TURN_AND_LOCATION = (1 << DEADLINE_SHIFT) - 1
@@ -67,8 +68,8 @@ class Delay(Sink):
         "_release",
         "_releasing",
         "_at_once",
-        "_targets",
-        "_last_targets",
+        "_awaited",
+        "_routed",
         "_last_properties",
         "_last_delay_ms",
     )
@@ -85,9 +86,8 @@ class Delay(Sink):
         self._release = release
         self._releasing = False  # a job releases due messages
         self._at_once = 1  # messages to read next
-        # By turn, of messages whose queues have no room: their search is not repeated, as exchanges may have kept them.
-        self._targets: dict[int, tuple[RouteTarget, ...]] = {}
-        self._last_targets: tuple[RouteTarget, ...] = ()
+        self._awaited: tuple[RouteTarget, ...] = ()  # of the first message: it waits until one of them has room
+        self._routed: tuple[int, tuple[RouteTarget, ...]] = (0, ())  # its turn and targets, if it was kept on its way
         self._last_properties = b""  # the properties that were read last, and their delay
         self._last_delay_ms = 0
 
@@ -135,7 +135,7 @@ class Delay(Sink):
             self._timer.cancel()
             self._timer = None
         self._resident.clear()
-        self._targets.clear()
+        self._awaited, self._routed = (), (0, ())
         self._drop()
 
     def _drop(self) -> None:
@@ -163,10 +163,12 @@ class Delay(Sink):
         return entry & ~MASK | message.location
 
     def _expect(self) -> None:
-        """Set the timer to the earliest deadline."""
+        """Set the timer to the earliest deadline, or to the next look at the queues for which the first one waits."""
         if not self._heap or self._releasing:
             return
         when_ms = self._heap[0] >> DEADLINE_SHIFT
+        if self._awaited:
+            when_ms = max(when_ms, self.context.clock.now_ms() + ROOM_MS)
         if self._timer is not None:
             if self._when_ms <= when_ms:
                 return
@@ -176,17 +178,21 @@ class Delay(Sink):
 
     def _due(self) -> None:
         self._timer = None
+        if self._awaited and not self.context.has_room(self._awaited):
+            self._expect()
+            return
+        self._awaited = ()
         self._releasing = True
         self.context.start(self._release_due())
 
     def _release_due(self) -> Job:
-        """Release the messages that are due by now, slice by slice."""
+        """Release the messages that are due by now, slice by slice, up to one that has to wait."""
         try:
             end = self.context.clock.now_ms() + 1 << DEADLINE_SHIFT
-            while not self.deleted and self._heap and self._heap[0] < end:
-                entries, cost = self._pop(end)
-                if cost:
-                    yield cost
+            while not self.deleted and not self._awaited and self._heap and self._heap[0] < end:
+                entries = []
+                while self._heap and self._heap[0] < end and len(entries) < self._at_once:
+                    entries.append(heappop(self._heap))
                 yield from self._release_some(entries)
         finally:
             self._releasing = False
@@ -195,43 +201,11 @@ class Delay(Sink):
             else:
                 self._expect()
 
-    def _pop(self, end: int) -> tuple[list[int], int]:
-        """Remove and return the first entries below `end`, as many as are read at once; and the cost.
-
-        Those whose queues still have no room stay for later, and are not read.
-        """
-        entries: list[int] = []
-        cost = 0
-        while self._heap and self._heap[0] < end and len(entries) < self._at_once and cost < STEP_COST:
-            entry = heappop(self._heap)
-            targets = self._targets.get(entry >> TURN_SHIFT & MASK, ())
-            if targets:
-                cost += LOOK_COST + (len(targets) >> LOOK_SHIFT)
-                if not self.context.has_room(targets):
-                    self._push_later(entry)
-                    continue
-            entries.append(entry)
-        return entries, cost
-
-    def _push_later(self, entry: int) -> None:
-        """Try a message again whose queues have no room: the later, the more of them there are."""
-        wait_ms = max(FULL_RETRY_MS, len(self._targets) // LOOKS)
-        if not self._targets[entry >> TURN_SHIFT & MASK]:
-            wait_ms = max(wait_ms, RETRY_MS)  # it is read each time
-        heappush(self._heap, self.context.clock.now_ms() + wait_ms << DEADLINE_SHIFT | entry & TURN_AND_LOCATION)
-
-    def _keep(self, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
-        """Return what is kept of the targets of a message: they are shared by successive ones, and few otherwise."""
-        alike = targets == self._last_targets
-        if not alike:
-            self._last_targets = targets
-        return self._last_targets if alike or len(targets) <= FEW else ()
-
     def _release_some(self, entries: list[int]) -> Job:
         """Release these messages, or none after the one during whose release the exchange was deleted.
 
-        A message that cannot be read, or whose release raises, is tried again after RETRY_MS, and one for which there
-        is no room (TryLater) after FULL_RETRY_MS. Messages after the one that raised are released in the next slice.
+        A message that cannot be read, or whose release raises, is tried again after RETRY_MS. Messages after the one
+        that raised are released in the next slice. One for which there is no room waits, and so do all after it.
         """
         messages: list[Message | None] = []
         done = cost = 0
@@ -247,17 +221,18 @@ class Delay(Sink):
                 if message is None:
                     continue
                 cost += RELEASE_COST + (len(message.frames) >> READ_SHIFT)
-                targets = existing(self._targets.pop(entry >> TURN_SHIFT & MASK, ()))
+                (turn, targets), self._routed = self._routed, (0, ())
                 try:
-                    for step in self._release(message, targets):
+                    for step in self._release(message, targets if turn == entry >> TURN_SHIFT & MASK else ()):
                         cost += step
                         if cost >= STEP_COST:
                             yield cost
                             cost = 0
                 except TryLater as error:
-                    self._targets[entry >> TURN_SHIFT & MASK] = self._keep(error.targets)
-                    self._push_later(later.pop())
-                    continue
+                    self._await(entry >> TURN_SHIFT & MASK, error)
+                    later.pop()
+                    done -= 1
+                    break
                 later.pop()
                 self._moved_ids.pop(entry >> TURN_SHIFT & MASK, None)
                 if message.location:  # atomic: after a crash, it or its copies exist
@@ -271,6 +246,15 @@ class Delay(Sink):
             for entry, message in zip(entries[done:], messages[done:], strict=False):  # none if the read failed
                 heappush(self._heap, self._put_back(entry, message))
         yield cost
+
+    def _await(self, turn: int, error: TryLater) -> None:
+        """Wait for one of the queues of a message, or for some of very many, and read it alone then."""
+        if not self.deleted:
+            queues = [target for target in existing(error.targets) if not target.internal]
+            self._awaited = tuple(queues[:LOOKS])
+            if error.kept and len(error.targets) <= LOOKS:
+                self._routed = (turn, error.targets)
+        self._at_once = 1
 
     def _read(self, entries: list[int]) -> list[Message | None]:
         """Read messages in the order of the entries, but from the disk in its own order; None for unreadable ones."""
@@ -338,12 +322,13 @@ class DelayedExchange(ExchangeDecorator):
         headers = message.headers
         message = with_negated_delay(message)
         yield headers.read_cost
-        if targets:
+        targets = existing(targets)
+        if not all(target.internal for target in targets):
             yield from self._context.forward_to(targets, message)
             return
         found: dict[Destination, None] = {}
         yield from self.inner.search(tuple(dict.fromkeys(keys)), message, found)
-        yield from self._context.forward(list(found), keys, message)
+        yield from self._context.forward(list(found), keys, message, self.inner.persists_messages)
 
 
 def delay_ms(raw: bytes) -> int:

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 
 class TryLater(Exception):
-    """An error: a message cannot be enqueued now, as none of the queues to which it was routed may reject more."""
+    """An error: a message cannot be enqueued now, as none of the queues to which it was routed may reject more.
 
-    def __init__(self, targets: tuple[RouteTarget, ...]) -> None:
+    targets  these queues, and sinks
+    kept     whether an exchange on the way may have kept the message, so that it must not be routed again
+    """
+
+    def __init__(self, targets: tuple[RouteTarget, ...], kept: bool) -> None:
         super().__init__()
         self.targets = targets
+        self.kept = kept
 
 
 class ExchangeContext:
@@ -73,16 +78,19 @@ class ExchangeContext:
         """Enqueue messages as `deliver`, but in steps: a part of a job. Others may publish between two steps."""
         raise NotImplementedError
 
-    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
+    def forward(
+        self, destinations: list[Destination], keys: tuple[str, ...], message: Message, kept: bool = False
+    ) -> Job:
         """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
 
         `destinations` are those to which the type has routed it by `keys`. Exchanges among them route it further; the
-        alternate exchange gets it if there are none. Raises TryLater if its queues have no room (`has_room`).
+        alternate exchange gets it if there are none. `kept` tells whether the type may have kept it. Raises TryLater if
+        its queues have no room (`has_room`).
         """
         raise NotImplementedError
 
     def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
-        """Try again to enqueue a message for which `forward` or this raised TryLater. Raises TryLater."""
+        """Enqueue a message, which was kept on its way to these targets before. Raises TryLater."""
         raise NotImplementedError
 
     def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:

@@ -414,7 +414,7 @@ class DeadLetterOutbox:
 
     def on_changed(self) -> None:
         """Let those go on who wait, and its own messages: it may reject nothing more, or publish to other targets."""
-        self.awaited = None
+        self.awaited = self.passes_to = None
         if self._first is not None and self._first.is_found:
             self._first = None
         self.wake()

@@ -60,7 +60,9 @@ class ExchangeHost(ExchangeContext):
     def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
         return deliver_in_slices(self._vhost, Emission(destinations, messages))
 
-    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
+    def forward(
+        self, destinations: list[Destination], keys: tuple[str, ...], message: Message, kept: bool = False
+    ) -> Job:
         vhost = self._vhost
         alternate = self._exchange.alternate
         found = dict.fromkeys(destinations)
@@ -72,16 +74,19 @@ class ExchangeHost(ExchangeContext):
             if isinstance(destination, Exchange):
                 search = vhost.search(destination, keys, message)
                 yield from search.in_steps()
+                kept = kept or search.kept
                 targets.update(dict.fromkeys(search.targets))
             elif isinstance(destination, RouteTarget):
                 targets[destination] = None
-        yield from self.forward_to(tuple(targets), message)
+        yield from self._forward_to(tuple(targets), message, kept)
 
     def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
-        if is_duplicate([target for target in targets if isinstance(target, Recorder)], message):
-            return
+        if not is_duplicate([target for target in targets if isinstance(target, Recorder)], message):
+            yield from self._forward_to(targets, message, True)
+
+    def _forward_to(self, targets: tuple[RouteTarget, ...], message: Message, kept: bool) -> Job:
         if not self.has_room(targets):
-            raise TryLater(targets)
+            raise TryLater(targets, kept)
         yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST)
 
     def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:

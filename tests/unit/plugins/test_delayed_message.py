@@ -17,7 +17,7 @@ from tests.support.session import connected, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.exchanges.delayed import FEW, FULL_RETRY_MS, RETRY_MS
+from warren.broker.core.exchanges.delayed import LOOKS, RETRY_MS, ROOM_MS
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
@@ -62,7 +62,7 @@ def publish(node: Node, key: str, **headers: object) -> None:
 def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_get_them(
     node: Node, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """They are read again later, each in its turn."""
+    """So do all that are due later, and none is read before one of its queues has room."""
     others = way == "with others"
     limit_dead_letters(monkeypatch, MANY=0)
     declare(node, x_delayed_type="direct")
@@ -81,7 +81,7 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
     if others:
         bound(node, "with it", "full")
     if way == "many":
-        for number in range(FEW):
+        for number in range(LOOKS):
             vhost.bind("x", vhost.declare_queue(f"full{number}", arguments=queue.arguments), "full", Table.EMPTY)
             vhost.queues[f"full{number}"].outbox.awaits_journal = True
             vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (vhost.queues[f"full{number}"],))
@@ -91,19 +91,60 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
         publish(node, "full", **{"number": f"{number}", "x-deduplication-header": f"{number}"})
         publish(node, "other")
     clock.advance(100)
-    assert len(queue.outbox) == 1 and not letters.ready and other.ready == 20
+    assert len(queue.outbox) == 1 and not letters.ready and other.ready == (20 if others else 1)
     assert not others or vhost.queues["with it"].ready == 20
     clock.advance(60_000)
-    assert len(queue.outbox) == 1 and vhost.exchanges["x"].type.messages_delayed == (0 if others else 19)
+    assert len(queue.outbox) == 1 and vhost.exchanges["x"].type.messages_delayed == (0 if others else 38)
     queue.outbox.awaits_journal = False
     queue.schedule_pump()
     node.pump()
-    clock.advance(25 * (RETRY_MS if way == "many" else FULL_RETRY_MS))  # as each fills the queue again
+    clock.advance(25 * ROOM_MS)  # as each fills the queue again
+    assert other.ready == 20
     found = [message.properties.headers for message in ready_messages(letters)]
     numbers = [headers.text("number") for headers in found if headers is not None]
     if way == "kept as history":
         assert len(vhost.exchanges["between"].type._kept) == 20, "each is kept once"
     assert numbers == [f"{number}" for number in range(1 if others else 20)]
+
+
+@pytest.mark.parametrize("between", ["fanout", "x-recent-history"])
+@pytest.mark.parametrize("end", ["queue deleted", "queue bound", "exchange deleted"])
+def test_a_due_message_that_waits_is_routed_by_the_bindings_at_the_time_when_it_goes_on(
+    node: Node, monkeypatch: pytest.MonkeyPatch, between: str, end: str
+) -> None:
+    """Unless an exchange on its way has kept it, which would keep it twice."""
+    limit_dead_letters(monkeypatch, MANY=0)
+    declare(node, x_delayed_type="fanout")
+    vhost, clock = node.vhosts["/"], node.clock
+    assert isinstance(clock, FakeClock)
+    full = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
+    queue = vhost.declare_queue("full", arguments=Table.of(full))
+    vhost.declare_exchange("between", between, arguments=Table.of({"x-message-deduplication": True}))
+    vhost.bind("x", vhost.exchanges["between"], "", Table.EMPTY)
+    vhost.bind("between", queue, "", Table.EMPTY)
+    queue.outbox.awaits_journal = True
+    vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (queue,))
+    publish(node, "", **{"x-deduplication-header": "once"})
+    clock.advance(10_000)
+    other = vhost.declare_queue("other")
+    vhost.bind("between", other, "", Table.EMPTY)
+    replayed = other.ready
+    if end == "queue deleted":
+        vhost.delete_queue(queue)
+    elif end == "exchange deleted":
+        vhost.delete_exchange("x")
+    else:
+        queue.outbox.awaits_journal = False
+        queue.schedule_pump()
+        node.pump()
+    clock.advance(2 * ROOM_MS)
+    kept = between == "x-recent-history"
+    assert replayed == kept
+    if end == "queue bound":
+        assert other.ready == 1
+    else:
+        assert other.ready - replayed == (end == "queue deleted")
+    assert end == "exchange deleted" or not vhost.exchanges["x"].type.messages_delayed
 
 
 @pytest.mark.parametrize("type_", [None, "", "no-such", "x-delayed-message", 5])

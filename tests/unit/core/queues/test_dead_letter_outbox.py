@@ -717,6 +717,18 @@ def test_who_waits_for_a_queue_that_passes_to_another_one_is_rarely_called_befor
     assert called == list(range(3 * WOKEN)) and not outbox.is_awaited
 
 
+def test_a_queue_whose_dead_letters_go_elsewhere_by_a_policy_passes_to_no_other_any_more() -> None:
+    house = House(max_length=0, overflow="reject-publish-dlx")
+    house.ch.declare("other")
+    outbox, called = house.queue.outbox, list[int]()
+    outbox.passes_to = house.node.vhosts["/"].queues["other"]
+    outbox._set_full(True)
+    house.queue.when_may_reject(partial(called.append, 1))
+    house.node.policies.set("/", "limit", "^queue$", {"max-length": 5})
+    house.clock.advance(dead_lettering.PASS_MS)
+    assert called and not house.queue.must_not_reject and not house.node.budget.dead_letters.full_outboxes
+
+
 @pytest.mark.parametrize("changed", [False, True])
 def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
     changed: bool, monkeypatch: pytest.MonkeyPatch
