@@ -190,7 +190,7 @@ class Delay(Sink):
         try:
             end = self.context.clock.now_ms() + 1 << DEADLINE_SHIFT
             while not self.deleted and not self._awaited and self._heap and self._heap[0] < end:
-                entries = []
+                entries: list[int] = []
                 while self._heap and self._heap[0] < end and len(entries) < self._at_once:
                     entries.append(heappop(self._heap))
                 yield from self._release_some(entries)

@@ -683,8 +683,10 @@ def enqueue_in_steps(
         parts = in_parts(queues, each, stored_bytes, ENQUEUE_COST)
         first_part = next(parts, ())
         yield from await_room(channel, first_part, each * len(first_part))
-        if is_duplicate(recorders, some[0]):
-            return finish(channel, 1, DURABLE)
+        for recorder in recorders:
+            if recorder.drops(some[0]):
+                return finish(channel, 1, DURABLE)
+            yield recorder.cost
         returns = mandatory and len(first_part) == len(queues)  # else there may be others when these have been deleted
         result = enqueue(channel, exchange, some, body_bytes, persistent, existing(first_part), returns)
         for part in parts:

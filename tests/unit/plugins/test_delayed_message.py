@@ -17,7 +17,7 @@ from tests.support.session import connected, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.exchanges.delayed import LOOKS, RETRY_MS, ROOM_MS
+from warren.broker.core.exchanges.delayed import LOOKS, ROOM_MS
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
@@ -62,7 +62,7 @@ def publish(node: Node, key: str, **headers: object) -> None:
 def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_get_them(
     node: Node, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """So do all that are due later, and none is read before one of its queues has room."""
+    """All that are due later wait behind the first one, which is not read before one of its queues has room."""
     others = way == "with others"
     limit_dead_letters(monkeypatch, MANY=0)
     declare(node, x_delayed_type="direct")

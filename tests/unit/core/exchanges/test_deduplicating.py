@@ -199,7 +199,7 @@ def test_an_unroutable_message_is_not_remembered(channel: Channel) -> None:
 def test_duplicates_that_wait_for_a_full_queue_are_dropped(
     node: Node, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of them was a duplicate when it was routed."""
+    """They were no duplicates when they were routed."""
     limit_dead_letters(monkeypatch, MANY=0)
     node.registry.register("x-delayed-message", DelayedMessageExchange)
     clients = [connected(node).channel() for _ in range(5)]
