@@ -2,8 +2,9 @@
 
 If an administrator set the upstream, or an operator at the unix socket or a file of definitions, the link acts as the
 node itself: an administrator can give himself every permission, so none is checked. Otherwise the user needs `write`
-permission for the exchange or queue that the link feeds; a URI without a host logs in as that user; and the link may
-not log in on this machine as a loopback-only user, whose password is no secret (`upstream.connection.check_login`).
+permission for the exchange or queue that the link feeds, and no topic permission that restricts it, as the routing keys
+of what upstream sends are not searched; a URI without a host logs in as that user; and the link may not log in on this
+machine as a loopback-only user, whose password is no secret (`upstream.connection.check_login`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from warren.broker.plugin import Node, User
 from .upstream.errors import LinkError
 
 if TYPE_CHECKING:
-    from .link_spec import LinkSpec
+    from .link_spec import LinkKey, LinkSpec
 
 ADMINISTRATOR = "administrator"
+EVERYTHING = ".*"
 
 
 def acting_user(node: Node, spec: LinkSpec) -> User | None:
@@ -31,11 +33,25 @@ def acting_user(node: Node, spec: LinkSpec) -> User | None:
 
 
 def check_rights(node: Node, spec: LinkSpec) -> User | None:
-    """Return `acting_user`. Raises LinkError if that user may not write to the link's exchange or queue."""
+    """Return `acting_user`. Raises LinkError if that user may not write whatever the link sends."""
     user, key = acting_user(node, spec), spec.key
     if user is not None:
         permission = user.permissions.get(key.vhost)
+        who, what = (
+            f"user '{user.name}', who set upstream '{key.upstream}'",
+            f"{key.kind} '{key.name}' in vhost '{key.vhost}'",
+        )
         if permission is None or not permission.allows("write", key.name):
-            what = f"write access to {key.kind} '{key.name}' in vhost '{key.vhost}'"
-            raise LinkError(f"user '{user.name}', who set upstream '{key.upstream}', has no {what}")
+            raise LinkError(f"{who}, has no write access to {what}")
+        topics = user.topic_permissions.get(key.vhost, {}).get(key.name)
+        if topics is not None and topics.write != EVERYTHING and is_topic_exchange(node, key):
+            raise LinkError(f"{who}, may not write every topic of {what}: its topic permission is '{topics.write}'")
     return user
+
+
+def is_topic_exchange(node: Node, key: LinkKey) -> bool:
+    """Return whether the link feeds a topic exchange, the only type for which topic permissions count."""
+    if key.kind != "exchange" or key.vhost not in node.vhosts:
+        return False
+    exchange = node.vhosts[key.vhost].exchanges.get(key.name)
+    return exchange is not None and exchange.type_name == "topic"

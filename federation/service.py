@@ -24,6 +24,7 @@ from warren.broker.core.metadata.records import (
     StoredGlobalParameter,
     StoredParameter,
     StoredPermission,
+    StoredTopicPermission,
     StoredUser,
     StoredVHost,
 )
@@ -514,7 +515,7 @@ class Watcher(Observer):
             concerns = isinstance(record, StoredVHost)
         if concerns:
             self._service.reconcile_soon()
-        if isinstance(record, (StoredUser, StoredPermission)):
+        if isinstance(record, (StoredUser, StoredPermission, StoredTopicPermission)):
             self._service.recheck_permissions()
 
     def binding_added(self, vhost: str, binding: Binding) -> None:

@@ -23,7 +23,7 @@ class Request:
 
     @property
     def vhost_name(self) -> str:
-        return self.text("vhost") or "/"
+        return self.text("vhost", "/")
 
     def text(self, option: str, default: str = "") -> str:
         value = self.options.get(option, default)

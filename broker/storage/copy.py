@@ -27,6 +27,7 @@ from .segment import number_of
 
 COPIED_STATUS, FAILED_STATUS = 0, 1
 CHUNK_BYTES = 4 << 20
+MOUNTED = "lost+found"  # which an empty file system may have
 Open = tuple[Disk, Metadata]
 
 
@@ -48,6 +49,8 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
             if unfinished := unfinished_import(definitions.global_parameters):
                 advice = f"start its broker, then {ADVICE}; nothing was copied"
                 raise StorageFault(f"{shown(source)}: {unfinished}: {advice}")
+            if not is_url(target):
+                check_free(Path(target))
             to_disk, to_metadata = stack.enter_context(opened(target, password_file, schema))
             check_finished(to_disk)
             if to_disk.names() or to_metadata.load().changes():
@@ -70,6 +73,14 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
         return FAILED_STATUS
     print(f"copied and verified: {len(definitions.changes())} definitions, {records} records of {bytes_copied} bytes")
     return COPIED_STATUS
+
+
+def check_free(folder: Path) -> None:
+    """Raise StorageFault if a target has files that are not those of a store, as the working directory has for ""."""
+    if not folder.is_dir() or (folder / "meta.sqlite").exists():
+        return
+    if any(entry.name != MOUNTED for entry in folder.iterdir()):
+        raise StorageFault(f"{folder.absolute()}: not empty; nothing was copied")
 
 
 def check_source(disk: Disk, definitions: Definitions, place: str) -> None:

@@ -16,12 +16,13 @@ from ..messages.message import Message
 from ..messages.ports import Timer
 from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
-from ..queues.route_target import RouteTarget, existing, without_full
+from ..queues.route_target import RouteTarget, without_full
 from .emissions import deliver, deliver_in_slices, enqueue_in_slices
 
 if TYPE_CHECKING:
     from .vhost import VHost
 
+LOOKS, LOOK_SHIFT = 1_000, 3  # queues that are asked for room in one step; to ask 8 of them costs 1
 FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is either delayed or routed after a power cut
 
 
@@ -85,13 +86,27 @@ class ExchangeHost(ExchangeContext):
             yield from self._forward_to(targets, message, True)
 
     def _forward_to(self, targets: tuple[RouteTarget, ...], message: Message, kept: bool) -> Job:
-        if not self.has_room(targets):
+        full = False
+        for at in range(0, len(targets), LOOKS):
+            some = targets[at : at + LOOKS]
+            if with_room := self._with_room(some):
+                found = at + some.index(with_room[0])
+                if found:  # it comes first, in this step: later it may be full, too
+                    targets = (targets[found], *targets[:found], *targets[found + 1 :])
+                full = False
+                break
+            full = full or len(queues_of(some)) > 0
+            yield LOOKS >> LOOK_SHIFT
+        if full:
             raise TryLater(targets, kept)
         yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST)
 
     def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:
-        queues = tuple([target for target in existing(targets) if not target.internal])
-        return not queues or len(without_full(self._vhost.budget, queues)) > 0
+        return not queues_of(targets) or len(self._with_room(targets)) > 0
+
+    def _with_room(self, targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+        """Return the queues among the targets that may reject more messages."""
+        return without_full(self._vhost.budget, queues_of(targets))
 
     def store(self, messages: list[Message], durable: bool) -> None:
         numbers = [self.number] if durable and self.number else []
@@ -108,3 +123,8 @@ class ExchangeHost(ExchangeContext):
 
     def drop_moved(self, id_: int, location: int, durable: bool) -> None:
         self._vhost.journal.settle_moved(self.number if durable else 0, id_, location)
+
+
+def queues_of(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+    """Return the queues among the targets that have not been deleted."""
+    return tuple([target for target in targets if not target.deleted and not target.internal])

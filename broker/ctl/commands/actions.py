@@ -59,7 +59,7 @@ def move_messages(call: Call) -> str:
         raise CommandError(USAGE, f"Destination {kind} not found")
     if kind == "queue":
         target = {"queue": destination}
-    elif call.text("routing-key"):
+    elif "routing-key" in call.options:
         target = {"exchange": destination, "routing_key": call.text("routing-key")}
     else:
         target = {"exchange": destination}

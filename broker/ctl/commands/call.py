@@ -26,7 +26,11 @@ class Call(Request):
 
     @property
     def vhost_name(self) -> str:
-        return self.text("vhost") or self._default_vhost
+        """The name in the option, or the default without one. Raises CommandError (65) for an empty name."""
+        name = self.text("vhost", self._default_vhost)
+        if not name:  # often a variable of a script that is not set
+            raise no_vhost(name)
+        return name
 
     @property
     def is_local(self) -> bool:

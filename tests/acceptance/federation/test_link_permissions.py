@@ -80,6 +80,29 @@ def test_a_link_feeds_nothing_that_the_user_may_not_write_to(up: Place, down: Pl
     error(down, "has no write access to exchange 'own.x'")
 
 
+def test_a_link_does_not_feed_a_topic_exchange_of_which_its_user_may_not_write_every_topic(
+    up: Place, down: Place, maker: str
+) -> None:
+    """The routing keys come from upstream."""
+    down.ch.exchange("fed.x", "topic")
+    down.ch.exchange("fed.direct", "direct")
+    users = down.site.node.users
+    for exchange in ("fed.x", "fed.direct"):
+        down.act(users.set_topic_permission, maker, down.vhost, exchange, "^ok", "")
+    upstream(down, maker, up.inside)
+
+    def status(exchange: str) -> str:
+        rows = [row for row in down.site.rows() if (row["vhost"], row["name"]) == (down.vhost, exchange)]
+        return " ".join(f"{row['status']} {row['error']}" for row in rows)
+
+    until(lambda: "may not write every topic of exchange 'fed.x'" in status("fed.x"), lambda: status("fed.x"))
+    until(lambda: "running" in status("fed.direct"), lambda: status("fed.direct"))
+    down.act(users.set_topic_permission, maker, down.vhost, "fed.x", ".*", "")
+    until(lambda: "running" in status("fed.x"), lambda: status("fed.x"))
+    down.act(users.set_topic_permission, maker, down.vhost, "fed.x", "^ok", "")
+    until(lambda: "may not write every topic of exchange 'fed.x'" in status("fed.x"), lambda: status("fed.x"))
+
+
 def test_a_link_whose_user_is_gone_says_so(up: Place, down: Place, maker: str) -> None:
     down.ch.exchange("fed.x", "direct")
     upstream(down, maker, up.inside)

@@ -20,7 +20,9 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.delayed import LOOKS, ROOM_MS
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.node.node import Node
+from warren.broker.core.queues.enqueue import EnqueueResult
 from warren.broker.core.queues.queue import Queue
+from warren.broker.core.vhost import emissions
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
 from warren.plugins.exchanges.modulus_hash import ModulusHashExchange
 from warren.plugins.exchanges.recent_history import RecentHistoryExchange
@@ -105,6 +107,40 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
     if way == "kept as history":
         assert len(vhost.exchanges["between"].type._kept) == 20, "each is kept once"
     assert numbers == [f"{number}" for number in range(1 if others else 20)]
+
+
+def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_others_are_enqueued(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is long, so that each durable queue has a step of its own."""
+    limit_dead_letters(monkeypatch, MANY=0)
+    declare(node, x_delayed_type="fanout")
+    vhost, clock = node.vhosts["/"], node.clock
+    assert isinstance(clock, FakeClock)
+    full = {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
+    queues = [vhost.declare_queue(f"q{number}", durable=True, arguments=Table.of(full)) for number in range(5)]
+    for queue in queues:
+        vhost.bind("x", queue, "", Table.EMPTY)
+        queue.outbox.awaits_journal = True
+
+    def fill(some: list[Queue]) -> None:
+        for queue in some:
+            while not queue.must_not_reject:
+                vhost.enqueue([framed(Address("", ""), Properties(), b"")], 0, False, (queue,))
+
+    fill(queues[:4])
+    message = framed(Address("x", ""), Properties(headers=Table.of({"x-delay": 100}), delivery_mode=2), bytes(2 << 20))
+    vhost.enqueue([message], 2 << 20, True, vhost.route(vhost.exchanges["x"], ("",), message)[0])
+    enqueue = emissions.enqueue
+
+    def enqueue_and_fill(*arguments: Any) -> EnqueueResult:
+        result = enqueue(*arguments)
+        fill(queues)
+        return result
+
+    monkeypatch.setattr(emissions, "enqueue", enqueue_and_fill)
+    clock.advance(10_000)
+    assert queues[4].ready_bytes == 2 << 20 and not vhost.exchanges["x"].type.messages_delayed
 
 
 @pytest.mark.parametrize("between", ["fanout", "x-recent-history"])

@@ -39,6 +39,15 @@ def test_an_unknown_virtual_host_is_an_error(warrenctl: Warrenctl, command: str)
         assert (status, err) == (65, "Virtual host 'nosuch' does not exist\n")
 
 
+@pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.values])
+def test_an_empty_name_of_a_virtual_host_is_not_the_default_one(warrenctl: Warrenctl, command: str) -> None:
+    """In scripts it is a variable that is not set."""
+    status, _, err = warrenctl(f"{command} -p '' {' '.join(['zz'] * COMMANDS[command].least)}")
+    assert status >= 64 and err
+    if command.startswith(("list_", "clear_", "delete_", "purge_")) and command != "clear_topic_permissions":  # no user
+        assert (status, err) == (65, "Virtual host '' does not exist\n")
+
+
 @pytest.mark.parametrize(
     ("line", "status", "says"),
     [

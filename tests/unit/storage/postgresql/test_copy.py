@@ -106,6 +106,20 @@ def test_a_target_with_something_in_it_is_left_alone(
     assert capsys.readouterr().err == "warren: PostgreSQL: not empty; nothing was copied\n"
 
 
+@pytest.mark.parametrize("target", ["", ".", "there", "mounted"])
+def test_a_folder_with_other_files_in_it_is_left_alone(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    (there := tmp_path / "there").mkdir()
+    (there / "notes").touch()
+    (tmp_path / "mounted" / "lost+found").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path if target in ("there", "mounted") else there)
+    free = target == "mounted"
+    assert copy_store(str(folder), target, "", "") == (0 if free else 1)
+    assert free or capsys.readouterr().err == f"warren: {there}: not empty; nothing was copied\n"
+    assert [path.name for path in there.iterdir()] == ["notes"]
+
+
 def test_a_store_is_not_copied_into_itself(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, address: Address, postgresql: Cluster
 ) -> None:
