@@ -291,6 +291,25 @@ def test_delayed_messages_that_are_due_at_the_same_time_for_very_many_queues(
     peer.close()
 
 
+@best_of_some
+def test_a_delayed_message_for_very_many_queues_and_exchanges_that_relay(
+    peer: MeasuredPeer, step_meter: StepMeter
+) -> None:
+    vhost, queues, relays = virtual_host(peer), 8_000, 300
+    vhost.declare_exchange("d", "x-delayed-message", arguments=Table.of({"x-delayed-type": "fanout"}))
+    listen(vhost, "d", queues)
+    listener = vhost.declare_queue("listener")
+    for number in range(relays):
+        relay = vhost.declare_exchange(f"p{number}", "x-presence", arguments=Table.of({"x-presence-relay": True}))
+        vhost.bind(f"p{number}", listener, "", Table.EMPTY)
+        vhost.bind("d", relay, "", Table.EMPTY)
+    peer.settle()
+    one_read(peer, frames("d", "k", {"headers": {"x-delay": DELAY_MS}}))()
+    published = listener.published
+    check(step_meter, lambda: peer.wait(2 * DELAY_MS))
+    assert vhost.queues[f"q{queues - 1}"].published == 1 and listener.published - published == relays
+
+
 def test_few_of_very_many_publishes_whose_targets_are_searched_for_are_handled_at_once() -> None:
     node = new_node()
     node.registry.register("x-delayed-message", DelayedMessageExchange)

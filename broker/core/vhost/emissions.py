@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MAKE_COST = 5  # of a message that the type has just made
 STORED_COST = 2  # of a durable queue
+LOOKS, LOOK_SHIFT = 1_000, 3  # targets that are looked at in one step; to look at 8 of them costs 1
 LIMIT_BYTES = 16 << 20  # of the emissions of one exchange that wait; binding waits until there are fewer
 ENTRY_BYTES, REFERENCE_BYTES = 1_000, 8  # of waiting emissions, and of each destination and message in them
 
@@ -129,14 +130,21 @@ def enqueue_in_slices(
     Targets that are deleted meanwhile are skipped. The messages remain the caller's.
     """
     result = ACCEPTED
+    per_message = reads = stores = False
+    at_once: list[RouteTarget] = []
     for target in targets:
-        if (steps := target.accept_in_steps(messages)) is not None:
+        if target.internal and (steps := target.accept_in_steps(messages)) is not None:
             result = merge(result, (yield from steps), 0)
-            targets = tuple([one for one in targets if one is not target])
+            continue
+        at_once.append(target)
+        per_message = per_message or target.per_message
+        reads = reads or target.reads_headers
+        stores = stores or target.number > 0
+        if not len(at_once) % LOOKS:
+            yield LOOKS >> LOOK_SHIFT
+    targets = tuple(at_once)
     count = len(targets)
-    per_message = any(target.per_message for target in targets)
-    readers = count if per_message and any(target.reads_headers for target in targets) else 0
-    stores = any(target.number for target in targets)
+    readers = count if per_message and reads else 0
     least = STORED_COST if stores else 1
     at = 0
     while count and at < len(messages):

@@ -17,12 +17,11 @@ from ..messages.ports import Timer
 from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
 from ..queues.route_target import RouteTarget, without_full
-from .emissions import deliver, deliver_in_slices, enqueue_in_slices
+from .emissions import LOOK_SHIFT, LOOKS, deliver, deliver_in_slices, enqueue, enqueue_in_slices
 
 if TYPE_CHECKING:
     from .vhost import VHost
 
-LOOKS, LOOK_SHIFT = 1_000, 3  # queues that are asked for room in one step; to ask 8 of them costs 1
 FORWARD_COST = 3_000  # of a message that is enqueued in one step, and so is either delayed or routed after a power cut
 
 
@@ -79,6 +78,7 @@ class ExchangeHost(ExchangeContext):
                 targets.update(dict.fromkeys(search.targets))
             elif isinstance(destination, RouteTarget):
                 targets[destination] = None
+        yield len(targets) >> LOOK_SHIFT
         yield from self._forward_to(tuple(targets), message, kept)
 
     def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
@@ -91,8 +91,9 @@ class ExchangeHost(ExchangeContext):
             some = targets[at : at + LOOKS]
             if with_room := self._with_room(some):
                 found = at + some.index(with_room[0])
-                if found:  # it comes first, in this step: later it may be full, too
-                    targets = (targets[found], *targets[:found], *targets[found + 1 :])
+                if found or len(targets) > LOOKS:  # it comes first, in this step: later it may be full, too
+                    enqueue(self._vhost, with_room[:1], [message], DELAYED)
+                    targets = targets[:found] + targets[found + 1 :]
                 full = False
                 break
             full = full or len(queues_of(some)) > 0
