@@ -14,6 +14,8 @@ CHECKED_BY_MESSAGE: Final = properties.USER_ID | properties.EXPIRATION
 PATTERN_AFTER: Final = 64  # checks of properties of one length before a pattern is made of them, which costs as much
 LENGTHS_LIMIT: Final = 256  # lengths of properties that are counted
 PATTERNS_LIMIT: Final = 16
+PATTERNS_BYTES: Final = 4 << 10  # of the properties that the patterns of a channel match; they keep 11 for each byte
+RAW_BYTES: Final = 1 << 10  # of properties that a channel keeps, or makes a pattern of
 UNKNOWN: Final = -2  # of `ttl_ms`
 VALUES_LIMIT: Final = 24  # a pattern with this many values takes a millisecond or two to make
 
@@ -21,7 +23,7 @@ VALUES_LIMIT: Final = 24  # a pattern with this many values takes a millisecond 
 class CheckedProperties:
     """The last checked properties of a channel.
 
-    raw          property flags and values
+    raw          property flags and values; empty if they are long, as each channel keeps them
     persistent   delivery mode 2
     special      they require more than delivery to the queues of the routing key: user-id, expiration, CC, BCC or
                  direct reply-to
@@ -45,7 +47,7 @@ class CheckedProperties:
         """Check other properties than `raw`; raises SyntaxFault (502). HOT: bench L."""
         known = self._patterns.get(len(raw))
         if known is not None and known[0].fullmatch(raw):
-            self.raw = raw
+            self.raw = raw  # which is short
             self.persistent = known[1]
             self.special = False
             return
@@ -58,9 +60,10 @@ class CheckedProperties:
             or (flags & properties.HEADERS != 0 and raw.find(b"CC") >= 0)  # `in` tries a number first
             or (flags & properties.REPLY_TO != 0 and raw.find(REPLY_TO_BYTES) >= 0)
         )
-        self.raw = raw
-        if not self.special:
-            self._count(raw)
+        if len(raw) <= RAW_BYTES:
+            self.raw = raw
+            if not self.special:
+                self._count(raw)
 
     def _count(self, raw: bytes) -> None:
         """Count a check, and make a pattern after many checks of the same length."""
@@ -75,7 +78,8 @@ class CheckedProperties:
         spans = properties.value_spans(raw)
         if len(spans) > VALUES_LIMIT:
             return
-        if length not in self._patterns and len(self._patterns) >= PATTERNS_LIMIT:
+        self._patterns.pop(length, None)
+        while len(self._patterns) >= PATTERNS_LIMIT or sum(self._patterns) + length > PATTERNS_BYTES:
             del self._patterns[next(iter(self._patterns))]
         self._patterns[length] = pattern_of(raw, spans), self.persistent
 

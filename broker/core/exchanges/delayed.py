@@ -42,6 +42,7 @@ READ_SHIFT = 9  # to read and copy 512 bytes costs 1
 DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
 RETRY_MS = 10_000  # the wait after a due message could not be read or released
 ROOM_MS = 1_000  # between two looks whether one of its queues has room
+LAST_BYTES = 1 << 10  # of properties that each exchange keeps, which no limit counts
 LOOKS = 100  # queues that are looked at
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
 MASK = (1 << 64) - 1
@@ -76,6 +77,7 @@ class Delay(Sink):
 
     def __init__(self, context: ExchangeContext, release: Callable[[Message, tuple[RouteTarget, ...]], Job]) -> None:
         super().__init__(context)
+        self.reads_headers = True
         self._heap: list[int] = []
         self._restored_ids = array("Q")
         self._moved_ids: dict[int, int] = {}  # by turn, of messages that compaction has moved
@@ -99,7 +101,7 @@ class Delay(Sink):
         raw = message.property_bytes
         if raw != self._last_properties:
             self._last_delay_ms = delay_ms(raw)
-            self._last_properties = raw
+            self._last_properties = raw if len(raw) <= LAST_BYTES else b""
         return self._last_delay_ms
 
     def handle(self, messages: list[Message]) -> EnqueueResult:

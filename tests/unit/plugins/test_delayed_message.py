@@ -143,6 +143,19 @@ def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_othe
     assert queues[4].ready_bytes == 2 << 20 and not vhost.exchanges["x"].type.messages_delayed
 
 
+def test_an_exchange_keeps_no_long_properties_of_the_last_message(node: Node) -> None:
+    """There may be very many of them, and no limit counts what they keep."""
+    declare(node, x_delayed_type="fanout")
+    vhost, clock = node.vhosts["/"], node.clock
+    assert isinstance(clock, FakeClock)
+    held = vhost.exchanges["x"].type._delay
+    for delay, long in ((100, True), (0, True), (100, False)):
+        publish(node, "", **{"x-delay": delay, "text": "x" * (100_000 if long else 10)})
+        assert len(held._last_properties) < 200 and bool(held._last_properties) is not long
+    clock.advance(1_000)
+    assert not vhost.exchanges["x"].type.messages_delayed
+
+
 @pytest.mark.parametrize("between", ["fanout", "x-recent-history"])
 @pytest.mark.parametrize("end", ["queue deleted", "queue bound", "exchange deleted"])
 def test_a_due_message_that_waits_is_routed_by_the_bindings_at_the_time_when_it_goes_on(

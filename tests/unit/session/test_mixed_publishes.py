@@ -1,6 +1,8 @@
 """Publishes with different routing keys that arrive together, and properties recognised by a pattern."""
 
 import random
+import re
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +12,8 @@ from tests.support import codec
 from tests.support.amqp_client import Channel, Client, Content
 from tests.support.in_process import InProcessPeer
 from warren.broker.amqp import properties
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
 from warren.broker.session import checked_properties
 from warren.broker.session.checked_properties import PATTERN_AFTER, VALUES_LIMIT, CheckedProperties
 
@@ -215,3 +219,22 @@ def test_the_number_of_patterns_and_of_counted_lengths_is_bounded() -> None:
 def test_value_spans_are_those_of_the_values() -> None:
     raw = raw_of({"message_id": "id", "delivery_mode": 2, "headers": {"a": "text", "b": True, "c": {"d": 1}}})
     assert [raw[start:end] for start, end in properties.value_spans(raw)] == [b"text", b"\x01", b"id"]
+
+
+def test_what_a_channel_keeps_of_properties_is_limited_in_bytes() -> None:
+    """The worst are long ones with many values, of which patterns are the largest."""
+    channels = [CheckedProperties() for _ in range(4)]
+    longest = checked_properties.RAW_BYTES
+    tracemalloc.start()
+    for checked in channels:
+        for length in range(longest - 600, longest + 200, 20):
+            names = {f"{number:02}" + "n" * (length // 20 - 7): "v" for number in range(20)}
+            encoded = Properties(headers=Table.of(names)).encode()
+            for _ in range(PATTERN_AFTER):
+                checked.check(encoded)
+                checked.raw = b""
+        checked.check(Properties(headers=Table.of({"k": "v" * 100_000})).encode())
+    re.purge()  # the module keeps some patterns, too
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert channels[0]._patterns and held < len(channels) * 40_000
