@@ -20,6 +20,7 @@ from . import log_records
 from .disk import UNFINISHED_NAME, Disk, FolderDisk
 from .errors import StorageFault
 from .folder_lock import IN_USE_STATUS, InUse, lock
+from .folder_lock import NAME as LOCK_NAME
 from .metadata import Metadata
 from .metadata_store import SQLiteMetadata
 from .recovery import check_complete, check_definitions, check_finished, check_log
@@ -27,6 +28,7 @@ from .segment import number_of
 
 COPIED_STATUS, FAILED_STATUS = 0, 1
 CHUNK_BYTES = 4 << 20
+METADATA_NAME = "meta.sqlite"
 MOUNTED = "lost+found"  # which an empty file system may have
 Open = tuple[Disk, Metadata]
 
@@ -37,7 +39,7 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
         with ExitStack() as stack:
             if is_same(source, target, password_file, schema):
                 raise StorageFault("source and target are the same: name another place with --to; nothing was copied")
-            if not is_url(source) and not Path(source, "meta.sqlite").is_file():
+            if not is_url(source) and not Path(source, METADATA_NAME).is_file():
                 raise StorageFault(f"{source}: no broker has stored anything there")
             if not is_url(source) and not Path(source, "log").is_dir():
                 raise StorageFault(f"{source}: its folder log is missing: restore it; nothing was copied")
@@ -49,13 +51,15 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
             if unfinished := unfinished_import(definitions.global_parameters):
                 advice = f"start its broker, then {ADVICE}; nothing was copied"
                 raise StorageFault(f"{shown(source)}: {unfinished}: {advice}")
-            if not is_url(target):
+            new = not is_url(target) and not Path(target, METADATA_NAME).exists()
+            if new:
                 check_free(Path(target))
-            to_disk, to_metadata = stack.enter_context(opened(target, password_file, schema))
-            check_finished(to_disk)
-            if to_disk.names() or to_metadata.load().changes():
-                raise StorageFault(f"{shown(target)}: not empty; nothing was copied")
-            begin(to_disk)
+            to_disk, to_metadata = stack.enter_context(opened(target, password_file, schema, new))
+            if not new:
+                check_finished(to_disk)
+                if to_disk.names() or to_metadata.load().changes():
+                    raise StorageFault(f"{shown(target)}: not empty; nothing was copied")
+                begin(to_disk)
             bytes_copied = copy_log(from_disk, to_disk)
             copy_metadata(definitions, to_metadata)
             to_metadata.sync()
@@ -76,10 +80,10 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
 
 
 def check_free(folder: Path) -> None:
-    """Raise StorageFault if a target has files that are not those of a store, as the working directory has for ""."""
-    if not folder.is_dir() or (folder / "meta.sqlite").exists():
+    """Raise StorageFault for a target without a store that has other files, as the working directory has for ""."""
+    if not folder.is_dir() or (folder / "log" / UNFINISHED_NAME).exists():
         return
-    if any(entry.name != MOUNTED for entry in folder.iterdir()):
+    if any(entry.name not in (MOUNTED, LOCK_NAME) for entry in folder.iterdir()):
         raise StorageFault(f"{folder.absolute()}: not empty; nothing was copied")
 
 
@@ -118,8 +122,11 @@ def shown(place: str) -> str:
 
 
 @contextmanager
-def opened(place: str, password_file: str, schema: str) -> Iterator[Open]:
-    """Context with disk and metadata of a folder or a URL, locked. Raises StorageFault, InUse, OSError."""
+def opened(place: str, password_file: str, schema: str, new: bool = False) -> Iterator[Open]:
+    """Context with disk and metadata of a folder or a URL, locked. Raises StorageFault, InUse, OSError.
+
+    A `new` folder is marked as unfinished before anything else is in it.
+    """
     if is_url(place):
         from .postgresql.address import parse  # here: psycopg is an extra
         from .postgresql.store import PostgreSQLStore
@@ -134,9 +141,13 @@ def opened(place: str, password_file: str, schema: str) -> Iterator[Open]:
     folder = Path(place)
     descriptor = lock(folder)
     try:
-        metadata = SQLiteMetadata(folder / "meta.sqlite")
+        disk = FolderDisk(folder / "log", True)
+        if new:
+            check_finished(disk)
+            begin(disk)
+        metadata = SQLiteMetadata(folder / METADATA_NAME)
         try:
-            yield FolderDisk(folder / "log", True), metadata
+            yield disk, metadata
         finally:
             metadata.close()
     finally:

@@ -106,6 +106,25 @@ def test_a_target_with_something_in_it_is_left_alone(
     assert capsys.readouterr().err == "warren: PostgreSQL: not empty; nothing was copied\n"
 
 
+def test_a_new_folder_is_marked_before_anything_else_is_in_it(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed there, it would be an empty store."""
+
+    def killed(path: Path) -> SQLiteMetadata:
+        if path.parent == folder:
+            return SQLiteMetadata(path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(copy, "SQLiteMetadata", killed)
+    target = tmp_path / "target"
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(str(folder), str(target), "", "")
+    monkeypatch.undo()
+    assert copy_store(str(folder), str(target), "", "") == 1
+    assert "was interrupted, and it is incomplete: delete the folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("target", ["", ".", "there", "mounted"])
 def test_a_folder_with_other_files_in_it_is_left_alone(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
