@@ -144,7 +144,7 @@ def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_othe
 
 
 def test_an_exchange_keeps_no_long_properties_of_the_last_message(node: Node) -> None:
-    """There may be very many of them, and no limit counts what they keep."""
+    """Very many exchanges would keep very much, which no limit counts."""
     declare(node, x_delayed_type="fanout")
     vhost, clock = node.vhosts["/"], node.clock
     assert isinstance(clock, FakeClock)
