@@ -109,7 +109,7 @@ class Channel:
         self.confirms: confirms.Confirms | None = None
         self.transaction: tx.Transaction | None = None
         self.reply_queue: ReplyQueue | None = None
-        self.checked = CheckedProperties()
+        self.checked = CheckedProperties(connection)
         self.routes: RouteCache = publish.remembered_routes(self.vhost, self.user)
         self.publishing = PublishCounters()
         self.delivering = DeliveryCounters()

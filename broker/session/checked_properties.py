@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..amqp import properties
 from .names import REPLY_TO
 
+if TYPE_CHECKING:
+    from .connection import Connection
+
 REPLY_TO_BYTES: Final = REPLY_TO.encode()
 NOT_REPLY_TO: Final = b"(?!" + re.escape(REPLY_TO_BYTES) + b")"
 CHECKED_BY_MESSAGE: Final = properties.USER_ID | properties.EXPIRATION
-PATTERN_AFTER: Final = 64  # checks of properties of one length before a pattern is made of them, which costs as much
+PATTERN_AFTER: Final = 64  # checks, also of one length, before a pattern is made, which costs as much
+PATTERN_COST: Final = 400  # of making one (`jobs.scheduler`)
 LENGTHS_LIMIT: Final = 256  # lengths of properties that are counted
 PATTERNS_LIMIT: Final = 16
 PATTERNS_BYTES: Final = 4 << 10  # of the properties that the patterns of a channel match; they keep 11 for each byte
@@ -33,13 +37,16 @@ class CheckedProperties:
     bytes except these values matches them in one step; a check reads each field. No pattern matches special properties.
     """
 
-    __slots__ = ("raw", "persistent", "special", "ttl_ms", "_checks", "_patterns")
+    __slots__ = ("raw", "persistent", "special", "ttl_ms", "_connection", "_checks", "_patterns", "_wait")
 
-    def __init__(self) -> None:
+    def __init__(self, connection: Connection | None = None) -> None:
+        """A pattern counts as work of the connection."""
+        self._connection = connection
         self.raw = b""
         self.persistent = False
         self.special = False
         self.ttl_ms = UNKNOWN
+        self._wait = 0  # checks before the next pattern
         self._checks: dict[int, int] = {}  # by length of the properties
         self._patterns: dict[int, tuple[re.Pattern[bytes], bool]] = {}  # with `persistent`, by length
 
@@ -69,12 +76,16 @@ class CheckedProperties:
         """Count a check, and make a pattern after many checks of the same length."""
         length = len(raw)
         checks = self._checks.get(length, 0) + 1
-        if checks < PATTERN_AFTER:
+        self._wait -= 1
+        if checks < PATTERN_AFTER or self._wait > 0:
             if len(self._checks) >= LENGTHS_LIMIT:
                 self._checks.clear()
             self._checks[length] = checks
             return
         self._checks[length] = -checks  # the next attempt at this length comes after twice as many checks
+        self._wait = PATTERN_AFTER
+        if self._connection is not None:
+            self._connection.spent += PATTERN_COST
         spans = properties.value_spans(raw)
         if len(spans) > VALUES_LIMIT:
             return

@@ -43,7 +43,9 @@ DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
 RETRY_MS = 10_000  # the wait after a due message could not be read or released
 ROOM_MS = 1_000  # between two looks whether one of its queues has room
 LAST_BYTES = 1 << 10  # of properties that each exchange keeps, which no limit counts
-LOOKS = 100  # queues that are looked at
+LOOKS = 100  # queues that are looked at, of those of the first message
+AGAIN_SHIFT = 6  # a waiting message is routed again, too: after RETRY_MS, or 1 ms for each 64 bytes and each queue
+ROUTED = 10_000  # targets that are kept of a message which an exchange on its way has kept
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
 MASK = (1 << 64) - 1
 TURN_AND_LOCATION = (1 << DEADLINE_SHIFT) - 1
@@ -70,6 +72,7 @@ class Delay(Sink):
         "_releasing",
         "_at_once",
         "_awaited",
+        "_again_ms",
         "_routed",
         "_last_properties",
         "_last_delay_ms",
@@ -89,6 +92,7 @@ class Delay(Sink):
         self._releasing = False  # a job releases due messages
         self._at_once = 1  # messages to read next
         self._awaited: tuple[RouteTarget, ...] = ()  # of the first message: it waits until one of them has room
+        self._again_ms = 0  # when its queues may be others
         self._routed: tuple[int, tuple[RouteTarget, ...]] = (0, ())  # its turn and targets, if it was kept on its way
         self._last_properties = b""  # the properties that were read last, and their delay
         self._last_delay_ms = 0
@@ -180,7 +184,8 @@ class Delay(Sink):
 
     def _due(self) -> None:
         self._timer = None
-        if self._awaited and not self.context.has_room(self._awaited):
+        waits = self._awaited and self.context.clock.now_ms() < self._again_ms
+        if waits and not self.context.has_room(self._awaited):
             self._expect()
             return
         self._awaited = ()
@@ -231,7 +236,7 @@ class Delay(Sink):
                             yield cost
                             cost = 0
                 except TryLater as error:
-                    self._await(entry >> TURN_SHIFT & MASK, error)
+                    self._await(entry >> TURN_SHIFT & MASK, len(message.frames), error)
                     later.pop()
                     done -= 1
                     break
@@ -249,12 +254,13 @@ class Delay(Sink):
                 heappush(self._heap, self._put_back(entry, message))
         yield cost
 
-    def _await(self, turn: int, error: TryLater) -> None:
-        """Wait for one of the queues of a message, or for some of very many, and read it alone then."""
+    def _await(self, turn: int, size: int, error: TryLater) -> None:
+        """Wait for one of the queues of a message with frames of this size, and read it alone then."""
         if not self.deleted:
             queues = [target for target in existing(error.targets) if not target.internal]
             self._awaited = tuple(queues[:LOOKS])
-            if error.kept and len(error.targets) <= LOOKS:
+            self._again_ms = self.context.clock.now_ms() + max(RETRY_MS, size >> AGAIN_SHIFT, len(queues))
+            if error.kept and len(error.targets) <= ROUTED:
                 self._routed = (turn, error.targets)
         self._at_once = 1
 

@@ -107,6 +107,8 @@ class DeadLetter:
         if self.copy is self.message:
             self.copy = dead_letter_copy(self.message, queue.name, self.reason, exchange, key, timestamp_s)
             cost = cost_of(self.message)
+            if self.targets and all(target.deleted or target.internal for target in self.targets):
+                self.targets = None  # which it waited for
         if self.targets is not None:
             return cost
         if search is None:

@@ -17,7 +17,7 @@ from tests.support.session import connected, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.exchanges.delayed import LOOKS, ROOM_MS
+from warren.broker.core.exchanges.delayed import LOOKS, RETRY_MS, ROOM_MS
 from warren.broker.core.messages.message import Address, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.enqueue import EnqueueResult
@@ -107,6 +107,32 @@ def test_due_messages_wait_for_a_queue_that_must_not_reject_more_unless_others_g
     if way == "kept as history":
         assert len(vhost.exchanges["between"].type._kept) == 20, "each is kept once"
     assert numbers == [f"{number}" for number in range(1 if others else 20)]
+
+
+@pytest.mark.parametrize("end", ["the last of very many has room", "another one is bound"])
+def test_a_waiting_message_is_routed_again_after_some_time(
+    node: Node, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    limit_dead_letters(monkeypatch, MANY=0)
+    declare(node, x_delayed_type="fanout")
+    vhost, clock = node.vhosts["/"], node.clock
+    assert isinstance(clock, FakeClock)
+    full = {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
+    queues = [vhost.declare_queue(f"q{number}", arguments=Table.of(full)) for number in range(LOOKS + 1)]
+    for queue in queues:
+        vhost.bind("x", queue, "", Table.EMPTY)
+        queue.outbox.awaits_journal = True
+        vhost.enqueue([framed(Address("", ""), Properties(), b"")] * 2, 0, False, (queue,))
+    publish(node, "")
+    clock.advance(1_000)
+    if end == "another one is bound":
+        free = bound(node, "free", "")
+    else:
+        free = queues[-1]
+        vhost.delete_queue(free)
+        free = bound(node, free.name, "")
+    clock.advance(RETRY_MS)
+    assert free.ready == 1 and not vhost.exchanges["x"].type.messages_delayed
 
 
 def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_others_are_enqueued(

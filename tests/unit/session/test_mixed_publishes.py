@@ -11,6 +11,7 @@ from pamqp.commands import Basic, Tx
 from tests.support import codec
 from tests.support.amqp_client import Channel, Client, Content
 from tests.support.in_process import InProcessPeer
+from tests.support.session import connected, new_node, pipe_of
 from warren.broker.amqp import properties
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -214,6 +215,20 @@ def test_the_number_of_patterns_and_of_counted_lengths_is_bounded() -> None:
     for length in range(2 * checked_properties.LENGTHS_LIMIT):
         checked.check(raw_of({"headers": {"a": "x" * length}}))
     assert len(checked._checks) <= checked_properties.LENGTHS_LIMIT
+
+
+def test_few_patterns_are_made_at_once_and_they_count_as_work_of_the_connection() -> None:
+    connection = pipe_of(connected(new_node())).connection
+    checked = CheckedProperties(connection)
+    encoded = [raw_of({"headers": {"a": "x" * length}}) for length in range(100)]
+    for _ in range(PATTERN_AFTER - 1):
+        for each in encoded:
+            checked.check(each)
+    assert not checked._patterns and not connection.spent
+    for each in encoded:
+        checked.check(each)
+    assert len(checked._patterns) == 2 and connection.spent == 2 * checked_properties.PATTERN_COST
+    connection.spent = 0
 
 
 def test_value_spans_are_those_of_the_values() -> None:

@@ -729,9 +729,9 @@ def test_a_queue_whose_dead_letters_go_elsewhere_by_a_policy_passes_to_no_other_
     assert called and not house.queue.must_not_reject and not house.node.budget.dead_letters.full_outboxes
 
 
-@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("changed", ["", "policy", "queue"])
 def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
-    changed: bool, monkeypatch: pytest.MonkeyPatch
+    changed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_dead_letters(monkeypatch, MANY=5)
     house = House(max_length=1)
@@ -755,19 +755,24 @@ def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
         assert waiting.outbox.awaited is full
         waiting.outbox._wait_no_longer()
         house.node.pump()
-    if changed:
+    if changed == "queue":
+        house.ch.delete("full")
+        house.ch.declare("full")
+        house.ch.bind("full", "history")
+    if changed == "policy":
         to_letters = {"dead-letter-exchange": "", "dead-letter-routing-key": "letters", "max-length": 1}
         house.node.policies.set("/", "dead letters", "^waiting$", to_letters)
         house.clock.advance(1)
         assert house.ch.drain("letters") == [b"first"]
-    full.outbox.awaits_journal = False
-    full.schedule_pump()
+    if changed != "queue":
+        full.outbox.awaits_journal = False
+        full.schedule_pump()
     house.node.pump()
     house.clock.advance(1_000)
-    assert not len(waiting.outbox) and house.ch.drain("full") == ([] if changed else [b"first"])
+    assert not len(waiting.outbox) and house.ch.drain("full") == [b"first"] * {"": 1, "policy": 0, "queue": 2}[changed]
     house.ch.declare("replayed")
     house.ch.bind("replayed", "history")
-    assert house.ch.drain("replayed") == [b"first"]
+    assert house.ch.drain("replayed") == [b"first"] * (2 if changed == "queue" else 1)
 
 
 def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messages(
