@@ -38,6 +38,7 @@ CHANNEL_OPEN: Final = commands.Channel.Open.index
 # Costs in the scheduler's units: of a method, of one that may create or delete an object, of a run of publishes or
 # acknowledgements beside its messages, and of a publish in a run with different methods.
 METHOD_COST: Final = 50
+PAYLOAD_SHIFT: Final = 1  # 2 bytes of a method cost 1, at worst: as conditions of a headers exchange
 CHANGE_COST: Final = 150
 RUN_COST: Final = 5
 MIXED_COST: Final = 3
@@ -258,6 +259,7 @@ class Connection(Publisher):
                     break
                 if isinstance(event, Method):
                     self._left -= METHOD_COST if event.index not in CHANGES else self._change_cost()
+                    self._left -= len(event.payload) >> PAYLOAD_SHIFT
                 else:
                     if isinstance(event, MixedPublishes):
                         self._left -= MIXED_COST * len(event.methods)

@@ -21,6 +21,7 @@ from ..core.metadata.reserved_names import check_not_default, check_prefix
 from ..core.queues.arguments import QUEUE_TYPE, check_consumer_arguments, check_size, exchange_name, integer
 from ..core.queues.queue import Queue
 from . import events
+from .alarm_blocking import check_new_consumer
 from .consumer import ChannelConsumer
 from .names import REPLY_TO, reply_queue_name, unique_name
 
@@ -285,8 +286,8 @@ def add_consumer(
     """Add a consumer to a queue; an empty tag is replaced by a generated one.
 
     A queue that has messages delivers them to it after `start_deliveries`, which the caller calls after its reply.
-    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), NotAllowed (530), and
-    Postponed.
+    It may have to wait while memory is low. Raises AccessRefused (403), NotFound (404), ResourceLocked (405),
+    PreconditionFailed (406), NotAllowed (530), and Postponed.
     """
     check_size(arguments)
     name = channel.queue_name(queue_name)
@@ -302,10 +303,11 @@ def add_consumer(
     priority = integer("x-priority", argument, where) if argument is not None else 0
     if queue is not None:
         check_consumer_arguments(arguments, where, queue.settings.type)
-    else:  # last, as a reply queue without a consumer would never be deleted
+        if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.settings.single_active_consumer):
+            raise AccessRefused(f"{queue} in exclusive use")
+    check_new_consumer(channel.connection, len(tag) + len(arguments.raw))
+    if queue is None:  # last, as a reply queue without a consumer would never be deleted
         queue = open_reply_queue(channel, no_ack)
-    if queue.consumers.exclusive or exclusive and (len(queue.consumers) or queue.settings.single_active_consumer):
-        raise AccessRefused(f"{queue} in exclusive use")
     alone = queue.settings.type == QUORUM  # the shared limit is a limit of each consumer there
     prefetch = channel.shared_prefetch.limit if alone and channel.shared_prefetch.limit else channel.prefetch
     consumer = ChannelConsumer(channel, tag, queue, no_ack, exclusive, priority, prefetch, arguments)

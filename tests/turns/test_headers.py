@@ -5,17 +5,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pamqp.commands import Basic, Channel, Connection
+from pamqp.commands import Basic, Channel, Connection, Queue
 
 from tests.support import codec
 from tests.support.http import Api
 from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
 from warren.broker.core.access.users import InternalUser
 from warren.broker.core.queues.fifo import BATCH_BYTES
+from warren.broker.net import transport
 from warren.broker.plugin import Peer
 
 from .broker import MeasuredPeer, Prompter, StepMeter, StoredPeer
 from .meter import LIMIT_MS
+from .test_emissions import method, one_read
 
 MESSAGES, CONSUMERS = 450, 20
 FRAME_MAX = 1 << 17
@@ -197,6 +199,33 @@ def test_messages_with_counted_deliveries(
         got = [channel.get("to" if moved else "q", no_ack=True) for _ in range(COUNTED_MESSAGES)]
         counts = {message.headers.get("x-delivery-count") for message in got if message is not None}
         assert counts == ({None} if moved else {1}) and None not in got
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
+
+
+@pytest.mark.parametrize("event", [False, True])
+def test_bindings_to_a_headers_exchange_with_very_many_conditions(
+    step_meter: StepMeter, monkeypatch: pytest.MonkeyPatch, event: bool
+) -> None:
+    """They come in one piece on a connection whose earlier input took little time, as long bodies."""
+    monkeypatch.setattr(transport, "FIRST_PIECE", transport.MAX_PIECE)
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        channel = peer.connect().channel()
+        channel.declare("q")
+        if event:
+            channel.declare("events")
+            channel.bind("events", "amq.rabbitmq.event", "#")
+        peer.settle()
+        conditions = {f"{number:03}": None for number in range(1_000)}
+        arguments = [{"x-match": "any", f"n{number}": None} | conditions for number in range(40)]
+        bindings = [method(Queue.Bind, queue="q", exchange="amq.headers", arguments=one) for one in arguments]
+        work = one_read(peer, b"".join(bindings))
+        step_meter.begin()
+        work()
+        assert len(peer.node.vhosts["/"].exchanges["amq.headers"].outgoing) == 40
         peer.close()
 
     step_meter.check_one_of(attempt, LIMIT_MS)

@@ -312,6 +312,30 @@ def test_a_connection_that_declares_on_and_on_while_memory_is_low_waits_until_it
         assert ch.next().name == ch.next().name == "Queue.DeclareOk"
 
 
+@pytest.mark.parametrize("worst", ["very many", "long arguments"])
+def test_consumers_wait_while_memory_is_low_if_there_are_very_many_or_for_their_long_arguments(
+    worst: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alarm_blocking, "CONSUMERS_LIMIT", 10)
+    node = new_node()
+    client = connected(node)
+    ch, other = client.channel(), client.channel()
+    connection = pipe_of(client).connection
+    ch.declare("q")
+    node.alarms.set(MEMORY)
+    some = 5 if worst == "long arguments" else 10
+    for number in range(some):
+        (ch if number % 2 else other).consume("q", consumer_tag=f"{number}")
+    ch.cancel("1")
+    ch.consume("q", consumer_tag="1")
+    long = {"x-text": "v" * 2_000} if worst == "long arguments" else {}
+    ch.send(Basic.Consume, queue="q", consumer_tag="one more", arguments=long)
+    assert connection.blocked and len(node.vhosts["/"].queues["q"].consumers) == some
+    node.alarms.clear(MEMORY)
+    unblock(connection)
+    assert ch.next().name == "Basic.ConsumeOk"
+
+
 def test_a_declaration_that_waited_for_memory_goes_on_while_the_disk_is_low() -> None:
     broker = InProcessPeer()
     ch, publisher = broker.connect().channel(1), broker.connect().channel(1)
