@@ -85,18 +85,19 @@ def close_channel(channel: Channel, error: AMQPError) -> None:
     connection = channel.connection
     connection.confirm()  # the publishes before the error
     close_frame = method_encoder.close(channel.number, error.code, error.reply_text, error.class_id, error.method_id)
-    if channel.end_cost <= TURN_COST:
-        channel.end()
-        connection.send(close_frame)
-    else:
-        end_channel(channel, close_frame)
+    end_channel(channel, close_frame)
     fields = {"channel": channel.number, "reason": error.reply_text, "operation": operation(error)}
     connection.transport.report("channel_closing", "error", log_fields(connection, False) | fields)
 
 
 def end_channel(channel: Channel, last_frame: bytes) -> None:
-    """End a channel with many deliveries as a job; `last_frame` is sent once all are requeued."""
-    connection = channel.connection
+    """End a channel, as a job if it has many deliveries; `last_frame` is sent once all are requeued."""
+    connection, cost = channel.connection, channel.end_cost
+    if cost <= TURN_COST:
+        channel.end()
+        connection.spent += cost
+        connection.send(last_frame)
+        return
     connection.suspend()
     channel.closing = True
 

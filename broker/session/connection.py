@@ -15,7 +15,7 @@ from pamqp import base, commands
 from ..amqp.errors import AMQPError, ChannelFault, InternalFault, NotAllowed, UnexpectedFrame
 from ..amqp.field_table import Table
 from ..core.access.users import User
-from ..core.jobs.scheduler import TURN_COST, Job
+from ..core.jobs.scheduler import Job
 from ..core.node.node import Node
 from ..core.queues.flow_control import Publisher
 from ..core.queues.queue import Queue
@@ -399,11 +399,7 @@ class Connection(Publisher):
             self.node.pump()
         if isinstance(method, commands.Channel.Close):
             del self.channels[channel.number]
-            if channel.end_cost <= TURN_COST:
-                channel.end()
-                self.send(method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))
-            else:
-                closing.end_channel(channel, method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))
+            closing.end_channel(channel, method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))
             return
         channel.handle(event.index, method, table)
 

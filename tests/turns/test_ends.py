@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from pamqp.commands import Connection, Queue
+from pamqp.commands import Channel, Connection, Queue
 
 from tests.support import codec
 from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
@@ -87,3 +87,35 @@ def test_queues_are_declared_and_deleted_beside_many(step_meter: StepMeter) -> N
 
     step_meter.check_one_of(attempt)
     peer.close()
+
+
+@pytest.mark.parametrize("error", [False, True])
+def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, error: bool) -> None:
+    """Each takes a little less than a turn."""
+    deliveries, channels = 1_900, 20
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        client = peer.connect()
+        first = client.channel()
+        first.declare("q")
+        first.fill("q", *[b""] * (deliveries * channels))
+        ends = b""
+        for _ in range(channels):
+            channel = client.channel()
+            channel.qos(deliveries)
+            channel.consume("q", consumer_tag="c")
+            channel.deliveries(deliveries)
+            channel.cancel("c")
+            close = Channel.Close, {"reply_code": 200}
+            kind, fields = (Queue.Declare, {"queue": "missing", "passive": True}) if error else close
+            ends += codec.method_frame(channel.number, kind, fields)
+        peer.settle()
+        step_meter.begin()
+        socket_of(client).incoming += ends
+        peer.settle()
+        peer.wait(0)
+        assert peer.node.vhosts["/"].queues["q"].ready == deliveries * channels
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
