@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from pamqp.commands import Channel, Connection, Queue
+from pamqp import base
+from pamqp.commands import Basic, Channel, Connection, Queue, Tx
 
 from tests.support import codec
 from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
@@ -116,6 +117,42 @@ def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, e
         peer.settle()
         peer.wait(0)
         assert peer.node.vhosts["/"].queues["q"].ready == deliveries * channels
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
+
+
+@pytest.mark.parametrize("end", [Tx.Rollback, Tx.Commit, None])
+def test_short_transactions_and_acknowledgements_of_a_channel_with_very_many_deliveries(
+    step_meter: StepMeter, end: type[base.Frame] | None
+) -> None:
+    """Each rollback sorts all deliveries, and each commit or acknowledgement is as long as one that is no job."""
+    deliveries, ends = 30_000, 20
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        client = peer.connect()
+        channel = client.channel()
+        channel.declare("q")
+        channel.fill("q", *[b""] * deliveries)
+        channel.consume("q")
+        channel.deliveries(deliveries)
+        if end is not None:
+            channel.call(Tx.Select)
+        together = 1 if end is Tx.Rollback else deliveries // ends
+        data = b""
+        for number in range(1, ends + 1):
+            fields = {"delivery_tag": number * together, "multiple": together > 1}
+            data += codec.method_frame(1, Basic.Ack, fields) + (
+                codec.method_frame(1, end, {}) if end is not None else b""
+            )
+        peer.settle()
+        step_meter.begin()
+        socket_of(client).incoming += data
+        peer.settle()
+        peer.wait(0)
+        names = [channel.next().name for _ in range(ends if end is not None else 0)]
+        assert set(names) <= {"Tx.RollbackOk", "Tx.CommitOk"} and peer.node.open_connections
         peer.close()
 
     step_meter.check_one_of(attempt, LIMIT_MS)

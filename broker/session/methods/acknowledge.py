@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TOGETHER: Final = 5_000  # deliveries that are settled at once if none is copied; more of them become a job
 COST: Final = 2  # of one settlement beside copies, in the scheduler's units
 STEP_COST: Final = 2_000  # of the settlements in one step of a job
+ACK_SHIFT: Final = 1  # to acknowledge 2 deliveries together costs 1
 LOOK_COST: Final = 500  # of collecting the queues of TOGETHER deliveries
 PAUSE_SHIFT: Final = 3  # to pause 8 queues costs 1
 
@@ -40,6 +41,7 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
         if len(tags) > TOGETHER:
             settle(channel, tags, Settlement.ACK)
             return
+        channel.connection.spent += len(tags) >> ACK_SHIFT
     if channel.transaction is not None:
         settle(channel, tags, Settlement.ACK)
         return
@@ -121,6 +123,7 @@ def settle(channel: Channel, tags: list[int], settlement: Settlement) -> None:
     elif transaction is not None:
         for tag in tags:
             transaction.settle(tag, channel.unacked.pop(tag), settlement)
+        channel.connection.spent += len(tags)
     elif TOGETHER < len(tags) < len(channel.unacked):
         channel.start_job("settlements", pop_and_settle(channel, tags, settlement))
     else:

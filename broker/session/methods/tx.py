@@ -197,12 +197,14 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     while not is_long and (cost := next(steps, None)) is not None:
         spent += cost
         is_long = appends and spent > TURN_COST and not full  # an exchange type may enqueue a message in steps
+    connection = channel.connection
     if is_long:
-        connection = channel.connection
         name = f"commit of channel {channel.number} of connection {connection.name}"
         channel.unfinished.begin(published_bytes)
         job = commit_all(channel, chain((spent,), steps), published_bytes, channel.begin_job())
         connection.node.scheduler.start(name, job, connection.job_failed, appends)
+    else:
+        connection.spent += spent
     if not channel.closing:
         channel.send_when_durable(method_encoder.method(channel.number, method_encoder.TX_COMMIT_OK))
 
@@ -223,11 +225,15 @@ def commit_all(channel: Channel, steps: Job, published_bytes: int, finished: Cal
 def rollback(channel: Channel, method: commands.Tx.Rollback, arguments: Table) -> None:
     """Serve tx.rollback. A long rollback is a job: the connection is suspended until it is done."""
     transaction = current(channel)
-    if transaction.is_long(channel.vhost.budget):
-        channel.start_job("rollback", transaction.rollback(channel))
+    steps, spent = transaction.rollback(channel), 0
+    while spent <= TURN_COST:
+        cost = next(steps, None)
+        if cost is None:
+            break
+        spent += cost
     else:
-        for _ in transaction.rollback(channel):
-            pass
+        channel.start_job("rollback", steps)
+    channel.connection.spent += spent
     channel.send_after_job(method_encoder.method(channel.number, method_encoder.TX_ROLLBACK_OK))
 
 
