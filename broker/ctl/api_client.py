@@ -66,6 +66,8 @@ class API:
         self.host, self.port = host, port or PORTS[parts.scheme]
         self._prefix = parts.path.rstrip("/") + "/api/"
         user, password = parts.username, parts.password
+        if password is not None and password_file:
+            raise ExitError(USAGE, "warrenctl: --password-file: the URL has a password too: leave one of them out")
         if user is None and not password_file:
             user, password = "guest", "guest"
         elif password is None:
