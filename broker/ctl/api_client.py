@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from ..system_errors import file_error
+from ..system_errors import file_error, read_text
 from .exit_status import USAGE, ExitError, Unreachable
 
 PORTS = {"http": 15672, "https": 15671}
@@ -299,7 +299,7 @@ def password_of(file: str) -> str:
     if not file:
         return os.environ.get("WARRENCTL_PASSWORD", "")
     try:
-        return Path(file).read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+        return read_text(file).partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
         reason = file_error(error, file) if isinstance(error, OSError) else f"{file}: not UTF-8"
         raise ExitError(USAGE, f"warrenctl: --password-file: {reason}") from None
