@@ -21,7 +21,9 @@ PORTS = {"http": 15672, "https": 15671}
 SOCKET_NAME = "ctl.sock"  # in the node's data folder
 ADDRESS_LIMIT = 100  # bytes of a path that each system accepts as the address of a unix socket
 ANSWER_LIMIT = 256 << 20  # bytes: the lists and definitions of a large broker are one response
-NO_LISTENER = "nothing listens there; the log of the broker says at which port its HTTP API does, usually 15672"
+WHERE = "the log of the broker says at which port its HTTP API does, usually 15672"
+NO_LISTENER = f"nothing listens there; {WHERE}"
+NOT_HTTP = f"what listens there does not speak HTTP; {WHERE}"
 NO_URL = "warrenctl: --url: not an http:// or https:// URL (signs such as / and @ are percent-encoded in a password)"
 PIECE_BYTES = 1 << 16  # of a response body, between two checks of the deadline
 EMPTY: Mapping[str, str] = {}
@@ -66,8 +68,6 @@ class API:
         self.host, self.port = host, port or PORTS[parts.scheme]
         self._prefix = parts.path.rstrip("/") + "/api/"
         user, password = parts.username, parts.password
-        if password is not None and password_file:
-            raise ExitError(USAGE, "warrenctl: --password-file: the URL has a password too: leave one of them out")
         if user is None and not password_file:
             user, password = "guest", "guest"
         elif password is None:
@@ -192,6 +192,8 @@ class API:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         self._connection.close()
+        if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):
+            return Unreachable(f"{self.address}: {NOT_HTTP}")
         reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
         if isinstance(error, ConnectionRefusedError) and not self.is_local:
             reason += f": {NO_LISTENER}"

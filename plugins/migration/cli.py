@@ -108,6 +108,14 @@ def migrate(options: Namespace) -> int:
 
     if options.amqp is not None and (fault := uri_fault(options.amqp)):
         raise ExitError(USAGE, f"--amqp: {fault}")
+    for option, url, file in (
+        ("--from", options.source, options.from_password_file),
+        ("--to", options.to, options.to_password_file),
+    ):
+        if file and url is None:
+            raise ExitError(USAGE, f"{option}-password-file: its password is for {option}, which is not given")
+        if file and has_password(url):
+            raise ExitError(USAGE, f"{option}-password-file: the URL of {option} has a password too: leave one out")
     connect = partial(API, options.source, REQUEST_S, options.from_password_file)
     source = source_of(connect, options.stop)
     if options.to is not None:
@@ -196,6 +204,13 @@ def stop(mover: Mover, migration: Migration | None = None) -> None:
         time.sleep(LOOK_S + AGAIN_S)
     if linked and mover.queues():
         raise ExitError(UNAVAILABLE, "another run of this command makes the links again: end it, and stop once more")
+
+
+def has_password(url: str) -> bool:
+    try:
+        return urlsplit(url).password is not None
+    except ValueError:  # no URL, as its use will tell
+        return False
 
 
 def uri_fault(uri: str) -> str:

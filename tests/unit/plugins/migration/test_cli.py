@@ -41,7 +41,12 @@ URL = "http://u:p@127.0.0.1:1"
         (("--amqp", "amqp://u:secret@old:99999"), "--amqp: not a URI of AMQP: port out of range ("),
         (("--amqp", "amqp://u:secret@old?heartbeat=x"), "--amqp: not a URI of AMQP: not an integer heartbeat ("),
         (("--amqp", "amqp://" + "h" * 9000), "--amqp: longer than 8192 characters"),
-        (("--from-password-file", "/none"), "--from-password-file or --to-password-file: the URL has a password too"),
+        (
+            ("--from-password-file", "/none"),
+            "--from-password-file: the URL of --from has a password too: leave one out",
+        ),
+        (("--to-password-file", "/none"), "--to-password-file: its password is for --to, which is not given"),
+        (("--to", URL, "--to-password-file", "/none"), "--to-password-file: the URL of --to has a password too"),
     ],
 )
 def test_options_are_checked_before_any_broker_is_asked(
