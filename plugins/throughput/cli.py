@@ -207,8 +207,8 @@ def analyze(options: Namespace) -> int:
     except job.JobRefused as refused:
         return failed(str(refused), refused.status)
     except (OSError, DamagedFile, AmbiguousKind, Py4JError, PySparkException) as error:
-        refused = not started and isinstance(error, Py4JError | PySparkException)
-        return failed(NO_START if refused else job.one_line(error), FAILED)
+        no_start = not started and isinstance(error, Py4JError | PySparkException)
+        return failed(NO_START if no_start else job.one_line(error), FAILED)
     except KeyboardInterrupt:
         return failed("stopped", 128 + signal.SIGTERM)
     except Exception:
