@@ -183,7 +183,10 @@ def pair_error(options: TLSOptions, error: ssl.SSLError) -> str:
         return f"{options.keyfile} is not the key of the certificate in {options.certfile}"
     if not has_certificate(options.certfile, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)):
         return f"{options.certfile}: {NO_CERTIFICATE}"
-    key = read_bytes(options.keyfile)
+    try:
+        key = read_bytes(options.keyfile)
+    except OSError as fault:
+        return file_error(fault)
     if b"PRIVATE KEY-----" not in key:
         return f"{options.keyfile}: it has no private key in PEM format"
     if b"ENCRYPTED" in key:
