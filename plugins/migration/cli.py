@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 failed = partial(command_failed, "migrate")
 INTERRUPTED = 130
 NOT_AUTHORIZED = 401  # of HTTP
-LOGIN_FAILED = "not_authorized"  # the error of that status for a wrong user or password, and not for a missing tag
+WRONG_LOGIN = {"not_authorized", "Login failed"}  # the error for it and not for a missing tag; RabbitMQ 3's reason
 OPTIONS = (("--url:", "--from or --to:"), ("--password-file:", "--from-password-file or --to-password-file:"))
 LINKS = 500
 AGAIN_S = 1.0  # in which another run makes its links after it has looked
@@ -86,7 +86,7 @@ class Migrate(Command):
             reason = " ".join(html.unescape(error.reason).split())  # which some routes escape for browsers
             if error.status != NOT_AUTHORIZED:
                 return failed(f"a broker refuses: {reason}", UNAVAILABLE)
-            if error.error == LOGIN_FAILED:
+            if {error.error, reason} & WRONG_LOGIN:
                 return failed("a broker refuses user or password: check those of --from and --to", UNAVAILABLE)
             advice = "both users need the tag administrator (warrenctl set_user_tags)"
             return failed(f"a broker refuses the user: {reason}: {advice}", UNAVAILABLE)

@@ -60,6 +60,18 @@ def test_options_are_checked_before_any_broker_is_asked(
     assert "secret" not in err
 
 
+@pytest.mark.parametrize("refusal", [("not_authorized", "Not_Authorized"), ("not_authorised", "Login failed")])
+def test_a_wrong_password_is_no_missing_tag(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, refusal: tuple[str, str]
+) -> None:
+    def refused(options: argparse.Namespace) -> int:
+        raise APIError(401, *refusal)
+
+    monkeypatch.setattr("warren.plugins.migration.cli.migrate", refused)
+    assert Migrate().run(argparse.Namespace()) == 69
+    assert "a broker refuses user or password: check those of --from and --to" in capsys.readouterr().err
+
+
 def test_a_refusal_has_no_entities_of_html(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(options: argparse.Namespace) -> int:
         raise APIError(400, "bad_request", 'Validation failed\n\n&lt;&lt;"x"&gt;&gt; is wrong')
