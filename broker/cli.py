@@ -260,6 +260,17 @@ def completion(options: argparse.Namespace) -> int:
     return 0
 
 
+def empty_one(arguments: Sequence[str]) -> str:
+    """Return the option whose value is empty, which would mean its default or the working directory; "" if none is."""
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        name, _, value = argument.partition("=")
+        if argument.startswith("--") and "=" in argument and not value:
+            return name
+        if not argument:
+            return before if before.startswith("--") else "an argument"
+    return ""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `warren` with these arguments, by default those of the process, and return the exit status."""
     if arguments is None:
@@ -278,7 +289,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from .system.completion import complete
 
         return complete(parser(more), completing)
-    options = parser(more).parse_args(arguments)
+    parsing = parser(more)
+    empty = empty_one(arguments)
+    if empty:
+        parsing.error(f"{empty} is empty: in a script, is a variable not set?")
+    options = parsing.parse_args(arguments)
     status: int = options.run(options)
     return status
 

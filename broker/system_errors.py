@@ -1,7 +1,7 @@
 """Sentences for errors of the operating system: what is wrong, and what to do about it.
 
 An OSError is shown as `[Errno 13] Permission denied: '/data/lock'`. A person who starts a broker needs the user, the
-file and the next step.
+file and the next step. Files that are read as a whole have a bound here, since one such as /dev/zero never ends.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ import pwd
 RAISE_LIMIT = "raise the limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)"
 TOO_MANY_FILES = f"too many open files: {RAISE_LIMIT}"
 WITHOUT_RIGHT = "the user {user} has no right to it: run as the user it belongs to, or change its owner or mode"
+
+MIB = 1 << 20
+SMALL_LIMIT = MIB  # bytes or characters of a configuration file or a secret
+DEFINITIONS_LIMIT = 256 * MIB  # likewise of definitions
 
 FILES = {
     errno.EACCES: WITHOUT_RIGHT,
@@ -35,6 +39,30 @@ def user_name() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return str(os.geteuid())
+
+
+def read_text(
+    path: str | os.PathLike[str], encoding: str = "utf-8", errors: str = "strict", limit: int = SMALL_LIMIT
+) -> str:
+    """Return the text of a file. Raises OSError, also for more than `limit` characters, and UnicodeDecodeError."""
+    with open(path, encoding=encoding, errors=errors) as file:
+        text = file.read(limit + 1)
+    if len(text) > limit:
+        raise too_long(path, limit)
+    return text
+
+
+def read_bytes(path: str | os.PathLike[str], limit: int = SMALL_LIMIT) -> bytes:
+    """Return the bytes of a file. Raises OSError, also if it has more than `limit`."""
+    with open(path, "rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise too_long(path, limit)
+    return data
+
+
+def too_long(path: str | os.PathLike[str], limit: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is longer than {limit // MIB} MiB: check the path", os.fspath(path))
 
 
 def file_error(error: OSError, path: str = "") -> str:

@@ -283,6 +283,7 @@ PARTS_MAY_IMPORT: dict[str, set[str]] = {
     },
     "plugins/migration": {
         *("plugin", "amqp", "core.metadata.patterns", "core.metadata.unfinished_import", "core.policies.policy_keys"),
+        "core.policies.upstream_parameters",
         *("ctl.api_client", "ctl.exit_status"),
     },
     "plugins/prometheus": {"plugin", "product", "core", "session", "runtime", "config"},

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
-from ..system_errors import file_error
+from ..system_errors import file_error, read_text
 from .config import Config, default_node
 from .errors import ConfigError
 from .rabbitmq_conf import path_of
@@ -63,8 +63,7 @@ def _account(environment: Mapping[str, str], variable: str) -> str:
     if environment.get(variable):
         raise ConfigError(f"environment {variable}: both it and {variable}_FILE are set")
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().rstrip("\r\n")
+        return read_text(path).rstrip("\r\n")
     except OSError as error:
         raise ConfigError(f"environment {variable}_FILE: {file_error(error, path)}") from None
     except UnicodeDecodeError:

@@ -6,7 +6,7 @@ import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..system_errors import file_error
+from ..system_errors import file_error, read_text
 from . import environment as variables
 from . import rabbitmq_conf, toml
 from .builder import ConfigBuilder
@@ -82,8 +82,7 @@ class Sources:
 
     def _parsed(self, name: str) -> Iterator[Setting]:
         try:
-            with open(name, encoding="utf-8-sig") as file:
-                text = file.read()
+            text = read_text(name, "utf-8-sig")
         except OSError as error:
             raise ConfigError(file_error(error, name)) from None
         except UnicodeDecodeError as error:

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from ..system_errors import file_error
+from ..system_errors import file_error, read_text
 from .exit_status import USAGE, ExitError, Unreachable
 
 PORTS = {"http": 15672, "https": 15671}
 SOCKET_NAME = "ctl.sock"  # in the node's data folder
 ADDRESS_LIMIT = 100  # bytes of a path that each system accepts as the address of a unix socket
 ANSWER_LIMIT = 256 << 20  # bytes: the lists and definitions of a large broker are one response
-NO_LISTENER = "nothing listens there; the log of the broker says at which port its HTTP API does, usually 15672"
+WHERE = "the log of the broker says at which port its HTTP API does, usually 15672"
+NO_LISTENER = f"nothing listens there; {WHERE}"
+NOT_HTTP = f"what listens there does not speak HTTP; {WHERE}"
 NO_URL = "warrenctl: --url: not an http:// or https:// URL (signs such as / and @ are percent-encoded in a password)"
 PIECE_BYTES = 1 << 16  # of a response body, between two checks of the deadline
 EMPTY: Mapping[str, str] = {}
@@ -190,6 +192,8 @@ class API:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         self._connection.close()
+        if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):
+            return Unreachable(f"{self.address}: {NOT_HTTP}")
         reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
         if isinstance(error, ConnectionRefusedError) and not self.is_local:
             reason += f": {NO_LISTENER}"
@@ -297,7 +301,7 @@ def password_of(file: str) -> str:
     if not file:
         return os.environ.get("WARRENCTL_PASSWORD", "")
     try:
-        return Path(file).read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+        return read_text(file).partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
         reason = file_error(error, file) if isinstance(error, OSError) else f"{file}: not UTF-8"
         raise ExitError(USAGE, f"warrenctl: --password-file: {reason}") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..product import distribution_version
-from ..system_errors import file_error
+from ..system_errors import DEFINITIONS_LIMIT, file_error, read_text, too_long
 from . import command_line, formats, report
 from .answers import Answer, CommandError, Lines, Report, Rows
 from .catalogue import COMMANDS
@@ -227,7 +227,12 @@ def password() -> str:
 def text_of(name: str, command: Command) -> str:
     """Read a file, or the standard input for "-". Raises ExitError."""
     try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+        if name == "-":
+            text = sys.stdin.read(DEFINITIONS_LIMIT + 1)
+            if len(text) > DEFINITIONS_LIMIT:
+                raise too_long("standard input", DEFINITIONS_LIMIT)
+            return text
+        return read_text(name, "utf-8-sig", limit=DEFINITIONS_LIMIT)
     except FileNotFoundError:
         text = command_line.complaint(f"Bad argument: File {name} does not exist", sys.argv[1:], command)
         raise ExitError(DATA, text) from None

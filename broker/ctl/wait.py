@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..system_errors import file_error
+from ..system_errors import file_error, read_text
 from .command import ANY_NODE
 from .command_line import complaint
 from .exit_status import UNAVAILABLE, USAGE, ExitError, Unreachable
@@ -65,7 +65,7 @@ class StartupWait:
         self._print_line(f"Waiting for pid file '{file}' to appear")
         while True:
             try:
-                text = file.read_text(encoding="ascii", errors="replace").strip()
+                text = read_text(file, "ascii", "replace").strip()
             except FileNotFoundError:
                 text = ""
             except OSError as error:

@@ -9,6 +9,8 @@ import os
 import re
 from collections.abc import Collection
 
+from ..system_errors import read_text
+
 VARIABLE = "RABBITMQ_ENABLED_PLUGINS_FILE"
 COMMENT = re.compile(r"%.*")
 NAME = re.compile(r"[a-z]\w*")
@@ -17,8 +19,7 @@ NAME = re.compile(r"[a-z]\w*")
 def missing_plugins(known: Collection[str]) -> list[str]:
     """Return the plugins in the file that the environment names, if it exists, without those that are known."""
     try:
-        with open(os.environ.get(VARIABLE, ""), encoding="utf-8") as file:
-            text = file.read()
+        text = read_text(os.environ.get(VARIABLE, ""))
     except (OSError, UnicodeDecodeError):
         return []
     return [name for name in NAME.findall(COMMENT.sub("", text)) if name not in known]

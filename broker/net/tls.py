@@ -9,7 +9,7 @@ import os
 import ssl
 
 from ..runtime.supervisor import Report
-from ..system_errors import file_error
+from ..system_errors import file_error, read_bytes
 
 VERSIONS = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
 # The reason that OpenSSL gives for a failed handshake -> what it means
@@ -183,8 +183,10 @@ def pair_error(options: TLSOptions, error: ssl.SSLError) -> str:
         return f"{options.keyfile} is not the key of the certificate in {options.certfile}"
     if not has_certificate(options.certfile, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)):
         return f"{options.certfile}: {NO_CERTIFICATE}"
-    with open(options.keyfile, "rb") as file:
-        key = file.read()
+    try:
+        key = read_bytes(options.keyfile)
+    except OSError as fault:
+        return file_error(fault)
     if b"PRIVATE KEY-----" not in key:
         return f"{options.keyfile}: it has no private key in PEM format"
     if b"ENCRYPTED" in key:

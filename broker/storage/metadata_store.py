@@ -102,6 +102,21 @@ ERRNOS = {
     sqlite3.SQLITE_NOMEM: errno.ENOMEM,
     sqlite3.SQLITE_IOERR_NOMEM: errno.ENOMEM,
 }
+RESTORE = "restore the file, and its -wal if there was one, from a backup"
+# What to do after errors of SQLite, by primary code; SQLITE_ERROR is a table or column that is missing.
+REMEDIES = {
+    sqlite3.SQLITE_NOTADB: RESTORE,
+    sqlite3.SQLITE_CORRUPT: RESTORE,
+    sqlite3.SQLITE_ERROR: RESTORE,
+    sqlite3.SQLITE_BUSY: "stop the program that uses it",
+}
+
+
+def fault(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageFault:
+    """Return the fault of a file that SQLite refuses or cannot read, with what to do about it."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    remedy = REMEDIES.get(code & PRIMARY_CODE, "")
+    return StorageFault(f"{path}: {error}" + (f": {remedy}" if remedy else ""))
 
 
 class _TableMapping:
@@ -141,12 +156,12 @@ class SQLiteMetadata(Metadata):
         except OSError as error:
             raise StorageFault(file_error(error, str(path))) from error
         except sqlite3.Error as error:
-            raise StorageFault(f"{path}: {error}") from error
+            raise fault(path, error) from error
         try:
             self._open()
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter for a text of SQLite with damaged names in it
             self._connection.close()
-            raise StorageFault(f"{path}: {error}") from error
+            raise fault(path, error) from error
         except StorageFault:
             self._connection.close()
             raise
@@ -166,7 +181,7 @@ class SQLiteMetadata(Metadata):
         execute("PRAGMA synchronous = NORMAL")
         damage = execute("PRAGMA quick_check(1)").fetchone()[0]
         if damage != "ok":
-            raise StorageFault(f"{self._path}: damaged: {' '.join(damage.split())}")
+            raise StorageFault(f"{self._path}: damaged: {' '.join(damage.split())}: {RESTORE}")
         if version < VERSION:
             execute("BEGIN IMMEDIATE")
             for step in _STEPS[version:]:
@@ -234,9 +249,9 @@ class SQLiteMetadata(Metadata):
             row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'queues'").fetchone()
             highest = _typed(int, row[0]) if row is not None else 0
         except sqlite3.Error as error:
-            raise StorageFault(f"{self._path}: {error}") from error
+            raise fault(self._path, error) from error
         except (ValueError, TypeError, AttributeError, RecursionError) as error:  # a cell is not of our type
-            raise StorageFault(f"{self._path}: damaged: {error}") from error
+            raise StorageFault(f"{self._path}: damaged: {error}: {RESTORE}") from error
         definitions.next_queue = max(highest, 0, *definitions.numbers) + 1
         return definitions
 

@@ -111,6 +111,10 @@ class Broker:
         found: Document = self.get("definitions")
         return found
 
+    def vhosts(self) -> set[str]:
+        """Return the names of all virtual hosts."""
+        return {str(row["name"]) for row in self.get("vhosts", columns="name")}
+
     def declared(self, section: str) -> list[Document]:
         """Return the properties of all `queues` or `exchanges`, transient ones included."""
         found: list[Document] = self.get(section, columns="vhost,name,type,durable,auto_delete,arguments")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 failed = partial(command_failed, "migrate")
 INTERRUPTED = 130
 NOT_AUTHORIZED = 401  # of HTTP
+WRONG_LOGIN = {"not_authorized", "Login failed"}  # the error for it and not for a missing tag; RabbitMQ 3's reason
+OPTIONS = (("--url:", "--from or --to:"), ("--password-file:", "--from-password-file or --to-password-file:"))
 LINKS = 500
 AGAIN_S = 1.0  # in which another run makes its links after it has looked
 NAMES_SHOWN = 20  # of queues in a dry run
@@ -74,11 +78,18 @@ class Migrate(Command):
         try:
             return migrate(options)
         except ExitError as error:
-            return failed(error.text.removeprefix("warrenctl: ").replace("--url:", "--from or --to:"), error.status)
+            text = error.text.removeprefix("warrenctl: ")
+            for word, ours in OPTIONS:
+                text = text.replace(word, ours)
+            return failed(text, error.status)
         except APIError as error:
-            if error.status == NOT_AUTHORIZED:
+            reason = " ".join(html.unescape(error.reason).split())  # which some routes escape for browsers
+            if error.status != NOT_AUTHORIZED:
+                return failed(f"a broker refuses: {reason}", UNAVAILABLE)
+            if {error.error, reason} & WRONG_LOGIN:
                 return failed("a broker refuses user or password: check those of --from and --to", UNAVAILABLE)
-            return failed(f"a broker refuses: {' '.join(error.reason.split())}", UNAVAILABLE)
+            advice = "both users need the tag administrator (warrenctl set_user_tags)"
+            return failed(f"a broker refuses the user: {reason}: {advice}", UNAVAILABLE)
         except (Unreachable, TimeoutError) as error:
             return failed(f"no broker answers: {error}; start it, or check --from, --to and --data", UNAVAILABLE)
         except KeyboardInterrupt:
@@ -95,6 +106,16 @@ def migrate(options: Namespace) -> int:
     from .movers import Drains, Shovels
     from .progress import Display
 
+    if options.amqp is not None and (fault := uri_fault(options.amqp)):
+        raise ExitError(USAGE, f"--amqp: {fault}")
+    for option, url, file in (
+        ("--from", options.source, options.from_password_file),
+        ("--to", options.to, options.to_password_file),
+    ):
+        if file and url is None:
+            raise ExitError(USAGE, f"{option}-password-file: its password is for {option}, which is not given")
+        if file and has_password(url):
+            raise ExitError(USAGE, f"{option}-password-file: the URL of {option} has a password too: leave one out")
     connect = partial(API, options.source, REQUEST_S, options.from_password_file)
     source = source_of(connect, options.stop)
     if options.to is not None:
@@ -104,9 +125,14 @@ def migrate(options: Namespace) -> int:
     if source is not None and source.is_same(target):
         raise ExitError(USAGE, "source and target are the same broker: name another one with --to or --data")
     uri = options.amqp or (amqp_uri(source, options.source, options.from_password_file) if source is not None else "")
+    if not options.stop and (fault := uri_fault(uri)):
+        raise ExitError(USAGE, f"--from: its user and host give no URI for the links ({fault}): name one with --amqp")
     with closing(connect()) as api:
         name = f"migrate-{api.host}-{api.port}"
     mover: Mover = Drains(target, name, uri) if target.is_warren else Shovels(target, name, uri)
+    if options.stop and options.dry_run:
+        print(f"{len(mover.queues())} links from {source or api.address} to {target} would be removed")
+        return 0
     if source is None:
         stop(mover)
         print(f"no link from {api.address} to {target} is left; {api.address} does not answer")
@@ -121,6 +147,9 @@ def migrate(options: Namespace) -> int:
         return 0
     for place, broker in (("source", source), ("target", target)):
         broker.check_definitions(place)
+    unknown = sorted(set(options.vhost) - source.vhosts()) if options.vhost else []
+    if unknown:
+        raise ExitError(USAGE, f"--vhost: the source, {source}, has no virtual host '{unknown[0]}': check its name")
     made = migration.plan()
     again = bool(mover.queues())
     if not again:
@@ -175,6 +204,29 @@ def stop(mover: Mover, migration: Migration | None = None) -> None:
         time.sleep(LOOK_S + AGAIN_S)
     if linked and mover.queues():
         raise ExitError(UNAVAILABLE, "another run of this command makes the links again: end it, and stop once more")
+
+
+def has_password(url: str) -> bool:
+    try:
+        return urlsplit(url).password is not None
+    except ValueError:  # no URL, as its use will tell
+        return False
+
+
+def uri_fault(uri: str) -> str:
+    """Return why links cannot reach the source by a URI, in words that have no part of it, or an empty string."""
+    from warren.broker.core.policies.upstream_parameters import URI_LIMIT
+    from warren.broker.core.policies.upstream_parameters import uri_fault as term_of_fault
+
+    if not uri.lower().startswith(("amqp://", "amqps://")):
+        return "not an amqp:// or amqps:// URI"
+    if len(uri) > URI_LIMIT:
+        return f"longer than {URI_LIMIT} characters"
+    term = term_of_fault(uri)
+    if term:
+        what = re.sub(r"\W+", " ", term.replace("_", " ")).strip()
+        return f"not a URI of AMQP: {what} (signs such as / and @ are percent-encoded in a password)"
+    return "" if urlsplit(uri).hostname else "it names no host"
 
 
 def amqp_uri(source: Broker, url: str, password_file: str) -> str:

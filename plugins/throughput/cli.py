@@ -6,6 +6,7 @@ The same for spark-submit, which brings its own Spark and master: `spark-submit 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -24,11 +26,19 @@ from warren.broker.plugin import Command, command_failed
 from .analysis.java_check import java_fault
 
 failed = partial(command_failed, "analyze")
-USAGE, UNAVAILABLE, FAILED = 64, 69, 70  # EX_USAGE, EX_UNAVAILABLE and EX_SOFTWARE of sysexits.h
+USAGE, NO_INPUT, UNAVAILABLE, FAILED = 64, 66, 69, 70  # of sysexits.h
 # The exit status by the status of the verdict (`analysis.conservation.verdict`), and the least that --fail-on reports.
 STATUS = {"balanced": 0, "imbalanced": 1, "incomplete": 2, "sampled": 2}
 FAIL_ON = {"imbalanced": ("imbalanced",), "incomplete": ("imbalanced", "incomplete", "sampled"), "never": ()}
 NEEDED = ("pyspark",)
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit
+SPARK_HOSTS = r"spark://[^,\s]+:\d+(,[^,\s]+:\d+)*"
+MASTER = re.compile(
+    rf"local|local\[([1-9]\d*|\*)( *, *\d+)?\]|local-cluster\[.+\]|yarn|{SPARK_HOSTS}|(?!spark:)[a-z][a-z0-9]*://.+"
+)
+MEMORY = re.compile(r"\d+[kmgt]?", re.IGNORECASE)  # as Java's own option for it
+LOCAL = "file://"
+NO_START = "Spark did not start, for the reason above: check --master, --driver-memory and --conf"
 AGO = re.compile(r"(\d+)([smhd])")
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 PARTS = {"node": "node", "vhost": "virtual host", "queue": "queue"}
@@ -45,9 +55,11 @@ class Analyze(Command):
     def add_options(self, parser: ArgumentParser) -> None:
         parser.add_argument("--input", metavar="DIR", required=True, help="the folder of the export")
         parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make, with index.html in it")
-        parser.add_argument("--master", metavar="URL", help="a Spark cluster; default: all cores of this machine")
+        parser.add_argument(
+            "--master", metavar="URL", type=master, help="a Spark cluster; default: all cores of this machine"
+        )
         about = "memory of the driver's Java, such as 2g; default: a quarter of this machine's, at most 4 GiB"
-        parser.add_argument("--driver-memory", metavar="SIZE", help=about)
+        parser.add_argument("--driver-memory", metavar="SIZE", type=memory, help=about)
         for name, about in (("--since", "analyse only what happened from"), ("--until", "only what happened before")):
             about += " TIME: ISO 8601 in UTC, or a time ago such as 90m, 6h, 2d"
             parser.add_argument(name, metavar="TIME", type=moment, help=about)
@@ -59,7 +71,7 @@ class Analyze(Command):
         about = "add the files that are new since the last run with the same output, and renew the reports"
         parser.add_argument("--stream", action="store_true", help=about)
         about = "with --stream: run until stopped, and look for new files at this interval"
-        parser.add_argument("--every", metavar="SECONDS", type=float, help=about)
+        parser.add_argument("--every", metavar="SECONDS", type=interval, help=about)
         about = "an earlier report, whose totals, rates and latencies are compared with these"
         parser.add_argument("--compare", metavar="REPORT", help=about)
         about = "the verdict from which on the exit status is not 0: 1 imbalanced, 2 incomplete or sampled (default)"
@@ -72,6 +84,9 @@ class Analyze(Command):
         fault = missing()
         if fault:
             return failed(fault, UNAVAILABLE)
+        fault = input_fault(options)
+        if fault:
+            return failed(fault, NO_INPUT)
         return analyze(options)
 
 
@@ -87,16 +102,52 @@ def moment(text: str) -> datetime:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
+def interval(text: str) -> float:
+    """Parse an interval in seconds."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds
+
+
+def master(text: str) -> str:
+    """Check the form of the URL of a Spark cluster; Java would end with a stack."""
+    if not MASTER.fullmatch(text):
+        raise ArgumentTypeError(f"{text!r} is none of local[N], spark://HOST:PORT, k8s://URL and yarn")
+    return text
+
+
+def memory(text: str) -> str:
+    """Check the form of a size of Java's memory."""
+    if not MEMORY.fullmatch(text):
+        raise ArgumentTypeError(f"{text!r} is no size such as 512m or 2g")
+    return text
+
+
+FORMS = {"spark.master": master, "spark.driver.memory": memory}
+
+
 def setting(text: str) -> tuple[str, str]:
     """Parse a setting of Spark."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return name, value
+    try:
+        return name, FORMS[name](value) if name in FORMS else value
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(f"{name}: {error}") from None
 
 
 def contradiction(options: Namespace) -> str:
     """Return which options exclude each other, in one line, or an empty string."""
+    for option in ("input", "output", "compare"):
+        if getattr(options, option) in ("", LOCAL):
+            return f"--{option} names no folder"
+    if options.every is not None and not options.stream:
+        return "--every is the interval of --stream, which is not given"
     if options.stream and (options.since or options.until or options.node or options.vhost or options.queue):
         return "--stream reports on everything: --since, --until, --node, --vhost and --queue cannot be given with it"
     if options.since and options.until and options.since >= options.until:
@@ -109,7 +160,19 @@ def missing() -> str:
     lacking = [name for name in NEEDED if find_spec(name) is None]
     if lacking:
         return f"needs {' and '.join(lacking)}: in a clone of Warren, pip install '.[analytics]'"
-    return "" if "PYSPARK_GATEWAY_PORT" in os.environ else java_fault()
+    return "" if SUBMITTED in os.environ else java_fault()
+
+
+def input_fault(options: Namespace) -> str:
+    """Return why there is no input, in one line; an empty string also where only Spark can look at it."""
+    settings = dict(options.conf)
+    cluster = options.master or settings.get("spark.master") or "local"
+    # Any of these may give a path without a scheme another meaning than that of a folder of this machine.
+    configured = {SUBMITTED, "HADOOP_CONF_DIR", "SPARK_CONF_DIR"} & os.environ.keys()
+    configured |= {name for name in settings if name.startswith("spark.hadoop.fs.")}
+    if "://" in options.input or configured or not cluster.startswith("local"):
+        return ""
+    return "" if Path(options.input).is_dir() else f"{options.input}: no such folder"
 
 
 def analyze(options: Namespace) -> int:
@@ -127,6 +190,7 @@ def analyze(options: Namespace) -> int:
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     progress = job.Progress()
+    started = False
     try:
         progress("start Spark")
         names = [tuple(each) for each in (options.node, options.vhost, options.queue)]
@@ -134,6 +198,7 @@ def analyze(options: Namespace) -> int:
         # None: a log that grows.
         records = local_records(options.input, selection.has_file) if options.every is None else None
         with session(options.master, records, options.driver_memory, dict(options.conf)) as spark:
+            started = True
             if options.stream:
                 where = options.input, options.output, options.every
                 report = streaming.follow(spark, *where, progress, options.compare)
@@ -142,7 +207,8 @@ def analyze(options: Namespace) -> int:
     except job.JobRefused as refused:
         return failed(str(refused), refused.status)
     except (OSError, DamagedFile, AmbiguousKind, Py4JError, PySparkException) as error:
-        return failed(job.one_line(error), FAILED)
+        no_start = not started and isinstance(error, Py4JError | PySparkException)
+        return failed(NO_START if no_start else job.one_line(error), FAILED)
     except KeyboardInterrupt:
         return failed("stopped", 128 + signal.SIGTERM)
     except Exception:

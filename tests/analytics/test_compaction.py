@@ -169,6 +169,8 @@ def test_an_object_store_is_refused_in_one_line(tmp_path: Path) -> None:
     assert refused.stderr.startswith("warren compact: s3a://bucket/export: must be a folder of this machine")
     assert len(refused.stderr.splitlines()) == 1
     assert run("compact", "--input", f"file://{tmp_path}").returncode == 0
+    nowhere = run("compact", "--input", "file://", folder=tmp_path)
+    assert (nowhere.returncode, nowhere.stderr) == (64, "warren compact: --input: names no folder\n")
 
 
 def test_a_trace_lists_files_anew_that_a_compaction_removes_meanwhile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.support.broker_process import run
 from warren.plugins.throughput.analysis import job
 from warren.plugins.throughput.analysis.reports import run as reports
 from warren.plugins.throughput.analysis.selection import Selection
+from warren.plugins.throughput.cli import master
 from warren.plugins.throughput.file_format import schema
 
 from .checking import ON_THE_PAGE, valid
@@ -109,11 +111,50 @@ def test_a_virtual_host_without_messages_is_balanced(spark: SparkSession, export
         (("--since", "yesterday"), "'yesterday' is no time"),
         (("--since", "1h", "--until", "2h"), "--since is not before --until"),
         (("--stream", "--queue", "q"), "--stream reports on everything"),
+        (("--every", "5"), "--every is the interval of --stream, which is not given"),
+        (("--every", "nan", "--stream"), "'nan' is no number of seconds above 0"),
+        (("--master", "nonsense"), "--master: 'nonsense' is none of local[N], spark://HOST:PORT, k8s://URL and yarn"),
+        (("--conf", "spark.master=nonsense"), "--conf: spark.master: 'nonsense' is none of local[N]"),
+        (("--driver-memory", "x"), "--driver-memory: 'x' is no size such as 512m or 2g"),
+        (("--conf", "spark.driver.memory=2gb"), "--conf: spark.driver.memory: '2gb' is no size such as 512m or 2g"),
+        (("--compare", "file://"), "--compare names no folder"),
     ],
 )
 def test_what_cannot_be_selected_is_an_error_of_one_line(tmp_path: Path, options: tuple[str, ...], line: str) -> None:
     refused = run("analyze", "--input", str(tmp_path), "--output", str(tmp_path / "report"), *options)
     assert refused.returncode == 64 and line in refused.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        *((name, True) for name in ("local", "local[4]", "local[*]", "local[2, 3]", "local-cluster[1,2,1024]", "yarn")),
+        *(
+            (name, True)
+            for name in ("spark://a:7077", "spark://a:7077,b:7077", "spark://[::1]:7077", "k8s://https://h")
+        ),
+        *((name, False) for name in ("local[0]", "local[x]", "spark://a", "spark:a", "spark://", "k8s://", "Yarn")),
+    ],
+)
+def test_a_master_has_one_of_the_forms_that_spark_knows(name: str, fits: bool) -> None:
+    if fits:
+        assert master(name) == name
+    else:
+        with pytest.raises(ArgumentTypeError, match="is none of"):
+            master(name)
+
+
+def test_the_input_is_looked_at_before_spark_starts(tmp_path: Path) -> None:
+    folder = tmp_path / "none"
+    refused = run("analyze", "--input", str(folder), "--output", str(tmp_path / "report"))
+    assert (refused.returncode, refused.stderr) == (66, f"warren analyze: {folder}: no such folder\n")
+
+
+def test_a_spark_that_does_not_start_is_told_with_the_options_that_decide_it(tmp_path: Path) -> None:
+    words = ("--input", str(tmp_path), "--output", str(tmp_path / "report"), "--driver-memory", "1k")
+    refused = run("analyze", *words)
+    says = "Spark did not start, for the reason above: check --master, --driver-memory and --conf"
+    assert (refused.returncode, refused.stderr.splitlines()[-1]) == (70, f"warren analyze: {says}")
 
 
 def test_files_are_selected_by_their_names_and_folders() -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ...amqp.errors import Invalid, OperatorError
-from ...system_errors import file_error
+from ...system_errors import DEFINITIONS_LIMIT, file_error, read_bytes
 from ..metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
 from ..metadata.validation import NESTED_LIMIT, check_depth
 from ..node.node import Node
@@ -80,7 +80,7 @@ def read(place: Path) -> dict[Path, bytes]:
     """Return the text of the file, or of each `*.json` in a folder, by name. Raises DefinitionsError."""
     try:
         files = sorted(place.glob("*.json")) if place.is_dir() else [place]
-        return {file: file.read_bytes() for file in files}
+        return {file: read_bytes(file, DEFINITIONS_LIMIT) for file in files}
     except OSError as error:
         raise DefinitionsError(file_error(error, str(place))) from None
 

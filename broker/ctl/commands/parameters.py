@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from ..answers import CommandError, Rows, json_text
+from ..answers import CommandError, Rows, bad_argument, json_text
 from ..api_client import APIError, NotFound
 from ..exit_status import DATA, UNAVAILABLE
 from .call import Call, Handler, Item
@@ -14,7 +14,9 @@ NO_PARAMETER = "Parameter does not exist"
 
 
 def put(call: Call, *path: str, body: object) -> None:
-    """Put an object; the API escapes the reason for browsers, which is undone here. Raises CommandError (69)."""
+    """Put an object; the API escapes the reason for browsers, which is undone here. Raises CommandError (65, 69)."""
+    if "" in path:
+        raise bad_argument("name cannot be an empty string")
     try:
         call.api.put(*path, body=body)
     except APIError as error:
@@ -24,11 +26,14 @@ def put(call: Call, *path: str, body: object) -> None:
 
 
 def clear(call: Call, *path: str) -> None:
-    """Delete an object. Raises CommandError (69) if it does not exist."""
+    """Delete an object. Raises CommandError (69) if it does not exist, as none with an empty name does."""
     try:
-        call.api.delete(*path)
+        if "" not in path:
+            call.api.delete(*path)
+            return
     except NotFound:
-        raise CommandError(UNAVAILABLE, NO_PARAMETER) from None
+        pass
+    raise CommandError(UNAVAILABLE, NO_PARAMETER)
 
 
 def set_parameter(call: Call) -> None:

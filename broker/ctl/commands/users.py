@@ -83,6 +83,8 @@ def tags_of(user: Item) -> list[str]:
 
 
 def hash_password(call: Call) -> str:
+    if not call.arguments[0]:
+        raise bad_argument("password cannot be an empty string")
     return str(call.api.get("auth", "hash_password", call.arguments[0])["ok"])
 
 
@@ -99,6 +101,8 @@ def set_user_limits(call: Call) -> None:
 
 def clear_user_limits(call: Call) -> None:
     name, limit = call.arguments
+    if not limit:
+        raise bad_argument("limit cannot be an empty string")
     call.user(name)
     for each in limits_of(call, name) if limit == "all" else [limit]:
         call.api.delete("user-limits", name, each)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..answers import Answer, CommandError, Rows, json_text
+from ..answers import Answer, CommandError, Rows, bad_argument, json_text
 from ..columns import Columns, select_columns
 from ..exit_status import SOFTWARE
 from .call import Call, Handler, Item
@@ -25,8 +25,10 @@ def metadata(call: Call) -> dict[str, object]:
 
 
 def add_vhost(call: Call) -> None:
-    """Create a virtual host; an existing one stays unchanged."""
+    """Create a virtual host; an existing one stays unchanged. Raises CommandError (65) for an empty name."""
     name = call.arguments[0]
+    if not name:
+        raise bad_argument("virtual host cannot be an empty string")
     if call.find("vhosts", name) is None:
         call.api.put("vhosts", name, body=metadata(call))
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from ...system_errors import file_error
+from ...system_errors import file_error, read_text
 from ..errors import StorageFault
 
 try:
@@ -62,7 +61,7 @@ def parse(url: str, password_file: str = "", schema: str = "warren") -> Address:
         raise StorageFault(f"storage.schema: not a name of PostgreSQL: {schema!r}")
     if password_file:
         try:
-            given["password"] = Path(password_file).read_text(encoding="utf-8").rstrip("\r\n")
+            given["password"] = read_text(password_file).rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             reason = file_error(error, password_file) if isinstance(error, OSError) else f"{password_file}: not UTF-8"
             raise StorageFault(f"storage.password_file: {reason}") from None

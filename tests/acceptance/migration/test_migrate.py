@@ -245,6 +245,46 @@ def test_only_a_chosen_virtual_host_is_moved(pair: Pair) -> None:
     assert pair.messages(OLD, "orders") == 3
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--vhost", "/", "--vhost", "nope"), "has no virtual host 'nope': check its name"),
+        (("--vhost", ""), "--vhost"),
+        (("--amqp", "http://old"), "--amqp: not an amqp:// or amqps:// URI"),
+    ],
+)
+def test_a_wrong_option_ends_the_command_before_it_changes_anything(
+    pair: Pair, words: tuple[str, ...], says: str
+) -> None:
+    pair.ask(OLD, "PUT", "/users/shop", {"password": "shop", "tags": ""})
+    for mode in ((), ("--dry-run",)):
+        done = pair.migrate(*words, *mode)
+        assert done.returncode == 64 and says in done.stderr and done.stderr.count("\n") == 1, done
+    assert [user["name"] for user in pair.ask(NEW, "GET", "/users")] == ["guest"]
+
+
+def test_a_dry_run_of_stop_keeps_the_links(pair: Pair) -> None:
+    fill(pair, "orders", 1)
+    client = pair.old.connect()
+    assert pair.migrate("--timeout", "3", timeout=False).returncode == 75
+    done = pair.migrate("--stop", "--dry-run")
+    assert done.returncode == 0 and done.stdout.startswith("1 links from Warren"), done
+    assert done.stdout.endswith(" would be removed\n")
+    assert len(pair.ask(NEW, "GET", "/parameters/federation-upstream")) == 1
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("tag", "reason"), [("", "Not management user"), ("monitoring", "User not authorised to access object")]
+)
+def test_a_user_without_the_tag_is_told_which_one_is_missing(pair: Pair, tag: str, reason: str) -> None:
+    pair.ask(OLD, "PUT", "/users/mover", {"password": "mover", "tags": tag})
+    words = ("--from", pair.url(OLD, "mover:mover@"), "--to", pair.url(NEW))
+    done = run("migrate", *words, PYTHONPATH=environment_of(pair.folder)["PYTHONPATH"])
+    says = f"a broker refuses the user: {reason}: both users need the tag administrator (warrenctl set_user_tags)"
+    assert (done.returncode, done.stderr) == (69, f"warren migrate: {says}\n")
+
+
 def test_definitions_alone_move_no_message(pair: Pair) -> None:
     fill(pair, "orders", 3)
     assert pair.migrate("--definitions-only").returncode == 0

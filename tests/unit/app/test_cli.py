@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import WARREN, WARRENCTL, BrokerProcess, run
+from warren.broker.cli import main
 
 warren, warrenctl = run, partial(run, module=WARRENCTL)
 
@@ -32,6 +33,28 @@ def test_a_wrong_command_line_ends_warren_with_one_line(arguments: list[str], sa
     done = warren(*arguments)
     assert (done.returncode, done.stdout) == (64, "")
     assert only_line(done.stderr).startswith("warren") and says in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("serve --config", "serve --data", "doctor --data", "doctor --store", "copy --from data --to", "copy --from"),
+        *("store check --password-file", "store check", "completion", "compact --input", "trace id --input"),
+        *("analyze --input data --output", "analyze --input", "migrate --from", "migrate --from-password-file"),
+    ],
+)
+def test_an_empty_value_is_no_default(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = line.split()
+    option = words[-1] if words[-1].startswith("--") else "an argument"
+    says = f"warren: {option} is empty: in a script, is a variable not set?\n"
+    for arguments in [[*words, ""], [*words[:-1], f"{words[-1]}="]][: 2 if option != "an argument" else 1]:
+        with pytest.raises(SystemExit, match="64"):
+            main(arguments)
+        assert capsys.readouterr().err == says
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unreadable_configuration_ends_warren_with_one_line(tmp_path: Path) -> None:

@@ -134,7 +134,9 @@ CASES: list[tuple[str, int, Callable[[Start], list[str]], Callable[[Start], str]
         "metadata of something else",
         69,
         lambda start: start.stored(start.file("meta.sqlite", "garbage" * 1000).parent),
-        lambda start: f"cannot use the data folder: {start.folder}/meta.sqlite: file is not a database",
+        lambda start: (
+            f"cannot use the data folder: {start.folder}/meta.sqlite: file is not a database: restore the file"
+        ),
     ),
     (
         "no certificate",

@@ -17,7 +17,7 @@ from warren.broker.storage.disk import FolderDisk
 from warren.broker.storage.doctor import examine
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal
-from warren.broker.storage.metadata_store import SQLiteMetadata
+from warren.broker.storage.metadata_store import RESTORE, SQLiteMetadata
 
 SALT = 7
 HEAD = log_records.SEGMENT_HEAD_BYTES
@@ -280,6 +280,14 @@ def test_a_missing_end_of_a_log_that_was_not_closed_is_damage_if_the_checkpoint_
     segments[1].unlink()
     status, lines = run_doctor(capsys, tmp_path / "log")
     assert status == 1 and any(f"{segments[1].name}: it is missing" in line for line in lines)
+
+
+def test_damaged_metadata_is_reported_with_what_to_do(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    path = log.parent / "meta.sqlite"
+    path.write_bytes(b"not a database " * 100)
+    status, lines = run_doctor(capsys, log)
+    assert status == 1
+    assert f"metadata: BAD: {path}: file is not a database: {RESTORE}" in lines
 
 
 def test_a_broker_logs_what_is_missing_once(tmp_path: Path) -> None:

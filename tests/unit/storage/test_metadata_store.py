@@ -27,7 +27,7 @@ from warren.broker.core.metadata.records import (
     StoredVHost,
 )
 from warren.broker.storage.errors import StorageFault
-from warren.broker.storage.metadata_store import _STEPS, VERSION, SQLiteMetadata
+from warren.broker.storage.metadata_store import _STEPS, RESTORE, VERSION, SQLiteMetadata
 
 NAMES = ["plain", "", "\0", "a\0b", "\udcff\udc80", "é" * 127, "x" * 255, "'; DROP TABLE queues; --", "☃\n\r\t", " A "]
 TABLE = b"\x01kI\xff\x00\x00\x07"
@@ -384,7 +384,7 @@ def test_a_file_of_another_program_is_refused_and_left_alone(path: Path) -> None
     assert refused(path) == "this is not the metadata of a broker"
     assert path.read_bytes() == before
     path.write_bytes(b"not a database " * 100)
-    assert refused(path) == "file is not a database"
+    assert refused(path) == f"file is not a database: {RESTORE}"
     assert path.read_bytes() == b"not a database " * 100
 
 
@@ -394,12 +394,12 @@ def test_a_damaged_file_is_refused(path: Path) -> None:
     metadata.close()
     sound = path.read_bytes()
     path.write_bytes(sound[:8192] + bytes(len(sound) - 8192))
-    assert refused(path)
+    assert refused(path).endswith(f": {RESTORE}")
     path.write_bytes(sound[: len(sound) // 2])
-    assert refused(path)
+    assert refused(path).endswith(f": {RESTORE}")
     path.write_bytes(sound)
     other_file(path, "INSERT INTO users (name, password_hash, tags) VALUES ('by hand', 1, 'x')")
-    assert refused(path).startswith("damaged: ")
+    assert refused(path).startswith("damaged: ") and refused(path).endswith(f": {RESTORE}")
 
 
 @pytest.mark.parametrize(
@@ -431,7 +431,7 @@ def test_a_damaged_name_in_the_schema_is_refused(path: Path, metadata: SQLiteMet
     assert b"CREATE TABLE vhosts" in sound
     names = sound.replace(b"tablevhostsvhosts", b"table" + b"\xff" * 6 + b"vhosts")
     path.write_bytes(names.replace(b"CREATE TABLE", b"CREATE " + b"\xff" * 5))
-    assert refused(path)
+    assert refused(path).endswith(f": {RESTORE}")
 
 
 def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
@@ -440,7 +440,7 @@ def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_in_use_is_told(path: Path, metadata: SQLiteMetadata) -> None:
-    assert refused(path) == "database is locked"
+    assert refused(path) == "database is locked: stop the program that uses it"
 
 
 def test_a_file_of_an_earlier_version_is_brought_to_ours_with_what_it_holds(path: Path) -> None:

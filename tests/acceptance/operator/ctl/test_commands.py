@@ -41,11 +41,44 @@ def test_an_unknown_virtual_host_is_an_error(warrenctl: Warrenctl, command: str)
 
 @pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.values])
 def test_an_empty_name_of_a_virtual_host_is_not_the_default_one(warrenctl: Warrenctl, command: str) -> None:
-    """A variable of a script that is not set has such a value."""
+    """A script gives it where a variable is not set."""
     status, _, err = warrenctl(f"{command} -p '' {' '.join(['zz'] * COMMANDS[command].least)}")
     assert status >= 64 and err
     if command.startswith(("list_", "clear_", "delete_", "purge_")) and command != "clear_topic_permissions":  # no user
         assert (status, err) == (65, "Virtual host '' does not exist\n")
+
+
+BAD = "Error (argument validation): Bad argument:"
+NO_PARAMETER = (69, "Error:\nParameter does not exist\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "says"),
+    [
+        ("add_vhost ''", 65, f"{BAD} virtual host cannot be an empty string\n"),
+        ("hash_password ''", 65, f"{BAD} password cannot be an empty string\n"),
+        ("set_policy '' a '{}'", 65, f"{BAD} name cannot be an empty string\n"),
+        ("set_operator_policy '' a '{}'", 65, f"{BAD} name cannot be an empty string\n"),
+        ("set_parameter '' name 1", 65, f"{BAD} name cannot be an empty string\n"),
+        ("set_parameter component '' 1", 65, f"{BAD} name cannot be an empty string\n"),
+        ("set_global_parameter '' 1", 65, f"{BAD} name cannot be an empty string\n"),
+        ("clear_policy ''", *NO_PARAMETER),
+        ("clear_operator_policy ''", *NO_PARAMETER),
+        ("clear_parameter '' name", *NO_PARAMETER),
+        ("clear_parameter component ''", *NO_PARAMETER),
+        ("clear_global_parameter ''", *NO_PARAMETER),
+        ("clear_user_limits guest ''", 65, f"{BAD} limit cannot be an empty string\n"),
+    ],
+)
+def test_an_empty_name_is_no_path_of_a_list(warrenctl: Warrenctl, line: str, status: int, says: str) -> None:
+    ended, _, err = warrenctl(line)
+    assert ended == status and err.startswith(says)
+
+
+def test_the_default_exchange_has_topic_permissions_too(warrenctl: Warrenctl) -> None:
+    assert warrenctl("set_topic_permissions guest '' '.*' '.*'")[0] == 0
+    assert warrenctl("clear_topic_permissions guest ''")[0] == 0
+    assert warrenctl("list_topic_permissions -q")[1] == ""
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,30 @@ def test_no_answer_in_time_is_75_and_no_http_is_69(
     ) and f"{address}: Connection refused: nothing listens there; the log of the broker says" in err
 
 
+def test_a_port_of_another_protocol_is_named_without_the_bytes_that_it_sends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as amqp:
+
+        def answer() -> None:
+            connected, _ = amqp.accept()
+            with connected:
+                connected.recv(1)
+                connected.sendall(b"AMQP\0\0\x09\x01")
+                connected.shutdown(socket.SHUT_WR)
+                while connected.recv(4096):
+                    pass
+
+        answering = threading.Thread(target=answer, daemon=True)
+        answering.start()
+        address = f"127.0.0.1:{amqp.getsockname()[1]}"
+        status, out, err = commanded(monkeypatch, capsys, "--url", f"http://{address}")("list_users")
+        answering.join(WITHIN_S)
+    assert (status, out) == (69, "")
+    assert f"{address}: what listens there does not speak HTTP; the log of the broker says at which port" in err
+    assert err.replace("\n", "").isprintable()
+
+
 def test_a_response_of_another_program_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
