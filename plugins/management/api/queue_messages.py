@@ -52,8 +52,8 @@ async def list_unacked(request: Request) -> Response:
     """List unacknowledged messages of a queue, the oldest first, with consumer, channel and age.
 
     It needs the right to read the queue, which may not be exclusive. The channel is that of a connection that the
-    caller may see, or empty. `limit` is 500 at most. The age has the accuracy of the statistics interval. Of each channel the oldest 20,000
-    deliveries are examined.
+    caller may see, or empty. `limit` is 500 at most. The age has the accuracy of the statistics interval. Of each
+    channel the oldest 20,000 deliveries are examined.
     """
     queue = request.queue()
     text = request.query.get("limit", str(UNACKED))
