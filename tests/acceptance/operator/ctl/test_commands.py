@@ -84,7 +84,7 @@ def test_an_unknown_virtual_host_is_an_error(warrenctl: Warrenctl, command: str)
 
 @pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.values])
 def test_an_empty_name_of_a_virtual_host_is_not_the_default_one(warrenctl: Warrenctl, command: str) -> None:
-    """In scripts it is a variable that is not set."""
+    """A variable of a script that is not set has such a value."""
     status, _, err = warrenctl(f"{command} -p '' {' '.join(['zz'] * COMMANDS[command].least)}")
     assert status >= 64 and err
     if command.startswith(("list_", "clear_", "delete_", "purge_")) and command != "clear_topic_permissions":  # no user
