@@ -320,7 +320,7 @@ def test_unacknowledged_messages_name_consumer_channel_and_age(ui: UI, running: 
 
 
 def test_unacknowledged_messages_of_an_exclusive_queue_are_not_asked_for(ui: UI, running: BrokerProcess) -> None:
-    with pika.BlockingConnection(running.parameters()) as connection:
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", running.port)) as connection:
         channel = connection.channel()
         channel.queue_declare("own", exclusive=True)
         channel.basic_publish("", "own", b"1")
