@@ -7,7 +7,7 @@ A field is named like its key in rabbitmq.conf, with `_` for dots, and with a un
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 NO_LOGIN = "none"  # RabbitMQ's value for a disabled account
 ANONYMOUS = "ANONYMOUS"
@@ -23,6 +23,12 @@ Address = tuple[str, int]
 Mechanism = Literal["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"]
 Sync = Literal["fsync", "os"]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+# RabbitMQ's levels -> ours: notice is warning; nothing is logged above critical, so that all above it mean the same.
+LOG_LEVELS: dict[str, LogLevel] = {
+    **{level: level for level in get_args(LogLevel)},
+    "notice": "warning",
+    **dict.fromkeys(("alert", "emergency", "none"), "critical"),
+}
 LogForm = Literal["auto", "human", "json"]
 LogTime = Literal["rfc3339_space", "rfc3339_T", "epoch_secs", "epoch_usecs", "lager_default"]
 TLSVersion = Literal["tlsv1.2", "tlsv1.3"]

@@ -30,6 +30,7 @@ NAME_LONGEST_BYTES = 255  # of a short string of AMQP, and of an element of a pa
 TEXT_LONGEST_BYTES = 65_535
 YEARS = 100  # uvloop cuts longer timers
 PER_YEAR = {"ms": 31_557_600_000, "seconds": 31_557_600, "minutes": 525_960, "days": 366}
+DAY_MS = 86_400_000
 LARGEST_SHARE = 1_000_000.0
 
 
@@ -212,20 +213,39 @@ class Duration(Integer):
         super().__init__(least, YEARS * PER_YEAR[unit], none)
 
 
+class PatientDuration(Duration):
+    """A number of ms, or `infinity`, which is a day: what waits for a client has to end."""
+
+    def __init__(self, least: int = 0) -> None:
+        super().__init__("ms", least)
+        self.name = f"{self.name}, or {INFINITY}"
+
+    def read(self, text: str) -> int | None:
+        return DAY_MS if text == INFINITY else super().read(text)
+
+
 class Size(Integer):
     """A size in bytes, with or without a unit."""
 
-    def __init__(self, most: int = LARGEST) -> None:
-        super().__init__(0, most)
-        self.name = f"a size such as 512, 64KB or 2GiB, at most {most}"
+    units = UNITS
+
+    def __init__(self, most: int = LARGEST, least: int = 0) -> None:
+        super().__init__(least, most)
+        self.name = "a size such as 512, 64KB or 2GiB, " + (f"from {least} to {most}" if least else f"at most {most}")
 
     def read(self, text: str) -> int:
         match = _SIZE.fullmatch(text)
-        unit = UNITS.get(match[2].lower()) if match else None
+        unit = self.units.get(match[2].lower()) if match else None
         number = number_of(match[1]) if match else None
-        if number is None or unit is None or number * unit > self.most:
+        if number is None or unit is None or not self.least <= number * unit <= self.most:
             raise self.refused(text)
         return number * unit
+
+
+class BinarySize(Size):
+    """A size in bytes whose KB, MB and GB are binary, as RabbitMQ has it where its schema says `bytesize`."""
+
+    units = UNITS | {unit: UNITS[unit[0]] for unit in ("kb", "mb", "gb", "tb", "pb")}
 
 
 class Fraction(Kind):

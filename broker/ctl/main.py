@@ -19,7 +19,7 @@ from .catalogue import COMMANDS
 from .command import ANY_NODE, Command
 from .exit_status import DATA, TIMEOUT, UNAVAILABLE, USAGE, ExitError, Unreachable
 from .request import Request
-from .wait import StartupWait
+from .wait import StartupWait, pid_in, wait_for_exit
 
 if TYPE_CHECKING:
     from .node import Node
@@ -71,7 +71,8 @@ class Run:
         text = self.command.banner
         if isinstance(text, str) and "{timeout" in text:
             timeout = f"{seconds}" if seconds else "infinity"
-            text = text.replace("{timeout}", timeout).replace("{timeout_ms}", str(int(seconds * 1000)))
+            for unit, shown in (("", timeout), ("_s", str(int(seconds))), ("_ms", str(int(seconds * 1000)))):
+                text = text.replace(f"{{timeout{unit}}}", shown)
             return Command(self.command.usage, "", text).banner_of(self.request)
         return self.command.banner_of(self.request)
 
@@ -107,19 +108,25 @@ class Run:
             return
         try:
             connect = self.connect_when_started if name in ("wait", "await_startup") else self.connect
+            pid = pid_in(Path(self.request.arguments[0])) if name == "stop" and self.request.arguments else None
             with closing(connect()) as remote:
                 if name == "report":
                     self.report(remote)
                 else:
                     self.ask(remote)
-                if name in ("stop", "shutdown"):
+                if name in ("stop", "shutdown") and not self.request.options.get("no-wait"):
                     remote.wait_for_end()
+            if pid is not None:
+                wait_for_exit(pid, self.timeout_s)
         except TimeoutError:
             value = int((self.timeout_s or 0) * 1000)
             node = self.request.node or self.request.text("node", ANY_NODE)
             text = f"Error: operation {name} on node {node} timed out. Timeout value used: {value}"
             raise ExitError(TIMEOUT, text) from None
         except Unreachable as error:
+            if self.request.options.get("idempotent") and not (self.request.node or error.denied):
+                self.print_line(f"Node {self.request.text('node', ANY_NODE)} is no longer running")
+                return
             raise ExitError(UNAVAILABLE, self.unreachable(error)) from None
 
     def unreachable(self, error: Unreachable) -> str:
@@ -168,7 +175,8 @@ class Run:
         arguments = self.request.arguments
         if self.request.command == "add_user" and len(arguments) == 1:
             return [*arguments, password()]
-        if "format" in self.command.values and self.request.text("format", "json").lower() != "json":
+        definitions = self.request.command in ("export_definitions", "import_definitions")
+        if definitions and self.request.text("format", "json").lower() != "json":
             text = command_line.complaint("Bad argument: Format should be json", sys.argv[1:], self.command)
             raise ExitError(DATA, text)
         if self.request.command == "export_definitions":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..system_errors import file_error, read_text
 from .command import ANY_NODE
 from .command_line import complaint
-from .exit_status import UNAVAILABLE, USAGE, ExitError, Unreachable
+from .exit_status import DATA, UNAVAILABLE, USAGE, ExitError, Unreachable
 from .request import Request
 
 if TYPE_CHECKING:
@@ -64,12 +64,7 @@ class StartupWait:
         file = Path(self._request.arguments[0])
         self._print_line(f"Waiting for pid file '{file}' to appear")
         while True:
-            try:
-                text = read_text(file, "ascii", "replace").strip()
-            except FileNotFoundError:
-                text = ""
-            except OSError as error:
-                raise ExitError(UNAVAILABLE, f"Error:\ncannot read {file_error(error, str(file))}") from None
+            text = text_in(file)
             if text:
                 pid = self._number(text)
                 self._print_line(f"pid is {pid}")
@@ -84,14 +79,48 @@ class StartupWait:
 
     def _number(self, text: str) -> int:
         """Return the text as a process id. Raises ExitError."""
-        if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 31):
+        pid = process_id(text)
+        if pid is None:
             raise self._wrong(f"Invalid options for this command:\n--pid : {text}")
-        return int(text)
+        return pid
 
     def _wrong(self, text: str) -> ExitError:
         from .catalogue import COMMANDS
 
         return ExitError(USAGE, complaint(text, self._line, COMMANDS[self._request.command]))
+
+
+def text_in(file: Path) -> str:
+    """Return the text in a pid file, empty if it is not there. Raises ExitError."""
+    try:
+        return read_text(file, "ascii", "replace").strip()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise ExitError(UNAVAILABLE, f"Error:\ncannot read {file_error(error, str(file))}") from None
+
+
+def process_id(text: str) -> int | None:
+    """Return the process id that a text is, or None."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 11 and 0 < int(text) < 1 << 31 else None
+
+
+def pid_in(file: Path) -> int | None:
+    """Return the process id in a pid file, or None if it is not there. Raises ExitError."""
+    text = text_in(file)
+    pid = process_id(text)
+    if text and pid is None:
+        raise ExitError(DATA, f"Error:\n{file} has no process id")
+    return pid
+
+
+def wait_for_exit(pid: int, timeout_s: float | None) -> None:
+    """Wait until a process has ended. Raises TimeoutError."""
+    until = time.monotonic() + timeout_s if timeout_s is not None else None
+    while is_running(pid):
+        if until is not None and time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(POLL_S)
 
 
 def is_running(pid: int) -> bool:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 from .. import logs
 from ..config.config import Log, LogLevel
 from ..logs.recent import Follower
 
-LEVELS: dict[str, LogLevel] = {level: level for level in get_args(LogLevel)}
 TAIL_BYTES = 1 << 20  # of a file, from which its last lines are read
 
 

@@ -88,9 +88,10 @@ class OperatorChannel:
         self._connection.end_channel()
         self._connection.node.pump()
 
-    def check_read(self, queue: str) -> None:
-        """Check the user's right to read a queue. Raises AccessRefused (403)."""
-        self._channel.check("read", "queue", queue)
+    def check_read(self, queue: Queue) -> None:
+        """Check the user's right to read the messages of a queue. Raises AccessRefused (403), ResourceLocked (405)."""
+        self._channel.check("read", "queue", queue.name)
+        self._channel.vhost.check_owner(queue, self._connection, queue.owner is not None)
 
     # Queues, exchanges and bindings
 

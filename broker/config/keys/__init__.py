@@ -7,6 +7,7 @@ from ..key import EMPTY, LIST, MAP, NAMES, NONE, Key
 from ..value_types import (
     INFINITY,
     INT_LIMIT,
+    BinarySize,
     Boolean,
     Choice,
     Duration,
@@ -16,6 +17,7 @@ from ..value_types import (
     Listener,
     Name,
     NodeName,
+    PatientDuration,
     RegularExpression,
     Size,
     Text,
@@ -29,6 +31,13 @@ from .throughput import THROUGHPUT_KEYS
 from .tls import tls_keys
 
 SHORT = 65_535
+LARGEST_FRAME = 0xFFFF_FFFF
+FIELDS = {name: name for name in ("distinguished_name", "common_name", "subject_alternative_name")}
+BACKENDS = (
+    "local_filesystem",
+    "local",
+    *(f"{name}_definitions_import_local_filesystem" for name in ("rabbit", "rabbitmq")),
+)
 HASHES = {f"rabbit_password_hashing_{name}": f"rabbit_password_hashing_{name}" for name in ("sha256", "sha512", "md5")}
 QUEUE_TYPES = Choice(
     {"classic": "classic", "quorum": "quorum", "rabbit_classic_queue": "classic", "rabbit_quorum_queue": "quorum"}
@@ -39,7 +48,12 @@ LISTENERS = (
     Key("listeners.tcp", EMPTY, "listeners_tcp", "none: TLS only", NONE),
     Key("listeners.ssl.$", Listener(), "listeners_ssl", "the same, with TLS; usually 5671", LIST),
     Key("listeners.ssl", EMPTY, "listeners_ssl", "none: no TLS", NONE),
-    Key("handshake_timeout", Duration("ms", 1), "handshake_timeout_ms", "ms, from accept to connection.open"),
+    Key(
+        "handshake_timeout",
+        PatientDuration(1),
+        "handshake_timeout_ms",
+        "ms, from accept to connection.open; infinity is a day",
+    ),
     Key("ssl_handshake_timeout", Duration("ms", 1), "ssl_handshake_timeout_ms", "ms"),
     Key("tcp_listen_options.backlog", Integer(1, INT_LIMIT), "tcp_backlog", "connections that wait to be accepted"),
     Key("tcp_listen_options.nodelay", Boolean(), "tcp_nodelay", "TCP_NODELAY of connections"),
@@ -50,12 +64,17 @@ LISTENERS = (
 
 LIMITS = (
     Key("heartbeat", Integer(0, SHORT), "heartbeat_s", "seconds, as proposed to clients; 0 is off"),
-    Key("frame_max", Integer(0, 0xFFFF_FFFF), "frame_max", f"bytes, from {SMALLEST_FRAME}; 0 is no limit"),
+    Key(
+        "frame_max",
+        BinarySize(LARGEST_FRAME),
+        "frame_max",
+        f"bytes, from {SMALLEST_FRAME}, or KB of 1024; 0 is no limit",
+    ),
     Key(
         "initial_frame_max",
-        Integer(SMALLEST_FRAME, 0xFFFF_FFFF),
+        BinarySize(LARGEST_FRAME, SMALLEST_FRAME),
         "initial_frame_max",
-        "bytes, until a connection is tuned",
+        "bytes, or KB of 1024, until a connection is tuned",
     ),
     Key("channel_max", Integer(0, SHORT), "channel_max", "channels of a connection; 0 is no limit"),
     Key("channel_max_per_node", Integer(none=INFINITY), "channel_max_per_node", "channels of all connections"),
@@ -96,7 +115,7 @@ ACCESS = (
         }), "credential_validator", "which of the two below applies"),
     Key("credential_validator.min_length", Integer(), "password_min_length", "characters of a new password"),
     Key("credential_validator.regexp", RegularExpression(), "password_regexp", "matches a new password"),
-    Key("ssl_cert_login_from", Words("distinguished_name", "common_name", "subject_alternative_name"),
+    Key("ssl_cert_login_from", Choice(FIELDS | {"subject_alt_name": "subject_alternative_name"}),
         "ssl_cert_login_from", "the field with the user's name, for EXTERNAL"),
 )  # fmt: skip
 
@@ -111,8 +130,7 @@ RESOURCES = (
 OBJECTS = (
     Key("load_definitions", FilePath(), "load_definitions", "JSON, or a folder; no default user is made then"),
     Key("definitions.local.path", FilePath(), "load_definitions", "the same"),
-    Key("definitions.import_backend",
-        Words("local_filesystem", "rabbit_definitions_import_local_filesystem"), "", "local_filesystem"),
+    Key("definitions.import_backend", Words(*BACKENDS), "", "local_filesystem"),
     Key("definitions.skip_if_unchanged", Boolean(), "definitions_skip_if_unchanged", "import only what has changed"),
     Key("default_queue_type", QUEUE_TYPES, "default_queue_type", "of new virtual hosts"),
     Key("cluster_name", Name(), "cluster_name", "default: the node's name if one is given, or a unique one"),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from ..config import LOG_LEVELS
 from ..key import Key
 from ..value_types import Boolean, Choice, FileName, FilePath, Integer, Size, Words
 
-# log.*.level -> ours: notice is warning, and none is critical, above which nothing is logged
-LEVELS = Choice(
-    {level: level for level in ("debug", "info", "warning", "error", "critical")}
-    | {"notice": "warning", "none": "critical"}
-)
+LEVELS = Choice(LOG_LEVELS)
 FORMS = Choice({"plaintext": "human", "json": "json"})
 TIMES = Words("rfc3339_space", "rfc3339_T", "epoch_secs", "epoch_usecs", "lager_default")
 CATEGORIES = ("connection", "channel", "queue", "federation", "user")

@@ -15,6 +15,17 @@ def check_port_banner(request: Request) -> str:
     return f"Asking node {request.node} if there's an active listener on port {port} ..."
 
 
+def connectivity_banner(request: Request) -> str:
+    address = request.text("address", "")
+    using = f" using {address} for node IP address" if address else ""
+    return f"Testing TCP connections to all active listeners on node {request.node}{using} ..."
+
+
+def ciphers_banner(request: Request) -> str:
+    named = {"erlang": "Erlang term", "map": "map"}.get(request.text("format", ""), "OpenSSL")
+    return f"Listing available cipher suites in {named} format"
+
+
 def tail_banner(request: Request) -> str:
     return f"Last {request.text('number', '50')} log lines on node {request.node} ..."
 
@@ -52,9 +63,9 @@ CHECKS = [
         "check_local_alarms", "Fails if there are alarms", "Asking node {node} to report any local resource alarms ..."
     ),
     Command(
-        "check_port_connectivity",
+        "check_port_connectivity [--address <address>]",
         "Fails if a listener accepts no connections",
-        "Testing TCP connections to all active listeners on node {node} ...",
+        connectivity_banner,
     ),
     Command(
         "check_if_any_deprecated_features_are_used",
@@ -66,6 +77,11 @@ CHECKS = [
         "check_if_node_is_quorum_critical",
         "Fails if stopping the node would lose a quorum, which it never does",
         "Checking if node {node} is critical for quorum of any queues/streams ...",
+    ),
+    Command(
+        "check_if_new_quorum_queue_replicas_have_finished_initial_sync",
+        "Does nothing: a quorum queue has one replica",
+        "Checking if node {node} runs promotable replicas of any queues ...",
     ),
     Command("check_port_listener <port>", "Fails if no listener uses the port", check_port_banner),
     Command(
@@ -84,7 +100,12 @@ CHECKS = [
 ]
 
 DIAGNOSTICS = [
-    Command("cipher_suites", "Lists cipher suites for TLS", "Listing available cipher suites in OpenSSL format"),
+    Command("cipher_suites [--format <format>] [--all]", "Lists cipher suites for TLS", ciphers_banner),
+    Command(
+        "erlang_version [--details] [--offline]",
+        "Displays the version of the runtime",
+        "Asking node {node} for the version of its runtime...",
+    ),
     Command("is_booting", "Says whether the node is starting", "Asking node {node} for its boot status ..."),
     Command("is_running", "Fails if AMQP clients cannot connect", "Asking node {node} for its status ..."),
     Command(
@@ -114,6 +135,11 @@ DIAGNOSTICS = [
         "Reporting memory breakdown on node {node}...",
     ),
     Command(
+        "reset_node_auth_attempt_metrics",
+        "Counts logins from 0 again",
+        "Reset auth attempt metrics on node {node} ...",
+    ),
+    Command(
         "server_version", "Displays the version that clients see", "Asking node {node} for its RabbitMQ version..."
     ),
 ]
@@ -130,6 +156,11 @@ UPGRADE = [
         "drain",
         "Closes listeners and connections for maintenance",
         "Will put node {node} into maintenance mode. The node will no longer serve any client traffic!",
+    ),
+    Command(
+        "rebalance [--vhost-pattern <pattern>] [--queue-pattern <pattern>] <type>",
+        "Does nothing: there is nothing to rebalance",
+        "Re-balancing leaders of {0} queues...",
     ),
     Command("post_upgrade", "Does nothing: there is nothing to rebalance", "Executing post upgrade tasks..."),
     Command(

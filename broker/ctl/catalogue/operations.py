@@ -50,6 +50,10 @@ def feature_banner(request: Request) -> str:
     return "Enabling all feature flags ..." if name == "all" else f'Enabling feature flag "{name}" ...'
 
 
+def deprecated_banner(request: Request) -> str:
+    return f"Listing deprecated features{' in use' if request.options.get('used') else ''} ..."
+
+
 def export_banner(request: Request) -> str:
     """Return "" for the standard output, which gets only the definitions."""
     (file,) = request.arguments
@@ -77,7 +81,7 @@ LISTS = [
         "Listing unacknowledged messages of queue '{0}' in vhost '{vhost}' ...",
     ),
     Command(
-        f"list_unresponsive_queues {V} [--local] {COLUMNS}",
+        f"list_unresponsive_queues {V} [--local] [--queue-timeout <milliseconds>] {COLUMNS}",
         "Lists queues that do not respond",
         "Listing unresponsive queues for vhost {vhost} ...",
     ),
@@ -142,15 +146,32 @@ DEFINITIONS = [
 ]
 
 NODE = [
+    Command(
+        "await_online_nodes <count>",
+        "Fails for more than one node: only one is active",
+        "Will wait for at least {0} nodes to join the cluster of {node}. Timeout: {timeout_s} seconds.",
+        timeout_s=STARTUP_WAIT_S,
+    ),
     Command("await_startup", "Waits for the node to start", timeout_s=STARTUP_WAIT_S),
     Command("cluster_status", "Displays all nodes and their alarms", "Cluster status of node {node} ..."),
-    Command("enable_feature_flag <feature_flag>", "Enables a feature flag", feature_banner),
+    Command("enable_feature_flag [--opt-in] [--experimental] <feature_flag>", "Enables a feature flag", feature_banner),
     Command("environment", "Displays the configuration, without secrets", "Application environment of node {node} ..."),
     Command("eval <expression>", "Evaluates one of a few known expressions"),
-    Command(f"list_deprecated_features {LISTING}", "Lists deprecated features", "Listing deprecated features ..."),
+    Command(f"list_deprecated_features [--used] {COLUMNS}", "Lists deprecated features", deprecated_banner),
     Command(f"list_exchange_types {LISTING}", "Lists exchange types", "Listing exchange types ..."),
     Command(f"list_feature_flags {COLUMNS}", "Lists feature flags", "Listing feature flags ..."),
+    Command(
+        "force_gc",
+        "Does nothing: memory is freed as soon as it is not used",
+        "Will ask all processes on node {node} to schedule a full sweep GC",
+    ),
+    Command("force_reset", "Does the same as reset", "Forcefully resetting node {node} ..."),
     Command("ping", "Checks that the node answers", "Will ping {node}. Timeout: {timeout_ms} ms.", timeout_s=60.0),
+    Command(
+        "reconcile_vhosts",
+        "Does nothing: virtual hosts run as long as the node",
+        "Will try to initiate virtual host reconciliation on all reachable cluster nodes...",
+    ),
     Command("report", "Displays all that helps to find a fault", "Reporting server status of node {node} ..."),
     Command("reset", "Returns a stopped node to its virgin state", "Resetting node {node} ..."),
     Command(
@@ -165,10 +186,16 @@ NODE = [
     Command(
         "set_vm_memory_high_watermark <fraction> [<bytes>]", "Sets the vm_memory_high_watermark setting", memory_banner
     ),
-    Command("shutdown [--wait]", "Stops the node and waits for that", "Shutting down RabbitMQ node {node} ..."),
+    Command(
+        "shutdown [--wait] [--no-wait]", "Stops the node and waits for that", "Shutting down RabbitMQ node {node} ..."
+    ),
     Command("start_app", "Accepts AMQP clients again", "Starting node {node} ..."),
     Command("status [--unit <unit>]", "Displays status of the node", "Status of node {node} ..."),
-    Command("stop", "Stops the node and waits for that", "Stopping and halting node {node} ..."),
+    Command(
+        "stop [--idempotent] [<pidfile>]",
+        "Stops the node and waits for that, and for the end of the process in the pid file",
+        "Stopping and halting node {node} ...",
+    ),
     Command("stop_app", "Disconnects AMQP clients and accepts none", "Stopping rabbit application on node {node} ..."),
     Command(
         "suspend_listeners",

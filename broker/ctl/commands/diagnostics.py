@@ -7,7 +7,7 @@ import ssl
 import time
 
 from .. import status_text as status
-from ..answers import CommandError, Report, Rows
+from ..answers import CommandError, Report, Rows, bad_argument
 from ..api_client import APIError
 from ..exit_status import DATA, UNAVAILABLE
 from ..request import integer
@@ -16,6 +16,7 @@ from .call import Call, Handler, Item
 CONNECT_WAIT_S = 10.0
 DAY_S = 86_400
 ALL_INTERFACES = {"::": "localhost", "0.0.0.0": "127.0.0.1"}
+SUITE_MAP = ("cipher", "mac", "prf", "key_exchange")
 ALARMS = {"memory": "mem_alarm", "disk": "disk_free_alarm"}
 
 
@@ -86,9 +87,10 @@ def check_protocol_listener(call: Call) -> str:
 
 
 def check_port_connectivity(call: Call) -> str:
-    """Connect to each listener: at its own address if the node is local, otherwise at the host of the URL."""
+    """Connect to each listener at --address, else at its own if the node is local, else at the host of the URL."""
     found = listeners(call)
-    hosts = [local_host(str(one["interface"])) if call.is_local else call.api.host for one in found]
+    address = call.text("address", "" if call.is_local else call.api.host)
+    hosts = [address or local_host(str(one["interface"])) for one in found]
     reached = [connects(host, one["port"]) for host, one in zip(hosts, found, strict=True)]
     return status.check_connected(call.node, found, reached)
 
@@ -143,6 +145,26 @@ def check_quorum_critical(call: Call) -> Report:
     run_check(call, "node-is-quorum-critical")
     text = "seems to be the only one in a single node cluster, the check does not apply"
     return Report(f"Node {call.node} {text}", {"message": f"Target node {text}", "result": "ok"})
+
+
+def await_nodes(call: Call) -> None:
+    """Raises CommandError (65, 69) for more than one node, which could never be active together."""
+    count = integer(call.arguments[0])
+    if count > 1:
+        raise CommandError(UNAVAILABLE, f"One node is active, never {count}: a standby takes over from it")
+
+
+def check_replicas(call: Call) -> str:
+    """Confirm that no replica is added: see `check_quorum_critical`."""
+    return f"Node {call.node} reported no queues with promotable replicas"
+
+
+def nothing(call: Call) -> None:
+    """Do nothing: what the command asks for is so at any time."""
+
+
+def reset_auth_attempts(call: Call) -> None:
+    call.api.delete("auth", "attempts", call.node)
 
 
 def await_quorum(call: Call) -> str:
@@ -202,8 +224,33 @@ def tls_versions(call: Call) -> str:
 
 
 def cipher_suites(call: Call) -> str:
-    """List the cipher suites of this installation, by OpenSSL's names."""
-    return "\n".join(str(one["name"]) for one in ssl.create_default_context().get_ciphers())
+    """List the cipher suites of this installation. Raises CommandError (65) for an unknown format."""
+    context = ssl.create_default_context()
+    if call.flag("all"):
+        context.set_ciphers("ALL")
+    form = call.text("format", "openssl")
+    if form == "openssl":
+        return "\n".join(str(one["name"]) for one in context.get_ciphers())
+    if form not in ("erlang", "map"):
+        raise bad_argument("Format should be either openssl, erlang or map")
+    suites = [suite_of(dict(one)) for one in context.get_ciphers()]
+    if form == "map":
+        terms = ["#{" + ",".join(f"{name} => {suite[name]}" for name in SUITE_MAP) + "}" for suite in suites]
+    else:
+        terms = ["{" + ",".join(suite.values()) + "}" for suite in suites]
+    return "\n".join(["[", "\n,".join(terms), "]"])
+
+
+def suite_of(cipher: Item) -> dict[str, str]:
+    """Return a cipher suite in Erlang's words."""
+    exchange, login = str(cipher["kea"]).removeprefix("kx-"), str(cipher["auth"]).removeprefix("auth-")
+    hashed = str(cipher["name"]).rpartition("SHA")[2]
+    return {
+        "key_exchange": exchange if exchange in ("any", login) else f"{exchange}_{login}",
+        "cipher": str(cipher["symmetric"]).replace("-", "_").replace("/", "_"),
+        "mac": "aead" if cipher["aead"] else str(cipher["digest"]).replace("sha1", "sha"),
+        "prf": f"sha{hashed}" if cipher["aead"] and hashed.isdecimal() else "default_prf",
+    }
 
 
 def run_check(call: Call, *check: str) -> None:
@@ -239,6 +286,10 @@ def runtime(overview: Item) -> str:
     """Return the language runtime: Python for Warren, Erlang for RabbitMQ."""
     name = "Erlang" if overview.get("product_name", "RabbitMQ") == "RabbitMQ" else "Python"
     return f"{name} {overview.get('erlang_version')}"
+
+
+def erlang_version(call: Call) -> str:
+    return runtime(call.api.get("overview"))
 
 
 def show_status(call: Call) -> Report:
@@ -301,6 +352,7 @@ def cluster_status(call: Call) -> Report:
 
 COMMANDS: dict[str, Handler] = {
     "alarms": list_alarms,
+    "await_online_nodes": await_nodes,
     "await_online_quorum_plus_one": await_quorum,
     "await_online_synchronized_mirror": await_quorum,
     "await_startup": await_startup,
@@ -308,6 +360,7 @@ COMMANDS: dict[str, Handler] = {
     "check_if_any_deprecated_features_are_used": check_deprecated_features,
     "check_if_node_is_mirror_sync_critical": deprecated_no_op,
     "check_if_node_is_quorum_critical": check_quorum_critical,
+    "check_if_new_quorum_queue_replicas_have_finished_initial_sync": check_replicas,
     "check_certificate_expiration": check_certificate_expiration,
     "check_local_alarms": check_alarms,
     "check_port_connectivity": check_port_connectivity,
@@ -318,6 +371,8 @@ COMMANDS: dict[str, Handler] = {
     "cipher_suites": cipher_suites,
     "cluster_status": cluster_status,
     "environment": environment,
+    "erlang_version": erlang_version,
+    "force_gc": nothing,
     "is_booting": is_booting,
     "is_running": is_running,
     "list_ciphers": list_ciphers,
@@ -327,6 +382,9 @@ COMMANDS: dict[str, Handler] = {
     "node_health_check": deprecated_no_op,
     "ping": ping,
     "post_upgrade": await_quorum,
+    "rebalance": nothing,
+    "reconcile_vhosts": nothing,
+    "reset_node_auth_attempt_metrics": reset_auth_attempts,
     "quorum_status": quorum_status,
     "server_version": server_version,
     "status": show_status,

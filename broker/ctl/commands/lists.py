@@ -105,7 +105,7 @@ UNACKED: Columns[Item] = columns(
     payload_bytes=field("payload_bytes"),
 )
 FEATURE: Columns[Item] = columns("name", "state", "stability", "provided_by", "desc", "doc_url")
-DEPRECATED: Columns[Item] = columns("name", "deprecation_phase", "provided_by", "desc")
+DEPRECATED: Columns[Item] = columns("name", "deprecation_phase", "provided_by", "desc", "doc_url")
 
 
 def of_vhost(call: Call, what: str) -> list[Item]:
@@ -156,7 +156,8 @@ def list_feature_flags(call: Call) -> Rows:
 
 
 def list_deprecated_features(call: Call) -> Rows:
-    return select_columns(DEPRECATED, [], tuple(DEPRECATED), call.api.get("deprecated-features"))
+    path = ("deprecated-features", *(["used"] if call.flag("used") else []))
+    return select_columns(DEPRECATED, call.arguments, tuple(DEPRECATED)[:4], call.api.get(*path))
 
 
 def list_exchange_types(call: Call) -> Rows:
@@ -180,6 +181,7 @@ def list_unacked_messages(call: Call) -> Rows:
 def list_unresponsive_queues(call: Call) -> Rows:
     """Return an empty list: queues share the event loop that answers this request. Raises CommandError (65)."""
     call.vhost()
+    call.integer("queue-timeout", 0)
     return select_columns(QUEUE, call.arguments, ("name",), [])
 
 

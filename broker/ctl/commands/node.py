@@ -96,6 +96,7 @@ def required(rest: list[str]) -> str:
 
 COMMANDS: dict[str, Handler] = {
     "drain": drain,
+    "force_reset": reset,
     "reset": reset,
     "resume_listeners": resume_listeners,
     "revive": resume_listeners,

@@ -35,6 +35,8 @@ BLOCK_BYTES = 16 << 10  # of a text, in which ends of objects are looked for
 ENTRY_DEPTH = 2  # of what is in lists of the document
 COMMA, ARRAY, OBJECT, OBJECT_END = b",[{}"
 NO_MARKS = bytes(byte for byte in range(256) if byte not in b",[]{}")
+NO_JSON = "failed_to_parse_json"
+BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,1000}[{\[]")  # of JSON with values
 BOUNDARY = re.compile(r';\s*boundary="?([^"\s;]{1,70})', re.IGNORECASE)  # of the parts of a form
 FILE_HEAD = re.compile(rb'^content-disposition:[^\r\n]*[;\s]name="?file"?\s*(?:;|$)', re.IGNORECASE | re.MULTILINE)
 ENCODED_HEAD = re.compile(
@@ -123,10 +125,10 @@ def decode_document(body: bytes, media_type: str) -> Decoded:
     except BeyondLimit as error:
         raise bad(f"failed to parse JSON: {error}") from None
     except ValueError:
-        raise bad("failed_to_parse_json") from None
+        raise bad(NO_JSON) from None
     if not isinstance(document, dict):
         finish(release(document))
-        raise bad("failed_to_parse_json")
+        raise bad(NO_JSON)
     check_depth(document)
     return document, digest_of(text)
 
@@ -141,7 +143,14 @@ def check_depth(document: object) -> None:
 
 
 def check_shape(text: bytes) -> None:
-    """Raises HTTPError (400) for very many values without an end of an object or in one entry, or a very long string.
+    """Raises HTTPError (400) for definitions beyond a limit of their shape, which may be no JSON at all."""
+    problem = problem_of_shape(text)
+    if problem:
+        raise bad(problem if BEGINNING.match(text) else NO_JSON)
+
+
+def problem_of_shape(text: bytes) -> str:
+    """Return what is wrong: very many values without an end of an object or in one entry, or a very long string, or "".
 
     To decode them keeps the interpreter all the time: others get it at the end of an object. Lists of a broken text are
     freed at once, with the lists in them, but for those in objects. Entries are objects in lists of the document.
@@ -165,11 +174,12 @@ def check_shape(text: bytes) -> None:
                 if depth == ENTRY_DEPTH and mark == OBJECT_END:
                     count = outside - 1  # the comma before or after it
         if values > FREE_VALUES:
-            raise bad(f"JSON may have {FREE_VALUES} commas and arrays without an end of an object")
+            return f"JSON may have {FREE_VALUES} commas and arrays without an end of an object"
         if count > ENTRY_VALUES:
-            raise bad(f"an entry, and all that is outside of entries, may have {ENTRY_VALUES} commas and arrays")
+            return f"an entry, and all that is outside of entries, may have {ENTRY_VALUES} commas and arrays"
         if string_bytes > STRING_BYTES:
-            raise bad(f"a string may have {STRING_BYTES} bytes of JSON")
+            return f"a string may have {STRING_BYTES} bytes of JSON"
+    return ""
 
 
 def without_strings(text: bytes) -> Iterator[bytes]:

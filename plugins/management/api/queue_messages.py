@@ -51,9 +51,9 @@ class MoveBody(msgspec.Struct):
 async def list_unacked(request: Request) -> Response:
     """List unacknowledged messages of a queue, the oldest first, with consumer, channel and age.
 
-    It needs the right to read the queue; the channel is that of a connection that the caller may see, or empty.
-    `limit` is 500 at most. The age has the accuracy of the statistics interval. Of each channel the oldest 20,000
-    deliveries are examined.
+    It needs the right to read the queue, which may not be exclusive. The channel is that of a connection that the
+    caller may see, or empty. `limit` is 500 at most. The age has the accuracy of the statistics interval. Of each
+    channel the oldest 20,000 deliveries are examined.
     """
     queue = request.queue()
     text = request.query.get("limit", str(UNACKED))
@@ -63,7 +63,7 @@ async def list_unacked(request: Request) -> Response:
     found: list[Found] = []
     turn = Turn()
     with request.sliced_channel() as rights:
-        rights.check_read(queue.name)
+        rights.check_read(queue)
         for connection in request.host.connections():
             for channel in list(connection.channels.values()):
                 for tag, delivery in list(islice(channel.unacked.items(), EXAMINED)):
@@ -72,7 +72,7 @@ async def list_unacked(request: Request) -> Response:
                     if turn.is_over():
                         found = heapq.nsmallest(limit, found, key=itemgetter(0))
                         await request.wait(turn.next())
-        rights.check_read(queue.name)  # again, after the waits
+        rights.check_read(queue)  # again, after the waits
     oldest = heapq.nsmallest(limit, found, key=itemgetter(0))
     return ok([unacked_view(request, one) for one in oldest if one[1] in one[2].unacked.entries])
 

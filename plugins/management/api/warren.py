@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from warren.broker.amqp.table_json import json_of_table
+from warren.broker.config.config import LOG_LEVELS
 from warren.broker.core.access.passwords import ARGON2ID, DIGESTS
 from warren.broker.core.definitions.exporter import IMPORTED_HASH
 from warren.broker.core.definitions.files import parse_json
@@ -20,7 +21,6 @@ from warren.broker.core.metadata.validation import LARGEST
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
 from warren.broker.hosting.definition_import import Undecoded
 from warren.broker.hosting.node_control import NodeControl
-from warren.broker.hosting.node_log import LEVELS
 from warren.broker.plugin import Exchange, Invalid, Queue, Table
 
 from ...http.auth import ADMIN, LOCAL, POLICIES, verify_password
@@ -223,9 +223,9 @@ def get_log(request: Request) -> Response:
 def put_log(request: Request) -> Response:
     """Set the level of all outputs of the log until the next start."""
     body: LogBody = request.body
-    level = LEVELS.get(body.level)
+    level = LOG_LEVELS.get(body.level)
     if level is None:
-        raise bad(f"level {body.level} is not supported. Try one of {', '.join(LEVELS)}")
+        raise bad(f"level {body.level} is not supported. Try one of {', '.join(LOG_LEVELS)}")
     try:
         control_of(request).log.set_level(level)
     except OSError as error:

@@ -34,6 +34,7 @@ THREAD_FROM = 64 << 10  # bytes; longer JSON is decoded in a thread, as it would
 VALUES_LIMIT = 10_000  # values in JSON, about: to decode them keeps the interpreter, in a thread too
 BODY_NESTED_LIMIT = NESTED_LIMIT - 2  # as what is set is two levels deeper in definitions, and must be imported again
 NOT_JSON = "not_json"
+OPENINGS = (b"{", b"[")  # of JSON with values; the decoder refuses what begins otherwise at once
 LINE = 80  # characters; RabbitMQ breaks a longer list into lines
 BOOLEANS = ("true", "false")
 DOUBLE = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
@@ -133,7 +134,8 @@ def parsed(body: bytes, form: type[msgspec.Struct]) -> msgspec.Struct:
     elif issubclass(form, CostlyBody) and form.long_field:
         fields = decode_fields(body, form)
     else:
-        check_count(body)
+        if body.lstrip().startswith(OPENINGS):
+            check_count(body)
         fields = decode(body)
     value = convert(fields, form)
     if isinstance(value, CostlyBody):

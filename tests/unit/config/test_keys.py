@@ -76,6 +76,17 @@ def test_none_empties_a_list_whatever_else_is_said_of_it(conf: Path, key: str) -
         ("definitions.local.path = a.json", "load_definitions", "a.json"),
         ("log.default.level = error", "log.level", "error"),
         ("log.level = none", "log.level", "critical"),
+        *(
+            (f"log.{output}.level = {level}", f"log.{field}", "critical")
+            for output, field in (("console", "level"), ("file", "file_level"), ("connection", "levels.connection"))
+            for level in ("alert", "emergency")
+        ),
+        ("ssl_cert_login_from = subject_alt_name", "ssl_cert_login_from", "subject_alternative_name"),
+        ("definitions.import_backend = local", "load_definitions", ""),
+        ("definitions.import_backend = rabbitmq_definitions_import_local_filesystem", "load_definitions", ""),
+        ("handshake_timeout = infinity", "handshake_timeout_ms", 86_400_000),
+        ("frame_max = 128KB", "frame_max", 131_072),
+        ("initial_frame_max = 1MB", "initial_frame_max", 1 << 20),
         ("default_queue_type = rabbit_quorum_queue", "default_queue_type", "quorum"),
         ("management.listener.port = 5", "management.tcp.port", 5),
         ("management.listener.server.idle_timeout = 5", "management.tcp.idle_timeout", 5),

@@ -26,7 +26,7 @@ export function h(tag, attributes = {}, ...children) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) listen(element, key.slice(2), value);
     else if (key === "data") Object.assign(element.dataset, value);
-    else if (key === "value") element[element.matches("input, textarea") ? "defaultValue" : "value"] = value; // what `reset` returns to
+    else if (key === "value") element[element.matches("input, textarea") ? "defaultValue" : "value"] = value; // what an emptied form returns to
     else if (key === "class") element.classList.add(...value.split(" ").filter(Boolean));
     else element.setAttribute(key, value === true ? "" : String(value));
   }

@@ -91,20 +91,27 @@ export function follow(form, fresh) {
   for (const [name, row] of given) if (!fields.has(name) && !before.has(name)) listOf(form).append(row);
 }
 
-/** Make a form ready for the next object, which is often of the same virtual host and type: selects keep their choice. */
-function empty(element) {
-  const chosen = [...element.querySelectorAll("select")].map((select) => [select, select.value]);
-  element.reset();
-  for (const [select, value] of chosen) select.value = value;
+/**
+ * Make a form ready for the next object, which is often of the same virtual host and type: selects keep their choice, as
+ * do fields and rows whose content is another one than what was sent.
+ */
+function empty(element, sent) {
+  for (const [name, field] of fieldsOf(element)) {
+    if (contentOf(field) !== sent.get(name)) continue;
+    if (!field.matches(INPUTS)) field.remove();
+    else if (field.type === "checkbox") field.checked = field.defaultChecked;
+    else if (field.type === "file") field.value = "";
+    else if (!field.matches("select")) field.value = field.defaultValue;
+  }
 }
 
 /**
  * Make a form. A refusal is shown below it; while it is being sent its button is disabled.
  * @param {{fields: Array, submit: string, run: (values, stored) => Promise, extra?: Node[],
  *   danger?: boolean, label?: string, keep?: boolean, clear?: () => void, latest?: () => Promise<Object>}} options
- *   `fields` may contain nodes among the fields; after `run` the form is emptied, but for its selects, unless `keep` is set
- *   or something was entered meanwhile; `clear` empties what `extra` has; `latest` lets the form follow the object that it
- *   changes, and returns it, before the values are read
+ *   `fields` may contain nodes among the fields; after `run` the form is emptied, but for its selects and what was entered
+ *   meanwhile, unless `keep` is set; `clear` empties what else `extra` has, unless something was entered; `latest` lets the
+ *   form follow the object that it changes, and returns it, before the values are read
  */
 export function form({ fields, submit, run, extra = [], danger = false, label, keep = false, clear = () => {}, latest }) {
   const problem = h("p.problem", { role: "alert", hidden: true });
@@ -120,9 +127,10 @@ export function form({ fields, submit, run, extra = [], danger = false, label, k
       const sent = contentsOf(element);
       await run(valuesOf(element), stored);
       saved.set(element, sent);
-      if (keep || JSON.stringify([...contentsOf(element)]) !== JSON.stringify([...sent])) return;
-      empty(element);
-      clear();
+      if (keep) return;
+      const entered = JSON.stringify([...contentsOf(element)]) !== JSON.stringify([...sent]);
+      empty(element, sent);
+      if (!entered) clear();
     } catch (error) {
       problem.textContent = error.message;
       problem.hidden = false;

@@ -135,8 +135,8 @@ function create(context) {
       fill(left, facts(leftFacts(found)));
       fill(right, facts(rightFacts(found)));
       consumers = found.consumer_details ?? [];
-      const count = unackedSection.open ? found.messages_unacknowledged : 0;
-      await Promise.all([consumersTable.refresh(signal), unacked.refresh(signal, count), bindings.refresh(signal)]);
+      const count = unackedSection.open && !found.exclusive ? found.messages_unacknowledged : 0;
+      await Promise.all([consumersTable.refresh(signal), unacked.refresh(signal, count, found.exclusive), bindings.refresh(signal)]);
     },
   };
 }

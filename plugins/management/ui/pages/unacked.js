@@ -26,7 +26,7 @@ const COLUMNS = [
   { id: "size", title: "Payload", sort: "payload_bytes", number: true, cell: (one) => format.bytes(one.payload_bytes) },
 ];
 
-/** The list; `refresh(signal, count)` loads it if there are any. */
+/** The list; `refresh(signal, count, exclusive)` loads it if there are any. */
 export function unackedMessages(here) {
   let unacked = [];
   const table = new Table({
@@ -37,7 +37,8 @@ export function unackedMessages(here) {
   const note = h("small", {}, `The oldest are shown, ${format.count(MOST)} at most.`);
   return {
     element: h("div", {}, table.element, note),
-    async refresh(signal, count) {
+    async refresh(signal, count, exclusive) {
+      if (exclusive) note.textContent = "Those of an exclusive queue are not shown, as they are its connection's alone.";
       try {
         unacked = count ? await api.get(`${here}/unacked`, { limit: MOST }, signal) : [];
       } catch (error) {

@@ -61,7 +61,6 @@ function userForm(done, existing, latest) {
     show(element.querySelector("[data-field=again]"), kind.value === "password");
   };
   kind.addEventListener("input", adapt);
-  element.addEventListener("reset", () => setTimeout(adapt)); // once the choice is reset
   adapt();
   return element;
 }

@@ -37,6 +37,8 @@ def test_listeners_of_all_protocols_are_listed_and_pass_checks(ready: Ready, war
 def test_each_listener_is_connected_to(ready: Ready, warrenctl: Warrenctl) -> None:
     connected = f"Successfully connected to ports {', '.join(ports(ready))} on node rabbit@here.\n"
     assert warrenctl("check_port_connectivity -q") == (0, connected, "")
+    assert warrenctl("check_port_connectivity -q --address 127.0.0.1") == (0, connected, "")
+    assert warrenctl("check_port_connectivity -q --address 127.0.0.9")[0] == 69
 
 
 def test_a_listener_that_nobody_can_connect_to_is_named(controlled: Controlled, in_process: Warrenctl) -> None:

@@ -2,6 +2,8 @@
 
 import io
 import json
+import platform
+import re
 import stat
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.support.warrenctl import Ready, Warrenctl, broker_process, commanded
+from tests.support.warrenctl import Ready, Told, Warrenctl, broker_process, commanded
 from warren.broker.ctl.catalogue import COMMANDS
 from warren.broker.ctl.commands.table import COMMANDS as ANSWERED
 from warren.broker.ctl.main import main
@@ -26,6 +28,47 @@ def test_commands_print_and_exit_as_rabbitmqctl_does(ready: Ready, warrenctl: Wa
 
 def test_each_command_has_a_handler() -> None:
     assert COMMANDS.keys() - {"version", "report"} == ANSWERED.keys()
+
+
+def test_each_command_of_rabbitmq_is_there_or_listed_as_missing() -> None:
+    """The commands of RabbitMQ 4.0.5 and of the plugins of its distribution."""
+    names = set((Path(__file__).parent / "rabbitmq_commands.txt").read_text().split())
+    guide = Path("docs/migration.md").read_text().partition("\n## Commands that are missing\n")[2].partition("\n## ")[0]
+    rows = [row.split("|")[1] for row in guide.splitlines() if row.startswith("| `")]
+    listed = re.findall("`([^`]+)`", " ".join(rows))
+    assert sorted(listed) == sorted(names - COMMANDS.keys() - {"help"})
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("await_online_nodes 1 -q", (0, "", "")),
+        ("await_online_nodes 2 -q", (69, "", "Error:\nOne node is active, never 2: a standby takes over from it\n")),
+        ("rebalance all --queue-pattern .* -q", (0, "", "")),
+        ("reconcile_vhosts -q", (0, "", "")),
+        ("force_gc --formatter json", (0, '{"result":"ok","node":"rabbit@here"}\n', "")),
+        ("reset_node_auth_attempt_metrics -q", (0, "", "")),
+        ("enable_feature_flag --opt-in --experimental all -q", (0, "", "")),
+        ("list_unresponsive_queues --queue-timeout 100 -s", (0, "", "")),
+        ("list_deprecated_features --used -s name doc_url", (0, "", "")),
+        ("check_if_new_quorum_queue_replicas_have_finished_initial_sync -q",
+         (0, "Node rabbit@here reported no queues with promotable replicas\n", "")),
+        ("erlang_version -q", (0, f"Python {platform.python_version()}\n", "")),
+    ],
+)  # fmt: skip
+def test_commands_and_options_that_are_accepted(warrenctl: Warrenctl, line: str, told: Told) -> None:
+    assert warrenctl(line) == told
+
+
+def test_cipher_suites_have_three_formats(warrenctl: Warrenctl) -> None:
+    shown = {form: warrenctl(f"cipher_suites --format {form} -q")[1] for form in ("openssl", "erlang", "map")}
+    assert shown["openssl"] == warrenctl("cipher_suites -q")[1]
+    assert "TLS_AES_256_GCM_SHA384\n" in shown["openssl"]
+    assert "{any,aes_256_gcm,aead,sha384}" in shown["erlang"].splitlines()[1]
+    assert "{ecdhe_rsa,aes_128_gcm,aead,sha256}" in shown["erlang"]
+    assert "#{cipher => aes_256_gcm,mac => aead,prf => sha384,key_exchange => any}" in shown["map"]
+    assert set(shown["openssl"].split()) < set(warrenctl("cipher_suites --all -q")[1].split())
+    assert warrenctl("cipher_suites --format x")[0] == 65
 
 
 @pytest.mark.parametrize("command", [name for name, one in COMMANDS.items() if "vhost" in one.values])

@@ -43,7 +43,9 @@ def test_the_level_of_the_log_is_set_while_it_runs(ready: Ready, warrenctl: Warr
     assert warrenctl("set_log_level debug")[0] == 0
     assert [warrenctl(line)[0] for line in ("stop_app", "start_app")] == [0, 0]
     assert listened() == before + 1
-    output = "Error:\nlevel loud is not supported. Try one of debug, info, warning, error, critical\n"
+    assert [warrenctl(f"set_log_level {level}")[0] for level in ("notice", "emergency", "none")] == [0, 0, 0]
+    levels = "debug, info, warning, error, critical, notice, alert, emergency, none"
+    output = f"Error:\nlevel loud is not supported. Try one of {levels}\n"
     assert warrenctl("set_log_level loud")[::2] == (69, output)
     assert warrenctl("set_log_level info")[0] == 0
 

@@ -74,7 +74,7 @@ def test_unacknowledged_messages_are_listed_with_consumer_and_age(
 ) -> None:
     with pika.BlockingConnection(parameters(ready)) as connection:
         channel = connection.channel()
-        channel.queue_declare("held", exclusive=True)
+        channel.queue_declare("held", auto_delete=True)
         for body in (b"one", b"second"):
             channel.basic_publish("", "held", body)
         channel.basic_consume("held", lambda *_: None, consumer_tag="holder")

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.warrenctl import Controlled, Warrenctl, broker_process, commanded
+from warren.broker.ctl import wait
+from warren.broker.ctl.node import Node
 from warren.broker.hosting import local_socket
 
 pytestmark = pytest.mark.sockets
@@ -108,6 +110,20 @@ def test_stop_returns_when_the_node_has_ended(
     with broker_process(tmp_path) as broker:
         process, ready = broker.process, broker.addresses
         run = commanded(monkeypatch, capsys, "--data", str(Path(ready["control"][0]).parent))
-        assert run("stop") == (0, "Stopping and halting node rabbit@here ...\n", "")
+        file = tmp_path / "pid"
+        file.write_text(f"{process.pid}\n")
+        ended = iter([True, False])
+        monkeypatch.setattr(wait, "is_running", lambda pid: pid == process.pid and next(ended))
+        assert run(f"stop {file}") == (0, "Stopping and halting node rabbit@here ...\n", "")
+        assert next(ended, None) is None, "it has waited for the process"
         assert process.wait(20) == 0
-        assert run("ping")[0] == 69
+        assert run("ping")[0] == run(f"stop {file}")[0] == 69
+        gone = (0, "Node rabbit@localhost is no longer running\n", "")
+        assert run("stop --idempotent") == run(f"stop --idempotent {tmp_path / 'none'}") == gone
+
+
+def test_shutdown_need_not_wait(controlled: Controlled, in_process: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[str] = []
+    monkeypatch.setattr(Node, "wait_for_end", lambda node: waits.append(node.name))
+    for line, count in (("shutdown --no-wait --timeout 5", 0), ("shutdown --wait", 1)):
+        assert in_process(line)[0] == 0 and len(waits) == count

@@ -270,6 +270,11 @@ def test_very_long_parts_without_objects_are_refused(api: Api) -> None:
     assert api.post("/definitions", f'{{"unknown": [{"[]," * 20_000} 1, {{}}]}}'.encode()).status == 204
 
 
+@pytest.mark.parametrize("text", ["name,value\n" * 60_000, '"' + "x" * 6_000_000 + '"', "1," * 200_000])
+def test_a_long_file_that_is_no_json_is_not_refused_for_a_limit_of_json(api: Api, text: str) -> None:
+    assert api.post("/definitions", text.encode()).error == (400, "bad_request", "failed_to_parse_json")
+
+
 @pytest.mark.parametrize("around", ['{"a": [%s 0]}', '{"a": [{"a": [%s 0]}]}', '{"a": {"a": [%s 0]}}'])
 def test_very_many_lists_that_a_broken_text_would_free_at_once_are_refused(around: str) -> None:
     lists = "{}," + "[[[]]]," * 4_000

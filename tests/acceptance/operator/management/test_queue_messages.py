@@ -291,6 +291,24 @@ def test_unacked_messages_are_listed_with_consumer_channel_and_age(queues: Api) 
     assert queues.get("/overview").json["object_totals"]["channels"] == 1, "those of the requests are closed"
 
 
+def test_messages_of_an_exclusive_queue_are_those_of_its_connection_only(queues: Api) -> None:
+    channel = queues.peer.connect().channel()
+    channel.declare("own", exclusive=True)
+    publish(queues, "secret", key="own")
+    channel.consume("own")
+    get = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    refused = [
+        queues.get("/warren/queues/%2F/own/unacked"),
+        queues.post("/queues/%2F/own/get", get),
+        queues.delete("/queues/%2F/own/contents"),
+        queues.post("/warren/queues/%2F/own/move", {"destination": {"queue": "other"}, "count": 1}),
+        queues.post("/bindings/%2F/e/amq.topic/q/own", {"routing_key": "#"}),
+    ]
+    assert [(one.status, "cannot obtain exclusive access to locked queue 'own'" in one.text) for one in refused] == [
+        (400, True)
+    ] * 5
+
+
 def test_the_age_of_the_oldest_ready_message(queues: Api) -> None:
     def age() -> Any:
         return queues.get("/queues/%2F/q").json.get("oldest_ready_message_age")

@@ -106,6 +106,11 @@ def test_protected_users_stay_as_they_are(api: Api) -> None:
     api.put("/users/v", {"tags": ""})
     assert api.post("/users/bulk-delete", {"users": ["v", "u"]}).error == refused
     assert api.get("/users/v").status == 200
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    assert api.put("/permissions/%2F/u", everything).status == 201, "permissions are not protected"
+    assert api.delete("/permissions/%2F/u").status == 204
+    assert api.put("/topic-permissions/%2F/u", {"exchange": "amq.topic", "write": "", "read": ""}).status == 201
+    assert api.post("/definitions", {"permissions": [{"user": "u", "vhost": "/", **everything}]}).status == 204
 
 
 def test_several_users_are_deleted_at_once(api: Api) -> None:

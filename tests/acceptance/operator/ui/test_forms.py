@@ -216,7 +216,9 @@ def test_a_password_that_another_user_has_set_is_not_stored_for_another_broker(u
     assert http.get(f"{UPSTREAMS}/some").json["value"] == {"uri": "amqp://u:new@127.0.0.8:1"}
 
 
-def test_what_is_entered_while_an_object_is_added_stays(ui: UI, running: BrokerProcess) -> None:
+def test_of_a_form_that_adds_an_object_what_is_entered_meanwhile_stays_and_nothing_else(
+    ui: UI, running: BrokerProcess
+) -> None:
     page = ui.open("queues").page
     page.get_by_text("Add a queue").click()
     form = page.get_by_role("form", name="Add a queue")
@@ -231,13 +233,31 @@ def test_what_is_entered_while_an_object_is_added_stays(ui: UI, running: BrokerP
     held.release()
     expect(page.locator(".tasks")).to_contain_text("first is declared")
     expect(field).to_have_value("second")
-    expect(form.get_by_label("Arguments: value")).to_have_value("7")
+    expect(form.get_by_label("Arguments: value")).to_have_count(0)
     button.click()
     expect(field).to_have_value("")
-    expect(form.get_by_label("Arguments: value")).to_have_count(0)
-    for name in ("first", "second"):
-        assert running.http().get(f"/queues/%2F/{name}").json["arguments"]["x-max-length"] == 7
+    for name, length in (("first", 7), ("second", None)):
+        assert running.http().get(f"/queues/%2F/{name}").json["arguments"].get("x-max-length") == length
         running.http().delete(f"/queues/%2F/{name}")
+
+
+def test_an_argument_that_is_entered_while_an_object_is_added_is_that_of_the_next(
+    ui: UI, running: BrokerProcess
+) -> None:
+    page = ui.open("queues").page
+    page.get_by_text("Add a queue").click()
+    form = page.get_by_role("form", name="Add a queue")
+    field, button = form.get_by_label("Name"), form.get_by_role("button", name="Add queue")
+    field.fill("first")
+    held = Held(page, API, "PUT")
+    button.click()
+    held.wait()
+    form.get_by_role("button", name="x-max-length", exact=True).click()
+    form.get_by_label("Arguments: value").fill("7")
+    held.release()
+    expect(field).to_have_value("")
+    expect(form.get_by_label("Arguments: value")).to_have_value("7")
+    running.http().delete("/queues/%2F/first")
 
 
 def test_an_upstream_that_is_chosen_while_the_list_loads_stays_also_if_it_is_deleted(

@@ -319,6 +319,17 @@ def test_unacknowledged_messages_name_consumer_channel_and_age(ui: UI, running: 
         expect(section(page, "Details")).to_contain_text("Oldest ready message")
 
 
+def test_unacknowledged_messages_of_an_exclusive_queue_are_not_asked_for(ui: UI, running: BrokerProcess) -> None:
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", running.port)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("own", exclusive=True)
+        channel.basic_publish("", "own", b"1")
+        channel.basic_consume("own", lambda *_: None)
+        connection.process_data_events(0.2)
+        unacked = section(ui.open("queues/%2F/own").page, "Unacknowledged messages")
+        expect(unacked).to_contain_text("an exclusive queue are not shown")
+
+
 def test_forms_that_a_user_may_not_send_are_not_offered(new_ui: Callable[..., UI], running: BrokerProcess) -> None:
     """A reader with the tag management; then the same user with all permissions."""
     http = running.http()
