@@ -7,6 +7,7 @@ the client in `closing.fail` and `closing.close_channel`, and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -440,11 +441,13 @@ class Connection(Publisher):
 
     def _running_method(self, method: base.Frame) -> None:
         if isinstance(method, commands.Connection.UpdateSecret):
-            revocation.renew_rights(self)
-            self.transport.report("secret_updated", "info", {"reason": method.reason})
-            self.send(method_encoder.method(0, method_encoder.UPDATE_SECRET_OK))
+            revocation.renew_rights(self, partial(self._secret_updated, str(method.reason)))
         else:
             raise ChannelFault("unexpected method in connection state running")
+
+    def _secret_updated(self, reason: str) -> None:
+        self.transport.report("secret_updated", "info", {"reason": reason})
+        self.send(method_encoder.method(0, method_encoder.UPDATE_SECRET_OK))
 
     def opened(self, vhost: VHost) -> None:
         """Complete the handshake: the connection is open in this virtual host."""

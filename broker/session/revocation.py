@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..amqp.errors import NotAllowed
+from ..core.jobs.scheduler import TURN_COST, Job
+from .connection_state import RUNNING
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 
-def renew_rights(connection: Connection) -> None:
+CONSUMERS = 100  # whose right is checked in one step
+CONSUMER_COST = 3  # of checking it (`jobs.scheduler`)
+
+
+def renew_rights(connection: Connection, done: Callable[[], None]) -> None:
     """Check the rights of a client that has sent a new secret. The secret itself is ignored: users are internal.
 
-    Raises NotAllowed (530) if the user is deleted or has no permissions in the virtual host any more.
+    `done` is called once the rights of its consumers are checked, after a job if these are very many. Raises
+    NotAllowed (530) if the user is deleted or has no permissions in the virtual host any more.
     """
     user, vhost = connection.user, connection.vhost
     assert user is not None and vhost is not None
@@ -22,15 +30,37 @@ def renew_rights(connection: Connection) -> None:
     if vhost.name not in user.permissions:
         raise NotAllowed("Secret update failed")
     vhost.clear_route_cache()
-    revoke_consumers(connection)
+    steps = revoke_consumers(connection)
+    for cost in steps:
+        connection.spent += cost
+        if connection.spent > TURN_COST:
+            connection.suspend()
+            name = f"rights of connection {connection.name}"
+            connection.node.scheduler.start(name, finish(connection, steps, done), connection.job_failed)
+            return
+    done()
 
 
-def revoke_consumers(connection: Connection) -> None:
-    """Cancel consumers whose user may no longer read their queue. The client gets basic.cancel."""
-    for channel in connection.channels.values():
+def finish(connection: Connection, steps: Job, done: Callable[[], None]) -> Job:
+    yield from steps
+    if connection.state == RUNNING:
+        done()
+        connection.resume()
+
+
+def revoke_consumers(connection: Connection) -> Job:
+    """Cancel consumers whose user may no longer read their queue, in steps. The client gets basic.cancel."""
+    looked = 0
+    for channel in list(connection.channels.values()):
         for consumer in list(channel.consumers.values()):
             queue = consumer.queue
-            if queue is not channel.reply_queue and not channel.has_permission("read", queue.name):
+            looked += 1
+            if not looked % CONSUMERS:
+                yield CONSUMERS * CONSUMER_COST
+            if channel.consumers.get(consumer.tag) is not consumer or queue is channel.reply_queue:
+                continue
+            if not channel.has_permission("read", queue.name):
                 queue.remove_consumer(consumer)
                 consumer.cancelled()
                 channel.vhost.consumers_changed(queue)
+    yield looked % CONSUMERS * CONSUMER_COST

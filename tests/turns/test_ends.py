@@ -122,6 +122,29 @@ def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, e
     step_meter.check_one_of(attempt, LIMIT_MS)
 
 
+def test_rights_of_very_many_consumers_that_are_checked_again(step_meter: StepMeter) -> None:
+    consumers, updates = 3_000, 20
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        client = peer.connect()
+        channel = client.channel()
+        channel.declare("q")
+        consume = {"queue": "q", "nowait": True, "arguments": {}}
+        for number in range(consumers):
+            socket_of(client).incoming += codec.method_frame(1, Basic.Consume, consume | {"consumer_tag": f"{number}"})
+        peer.settle()
+        update = codec.method_frame(0, Connection.UpdateSecret, {"new_secret": "s", "reason": "r"})
+        step_meter.begin()
+        socket_of(client).incoming += update * updates
+        peer.settle()
+        peer.wait(0)
+        assert [client.next().name for _ in range(updates)] == ["Connection.UpdateSecretOk"] * updates
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
+
+
 @pytest.mark.parametrize("end", [Tx.Rollback, Tx.Commit, None])
 def test_short_transactions_and_acknowledgements_of_a_channel_with_very_many_deliveries(
     step_meter: StepMeter, end: type[base.Frame] | None
