@@ -16,12 +16,14 @@ from warren.broker.core.jobs.unfinished import LIMIT_BYTES
 from warren.broker.core.messages.message import Message
 from warren.broker.core.queues import fifo
 from warren.broker.core.queues.route_target import PER_MESSAGE_COST, RouteTarget
+from warren.broker.net import transport
 from warren.broker.session.confirms import send_confirms
 from warren.broker.session.methods import publish
 from warren.broker.session.methods.publish import may_take_long
 from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
 
 from .broker import MeasuredPeer, StepMeter, StoredPeer
+from .meter import LIMIT_MS
 
 QUEUES = 2_000
 PUBLISHES = 200
@@ -149,6 +151,24 @@ def test_publishes_through_very_many_exchanges(peer: MeasuredPeer, step_meter: S
     vhost.bind(f"x{QUEUES - 1}", vhost.declare_queue("q"), "", Table.EMPTY)
     step_meter.check_one_of(lambda: send(peer, step_meter, publishes("x0", shape)))
     assert vhost.queues["q"].ready % PUBLISHES == 0
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 50}])
+def test_very_many_publishes_that_are_enqueued_one_by_one(
+    step_meter: StepMeter, arguments: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has another time to live. They come in one piece on a connection whose earlier input took little time."""
+    monkeypatch.setattr(transport, "FIRST_PIECE", transport.MAX_PIECE)
+    data = b"".join([frames("", "q", {"expiration": f"{number}", "priority": 5}) for number in range(10_000, 12_500)])
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        peer.node.vhosts["/"].declare_queue("q", durable=True, arguments=Table.of(arguments))
+        send(peer, step_meter, data)
+        assert peer.node.vhosts["/"].queues["q"].published == 2_500
+        peer.close()
+
+    step_meter.check_one_of(attempt, LIMIT_MS)
 
 
 def test_the_order_of_publishes_stays_where_the_rest_waits_for_a_later_turn(peer: MeasuredPeer) -> None:

@@ -59,6 +59,7 @@ STILL_DEAD_LETTERING: Final = "earlier messages that the queue has rejected are 
 STILL_PUBLISHING: Final = "earlier messages of this user, for very many queues, are still being published"
 NO_HEADER: Final = b"\0"  # no header frame begins with this byte
 SEARCHED_COST: Final = 20  # of a message whose targets are searched for, beside its search
+ALONE_COST: Final = 15  # of a publish by itself to few queues
 TRACED_COST: Final = 20  # of a message that is routed by itself for a tracer, beside its copy
 LOOKS: Final = 2_000  # queues that are asked in one step whether they are full
 IDS: Final = 6  # bytes of class id, method id and ticket before the exchange name
@@ -511,6 +512,7 @@ def publish_one(channel: Channel, route: Route, message: Message, in_slices: boo
         if route.reads_headers and channel.transaction is None:
             channel.connection.spent += cost_of_reading([message], queues) * len(queues)
         publish_to(channel, route, message, keys, queues, ())
+        channel.connection.spent += ALONE_COST
         return
     do_in_steps(channel, [message], publish_in_steps(channel, route, message, keys), in_slices)
     channel.connection.spent += SEARCHED_COST
