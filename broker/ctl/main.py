@@ -257,9 +257,24 @@ def save(name: str, value: object) -> None:
         if name == "-":
             sys.stdout.write(text)
         else:
-            Path(name).write_text(text, encoding="utf-8", errors="backslashreplace")
+            write(Path(name), text)
     except OSError as error:
         raise ExitError(UNAVAILABLE, f"Error:\ncannot write {file_error(error, name)}") from None
+
+
+def write(file: Path, text: str) -> None:
+    """Write a file, which keeps its former content unless all of the new one could be written. Raises OSError."""
+    replaceable = file.is_file() and not file.is_symlink() and os.access(file.parent, os.W_OK)
+    new = file.with_name(f".{file.name}.{os.getpid()}") if replaceable else file
+    try:
+        new.write_text(text, encoding="utf-8", errors="backslashreplace")
+        if replaceable:
+            new.chmod(file.stat().st_mode & 0o777)
+            new.replace(file)
+    except OSError:
+        if replaceable:
+            new.unlink(missing_ok=True)
+        raise
 
 
 def run(line: list[str]) -> int:

@@ -83,8 +83,13 @@ def check_free(folder: Path) -> None:
     """Raise StorageFault for a target without a store that has other files, as the working directory has for ""."""
     if not folder.is_dir() or (folder / "log" / UNFINISHED_NAME).exists():
         return
-    if any(entry.name not in (MOUNTED, LOCK_NAME) for entry in folder.iterdir()):
+    if any(entry.name not in (MOUNTED, LOCK_NAME) and not is_empty_log(entry) for entry in folder.iterdir()):
         raise StorageFault(f"{folder.absolute()}: not empty; nothing was copied")
+
+
+def is_empty_log(folder: Path) -> bool:
+    """Whether that is all that an interrupted copy has made, which nothing reads yet."""
+    return folder.name == "log" and folder.is_dir() and not any(folder.iterdir())
 
 
 def check_source(disk: Disk, definitions: Definitions, place: str) -> None:

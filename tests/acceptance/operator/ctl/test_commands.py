@@ -1,7 +1,9 @@
 """Commands against a running broker. The expected output is that of rabbitmqctl 3.10, or 4.0 where they differ."""
 
+import errno
 import io
 import json
+import os
 import platform
 import re
 import stat
@@ -122,6 +124,25 @@ def test_the_default_exchange_has_topic_permissions_too(warrenctl: Warrenctl) ->
     assert warrenctl("set_topic_permissions guest '' '.*' '.*'")[0] == 0
     assert warrenctl("clear_topic_permissions guest ''")[0] == 0
     assert warrenctl("list_topic_permissions -q")[1] == ""
+
+
+def test_an_export_that_cannot_be_written_keeps_the_former_one(
+    warrenctl: Warrenctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "definitions.json"
+    file.touch(0o640)
+    assert warrenctl(f"export_definitions {file}")[0] == 0
+    before = file.read_bytes()
+    assert json.loads(before)["users"] and file.stat().st_mode & 0o777 == 0o640
+    monkeypatch.setattr(Path, "write_text", full_disk)
+    status, _, err = warrenctl(f"export_definitions {file}")
+    assert status == 69 and "cannot write" in err and "space" in err
+    assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
+
+
+def full_disk(self: Path, text: str, **_: str) -> None:
+    self.write_bytes(text[:10].encode())
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ def test_a_folder_with_other_files_in_it_is_left_alone(
     (there := tmp_path / "there").mkdir()
     (there / "notes").touch()
     (tmp_path / "mounted" / "lost+found").mkdir(parents=True)
+    (tmp_path / "mounted" / "log").mkdir()
     monkeypatch.chdir(tmp_path if target in ("there", "mounted") else there)
     free = target == "mounted"
     assert copy_store(str(folder), target, "", "") == (0 if free else 1)
