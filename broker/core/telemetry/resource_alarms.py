@@ -66,7 +66,7 @@ class Alarms:
         else:
             self._on.remove(resource)
         low = " & ".join(name for name in self.on() if name != STORE)
-        unreachable = "store cannot be reached" if STORE in self._on else ""
+        unreachable = "cut off from its store" if STORE in self._on else ""
         self.reason = " & ".join(part for part in (f"low on {low}" if low else "", unreachable) if part)
         for hook in list(self._hooks):
             hook(resource, on)

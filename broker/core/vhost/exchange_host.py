@@ -91,7 +91,7 @@ class ExchangeHost(ExchangeContext):
             some = targets[at : at + LOOKS]
             if with_room := self._with_room(some):
                 found = at + some.index(with_room[0])
-                if found or len(targets) > LOOKS:  # it comes first, in this step: later it may be full, too
+                if found or len(targets) >= LOOKS:  # it comes first, in this step: later it may be full, too
                     enqueue(self._vhost, with_room[:1], [message], DELAYED)
                     targets = targets[:found] + targets[found + 1 :]
                 full = False

@@ -65,7 +65,7 @@ def publish_while_lost(broker: BrokerProcess, channel: Channel) -> None:
     channel.publish("", "q", b"3", PERSISTENT)
     broker.wait_for_event("store_unavailable")
     channel.publish("", "q", b"4", PERSISTENT)
-    blocked(channel.client, "store cannot be reached")
+    blocked(channel.client, "cut off from its store")
     assert not channel.client.inbox(channel.number), "it was confirmed"
 
 
