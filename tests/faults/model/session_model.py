@@ -693,11 +693,12 @@ class Model:
         self.channels.pop((channel.connection, channel.number), None)
 
     def end_connection(self, connection: int) -> None:
-        """End its channels, then delete its exclusive queues."""
+        """End its channels, then delete its exclusive queues, of which returned messages have expired before."""
         self.connections.discard(connection)
         for channel in [one for one in self.channels.values() if one.connection == connection]:
             self.end_channel(channel)
         for queue in [one for one in self.queues.values() if one.owner == connection]:
+            queue.expire(self.now_ms)
             self.delete(queue)
 
 

@@ -99,3 +99,14 @@ def test_a_message_that_may_not_wait_comes_after_deliveries_of_a_full_queue() ->
             machine.add_consumer(OTHER, name, f"{name}-a", no_ack=False, exclusive=False, priority=None)
         burst = [message(b"1", "q0"), message(b"2", "", FANOUT), message(b"3", "", FANOUT)]
         machine.publish_all(FIRST, burst, mandatory=False)
+
+
+@pytest.mark.parametrize("how", ["connection", "lost", "hard"])
+def test_what_returns_to_an_exclusive_queue_at_the_end_of_its_connection_has_expired(how: str) -> None:
+    with history(q0={}) as machine:
+        arguments = {"x-queue-type": "classic", "x-message-ttl": 0, "x-dead-letter-exchange": ""}
+        machine.declare_queue(FIRST, "q1", arguments | {"x-dead-letter-routing-key": "q0"}, "exclusive")
+        machine.add_consumer(FIRST, "q1", "a", no_ack=False, exclusive=True, priority=None)
+        machine.publish_all(FIRST, [message(b"1", "q1")], mandatory=False)
+        machine.end(FIRST, how)
+        assert [entry.message.body for entry in machine.model.queues["q0"].ready] == [b"1"]
