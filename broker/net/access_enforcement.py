@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ..core.jobs.scheduler import TURN_COST, Job
 from ..core.metadata.records import Change, StoredPermission, StoredUser, StoredVHost
 from ..core.node.node import Node
 from ..core.vhost.observer import Observer
@@ -43,8 +44,18 @@ class AccessEnforcement(Observer):
         counts = self._node.census
         if vhost_name not in self._node.vhosts or not (counts.of_user(user_name) and counts.in_vhost(vhost_name)):
             return  # without a look at each connection, as very many permissions may change
+        steps, spent = self._revocation(user_name, vhost_name), 0
+        for cost in steps:
+            spent += cost
+            if spent > TURN_COST:
+                self._node.scheduler.start(f"rights of user '{user_name}'", steps)
+                break
+        self._node.pump()
+
+    def _revocation(self, user_name: str, vhost_name: str) -> Job:
+        """Cancel the consumers of a user in a virtual host that have lost the right to read."""
         for connection in list(self._connections()):
             user, vhost = connection.user, connection.vhost
+            yield 1
             if user is not None and vhost is not None and (user.account, vhost.name) == (user_name, vhost_name):
-                revoke_consumers(connection)
-                self._node.pump()
+                yield from revoke_consumers(connection)

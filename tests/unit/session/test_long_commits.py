@@ -1,8 +1,11 @@
 """Transactions with very many publishes, which are committed in slices."""
 
+from collections.abc import Callable
+
 import pytest
 from pamqp.commands import Basic, Channel, Tx
 
+from tests.support.clock import FakeTimer
 from tests.support.in_process import InProcessPeer
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.session.methods.tx import PUBLISH_COST
@@ -21,18 +24,18 @@ def test_a_long_commit_is_answered_after_its_last_slice_and_keeps_the_order(brok
     ch.transact()
     for number in range(MANY):
         ch.publish("", "q", b"%d" % number)
+    queue = broker.node.vhosts["/"].queues["q"]
+    lengths: list[int] = []
+    call_at = broker.clock.call_at
+
+    def counted(when_ms: int, fn: Callable[[], None]) -> FakeTimer:
+        lengths.append(queue.ready)  # as each turn of jobs expects the next one
+        return call_at(when_ms, fn)
+
+    broker.clock.call_at = counted  # type: ignore[method-assign]
     ch.send(Tx.Commit)
     ch.publish("", "q", b"later")
     ch.send(Tx.Commit)
-    queue = broker.node.vhosts["/"].queues["q"]
-    lengths = []
-    turn = broker.loop.turn
-
-    def counted() -> bool:
-        lengths.append(queue.ready)
-        return turn()
-
-    broker.loop.turn = counted  # type: ignore[method-assign]
     for _ in range(2):
         assert isinstance(ch.next(), Tx.CommitOk)
     assert queue.ready == MANY + 1

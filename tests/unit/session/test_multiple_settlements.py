@@ -187,7 +187,9 @@ def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: pyte
 def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
     large = Large(transaction=True)
     large.ch.ack(100, multiple=True)
-    large.ch.rollback()
+    large.ch.send(Tx.Rollback)
+    large.turns()
+    assert isinstance(large.ch.next(), Tx.RollbackOk)
     large.ch.ack(150, multiple=True)
     large.ch.commit()
     assert large.queue.unacked == LARGE - 150 and large.channel.unacked.oldest()[0] == 151
