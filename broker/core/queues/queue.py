@@ -338,7 +338,7 @@ class Queue(RouteTarget):
         cost = PUMP_COST + count - ready.count + (moved_bytes >> COPY_SHIFT)
         again = not self._slice
         outbox = self.outbox
-        if outbox.waiting or outbox.forwarded or outbox.unconfirmed:
+        if outbox.held_bytes:
             cost += outbox.publish_slice(self.published - self._pumped)
             again = outbox.publishable or again and not outbox.many
             if not again and outbox.unconfirmed and not outbox.awaits_journal:

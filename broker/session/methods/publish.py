@@ -120,8 +120,9 @@ def publish(
     if route.reads_headers and not alone:
         targets = route.targets or ()
         channel.connection.spent += cost_of_reading(messages, targets) * len(targets)
-    if queues is not None and not channel.all_or_none and must_wait(channel.vhost.budget, queues):
-        queues = None
+    budget = channel.vhost.budget
+    if budget.dead_letters.full_outboxes and queues is not None and not channel.all_or_none:
+        queues = None if must_wait(budget, queues) else queues
     if queues is None and not alone and route.targets is not None and not channel.all_or_none:
         steps = enqueue_in_steps(channel, route.exchange, messages, route.targets, route.mandatory, ())
         do_in_steps(channel, messages, steps, in_slices)

@@ -155,7 +155,13 @@ def test_young_objects_are_collected_though_the_collector_counts_none(monkeypatc
 
     async def test() -> None:
         task = asyncio.ensure_future(garbage_collection.collect_young())
+        await asyncio.sleep(0)
         young = ref(Cycle())
+        await asyncio.sleep(0.01)
+        assert young() is not None, "the loop has hardly worked"
+        end_s = time.thread_time() + garbage_collection.WORKED_S
+        while time.thread_time() < end_s:
+            pass
         await until_async(lambda: young() is None)
         task.cancel()
 
@@ -178,7 +184,7 @@ def test_what_is_made_between_two_young_collections_is_collected_in_a_short_turn
 def young_collection_ms() -> float:
     gc.collect(1)
     records, begun_s = [], time.thread_time()
-    while time.thread_time() < begun_s + garbage_collection.YOUNG_S:
+    while time.thread_time() < begun_s + garbage_collection.YOUNG_S + garbage_collection.WORKED_S:
         records.append(Change(False, StoredBinding("v", "amq.topic", "queue", "q", "k", b"")))
     begun_s = time.thread_time()
     gc.collect(1)
