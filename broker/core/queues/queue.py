@@ -13,7 +13,7 @@ from mypy_extensions import mypyc_attr
 from ...amqp.errors import Unreadable
 from ...amqp.field_table import Table
 from ..counters.statistics import DISABLED, DeliveryCounters
-from ..jobs.scheduler import COPY_SHIFT, PUMP_COST
+from ..jobs.scheduler import COPY_SHIFT, PUMP_COST, SPEED
 from ..messages.binding import Binding
 from ..messages.message import FIELD_SHIFT, FIELDS_COST, Message, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER, MessageState
@@ -39,7 +39,7 @@ from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 if TYPE_CHECKING:
     from ..metadata.policy import Policy
 
-DELIVERED, DELIVERED_BYTES = 4_000, 8 << 20  # messages delivered at once, and their bodies and long headers: some ms
+DELIVERED, DELIVERED_BYTES = 4_000 * SPEED, 8 << 20  # messages delivered at once, and their bodies and long headers: some ms
 COUNT_COST = 4  # of a requeue that counts a delivery, beside the copy of the message
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
 
