@@ -89,7 +89,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compilation": set(),
     "product": set(),
     "system_errors": set(),
-    "core": {"amqp", "system_errors", "logs.redaction", "mypy_extensions", "regex"},
+    "core": {"amqp", "compilation", "system_errors", "logs.redaction", "mypy_extensions", "regex"},
     "wire": {"amqp", "mypy_extensions", "pamqp"},
     "session": {"amqp", "core", "wire", "mypy_extensions", "pamqp"},
     "storage": {"system_errors", "core.messages", "core.metadata", "psycopg"},

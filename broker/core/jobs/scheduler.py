@@ -27,8 +27,8 @@ SUSPENDED: Final = -1  # a step's cost, after `Scheduler.suspend`
 SLICE: Final = 500  # messages in one step of a job
 UNLIMITED: Final = 1 << 60
 TURN_COST: Final = 4_000  # of all jobs in one turn of the loop: 4 to 8 ms
-# How many times as fast as in pure Python the work of queues is. With less in a turn, publishers, whose input is measured
-# in time, would outrun the consumers of dead letters.
+# How many times as fast as in pure Python the work of queues is. With less of it in a turn, publishers, whose input is
+# measured in time, would outrun the consumers of dead letters.
 SPEED: Final = 3 if BUILD == COMPILED else 1
 PUMP_LIMIT: Final = 6_000 * SPEED  # of all queues in one turn of the loop: 2 to 8 ms
 OBJECT_COST: Final = 50  # of deleting one queue or exchange, or closing one channel or connection

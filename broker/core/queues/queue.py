@@ -39,7 +39,7 @@ from .x_death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 if TYPE_CHECKING:
     from ..metadata.policy import Policy
 
-DELIVERED, DELIVERED_BYTES = 4_000 * SPEED, 8 << 20  # messages delivered at once, and their bodies and long headers: some ms
+DELIVERED, DELIVERED_BYTES = 4_000 * SPEED, 8 << 20  # messages delivered at once, and their contents: some ms
 COUNT_COST = 4  # of a requeue that counts a delivery, beside the copy of the message
 SLICE = 2_000  # messages that expire or are dropped at once, in addition to as many as were published: some ms
 
