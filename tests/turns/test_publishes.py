@@ -26,7 +26,7 @@ from .broker import MeasuredPeer, StepMeter, StoredPeer
 from .meter import LIMIT_MS
 
 QUEUES = 2_000
-PUBLISHES = 200
+PUBLISHES = 150
 Messages = list[Message]
 Targets = tuple[RouteTarget, ...]
 NO_LIMIT = {"x-max-length": 0}  # such queues keep nothing, so that the test needs little memory
