@@ -4,9 +4,10 @@ It blocks at the content header. A message without a body is complete then and i
 very many connections could spend what is left of it with long headers; any other waits, with all input after it, until
 every alarm has cleared. While memory is low, a declaration or binding of something new waits as well once a connection
 has created CREATE_LIMIT objects, because they stay in memory. That many let a worker declare what it needs before it
-consumes, which frees more than they take. A consumer waits if its connection has CONSUMERS_LIMIT of them, or for its
-long arguments. While the disk is full, declarations with long arguments wait, and all that would be stored once
-STORED_LIMIT objects of the virtual host were. What exists already can be declared and bound without limit.
+consumes, which frees more than they take. A consumer waits only for long arguments, which none needs: behind it the
+acknowledgements of its connection wait, which free memory. While the disk is full, declarations with long arguments
+wait, and all that would be stored once STORED_LIMIT objects of the virtual host were. What exists already can be
+declared and bound without limit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 BODY_SIZE = slice(11, 19)  # the size of the body in a header frame
 CREATE_LIMIT = 100  # new queues, exchanges and bindings of one connection while memory is low: a few 100 KB
-CONSUMERS_LIMIT = 1_000  # consumers of one connection while memory is low: a megabyte or two
 CONSUMER_BYTES = 1 << 10  # of the tag and arguments of a consumer that does not wait
 
 
@@ -48,10 +48,8 @@ def check_new(connection: Connection, size: int, stored: bool) -> None:
 
 
 def check_new_consumer(connection: Connection, size: int) -> None:
-    """Raise Blocked for a consumer with so many bytes, or one too many of its connection, while memory is low."""
-    if MEMORY not in connection.node.alarms.on():
-        return
-    if size > CONSUMER_BYTES or sum([len(one.consumers) for one in connection.channels.values()]) >= CONSUMERS_LIMIT:
+    """Raise Blocked for a consumer with so many bytes while memory is low."""
+    if size > CONSUMER_BYTES and MEMORY in connection.node.alarms.on():
         raise Blocked(MEMORY)
 
 

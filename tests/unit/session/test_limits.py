@@ -312,25 +312,19 @@ def test_a_connection_that_declares_on_and_on_while_memory_is_low_waits_until_it
         assert ch.next().name == ch.next().name == "Queue.DeclareOk"
 
 
-@pytest.mark.parametrize("worst", ["very many", "long arguments"])
-def test_consumers_wait_while_memory_is_low_if_there_are_very_many_or_for_their_long_arguments(
-    worst: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(alarm_blocking, "CONSUMERS_LIMIT", 10)
+def test_a_consumer_with_long_arguments_waits_while_memory_is_low_and_no_other_does() -> None:
+    """All that clients use must go on, as the acknowledgements of a connection wait behind a consumer."""
     node = new_node()
     client = connected(node)
-    ch, other = client.channel(), client.channel()
+    ch = client.channel()
     connection = pipe_of(client).connection
     ch.declare("q")
     node.alarms.set(MEMORY)
-    some = 5 if worst == "long arguments" else 10
-    for number in range(some):
-        (ch if number % 2 else other).consume("q", consumer_tag=f"{number}")
-    ch.cancel("1")
-    ch.consume("q", consumer_tag="1")
-    long = {"x-text": "v" * 2_000} if worst == "long arguments" else {}
-    ch.send(Basic.Consume, queue="q", consumer_tag="one more", arguments=long)
-    assert connection.blocked and len(node.vhosts["/"].queues["q"].consumers) == some
+    for number in range(2_000):
+        ch.send(Basic.Consume, queue="q", consumer_tag=f"{number}", nowait=True)
+    assert not connection.blocked and len(node.vhosts["/"].queues["q"].consumers) == 2_000
+    ch.send(Basic.Consume, queue="q", consumer_tag="long", arguments={"x-text": "v" * 2_000})
+    assert connection.blocked and len(node.vhosts["/"].queues["q"].consumers) == 2_000
     node.alarms.clear(MEMORY)
     unblock(connection)
     assert ch.next().name == "Basic.ConsumeOk"
