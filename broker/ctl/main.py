@@ -265,8 +265,10 @@ def save(name: str, value: object) -> None:
 def write(file: Path, text: str) -> None:
     """Write a file, which keeps its former content unless all of the new one could be written. Raises OSError."""
     replaceable = file.is_file() and not file.is_symlink() and os.access(file.parent, os.W_OK)
-    new = file.with_name(f".{file.name}.{os.getpid()}") if replaceable else file
+    new = file.with_name(f".{os.getpid()}.new") if replaceable else file
     try:
+        if replaceable:
+            new.touch(0o600, exist_ok=False)  # it has hashes of passwords
         new.write_text(text, encoding="utf-8", errors="backslashreplace")
         if replaceable:
             new.chmod(file.stat().st_mode & 0o777)

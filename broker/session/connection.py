@@ -397,7 +397,7 @@ class Connection(Publisher):
         method, table = method_decoder.decode(event.index, event.payload)
         self._rejected = isinstance(method, (commands.Basic.Reject, commands.Basic.Nack)) and not method.requeue
         if self.node.pending and not (rejected and self._rejected):  # dead letters of many are published together
-            self.node.pump()
+            self.spent += self.node.pump()
         if isinstance(method, commands.Channel.Close):
             del self.channels[channel.number]
             closing.end_channel(channel, method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))

@@ -170,6 +170,22 @@ def test_very_many_publishes_that_are_enqueued_one_by_one(
     step_meter.check_one_of(attempt)
 
 
+def test_methods_between_publishes_whose_dead_letters_go_to_very_many_queues(step_meter: StepMeter) -> None:
+    """Queues are pumped before each of them."""
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        bound(peer, "letters", "fanout", count=400)
+        arguments = NO_LIMIT | {"x-dead-letter-exchange": "letters"}
+        peer.node.vhosts["/"].declare_queue("q", arguments=Table.of(arguments))
+        cancel = codec.method_frame(1, Basic.Cancel, {"consumer_tag": "unknown", "nowait": True})
+        send(peer, step_meter, (frames("", "q", body=b"") + cancel) * 40)
+        assert peer.node.vhosts["/"].queues["q0"].published == 40
+        peer.close()
+
+    step_meter.check_one_of(attempt)
+
+
 def test_the_order_of_publishes_stays_where_the_rest_waits_for_a_later_turn(peer: MeasuredPeer) -> None:
     bound(peer, "x", "fanout", count=100)
     vhost = peer.node.vhosts["/"]

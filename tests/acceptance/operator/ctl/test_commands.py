@@ -142,6 +142,7 @@ def test_an_export_that_cannot_be_written_keeps_the_former_one(
 
 def full_disk(self: Path, text: str, **_: str) -> None:
     self.write_bytes(text[:10].encode())
+    assert self.stat().st_mode & 0o777 == 0o600, "it has hashes of passwords"
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
 
 
