@@ -23,7 +23,7 @@ from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Timer
 from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
-from ..queues.route_target import RouteTarget, existing
+from ..queues.route_target import RouteTarget, existing, queues_of
 from ..queues.x_death import routing_keys
 from .decorator import ExchangeDecorator
 from .exchange_context import TryLater
@@ -257,8 +257,8 @@ class Delay(Sink):
     def _await(self, turn: int, size: int, error: TryLater) -> None:
         """Wait for one of the queues of a message with frames of this size, and read it alone then."""
         if not self.deleted:
-            queues = [target for target in existing(error.targets) if not target.internal]
-            self._awaited = tuple(queues[:LOOKS])
+            queues = queues_of(error.targets)
+            self._awaited = queues[:LOOKS]
             self._again_ms = self.context.clock.now_ms() + max(RETRY_MS, size >> AGAIN_SHIFT, len(queues))
             if error.kept and len(error.targets) <= ROUTED:
                 self._routed = (turn, error.targets)
@@ -330,9 +330,8 @@ class DelayedExchange(ExchangeDecorator):
         headers = message.headers
         message = with_negated_delay(message)
         yield headers.read_cost
-        targets = existing(targets)
-        if not all(target.internal for target in targets):
-            yield from self._context.forward_to(targets, message)
+        if queues_of(targets):
+            yield from self._context.forward_to(existing(targets), message)
             return
         found: dict[Destination, None] = {}
         yield from self.inner.search(tuple(dict.fromkeys(keys)), message, found)

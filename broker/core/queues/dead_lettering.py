@@ -33,6 +33,7 @@ from .route_target import (
     cost_of_records,
     existing,
     in_parts,
+    queues_of,
 )
 from .x_death import REJECTED, copy_with_properties, cycle, cycles, dead_letter_copy, routing_keys
 
@@ -107,7 +108,7 @@ class DeadLetter:
         if self.copy is self.message:
             self.copy = dead_letter_copy(self.message, queue.name, self.reason, exchange, key, timestamp_s)
             cost = cost_of(self.message)
-            if self.targets and all(target.deleted or target.internal for target in self.targets):
+            if self.targets and not queues_of(self.targets):
                 self.targets = None  # which it waited for
         if self.targets is not None:
             return cost

@@ -130,6 +130,11 @@ def existing(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
     return tuple([target for target in targets if not target.deleted])
 
 
+def queues_of(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
+    """Return the queues among the targets that have not been deleted, without `internal` ones."""
+    return tuple([target for target in targets if not target.deleted and not target.internal])
+
+
 def records_of(targets: tuple[RouteTarget, ...]) -> int:
     """Return how many records of a message these targets have in the journal."""
     return len({target.record_key for target in targets if target.number})

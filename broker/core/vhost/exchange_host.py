@@ -16,7 +16,7 @@ from ..messages.message import Message
 from ..messages.ports import Timer
 from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
-from ..queues.route_target import RouteTarget, without_full
+from ..queues.route_target import RouteTarget, queues_of, without_full
 from .emissions import LOOK_SHIFT, LOOKS, deliver, deliver_in_slices, enqueue, enqueue_in_slices
 
 if TYPE_CHECKING:
@@ -124,8 +124,3 @@ class ExchangeHost(ExchangeContext):
 
     def drop_moved(self, id_: int, location: int, durable: bool) -> None:
         self._vhost.journal.settle_moved(self.number if durable else 0, id_, location)
-
-
-def queues_of(targets: tuple[RouteTarget, ...]) -> tuple[RouteTarget, ...]:
-    """Return the queues among the targets that have not been deleted."""
-    return tuple([target for target in targets if not target.deleted and not target.internal])
