@@ -233,7 +233,14 @@ class Connection(Publisher):
     def _work(self) -> None:
         """Handle the buffered input until it is used up, the output is full, or this turn's share of work is done."""
         self.interrupted = False
+        scheduler = self.node.scheduler
+        charged = scheduler.spent
         while self.state != CLOSED and self.trusted:
+            spent = self.spent + scheduler.spent - charged
+            if spent:
+                self._left -= spent
+                self.spent = 0
+                charged = scheduler.spent
             if self.suspended or self.blocked:
                 self.interrupted = True
                 break
@@ -270,9 +277,6 @@ class Connection(Publisher):
                     self._handle_first(event)
                 else:
                     self._handle(event)
-                if self.spent:
-                    self._left -= self.spent
-                    self.spent = 0
             except AMQPError as error:
                 if self.replies_due and event is not None:
                     self.refusal = error  # the replies before it are sent first
@@ -280,8 +284,6 @@ class Connection(Publisher):
                     break
                 closing.fail(self, error)
             except Postponed as postponed:
-                self._left -= self.spent
-                self.spent = 0
                 self.deferred = event
                 self.suspend()
                 postponed.wait(self.resume)
@@ -397,7 +399,7 @@ class Connection(Publisher):
         method, table = method_decoder.decode(event.index, event.payload)
         self._rejected = isinstance(method, (commands.Basic.Reject, commands.Basic.Nack)) and not method.requeue
         if self.node.pending and not (rejected and self._rejected):  # dead letters of many are published together
-            self.spent += self.node.pump()
+            self.node.pump()
         if isinstance(method, commands.Channel.Close):
             del self.channels[channel.number]
             closing.end_channel(channel, method_encoder.method(channel.number, method_encoder.CHANNEL_CLOSE_OK))

@@ -351,7 +351,7 @@ def wake_consumer(consumer: ChannelConsumer) -> None:
     """Deliver to a consumer, unless it has been cancelled."""
     if consumer.channel.consumers.get(consumer.tag) is consumer:
         consumer.queue.wake(consumer)
-        consumer.channel.connection.node.pump()
+        consumer.channel.connection.node.scheduler.pump_for_many()
 
 
 def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:

@@ -106,6 +106,7 @@ def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, e
             channel = client.channel()
             channel.qos(deliveries)
             channel.consume("q", consumer_tag="c")
+            peer.wait(0)
             channel.deliveries(deliveries)
             channel.cancel("c")
             close = Channel.Close, {"reply_code": 200}

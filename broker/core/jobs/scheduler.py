@@ -75,17 +75,19 @@ class Scheduler:
 
     pending    queues that wait to be pumped
     report     writes one line to the log: event, level, fields
+    spent      the cost of all pumps, and of what `charge` and `Fifo` add, ever: each request is charged what it adds
     finishing  no job may wait for another one, as all of them are run to their end
     """
 
     __slots__ = (
-        *("pending", "report", "finishing", "_clock", "_journal", "_full", "_tasks", "_waiting", "_suspended"),
-        *("_current", "_left", "_running", "_expected", "_pumped"),
+        *("pending", "report", "spent", "finishing", "_clock", "_journal", "_full", "_tasks", "_waiting", "_suspended"),
+        *("_current", "_left", "_running", "_expected", "_pumped", "_pumped_for_many"),
     )
 
     def __init__(self, clock: Clock, journal: Journal) -> None:
         self.pending: deque[Pumpable] = deque()
         self.report: Report = lambda event, level, fields: None
+        self.spent = 0
         self._clock = clock
         self._journal = journal
         self._full = False
@@ -98,6 +100,7 @@ class Scheduler:
         self._running = False
         self._expected = False  # a next turn is scheduled
         self._pumped = False  # as many queues as the turn has time for
+        self._pumped_for_many = 0  # the cost of it in this turn
 
     def __len__(self) -> int:
         """The number of unfinished jobs and of queues that wait for the next turn."""
@@ -112,17 +115,24 @@ class Scheduler:
         What the turn has no time for is pumped in the next ones, in order.
         """
         pending = self.pending
-        cost = 0
+        before = self.spent
         while pending and not self._pumped:
             queue = pending.popleft()
             try:
-                cost += queue.pump()
+                cost = queue.pump()
+                self.spent += cost  # after the call, in which messages that are read back add to it
             except Exception as error:  # a bug, or the disk: other queues and connections must not suffer from it
                 self.pump_failed(queue, error)
-            if cost >= PUMP_LIMIT and pending:
+            if self.spent - before >= PUMP_LIMIT and pending:
                 self._pumped = True
                 self._expect()
-        return cost
+        return self.spent - before
+
+    def pump_for_many(self) -> None:
+        """Pump pending queues, in this turn as many as one `pump` would however often it is called, the others soon."""
+        if self._pumped_for_many < PUMP_LIMIT:
+            self._pumped_for_many += self.pump()
+        self._expect(resets=True)
 
     def pump_failed(self, queue: Pumpable, error: Exception) -> None:
         """Report a failed pump and retry after RETRY_MS, not before: each publish to the queue would fail again."""
@@ -171,6 +181,7 @@ class Scheduler:
 
     def charge(self, cost: int) -> None:
         """Charge the jobs of this turn for work that was done at once, within a step or outside of jobs."""
+        self.spent += cost
         self._left -= cost
         if not self._running:
             self._expect()
@@ -261,15 +272,15 @@ class Scheduler:
             self.report("job_failed", "error", {"job": f"{task.name}: what follows its failure", "exc_info": error})
         return None
 
-    def _expect(self) -> None:
-        """Schedule the next turn if there are jobs or queues for it, or if the budget has to be reset."""
-        if not self._expected and (self._tasks or self._pumped or self._left < TURN_COST):
+    def _expect(self, resets: bool = False) -> None:
+        """Schedule the next turn if there are jobs or queues for it, or if a budget has to be reset."""
+        if not self._expected and (resets or self._tasks or self._pumped or self._left < TURN_COST):
             self._expected = True
             self._clock.call_at(self._clock.now_ms(), self._turn)
 
     def _turn(self) -> None:
         self._expected = self._pumped = False
-        self._left = TURN_COST
+        self._left, self._pumped_for_many = TURN_COST, 0
         self._run()
         self.pump()
         self._expect()

@@ -19,7 +19,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from ..messages.message import Message, header_bytes_of, read_bytes, total_bytes
+from ..messages.message import Message, header_bytes_of, total_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages
 from .memory_budget import MemoryBudget
@@ -293,7 +293,7 @@ class Fifo:
         """Read the next messages of the backlog, set aside those that cannot be read, and return their number."""
         read = self._journal.read(self.backlog.peek(slice_of(average_bytes)))
         self.exhausted = not read
-        self._ready.read_bytes += read_bytes([message for message in read if message is not None])
+        self._ready.charge_read(read)
         seqs = self.backlog.seqs(len(read))
         fresh: list[Message] = []
         for page, seq, message in zip(self.backlog.take(len(read)), seqs, read, strict=True):
@@ -341,7 +341,7 @@ class Fifo:
             return 0, 0
         entries = self.unread.peek(slice_of(self.unread.average_bytes))
         read = self._journal.read([(id_, location) for _, id_, location, _ in entries])
-        self._ready.read_bytes += read_bytes([message for message in read if message is not None])
+        self._ready.charge_read(read)
         self.unread.take(len(read))  # not before the read, which may fail
         requeued = 0
         for (position, id_, location, seq), message in zip(entries, read, strict=False):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..messages.message import Message
+from ..jobs.scheduler import COPY_SHIFT
+from ..messages.message import Message, read_bytes
 from ..messages.message_state import NEVER
 from ..messages.ports import Pages, RecoveredQueue
 from .dead_lettering import FEW_BYTES
@@ -17,6 +18,7 @@ from .reread import EXHAUSTED_MS
 if TYPE_CHECKING:
     from .queue import Queue
 
+MESSAGE_BYTES = 4 << 10  # that take as long to read as one more message
 SLICE_BYTES = 4 << 20  # of messages that expire or are dropped at once, and of those that are read back for that
 
 
@@ -27,7 +29,7 @@ class ReadyMessages:
     all            all fifos, the highest priority first
     count          messages in all fifos, those of the backlog included
     body_bytes     the sum of their bodies
-    read_bytes     of all messages that were read back, ever (`message.read_bytes`)
+    read_bytes     of all messages that were read back, ever: `message.read_bytes`, and MESSAGE_BYTES for each
     removed_bytes  of all messages that have expired or were dropped, ever: the sum of their frames
     awaits_room    unread messages are read again as soon as others have left memory
 
@@ -158,6 +160,12 @@ class ReadyMessages:
         if not self.paged:
             self.body_bytes = sum([fifo.resident_bytes for fifo in self.all])
             self._estimated = False
+
+    def charge_read(self, read: list[Message | None]) -> None:
+        """Count messages that were read back, and charge them to whatever has caused it (`Scheduler.spent`)."""
+        length = MESSAGE_BYTES * len(read) + read_bytes([message for message in read if message is not None])
+        self.read_bytes += length
+        self._queue.host.scheduler.spent += length >> COPY_SHIFT
 
     def start_rereading(self) -> None:
         """Read unread messages again, as there is room in memory."""

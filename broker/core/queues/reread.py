@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 REREAD_MS = 10_000
 EXHAUSTED_MS = 1_000
 REFUSED_LIMIT = 10_000  # messages of one queue that may fail in one attempt
-READ_COST = 5  # of reading one message (`scheduler`)
 
 
 class Reread:
@@ -86,7 +85,7 @@ class Reread:
                     left -= tried
                     refused += tried - requeued
                     queue.schedule_pump()
-                    yield READ_COST * tried + (ready.read_bytes - read_bytes >> STORE_SHIFT)
+                    yield PUMP_COST + (ready.read_bytes - read_bytes >> STORE_SHIFT)
         finally:
             self._reading.discard(queue)
             if ready.unread_count and not queue.deleted:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.clock import FakeClock
 from tests.support.queues import message
 from tests.support.session import SlowJournal
-from warren.broker.core.jobs.scheduler import TURN_COST, Job, Scheduler
+from warren.broker.core.jobs.scheduler import PUMP_COST, PUMP_LIMIT, TURN_COST, Job, Scheduler
 
 STEPS = 3
 
@@ -127,3 +127,38 @@ def test_the_first_of_the_waiting_jobs_makes_a_step_although_publishers_have_fil
         jobs.fill()
         done += jobs.turns()
     assert done == ["a0", "b0", "a1", "b1", "a2", "b2"]
+
+
+class Costly:
+    """A queue whose pump costs a third of a turn's limit."""
+
+    name, vhost, deleted = "q", "/", False
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.dirty = False
+        self.pumps = 0
+
+    def pump(self) -> int:
+        self.dirty = False
+        self.pumps += 1
+        self._scheduler.spent += PUMP_LIMIT // 3  # messages that are read back
+        return PUMP_COST
+
+    def schedule_pump(self) -> None:
+        self.dirty = True
+        self._scheduler.pending.append(self)
+
+
+def test_many_who_pump_in_one_turn_share_one_limit(jobs: Jobs) -> None:
+    scheduler = jobs.scheduler
+    queues = [Costly(scheduler) for _ in range(10)]
+    for queue in queues:
+        queue.schedule_pump()
+        scheduler.pump_for_many()
+    assert sum(queue.pumps for queue in queues) == 3
+    jobs.turns()
+    assert [queue.pumps for queue in queues] == [1] * 10
+    for queue in queues:
+        queue.schedule_pump()
+    assert PUMP_LIMIT <= scheduler.pump() <= 2 * PUMP_LIMIT, "what pumps charge elsewhere counts"
