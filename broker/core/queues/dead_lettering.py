@@ -344,15 +344,16 @@ class DeadLetterOutbox:
             self._count(messages, 1)
 
     def charge(self, account: str) -> None:
-        """Count all messages, now and later, for the user of this account, who has declared the queue.
+        """Count all messages, now and later, for the user of this account, who has declared the queue, if first.
 
-        Not for who uses it: a consumer could have its publishers wait for dead letters of other queues.
+        Not for who declares it again or uses it: a consumer could have its publishers wait for dead letters of other
+        queues.
         """
-        if account not in ("", self.account):
+        if account and not self.account:
             clock = self._queue.host.clock
             self._budget.add(account, self.held_bytes, self.loose_bytes, clock)
-            self._budget.add(self.account, -self.held_bytes, -self.loose_bytes, clock)
-            self._budget.forget(self.account, self.wake)
+            self._budget.add("", -self.held_bytes, -self.loose_bytes, clock)
+            self._budget.forget("", self.wake)
             self.account = account
             self.wake()
 

@@ -302,6 +302,23 @@ def test_a_user_whose_messages_do_not_wait_consumes_while_those_of_another_are_t
     assert not queue.host.budget.dead_letters.of("other") and not queue.host.budget.dead_letters.of("guest")
 
 
+def test_a_queue_counts_for_the_user_who_declared_it_first() -> None:
+    """Consumers declare the queues of others: these would wait for dead letters of the consumer's own queues."""
+    house = House(max_length=0)
+    users = house.node.users
+    users.add("other", hash_password("other", b"salt"))
+    users.set_permission("other", "/", ".*", ".*", ".*")
+    outbox, budget = house.queue.outbox, house.queue.host.budget.dead_letters
+    arguments = {"x-max-length": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+    connected(house.node, "other").channel().declare("queue", durable=True, arguments=arguments)
+    house.journal.much = True
+    house.ch.publish("", "queue", b"message")
+    house.ch.sync()
+    assert outbox.account == "guest" and budget.of("guest") == outbox.held_bytes > 0 and not budget.of("other")
+    outbox.charge("other")
+    assert budget.of("guest") == outbox.held_bytes and not budget.of("other")
+
+
 def test_a_publisher_whose_messages_a_queue_rejects_waits_for_the_journal_as_their_dead_letters_do() -> None:
     house = House(max_length=1, overflow="reject-publish-dlx")
     house.ch.publish("", "queue", b"stays", DURABLE)
