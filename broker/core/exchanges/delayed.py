@@ -330,12 +330,12 @@ class DelayedExchange(ExchangeDecorator):
         headers = message.headers
         message = with_negated_delay(message)
         yield headers.read_cost
-        if queues_of(targets):
+        if targets:
             yield from self._context.forward_to(existing(targets), message)
             return
         found: dict[Destination, None] = {}
         yield from self.inner.search(tuple(dict.fromkeys(keys)), message, found)
-        yield from self._context.forward(list(found), keys, message, self.inner.persists_messages)
+        yield from self._context.forward(list(found), keys, message)
 
 
 def delay_ms(raw: bytes) -> int:

@@ -20,7 +20,7 @@ class TryLater(Exception):
     """An error: a message cannot be enqueued now, as none of the queues to which it was routed may reject more.
 
     targets  these queues, and sinks
-    kept     whether an exchange on the way may have kept the message, so that it must not be routed again
+    kept     whether an exchange on the way keeps the message, so that it must not be routed again
     """
 
     def __init__(self, targets: tuple[RouteTarget, ...], kept: bool) -> None:
@@ -78,14 +78,11 @@ class ExchangeContext:
         """Enqueue messages as `deliver`, but in steps: a part of a job. Others may publish between two steps."""
         raise NotImplementedError
 
-    def forward(
-        self, destinations: list[Destination], keys: tuple[str, ...], message: Message, kept: bool = False
-    ) -> Job:
+    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
         """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
 
         `destinations` are those to which the type has routed it by `keys`. Exchanges among them route it further; the
-        alternate exchange gets it if there are none. `kept` tells whether the type may have kept it. Raises TryLater if
-        its queues have no room (`has_room`).
+        alternate exchange gets it if there are none. Raises TryLater if its queues have no room (`has_room`).
         """
         raise NotImplementedError
 

@@ -41,8 +41,8 @@ class Search:
     stable   whether the targets may be cached until a binding changes: every exchange on the way routes by key only
     markers  without a message: names of headers that affect the route
     cost     of the steps so far (`jobs.scheduler`)
-    kept     an exchange on the way may have kept the message, and a second search may have it kept twice
-    stored   an exchange on the way keeps the message, which is in the journal now
+    kept     an exchange on the way keeps the message, and a second search would have it kept twice
+    stored   it is in the journal for that
 
     Without a message there are no targets unless they are stable. The default exchange ("") routes to the queue named
     by each key. An alternate exchange gets the messages that its exchange cannot route. With `some_deleted`, and in
@@ -123,7 +123,6 @@ class Search:
             if type_.records and (recorder := type_.recorder) is not None:
                 recorders.append(recorder)
             if type_.persists_messages:
-                self.kept = True
                 kept += take_kept(destinations)
             if self._some_deleted:
                 destinations = {one: None for one in destinations if exists(one, exchanges)}
@@ -142,8 +141,10 @@ class Search:
                     yield DESTINATIONS >> DESTINATIONS_SHIFT
             yield EXCHANGE_COST
         if kept:
-            self.stored = True
-            yield store_kept(self._journal, kept)
+            self.kept = True
+            cost = store_kept(self._journal, kept)
+            self.stored = cost > 0
+            yield cost
         if self._some_deleted:
             found = {one: None for one in found if not one.deleted}
         if found:

@@ -73,7 +73,7 @@ class DeadLetter:
     stable     whether its targets depend on its routing keys alone
     targets    None until the search is complete
     topology   `QueueHost.topology` when the search began
-    kept       whether an exchange on the way may have kept it
+    kept       whether an exchange on the way keeps it, so that its targets are final
     divided    whether the targets are offered the copy in several parts
     confirmed  at least once: the targets that have taken the message
     ticket     at least once: the batch of the journal with the last copy; the message may be settled once that is
@@ -108,7 +108,7 @@ class DeadLetter:
         if self.copy is self.message:
             self.copy = dead_letter_copy(self.message, queue.name, self.reason, exchange, key, timestamp_s)
             cost = cost_of(self.message)
-            if self.targets and not queues_of(self.targets):
+            if self.targets and not self.kept and not queues_of(self.targets):
                 self.targets = None  # which it waited for
         if self.targets is not None:
             return cost

@@ -60,13 +60,13 @@ class ExchangeHost(ExchangeContext):
     def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
         return deliver_in_slices(self._vhost, Emission(destinations, messages))
 
-    def forward(
-        self, destinations: list[Destination], keys: tuple[str, ...], message: Message, kept: bool = False
-    ) -> Job:
+    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
         vhost = self._vhost
         alternate = self._exchange.alternate
         found = dict.fromkeys(destinations)
-        yield store_kept(vhost.journal, take_kept(found))
+        taken = take_kept(found)
+        kept = len(taken) > 0
+        yield store_kept(vhost.journal, taken)
         if not found and alternate in vhost.exchanges:
             found[vhost.exchanges[alternate]] = None
         targets: dict[RouteTarget, None] = {}
