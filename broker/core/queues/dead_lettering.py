@@ -259,7 +259,7 @@ class DeadLetterOutbox:
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
         *("held_bytes", "loose_bytes", "account", "awaits_journal", "awaited", "passes_to", "exchanging", "_budget"),
         *("_first", "_last", "_retried", "_wait_ms", "_when_fewer", "_when_room", "_held_back", "_waking"),
-        "_full",
+        *("_full", "_resume"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -277,10 +277,11 @@ class DeadLetterOutbox:
         self.awaited: Queue | None = None
         self.passes_to: Queue | None = None
         self._full = False  # counted in `DeadLetterBudget.full_outboxes`
-        self._when_fewer: LazyDeque[Callable[[], None]] = ()
+        self._when_fewer: dict[Callable[[], None], None] | tuple[()] = ()  # each once, however often it waits again
         self._when_room: LazyDeque[Callable[[], None]] = ()
         self._held_back = False  # the queue is pumped when it may drop messages again
         self._waking = False  # the rest of those that wait, soon
+        self._resume: Callable[[], None] | None = None  # the job of a deleted queue that waits
         self.persistent_count = self.persistent_bytes = 0
         self.held_bytes = self.loose_bytes = 0
         self.account = ""
@@ -359,8 +360,9 @@ class DeadLetterOutbox:
 
     def when_fewer(self, fn: Callable[[], None]) -> None:
         """Call `fn` once it is no longer full, or the queue dead-letters nothing more that it rejects."""
-        self._when_fewer = made(self._when_fewer)
-        self._when_fewer.append(fn)
+        if not isinstance(self._when_fewer, dict):
+            self._when_fewer = {}
+        self._when_fewer[fn] = None
         self._budget.when_fewer(self.account, self.wake)
 
     def when_room(self, fn: Callable[[], None]) -> None:
@@ -390,8 +392,9 @@ class DeadLetterOutbox:
             queue.schedule_pump()
         if not (rejects and self.held_bytes and self.many):
             self._set_full(self.passes_to is not None)
-            while count and self._when_fewer:  # which the functions may change
-                made(self._when_fewer).popleft()()
+            for fn in list(islice(self._when_fewer, WOKEN)):
+                cast("dict[Callable[[], None], None]", self._when_fewer).pop(fn, None)
+                fn()
                 count -= 1
             while count and self._when_room and not (rejects and self.takes_no_more):
                 made(self._when_room).popleft()()
@@ -418,7 +421,8 @@ class DeadLetterOutbox:
 
     def on_changed(self) -> None:
         """Let those go on who wait, and its own messages: it may reject nothing more, or publish to other targets."""
-        self.awaited = self.passes_to = None
+        self._await(None)
+        self.passes_to = None
         if self._first is not None and self._first.is_found:
             self._first = None
         self.wake()
@@ -476,7 +480,8 @@ class DeadLetterOutbox:
         Return False, with the rest undone, where there is no room, or that has cost `budget`. Stored messages that
         targets do not take, or that are not published, are in the queue after a restart.
         """
-        self.awaits_journal, self.awaited = False, None
+        self.awaits_journal = False
+        self._await(None)
         cost = 0
         while self.waiting or self.forwarded:
             if cost >= budget or not self._queue.host.scheduler.has_room():
@@ -492,9 +497,9 @@ class DeadLetterOutbox:
         self._retry()
         while self.waiting or self.forwarded:
             if self.awaited is not None and not scheduler.finishing:
-                self.awaited.outbox.when_fewer(scheduler.suspend())
+                self._resume = scheduler.suspend()
                 yield SUSPENDED
-            self.awaited = None
+            self._await(None)
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
         self._budget.add(self.account, -DELETED_BYTES, -DELETED_BYTES, queue.host.clock)
         self.passes_to = None
@@ -700,7 +705,7 @@ class DeadLetterOutbox:
         for full in islice((cast("Queue", target) for target in targets if target.outbox_full), FULL_LOOKS):
             cost += WAITS_COST
             if not waits_for(full, self._queue):
-                self.awaited = full
+                self._await(full)
                 full.outbox.when_fewer(self._wait_no_longer)
                 return True, cost
         if full is not None and self.passes_to is None:
@@ -709,10 +714,27 @@ class DeadLetterOutbox:
             full.outbox.when_fewer(self._pass_no_longer)
         return False, cost
 
+    def _await(self, full: Queue | None) -> None:
+        """Publish nothing until this queue has fewer messages, or go on."""
+        self.awaited = full
+        waiting = self._queue.host.waiting
+        if full is not None:
+            waiting.add(self)
+        else:
+            waiting.remove(self)
+
     def _wait_no_longer(self) -> None:
         if self.awaited is not None:
-            self.awaited = None
-            self._queue.schedule_pump()
+            self._await(None)
+            if self._resume is not None:
+                self._resume()
+            else:
+                self._queue.schedule_pump()
+
+    def search_again(self) -> None:
+        """Search the targets again of the message that waits for a full queue, as the bindings are others now."""
+        if self._first is None:  # else an exchange keeps it
+            self._wait_no_longer()
 
     def _pass_no_longer(self) -> None:
         """Wake those that wait, but later: they may be a chain of any length of queues that passed to the next one."""

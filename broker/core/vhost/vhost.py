@@ -118,6 +118,7 @@ class VHost(QueueHost):
     def clear_route_cache(self) -> None:
         """Drop all cached routes, after a change of topology or permissions."""
         self.topology += 1
+        self.waiting.on_changed()
         for routes in self.routes.values():
             routes.clear()
 

@@ -17,12 +17,14 @@ from tests.support.clock import FakeClock
 from tests.support.queues import OutboxWatcher, limit_dead_letters
 from tests.support.queues import ready_messages as list_ready
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
+from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering, queue, ready_messages
 from warren.broker.core.queues.dead_letter_budget import ALL_BYTES, WOKEN
+from warren.broker.core.queues.waiting_outboxes import LOOK_MS
 from warren.broker.core.telemetry.resource_alarms import DISK
 from warren.broker.core.vhost import emissions
 from warren.plugins.exchanges.recent_history import RecentHistoryExchange
@@ -507,6 +509,40 @@ def test_dead_letters_that_wait_for_a_full_queue_go_to_a_new_one_of_its_name(
     assert giver.outbox.awaited is None and ch.count("full") == 10
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+def test_dead_letters_that_wait_for_a_full_queue_follow_a_change_of_bindings(
+    deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_dead_letters(monkeypatch, MANY=5)
+    house = House(max_length=0, overflow="reject-publish-dlx")
+    full, vhost = house.queue.outbox, house.node.vhosts["/"]
+    full.awaits_journal = True
+    full.add(new_messages(house.node), "maxlen", queued=False)
+    house.ch.bind("queue", "amq.fanout")
+    house.ch.declare("giver", arguments={"x-max-length": 0, "x-dead-letter-exchange": "amq.fanout"})
+    house.ch.fill("giver", b"one", b"two")
+    giver = vhost.queues["giver"].outbox
+    assert giver.awaited is house.queue and len(giver) == 2
+    if deleted:
+        house.ch.delete("giver")
+    for number in range(20):
+        house.ch.bind("queue", "amq.fanout", f"{number}")
+        house.clock.advance(2 * LOOK_MS)
+        assert giver.awaited is house.queue and len(full._when_fewer) == 1, "it waits again"
+    house.ch.declare("other")
+    house.ch.bind("other", "amq.fanout")
+    for key in ("", *map(str, range(20))):
+        vhost.unbind("amq.fanout", house.queue, key, Table.EMPTY)
+    house.clock.advance(2 * LOOK_MS)
+    assert house.ch.drain("other") == [b"one", b"two"] and not len(giver)
+    full.awaits_journal = False
+    house.queue.schedule_pump()
+    house.node.pump()
+    house.clock.advance(2 * LOOK_MS)
+    assert not full.is_awaited and not house.node.budget.dead_letters.total
+    assert not [timer for timer in house.clock._timers if not timer.cancelled]
+
+
 def test_a_queue_in_a_circle_waits_for_a_full_queue_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_dead_letters(monkeypatch, MANY=5, SLICE=8, MANY_BYTES=1 << 30, ALL_BYTES=1 << 30)
     node = new_node()
@@ -718,14 +754,14 @@ def test_who_waits_for_a_queue_that_passes_to_another_one_is_rarely_called_befor
     called: list[int] = []
     waited: list[int] = []
 
-    def wait_again() -> None:
-        waited.append(1)
+    def wait_again(number: int) -> None:
+        waited.append(number)
         if outbox.full:
-            outbox.when_fewer(wait_again)
+            outbox.when_fewer(partial(wait_again, number))
 
     for number in range(3 * WOKEN):
         house.queue.when_may_reject(partial(called.append, number))
-        outbox.when_fewer(wait_again)
+        outbox.when_fewer(partial(wait_again, number))
     outbox.wake()
     house.clock.advance(10_000)
     assert not called and WOKEN <= len(waited) <= 101 * WOKEN
