@@ -1,4 +1,4 @@
-"""The outboxes of a virtual host whose dead letters wait for a full queue: after a change of bindings it may be another."""
+"""The outboxes of a virtual host whose dead letters wait for a full queue, which may be another after a new binding."""
 
 from __future__ import annotations
 
