@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from typing import TYPE_CHECKING
 
 from ..jobs.scheduler import Job
@@ -14,6 +14,10 @@ from ..queues.route_target import RouteTarget
 
 if TYPE_CHECKING:
     from .exchange_type import Emission, EnqueueSteps
+
+
+TargetSteps = Generator[int, None, tuple[RouteTarget, ...]]
+"""A part of a job that searches for targets: it yields the cost of each step, and returns them."""
 
 
 class TryLater(Exception):
@@ -88,6 +92,10 @@ class ExchangeContext:
 
     def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
         """Enqueue a message, which was kept on its way to these targets before. Raises TryLater."""
+        raise NotImplementedError
+
+    def peek(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> TargetSteps:
+        """Return the targets to which `forward` would route a message, whose body is not needed."""
         raise NotImplementedError
 
     def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:

@@ -158,6 +158,13 @@ class ExchangeType:
         found.update(dict.fromkeys(destinations))
         yield self.route_cost + len(keys) + (len(destinations) >> DESTINATIONS_SHIFT)
 
+    def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        """Add the destinations as `search` does, to know them and nothing more: it counts and keeps nothing.
+
+        A due message that waits for its queues is looked at again and again like this, without its body.
+        """
+        return self.search(keys, message, found)
+
     @property
     def route_cost(self) -> int:
         """The processor time of the last `route` in microseconds, for a type that may need more than some.

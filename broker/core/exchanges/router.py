@@ -44,6 +44,8 @@ class Search:
     kept     an exchange on the way keeps the message, and a second search would have it kept twice
     stored   it is in the journal for that
 
+    A search that `peeks` is for the targets alone: no exchange counts or keeps the message.
+
     Without a message there are no targets unless they are stable. The default exchange ("") routes to the queue named
     by each key. An alternate exchange gets the messages that its exchange cannot route. With `some_deleted`, and in
     later steps, deleted destinations are skipped. What exchanges on the way keep is stored in the journal at the end.
@@ -51,7 +53,7 @@ class Search:
 
     __slots__ = (
         *("targets", "stable", "markers", "cost", "kept", "stored"),
-        *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_steps"),
+        *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_peeks", "_steps"),
     )
 
     def __init__(
@@ -63,6 +65,7 @@ class Search:
         message: Message | None,
         journal: Journal,
         some_deleted: bool = False,
+        peeks: bool = False,
     ) -> None:
         self.targets: tuple[RouteTarget, ...] = ()
         self.stable = True
@@ -76,6 +79,7 @@ class Search:
         self._message = message
         self._journal = journal
         self._some_deleted = some_deleted
+        self._peeks = peeks
         self._steps = self._search()
 
     def run(self, limit: int = UNLIMITED) -> bool:
@@ -119,7 +123,8 @@ class Search:
                 if message is None:
                     return
             destinations: dict[Destination, None] = {}
-            yield from type_.search(keys, message or NOTHING, destinations)
+            search = type_.peek if self._peeks else type_.search
+            yield from search(keys, message or NOTHING, destinations)
             if type_.records and (recorder := type_.recorder) is not None:
                 recorders.append(recorder)
             if type_.persists_messages:

@@ -181,12 +181,12 @@ class VHost(QueueHost):
         """Raise PreconditionFailed (406) for an unknown exchange type."""
         self._registry.find(type_)
 
-    def search(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:
-        """Begin the search for the targets of a message with these keys."""
+    def search(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, peeks: bool = False) -> Search:
+        """Begin the search for the targets of a message with these keys (`router.Search`)."""
         queues: Mapping[str, Queue] = self.queues
         if self.volatile and exchange.name == "":
             queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.volatile))
-        return Search(exchange, self.exchanges, queues, keys, message, self.journal, bool(self.unbindings))
+        return Search(exchange, self.exchanges, queues, keys, message, self.journal, bool(self.unbindings), peeks)
 
     def route(
         self, exchange: Exchange, keys: tuple[str, ...], message: Message | None
