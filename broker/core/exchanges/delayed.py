@@ -39,7 +39,7 @@ SLICE, SLICE_BYTES = 200, 1 << 20  # messages read at once, and about how many b
 STEP_COST = 500  # of messages released in one step
 RELEASE_COST = 10  # of one message beside its enqueueing
 READ_SHIFT = 9  # to read and copy 512 bytes costs 1
-DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
+DROP_SLICE, DROP_COST = 200, 3  # messages of a deleted exchange dropped in one step, and the cost of each
 RETRY_MS = 10_000  # the wait after a due message could not be read or released
 ROOM_MS = 1_000  # between two looks whether one of its queues has room
 LAST_BYTES = 1 << 10  # of properties that each exchange keeps, which no limit counts
@@ -156,17 +156,18 @@ class Delay(Sink):
             self._timer = None
         self._resident.clear()
         self._awaited, self._routed, self._head = (), (0, ()), None
-        self._drop()
+        self.context.start(self._drop(), appends=False)
 
-    def _drop(self) -> None:
-        """Drop a slice of the messages. After a stop recovery drops the rest, as the deletion is in the journal."""
+    def _drop(self) -> Job:
+        """Drop the messages in slices. After a crash recovery drops the rest, as the deletion is in the journal."""
         durable = self.context.number > 0
-        for _ in range(min(DROP_SLICE, len(self._heap))):
-            id_, location = self._page(self._heap.pop())
-            if location:
-                self.context.drop(id_, location, durable)
-        if self._heap:
-            self._timer = self.context.call_at(self.context.clock.now_ms(), self._drop)
+        while self._heap:
+            count = min(DROP_SLICE, len(self._heap))
+            for _ in range(count):
+                id_, location = self._page(self._heap.pop())
+                if location:
+                    self.context.drop(id_, location, durable)
+            yield DROP_COST * count
 
     def _page(self, entry: int) -> tuple[int, int]:
         """Return the id and location of a message; location 0 if it is in memory."""
@@ -243,7 +244,7 @@ class Delay(Sink):
         finally:
             self._releasing = False
             if self.deleted:
-                self._drop()
+                self.context.start(self._drop(), appends=False)
             else:
                 self._expect()
 

@@ -51,10 +51,11 @@ class ExchangeContext:
         """Call `fn` when `clock.now_ms()` reaches `when_ms`, then deliver the messages that it has enqueued."""
         raise NotImplementedError
 
-    def start(self, job: Job) -> None:
+    def start(self, job: Job, appends: bool = True) -> None:
         """Run a generator in turns of the loop, and to its end before the broker stops. Each step yields its cost.
 
-        A cost of 1 is about a microsecond; a step should cost 500 at most (`jobs.scheduler`).
+        A cost of 1 is about a microsecond; a step should cost 500 at most (`jobs.scheduler`). It waits while the disk
+        is full, unless it `appends` nothing.
         """
         raise NotImplementedError
 

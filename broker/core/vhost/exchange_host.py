@@ -44,8 +44,8 @@ class ExchangeHost(ExchangeContext):
 
         return self.clock.call_at(when_ms, run_and_pump)
 
-    def start(self, job: Job) -> None:
-        self._vhost.scheduler.start(f"messages of {self._exchange}", job, appends=True)
+    def start(self, job: Job, appends: bool = True) -> None:
+        self._vhost.scheduler.start(f"messages of {self._exchange}", job, appends=appends)
 
     def emit(self, emissions: Iterable[Emission]) -> None:
         self._vhost.emit(self._exchange, emissions)
