@@ -129,31 +129,31 @@ class Search:
                 recorders.append(recorder)
             if type_.persists_messages:
                 kept += take_kept(destinations)
-            if self._some_deleted:
-                destinations = {one: None for one in destinations if exists(one, exchanges)}
-            if not destinations:
-                alternate = current.alternate
-                follow = exchanges.get(alternate) if alternate is not None else None
-                if follow is not None:
-                    destinations[follow] = None
+            routed = False
             for count, destination in enumerate(destinations, 1):
+                if not count % DESTINATIONS:
+                    yield DESTINATIONS >> DESTINATIONS_SHIFT
+                if self._some_deleted and not exists(destination, exchanges):
+                    continue
+                routed = True
                 if isinstance(destination, RouteTarget):
                     found[destination] = None
                 elif isinstance(destination, Exchange) and destination.name not in seen:
                     seen.add(destination.name)
                     work.append(destination)
-                if not count % DESTINATIONS:
-                    yield DESTINATIONS >> DESTINATIONS_SHIFT
+            alternate = current.alternate if not routed else None
+            if alternate is not None and alternate not in seen and alternate in exchanges:
+                seen.add(alternate)
+                work.append(exchanges[alternate])
             yield EXCHANGE_COST
         if kept:
             self.kept = True
             cost = store_kept(self._journal, kept)
             self.stored = cost > 0
             yield cost
-        if self._some_deleted:
-            found = {one: None for one in found if not one.deleted}
-        if found:
-            self.targets = (*found, *recorders)
+        targets = [one for one in found if not one.deleted] if self._some_deleted else found
+        if targets:
+            self.targets = (*targets, *recorders)
 
 
 class Route:
@@ -164,7 +164,7 @@ class Route:
     cost           of enqueueing one message in one step (`jobs.scheduler`); 1 if it is enqueued in steps
     at_once        the number of messages that may be enqueued in one step, or together in steps
     long_bytes     the sum of their bodies and long headers above which they are enqueued in steps
-    reads_headers  some targets read the headers of each message
+    reads_headers  some targets, of those that get messages in one step, read the headers of each
     read_bytes     the sum of their long headers above which they are enqueued in steps for these targets
 
     A message whose properties contain any of the `markers` must be routed by itself, too. `direct` messages came from
@@ -200,6 +200,11 @@ class Route:
         self.targets = self.queues = targets
         self.cost = 1
         self.at_once = self.long_bytes = self.read_bytes = UNLIMITED
+        self.reads_headers = False
+        if targets is not None and len(targets) > FEW:
+            self.queues = None
+            self.at_once = RUN
+            return
         readers = len([target for target in targets or () if target.reads_headers])
         self.reads_headers = readers > 0
         if readers:
