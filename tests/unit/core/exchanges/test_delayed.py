@@ -295,7 +295,7 @@ def test_a_deleted_exchange_leaves_no_message_and_no_timer(
 
 
 def test_very_many_messages_of_a_deleted_exchange_are_dropped_in_turns(journal: SlowJournal) -> None:
-    """As those of very many exchanges that a client deletes together."""
+    """A client may delete very many such exchanges together."""
     node, channel = durable(journal)
     for _ in range(2_000):
         send(channel, 100, delivery_mode=2)

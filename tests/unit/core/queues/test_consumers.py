@@ -91,7 +91,7 @@ def test_the_highest_priority_with_room_is_served_alone() -> None:
 def test_consumers_of_very_many_priorities_are_served_in_several_turns(
     each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of each priority are served by themselves, which takes longer than a batch."""
+    """The queue serves those of each priority by themselves, which takes longer than a batch."""
     monkeypatch.setattr(consumers_module, "LEVELS", 5)
     members = [FakeConsumer("c", 1, priority=number // each) for number in range(12 * each)]
     consumers = consumers_of(*members)
