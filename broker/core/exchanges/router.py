@@ -22,6 +22,7 @@ SEARCH_COST = 500  # of one step of a search, about
 
 ENQUEUE_COST = 3_000  # of the messages that are enqueued in one step
 FEW = ENQUEUE_COST // PAGE_COST  # queues in which any message may be enqueued in one step
+MANY = 10_000  # queues that a route does not look at one by one; each part of them counts what it reads
 SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
 RUN = 128  # messages that are enqueued together in very many queues, in steps
 SHORT_HEADER_COST = LONG_HEADER >> FIELDS_SHIFT  # of a header that is not long, for a target that reads it
@@ -164,7 +165,7 @@ class Route:
     cost           of enqueueing one message in one step (`jobs.scheduler`); 1 if it is enqueued in steps
     at_once        the number of messages that may be enqueued in one step, or together in steps
     long_bytes     the sum of their bodies and long headers above which they are enqueued in steps
-    reads_headers  some targets, of those that get messages in one step, read the headers of each
+    reads_headers  some targets, unless they are very many, read the headers of each message
     read_bytes     the sum of their long headers above which they are enqueued in steps for these targets
 
     A message whose properties contain any of the `markers` must be routed by itself, too. `direct` messages came from
@@ -201,7 +202,7 @@ class Route:
         self.cost = 1
         self.at_once = self.long_bytes = self.read_bytes = UNLIMITED
         self.reads_headers = False
-        if targets is not None and len(targets) > FEW:
+        if targets is not None and len(targets) > MANY:
             self.queues = None
             self.at_once = RUN
             return
