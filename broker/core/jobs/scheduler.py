@@ -179,6 +179,11 @@ class Scheduler:
         if not full:
             self._resume_waiting()
 
+    @property
+    def has_time(self) -> bool:
+        """True if something of the budget of this turn is left: what may be a job may as well be done at once."""
+        return self._left > 0
+
     def charge(self, cost: int) -> None:
         """Charge the jobs of this turn for work that was done at once, within a step or outside of jobs."""
         self.spent += cost
