@@ -206,10 +206,7 @@ def doctor(options: argparse.Namespace) -> int:
 
     if options.store:
         return examine_url(options.store, options.password_file, options.schema)
-    try:
-        return examine(Path(options.data))
-    except OSError as error:
-        return unusable(error)
+    return examine(Path(options.data))
 
 
 def unusable(error: OSError) -> int:

@@ -6,6 +6,7 @@ was killed, and nothing in it was confirmed.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -25,7 +26,8 @@ from .segment import SUFFIX
 
 SOUND_STATUS, DAMAGED_STATUS = 0, 1
 NOTHING_STATUS = 66  # EX_NOINPUT of sysexits.h
-UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the server with the data
+NO_FILE = (errno.EINVAL, errno.EISDIR)  # what has the name of a file is none
+UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the data, or the server with them, cannot be read
 
 
 class UntouchedFile(FolderFile):
@@ -82,6 +84,22 @@ class SegmentCheck:
 
 def examine(folder: Path) -> int:
     """Print what the folder has, and return the exit status."""
+    try:
+        return _examine(folder)
+    except InUse as error:
+        print(f"warren: {error}: stop it first", file=sys.stderr)
+        return IN_USE_STATUS
+    except Unavailable as fault:
+        print(f"warren: {fault}", file=sys.stderr)
+    except OSError as error:
+        print(f"warren: {file_error(error, str(folder))}", file=sys.stderr)
+        if error.errno in NO_FILE:
+            return DAMAGED_STATUS
+    return UNAVAILABLE_STATUS
+
+
+def _examine(folder: Path) -> int:
+    """Examine a folder. Raises InUse, Unavailable, OSError."""
     if not folder.is_dir():
         fault = "this is a file" if folder.exists() else "there is no such folder"
         print(f"warren: {folder}: {fault}: name the folder of a broker (--data)", file=sys.stderr)
@@ -89,12 +107,8 @@ def examine(folder: Path) -> int:
     if not (folder / "meta.sqlite").exists() and not (folder / "log").is_dir():
         print(f"warren: {folder}: no broker has stored anything here: name another folder (--data)", file=sys.stderr)
         return NOTHING_STATUS
-    try:
-        # A broker makes the file that it locks, so nothing uses a folder without one, such as a copy.
-        descriptor = lock(folder) if (folder / LOCK).exists() else None
-    except InUse as error:
-        print(f"warren: {error}: stop it first", file=sys.stderr)
-        return IN_USE_STATUS
+    # A broker makes the file that it locks, so nothing uses a folder without one, such as a copy.
+    descriptor = lock(folder) if (folder / LOCK).exists() else None
     try:
         disk = UntouchedFolder(folder / "log") if (folder / "log").is_dir() else None
         names, sound = _metadata_of_folder(folder / "meta.sqlite", disk)
@@ -103,9 +117,6 @@ def examine(folder: Path) -> int:
             print(f"log: BAD: {fault}" if fault else "log: none")
             sound = sound and not fault
         return SOUND_STATUS if (disk is None or _log(disk, names)) and sound else DAMAGED_STATUS
-    except OSError as error:
-        print(f"warren: {file_error(error, str(folder))}", file=sys.stderr)
-        return DAMAGED_STATUS
     finally:
         if descriptor is not None:
             os.close(descriptor)
@@ -138,7 +149,10 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
 
 
 def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
-    """Return the names of queues and exchanges by number, or None if unknown, and whether the metadata is sound."""
+    """Return the names of queues and exchanges by number, or None if unknown, and whether the metadata is sound.
+
+    Raises Unavailable, OSError.
+    """
     try:
         if not path.exists():
             if disk is not None:
@@ -146,6 +160,8 @@ def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[dict[int, str] |
             print("metadata: none")
             return None, True
         metadata = SQLiteMetadata(path)
+    except Unavailable:
+        raise
     except StorageFault as fault:
         print(f"metadata: BAD: {fault}")
         return None, False
@@ -156,11 +172,13 @@ def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[dict[int, str] |
 
 
 def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
-    """Return the same of open metadata."""
+    """Return the same of open metadata. Raises Unavailable, OSError."""
     try:
         definitions = metadata.load()
         if disk is not None:
             check_definitions(disk, definitions.vhosts)
+    except Unavailable:
+        raise
     except StorageFault as fault:
         print(f"metadata: BAD: {fault}")
         return None, False

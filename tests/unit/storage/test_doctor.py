@@ -1,5 +1,6 @@
 """The doctor's report on sound, torn and damaged logs, which it does not change."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -288,6 +289,45 @@ def test_damaged_metadata_is_reported_with_what_to_do(capsys: pytest.CaptureFixt
     status, lines = run_doctor(capsys, log)
     assert status == 1
     assert f"metadata: BAD: {path}: file is not a database: {RESTORE}" in lines
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "says"),
+    [
+        ("meta.sqlite", errno.EACCES, "has no right to it"),
+        ("meta.sqlite", errno.EIO, "Input/output error"),
+        ("00000001.log", errno.EACCES, "has no right to it"),
+        ("00000001.log", errno.EIO, "Input/output error"),
+    ],
+)
+def test_a_file_that_cannot_be_opened_is_no_damage(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    log: Path,
+    name: str,
+    number: int,
+    says: str,
+) -> None:
+    open_file = os.open
+
+    def open_or_fail(path: str | Path, *flags: int) -> int:
+        if Path(path).name == name:
+            raise OSError(number, os.strerror(number), str(path))
+        return open_file(path, *flags)
+
+    monkeypatch.setattr(os, "open", open_or_fail)
+    assert examine(log.parent) == 69
+    out, err = capsys.readouterr()
+    assert "BAD" not in out and err.startswith("warren: ") and f"{name}: " in err and says in err
+
+
+def test_metadata_that_cannot_be_read_is_no_damage(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    path = log.parent / "meta.sqlite"
+    path.unlink()
+    os.mkfifo(path)  # SQLite can open it and not read it
+    assert examine(log.parent) == 69
+    says = "disk I/O error: it cannot be read: check the disk, and the log of the system"
+    assert capsys.readouterr() == ("", f"warren: {path}: {says}\n")
 
 
 def test_a_broker_logs_what_is_missing_once(tmp_path: Path) -> None:
