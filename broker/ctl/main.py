@@ -269,9 +269,7 @@ def write(file: Path, text: str) -> None:
     A link is followed, as by RabbitMQ. What is no file, such as a pipe, and a file in a folder without the right to
     create others are written directly.
     """
-    from tempfile import mkstemp  # here: other commands need neither
-
-    from ..storage.disk import sync_folder
+    from tempfile import mkstemp  # here: other commands do not need it
 
     data = text.encode("utf-8", "backslashreplace")
     place = Path(os.path.realpath(file))
@@ -296,7 +294,6 @@ def write(file: Path, text: str) -> None:
     except OSError:
         Path(new).unlink(missing_ok=True)
         raise
-    sync_folder(place.parent)
 
 
 def umask() -> int:
