@@ -10,6 +10,8 @@ import errno
 import os
 import sys
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 
 from ..core.messages.ports import EXHAUSTED
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
@@ -47,7 +49,7 @@ class UntouchedFolder(FolderDisk):
 
     def open(self, name: str, create: bool) -> File:
         assert not create
-        return UntouchedFile(self._path / name, os.O_RDONLY, False)
+        return UntouchedFile(self._path / name, os.O_RDONLY | os.O_NONBLOCK, False)  # a pipe would wait for a writer
 
     def remove(self, name: str) -> None: ...
 
@@ -107,8 +109,7 @@ def _examine(folder: Path) -> int:
     if not (folder / "meta.sqlite").exists() and not (folder / "log").is_dir():
         print(f"warren: {folder}: no broker has stored anything here: name another folder (--data)", file=sys.stderr)
         return NOTHING_STATUS
-    # A broker makes the file that it locks, so nothing uses a folder without one, such as a copy.
-    descriptor = lock(folder) if (folder / LOCK).exists() else None
+    descriptor = lock_of(folder)
     try:
         disk = UntouchedFolder(folder / "log") if (folder / "log").is_dir() else None
         names, sound = _metadata_of_folder(folder / "meta.sqlite", disk)
@@ -120,6 +121,20 @@ def _examine(folder: Path) -> int:
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+def lock_of(folder: Path) -> int | None:
+    """Lock a folder that a broker may use, and return the descriptor. Raises InUse, OSError.
+
+    A broker makes the file that it locks, and writes to it, so nothing uses a folder without one, such as a copy, or
+    one on a read-only file system, such as a snapshot.
+    """
+    try:
+        return lock(folder) if (folder / LOCK).exists() else None
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            return None
+        raise
 
 
 def examine_url(url: str, password_file: str, schema: str) -> int:
@@ -148,18 +163,40 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         return UNAVAILABLE_STATUS if error.errno in EXHAUSTED else DAMAGED_STATUS
 
 
+def regular_file(path: Path) -> bool:
+    """Whether the file exists. Raises OSError for what is no regular file, as to read that may never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return path.exists()
+
+
 def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
     """Return the names of queues and exchanges by number, or None if unknown, and whether the metadata is sound.
 
     Raises Unavailable, OSError.
     """
     try:
-        if not path.exists():
+        if not regular_file(path):
             if disk is not None:
                 check_definitions(disk, ())
             print("metadata: none")
             return None, True
-        metadata = SQLiteMetadata(path)
+    except StorageFault as fault:
+        print(f"metadata: BAD: {fault}")
+        return None, False
+    # SQLite would write to the file: what its log has, and the schema of this version.
+    with TemporaryDirectory(prefix="warren-doctor-") as folder:
+        copy = Path(folder, path.name)
+        for suffix in ("", "-wal"):
+            if regular_file(Path(f"{path}{suffix}")):
+                copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+        return _metadata_of_copy(copy, path, disk)
+
+
+def _metadata_of_copy(copy: Path, path: Path, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
+    """Return the same of a copy of the metadata at `path`. Raises Unavailable, OSError."""
+    try:
+        metadata = SQLiteMetadata(copy, False, path)
     except Unavailable:
         raise
     except StorageFault as fault:

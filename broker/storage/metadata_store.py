@@ -151,12 +151,13 @@ class SQLiteMetadata(Metadata):
     """The open metadata file.
 
     The loop's thread opens and loads it, then only the worker writes it; it is closed after the worker has ended.
-    Without `durable`, `sync` does nothing, and the last changes may not survive a power cut.
+    Without `durable`, `sync` does nothing, and the last changes may not survive a power cut. Errors name `shown`, for a
+    copy that the operator does not know.
     """
 
-    def __init__(self, path: Path, durable: bool = True) -> None:
+    def __init__(self, path: Path, durable: bool = True, shown: Path | None = None) -> None:
         """Open the file, and create or upgrade it if needed. Raises StorageFault."""
-        self._path = path
+        self._path = shown or path
         self._wal = Path(f"{path}-wal")
         self._unsynced = durable  # at first too: the process before may have been killed
         self._durable = durable
@@ -169,12 +170,12 @@ class SQLiteMetadata(Metadata):
             kind = StorageFault if isinstance(error, IsADirectoryError) else Unavailable
             raise kind(file_error(error, str(path))) from error
         except sqlite3.Error as error:
-            raise fault(path, error) from error
+            raise fault(self._path, error) from error
         try:
             self._open()
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter for a text of SQLite with damaged names in it
             self._connection.close()
-            raise fault(path, error) from error
+            raise fault(self._path, error) from error
         except StorageFault:
             self._connection.close()
             raise
