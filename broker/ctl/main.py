@@ -259,6 +259,8 @@ def save(name: str, value: object) -> None:
             sys.stdout.write(text)
         else:
             write(Path(name), text)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise ExitError(UNAVAILABLE, f"Error:\ncannot write {file_error(error, name)}") from None
 
