@@ -297,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status: int = options.run(options)
             return status
         finally:
-            sys.stdout.flush()
+            print(end="", flush=True)  # does nothing if there is no output, as for a daemon without one
     except BrokenPipeError:
         if not output_is_closed():
             raise

@@ -75,6 +75,11 @@ def test_a_closed_output_ends_warren_without_a_word_and_without_a_verdict(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_command_needs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as of a daemon that was started without one
+    assert main(["plugins"]) == 0
+
+
 def test_a_pipe_that_breaks_elsewhere_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "plugins", fails)
     with pytest.raises(BrokenPipeError), open(os.devnull, "w", encoding="utf-8") as output:
