@@ -39,6 +39,16 @@ STORE_SHIFT: Final = 9  # to write 512 bytes to the journal costs 1
 RETRY_MS = 1_000  # the wait after a failed pump
 
 
+def do_at_once(steps: Job, budget: int = TURN_COST) -> tuple[bool, int]:
+    """Do steps of a job until they have cost more than `budget`; return whether some may be left, and the cost."""
+    spent = 0
+    for cost in steps:
+        spent += cost
+        if spent > budget:
+            return True, spent
+    return False, spent
+
+
 class Task:
     """A job that the scheduler runs, as `Scheduler.start` describes.
 

@@ -1,7 +1,8 @@
 """The consumer timeout, check by check: when unsettled deliveries are given up."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pamqp.commands import Connection as ConnectionMethods
@@ -9,10 +10,11 @@ from pamqp.commands import Connection as ConnectionMethods
 from tests.support.amqp_client import Channel, Client
 from tests.support.clock import FakeClock
 from tests.support.session import dial, new_node, pipe_of
+from warren.broker.core.jobs.scheduler import Job, Scheduler
 from warren.broker.core.node.node import Node
 from warren.broker.session.channel import Channel as ServerChannel
 from warren.broker.session.connection import Connection
-from warren.broker.session.consumer_timeout import Timeouts
+from warren.broker.session.consumer_timeout import Noted, Timeouts
 
 MINUTE_MS = 60_000
 
@@ -26,7 +28,7 @@ class Watch:
         self.clock = self.node.clock
         self.connections: list[Connection] = []
         self.channel = self.open().channel()
-        self.timeouts = Timeouts(self.clock, default_ms, lambda: self.connections)
+        self.timeouts = Timeouts(self.node, default_ms, lambda: self.connections)
         self.timeouts.start()
 
     def open(self) -> Client:
@@ -56,9 +58,11 @@ def watch() -> Iterator[Watch]:
     watch.timeouts.stop()
 
 
-def test_without_a_timeout_nothing_is_given_up_and_a_check_a_minute_is_enough(watch: Watch) -> None:
+def test_without_a_timeout_nothing_is_given_up_and_a_check_a_minute_is_enough(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watch.hold("q")
-    checks = count_checks(watch)
+    checks = count_checks(watch, monkeypatch)
     watch.clock.advance(60 * MINUTE_MS)
     assert watch.open_channels() == 1 and len(checks) == 60
 
@@ -147,26 +151,33 @@ def test_after_the_stop_nothing_is_looked_at(watch: Watch) -> None:
     assert watch.open_channels() == 1
 
 
-def count_checks(watch: Watch) -> list[int]:
+def count_checks(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A list that grows with each check."""
-    checks: list[int] = []
-    watch.clock.after_each = lambda: checks.append(watch.clock.now_ms())
+    checks: list[str] = []
+    start = watch.node.scheduler.start
+
+    def counted(name: str, *arguments: Any) -> None:
+        checks.append(name)
+        start(name, *arguments)
+
+    monkeypatch.setattr(Scheduler, "start", staticmethod(counted))
     return checks
 
 
 class CountedTimeouts(Timeouts):
-    """Timeouts that count in `looked` how often each connection was checked."""
+    """Timeouts that count in `looked` how often the channels of each connection were checked."""
 
     def __init__(self, watch: Watch) -> None:
-        super().__init__(watch.clock, 30 * MINUTE_MS, lambda: watch.connections)
+        super().__init__(watch.node, 30 * MINUTE_MS, lambda: watch.connections)
         self.looked: Counter[Connection] = Counter()
 
-    def _check(self, connection: Connection, before: dict[ServerChannel, deque[tuple[int, int]]], now_ms: int) -> int:
-        self.looked[connection] += 1
-        return super()._check(connection, before, now_ms)
+    def _check(self, channel: ServerChannel, noted: Noted, renew: bool) -> Job:
+        self.looked[channel.connection] += 1
+        return super()._check(channel, noted, renew)
 
 
 def test_a_short_timeout_of_one_client_has_the_others_looked_at_no_more_often(watch: Watch) -> None:
+    watch.timeouts.stop()
     plain = watch.hold("plain")
     hurried = watch.open().channel()
     hurried.declare("short")

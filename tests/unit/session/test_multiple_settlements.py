@@ -177,11 +177,26 @@ def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: pyte
         def __iter__(self) -> Any:
             raise AssertionError("all that is outstanding is looked at")
 
+        def pop(self, key: int, *default: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().pop(key, *default)
+
     large.channel.unacked.entries = Counted(large.channel.unacked.entries)
     for tag in range(1, LARGE + 1, 3):
         large.ch.ack(tag, multiple=True)
     assert looks <= 2 * LARGE
     assert large.queue.unacked == 2
+
+
+def test_all_are_acknowledged_also_where_the_last_one_is_already() -> None:
+    large = Large()
+    large.ch.ack(LARGE)
+    large.ch.ack(0, multiple=True)
+    large.turns()
+    large.ch.ack(0, multiple=True)
+    large.ch.sync()
+    assert not large.queue.unacked and not large.channel.unacked
 
 
 def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
@@ -192,7 +207,7 @@ def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
     assert isinstance(large.ch.next(), Tx.RollbackOk)
     large.ch.ack(150, multiple=True)
     large.ch.commit()
-    assert large.queue.unacked == LARGE - 150 and large.channel.unacked.oldest()[0] == 151
+    assert large.queue.unacked == LARGE - 150 and large.channel.unacked.tags()[0] == 151
 
 
 @pytest.mark.parametrize("step", ["settling", "rolling back"])
