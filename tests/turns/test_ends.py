@@ -90,8 +90,8 @@ def test_queues_are_declared_and_deleted_beside_many(step_meter: StepMeter) -> N
     peer.close()
 
 
-@pytest.mark.parametrize("error", [False, True])
-def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, error: bool) -> None:
+@pytest.mark.parametrize("why", ["closed", "error", "timeout"])
+def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, why: str) -> None:
     """Each takes a little less than a turn."""
     deliveries, channels = 1_900, 20
 
@@ -105,17 +105,20 @@ def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, e
         for _ in range(channels):
             channel = client.channel()
             channel.qos(deliveries)
-            channel.consume("q", consumer_tag="c")
+            channel.consume("q", consumer_tag="c", arguments={"x-consumer-timeout": 60_000} if why == "timeout" else {})
             channel.deliveries(deliveries)
             channel.cancel("c")
             close = Channel.Close, {"reply_code": 200}
-            kind, fields = (Queue.Declare, {"queue": "missing", "passive": True}) if error else close
+            kind, fields = (Queue.Declare, {"queue": "missing", "passive": True}) if why == "error" else close
             ends += codec.method_frame(channel.number, kind, fields)
         peer.settle()
         step_meter.begin()
-        socket_of(client).incoming += ends
-        peer.settle()
-        peer.wait(0)
+        if why == "timeout":
+            peer.wait(180_000)
+        else:
+            socket_of(client).incoming += ends
+            peer.settle()
+            peer.wait(0)
         assert peer.node.vhosts["/"].queues["q"].ready == deliveries * channels
         peer.close()
 
@@ -176,6 +179,31 @@ def test_short_transactions_and_acknowledgements_of_a_channel_with_very_many_del
         peer.wait(0)
         names = [channel.next().name for _ in range(ends if end is not None else 0)]
         assert set(names) <= {"Tx.RollbackOk", "Tx.CommitOk"} and peer.node.open_connections
+        peer.close()
+
+    step_meter.check_one_of(attempt)
+
+
+def test_single_acknowledgements_of_many_queues_in_turn(step_meter: StepMeter) -> None:
+    deliveries, queues = 12_000, 100
+
+    def attempt() -> None:
+        peer = MeasuredPeer(step_meter)
+        client = peer.connect()
+        channel = client.channel()
+        for number in range(queues):
+            channel.declare(f"q{number}")
+            channel.fill(f"q{number}", *[b""] * (deliveries // queues))
+            channel.consume(f"q{number}")
+        channel.deliveries(deliveries)
+        half = deliveries // 2
+        tags = [tag for first in range(1, half + 1) for tag in (first, first + half)]
+        acks = b"".join([codec.method_frame(1, Basic.Ack, {"delivery_tag": tag}) for tag in tags])
+        step_meter.begin()
+        socket_of(client).incoming += acks
+        peer.settle()
+        peer.wait(0)
+        assert not sum(queue.unacked for queue in peer.node.vhosts["/"].queues.values())
         peer.close()
 
     step_meter.check_one_of(attempt)

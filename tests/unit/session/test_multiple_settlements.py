@@ -10,7 +10,7 @@ from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, dial, new_node, pipe_of
-from warren.broker.core.jobs.scheduler import TURN_COST
+from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
 from warren.broker.session.methods import acknowledge
 
 COUNT = 5_000
@@ -177,6 +177,8 @@ def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: pyte
         def __iter__(self) -> Any:
             raise AssertionError("all that is outstanding is looked at")
 
+        __reversed__ = __iter__
+
         def pop(self, key: int, *default: Any) -> Any:
             nonlocal looks
             looks += 1
@@ -187,6 +189,32 @@ def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: pyte
         large.ch.ack(tag, multiple=True)
     assert looks <= 2 * LARGE
     assert large.queue.unacked == 2
+
+
+def test_deliveries_are_counted_in_slices_for_a_prefetch_limit_of_the_channel() -> None:
+    large = Large()
+    cancelled = large.channel.consumers["c"]
+    large.ch.cancel("c")
+    large.ch.publish("", "queue")
+    assert large.ch.get("queue", no_ack=False) is not None
+    found = 0
+
+    class Counted(dict[int, Any]):
+        def get(self, *arguments: Any) -> Any:
+            nonlocal found
+            found += 1
+            return super().get(*arguments)
+
+        def values(self) -> Any:
+            raise AssertionError("all that is outstanding is looked at")
+
+    large.channel.unacked.entries = Counted(large.channel.unacked.entries)
+    for deliveries in large.channel._deliveries():
+        assert len(deliveries) == found <= SLICE
+        found = 0
+    large.ch.qos(LARGE, globally=True)
+    assert large.channel.shared_prefetch.unacked == LARGE, "of a cancelled consumer too, but not of a get"
+    assert cancelled.shares
 
 
 def test_all_are_acknowledged_also_where_the_last_one_is_already() -> None:

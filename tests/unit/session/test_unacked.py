@@ -1,12 +1,24 @@
 """The collection of unsettled deliveries by itself."""
 
+from typing import Any
+
 import pytest
 
 from tests.support.queues import message, new_queue
 from warren.broker.amqp.errors import PreconditionFailed
+from warren.broker.core.jobs.scheduler import SLICE
 from warren.broker.session.unacked import Settlement, Unacked, UnackedDeliveries
 
 QUEUE, MESSAGE = new_queue(), message()
+
+
+class SingleEntries(dict[int, Any]):
+    """Entries that are found by their tags alone."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise AssertionError("all entries are looked at")
+
+    __iter__ = __reversed__ = items = values = keys = _refuse  # type: ignore[assignment]
 
 
 def outstanding(*tags: int) -> UnackedDeliveries:
@@ -33,6 +45,16 @@ def test_candidates_are_looked_for_from_the_last_ones_on() -> None:
     unacked = outstanding(1, 3, 4, 9)
     assert list(unacked.candidates_up_to(4)) == [1, 2, 3, 4]
     assert list(unacked.candidates_up_to(9)) == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("left", [1, 3])
+def test_those_that_are_left_are_found_without_a_look_at_removed_ones(left: int) -> None:
+    """A dict takes the longer to find its first or last entry the more were removed there."""
+    unacked = outstanding(*range(1, 1_001))
+    unacked.pop_many([*range(1, 100), *range(100 + left, 1_001)])
+    unacked.entries = SingleEntries(unacked.entries)
+    for tag in range(100, 100 + left):
+        assert up_to(unacked, tag)[-1] == tag
 
 
 def test_a_gap_wider_than_is_tried_tag_by_tag() -> None:
@@ -64,6 +86,23 @@ def test_what_is_put_back_has_its_place_again() -> None:
         pass
     assert unacked.tags() == [1, 2, 3, 4]
     assert up_to(unacked, 3) == [1, 2, 3]
+
+
+def test_one_is_put_back_among_many_in_short_steps() -> None:
+    unacked = outstanding(*range(1, 5_001))
+    looks = 0
+
+    class Counted(SingleEntries):
+        def get(self, *arguments: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().get(*arguments)
+
+    unacked.entries = Counted(unacked.entries)
+    for _ in unacked.put_back([(7, unacked.pop(7))], lambda: 5_000):
+        assert looks <= 2 * SLICE
+        looks = 0
+    assert unacked.tags() == list(range(1, 5_001))
 
 
 def test_deliveries_made_while_others_are_put_back_come_after_them() -> None:
