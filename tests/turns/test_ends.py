@@ -182,28 +182,3 @@ def test_short_transactions_and_acknowledgements_of_a_channel_with_very_many_del
         peer.close()
 
     step_meter.check_one_of(attempt)
-
-
-def test_single_acknowledgements_of_many_queues_in_turn(step_meter: StepMeter) -> None:
-    deliveries, queues = 12_000, 100
-
-    def attempt() -> None:
-        peer = MeasuredPeer(step_meter)
-        client = peer.connect()
-        channel = client.channel()
-        for number in range(queues):
-            channel.declare(f"q{number}")
-            channel.fill(f"q{number}", *[b""] * (deliveries // queues))
-            channel.consume(f"q{number}")
-        channel.deliveries(deliveries)
-        half = deliveries // 2
-        tags = [tag for first in range(1, half + 1) for tag in (first, first + half)]
-        acks = b"".join([codec.method_frame(1, Basic.Ack, {"delivery_tag": tag}) for tag in tags])
-        step_meter.begin()
-        socket_of(client).incoming += acks
-        peer.settle()
-        peer.wait(0)
-        assert not sum(queue.unacked for queue in peer.node.vhosts["/"].queues.values())
-        peer.close()
-
-    step_meter.check_one_of(attempt)

@@ -191,6 +191,14 @@ def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: pyte
     assert large.queue.unacked == 2
 
 
+def test_very_many_single_acknowledgements_share_turns() -> None:
+    large = Large()
+    large.ch.client.raw(b"".join([codec.method_frame(1, Basic.Ack, {"delivery_tag": tag + 1}) for tag in range(LARGE)]))
+    first = LARGE - large.queue.unacked
+    most = 2 * (TURN_COST + acknowledge.RUN)  # two of them cost 1
+    assert 0 < first <= most and max(large.turns()[1:]) <= most and not large.queue.unacked
+
+
 def test_deliveries_are_counted_in_slices_for_a_prefetch_limit_of_the_channel() -> None:
     large = Large()
     cancelled = large.channel.consumers["c"]
