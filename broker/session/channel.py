@@ -13,7 +13,7 @@ from ..amqp.errors import AccessRefused, AMQPError, CommandInvalid, NotFound
 from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
-from ..core.jobs.scheduler import CONSUMER_COST, OBJECT_COST, SLICE, Job, do_at_once
+from ..core.jobs.scheduler import AT_ONCE_COST, CONSUMER_COST, OBJECT_COST, SLICE, Job, do_at_once
 from ..core.metadata.patterns import SearchTime
 from ..core.queues.message_log import CHANNEL, Origin
 from ..core.queues.queue import Queue
@@ -372,9 +372,9 @@ class Channel:
         if queue is not None and queue.paused:
             raise Postponed(queue.when_resumed)
 
-    def do(self, name: str, steps: Job) -> None:
-        """Do the steps of a job at once as far as the share of a turn goes, and the rest as `start_job` does."""
-        more, spent = do_at_once(steps)
+    def do(self, name: str, steps: Job, budget: int = AT_ONCE_COST) -> None:
+        """Do the steps of a job at once until they have cost more than `budget`, and the rest as `start_job` does."""
+        more, spent = do_at_once(steps, budget)
         if more:
             self.start_job(name, steps)
         self.connection.spent += spent

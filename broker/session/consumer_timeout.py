@@ -22,7 +22,7 @@ from .channel import Channel
 from .closing import close_channel
 from .connection import Connection
 from .consumer import ChannelConsumer
-from .unacked import LOOKUP_SHIFT, SPAN, Settlement
+from .unacked import Settlement, cost_of_lookup
 
 PERIOD_MS = 60_000  # the longest time between two checks, as in RabbitMQ
 PERIOD_LEAST_MS = 100  # the shortest
@@ -122,7 +122,7 @@ class Timeouts:
         self._default_ms = NONE if default_ms is None else default_ms
         self._connections = connections
         self._noted: dict[Channel, Noted] = {}
-        self._hurried: dict[Channel, int] = {}  # channels with shorter timeouts, and the shortest of each
+        self._hurried: dict[Channel, int] = {}  # channels with shorter timeouts, and the time of their next check
         self._all_at_ms = self._renew_at_ms = 0
         self._timer: Timer | None = None  # of the last check, None after the stop
 
@@ -137,11 +137,10 @@ class Timeouts:
             self._timer = None
 
     def _expect(self) -> None:
-        """Schedule the next check, a period after the end of the last one."""
+        """Schedule the next check, PERIOD_LEAST_MS after the end of the last one or later."""
         if self._timer is not None:
-            at_ms = self._all_at_ms
-            if self._hurried:
-                at_ms = min(at_ms, self._node.clock.now_ms() + period_ms(min(self._hurried.values())))
+            at_ms = min(self._hurried.values(), default=self._all_at_ms)
+            at_ms = max(min(at_ms, self._all_at_ms), self._node.clock.now_ms() + PERIOD_LEAST_MS)
             self._timer = self._node.clock.call_at(at_ms, self._begin)
 
     def _begin(self) -> None:
@@ -152,15 +151,14 @@ class Timeouts:
         """Check the channels whose time has come, in steps, and schedule the next check."""
         now_ms = self._node.clock.now_ms()
         renew = now_ms >= self._renew_at_ms
-        channels: Iterable[Channel | None] = self._hurried
+        channels: Iterable[Channel | None] = [each for each, at_ms in self._hurried.items() if at_ms <= now_ms]
         before = kept = self._noted
         if renew:
             self._renew_at_ms = now_ms + PERIOD_MS
         if renew or now_ms >= self._all_at_ms:
             self._all_at_ms = now_ms + period_ms(self._default_ms)
             channels = channels_of(self._connections())
-            kept = {}
-        self._hurried = {}
+            kept, self._hurried = {}, {}
         cost = 0
         for channel in channels:
             cost += LOOK_COST
@@ -169,11 +167,14 @@ class Timeouts:
                 cost = 0
             if self._timer is None:
                 return
-            if channel is not None and has_deliveries(channel):
+            if channel is None:
+                continue
+            self._hurried.pop(channel, None)
+            if has_deliveries(channel):
                 noted = kept[channel] = before.get(channel) or Noted()
                 yield from self._check(channel, noted, renew or channel not in before)
                 if period_ms(noted.shortest_ms) < period_ms(self._default_ms):
-                    self._hurried[channel] = noted.shortest_ms
+                    self._hurried[channel] = self._node.clock.now_ms() + period_ms(noted.shortest_ms)
         self._noted = kept
         yield cost
         self._expect()
@@ -206,7 +207,7 @@ class Timeouts:
         timeouts_ms: dict[tuple[Queue, ChannelConsumer | None], int] = {}
         first = last = 0
         tags = channel.unacked.candidates(group.first, group.last)
-        yield min(group.last - group.first, SPAN) >> LOOKUP_SHIFT
+        yield cost_of_lookup(group.first, group.last)
         for at in range(0, len(tags), SLICE):
             if not has_deliveries(channel):
                 return

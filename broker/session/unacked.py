@@ -95,13 +95,13 @@ class UnackedDeliveries:
         tags = list(self.entries)
         return tags[bisect_left(tags, first) : bisect_right(tags, last)]
 
-    def candidates_up_to(self, tag: int) -> Sequence[int]:
-        """Return tags up to and including this one, among them all outstanding ones, which the caller removes.
+    def candidates_up_to(self, tag: int) -> tuple[Sequence[int], int]:
+        """Return tags up to and including this one, among them all outstanding ones, and the cost to look them up.
 
-        No tag is returned twice, unless a transaction is rolled back.
+        The caller removes them: no tag is returned twice, unless a transaction is rolled back.
         """
         first, self._lowest_tag = self._lowest_tag, tag + 1
-        return self.candidates(first, tag)
+        return self.candidates(first, tag), cost_of_lookup(first, tag)
 
     def slices(self, last: int) -> Iterator[list[Unacked]]:
         """Return the deliveries up to a tag in slices of at most SLICE, oldest first. Others may come and go."""
@@ -161,6 +161,11 @@ class UnackedDeliveries:
         """Return tags up to this one with their deliveries, or with None where they are settled."""
         for tag in self.candidates(self._lowest_tag, last):
             yield tag, self.entries.get(tag)
+
+
+def cost_of_lookup(first: int, last: int) -> int:
+    """Return what it costs to return the candidates from `first` to `last`, in the scheduler's units."""
+    return max(0, min(last - first, SPAN)) >> LOOKUP_SHIFT
 
 
 def unknown_tag(tag: int) -> PreconditionFailed:

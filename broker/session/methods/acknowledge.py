@@ -9,13 +9,13 @@ from pamqp import commands
 
 from ...amqp.errors import NotSupported
 from ...amqp.field_table import Table
-from ...core.jobs.scheduler import SLICE
+from ...core.jobs.scheduler import AT_ONCE_COST, SLICE, UNLIMITED
 from ...core.messages.message import Message
 from ...core.queues.message_log import NACK, RECOVER, REJECT
 from ...core.queues.queue import Queue
 from ...wire import method_encoder
 from ...wire.frame_reader import Acks
-from ..unacked import LOOKUP_SHIFT, SPAN, Settlement, Unacked, unknown_tag
+from ..unacked import Settlement, Unacked, unknown_tag
 
 if TYPE_CHECKING:
     from ..channel import Channel
@@ -92,8 +92,8 @@ def tags_up_to(channel: Channel, tag: int) -> Sequence[int]:
     unacked = channel.unacked
     if tag:
         unacked.check(tag)
-    tags = unacked.candidates_up_to(tag or channel.delivery_tag)
-    channel.connection.spent += min(len(tags), SPAN) >> LOOKUP_SHIFT
+    tags, cost = unacked.candidates_up_to(tag or channel.delivery_tag)
+    channel.connection.spent += cost
     return tags
 
 
@@ -152,7 +152,8 @@ def settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Non
     again, so they keep their order.
     """
     if channel.transaction is not None:
-        channel.do("settlements", channel.transaction.settle_many(channel, tags, settlement))
+        budget = AT_ONCE_COST if len(tags) > TOGETHER else UNLIMITED
+        channel.do("settlements", channel.transaction.settle_many(channel, tags, settlement), budget)
     elif len(tags) <= TOGETHER:
         deliveries = channel.unacked.pop_many(tags)
         cost = COST * len(deliveries) + cost_of_copies(settlement, deliveries)

@@ -19,7 +19,7 @@ from ...core.queues.memory_budget import MemoryBudget
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_headers, cost_of_records, existing
 from ...wire import method_encoder
 from .. import closing
-from ..unacked import Settlement, Unacked
+from ..unacked import LOOKUP_SHIFT, Settlement, Unacked
 from . import acknowledge
 from . import publish as publishing
 
@@ -85,11 +85,12 @@ class Transaction:
     def _settle_many(self, channel: Channel, tags: Sequence[int], settlement: Settlement) -> Job:
         entries = channel.unacked.entries
         for at in range(0, len(tags), SLICE):
+            before = len(self.settlements)
             for tag in tags[at : at + SLICE]:
                 delivery = entries.pop(tag, None)
                 if delivery is not None:
                     self.settle(tag, delivery, settlement)
-            yield min(len(tags) - at, SLICE)
+            yield (SLICE >> LOOKUP_SHIFT) + len(self.settlements) - before
 
     def is_long(self, budget: MemoryBudget) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""

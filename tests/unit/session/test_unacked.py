@@ -7,7 +7,7 @@ import pytest
 from tests.support.queues import message, new_queue
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.core.jobs.scheduler import SLICE
-from warren.broker.session.unacked import Settlement, Unacked, UnackedDeliveries
+from warren.broker.session.unacked import LOOKUP_SHIFT, SPAN, Settlement, Unacked, UnackedDeliveries
 
 QUEUE, MESSAGE = new_queue(), message()
 
@@ -33,7 +33,7 @@ def delivery(tag: int) -> Unacked:
 
 
 def up_to(unacked: UnackedDeliveries, tag: int) -> list[int]:
-    return [one for one in unacked.candidates_up_to(tag) if one in unacked.entries]
+    return [one for one in unacked.candidates_up_to(tag)[0] if one in unacked.entries]
 
 
 def test_candidates_up_to_a_tag_have_those_outstanding_in_their_order() -> None:
@@ -43,8 +43,8 @@ def test_candidates_up_to_a_tag_have_those_outstanding_in_their_order() -> None:
 
 def test_candidates_are_looked_for_from_the_last_ones_on() -> None:
     unacked = outstanding(1, 3, 4, 9)
-    assert list(unacked.candidates_up_to(4)) == [1, 2, 3, 4]
-    assert list(unacked.candidates_up_to(9)) == [5, 6, 7, 8, 9]
+    assert list(unacked.candidates_up_to(4)[0]) == [1, 2, 3, 4]
+    assert list(unacked.candidates_up_to(9)[0]) == [5, 6, 7, 8, 9]
 
 
 @pytest.mark.parametrize("left", [1, 3])
@@ -59,7 +59,7 @@ def test_those_that_are_left_are_found_without_a_look_at_removed_ones(left: int)
 
 def test_a_gap_wider_than_is_tried_tag_by_tag() -> None:
     unacked = outstanding(1, 2, 1_000_000, 1_000_001)
-    assert unacked.candidates_up_to(1_000_000) == [1, 2, 1_000_000]
+    assert unacked.candidates_up_to(1_000_000) == ([1, 2, 1_000_000], SPAN >> LOOKUP_SHIFT)
 
 
 @pytest.mark.parametrize("tag", [2, 5])
