@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import standard_streams
 from ..product import distribution_version
 from ..system_errors import DEFINITIONS_LIMIT, file_error, read_text, too_long
 from . import command_line, formats, report
@@ -259,8 +260,6 @@ def save(name: str, value: object) -> None:
             sys.stdout.write(text)
         else:
             write(Path(name), text)
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise ExitError(UNAVAILABLE, f"Error:\ncannot write {file_error(error, name)}") from None
 
@@ -332,6 +331,11 @@ def run(line: list[str]) -> int:
 
 def main() -> int:
     """The entry point of `warrenctl`: return the exit status."""
+    return standard_streams.run(command_line.program(), run_process)
+
+
+def run_process() -> int:
+    """Run the command line of the process; return the exit status. Raises OutputError."""
     completing = os.environ.get(COMPLETION)
     if completing:
         from .completion import complete
@@ -340,15 +344,12 @@ def main() -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # surrogates, which JSON may have, as JSON writes them
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        status = run(sys.argv[1:])
-        sys.stdout.flush()
-        return status
+        return run(sys.argv[1:])
     except ExitError as error:
-        sys.stdout.flush()
-        print(error.text, file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        finally:
+            print(error.text, file=sys.stderr)
         return error.status
-    except BrokenPipeError:  # the reader of the pipe has closed it, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         return 130

@@ -93,8 +93,6 @@ def examine(folder: Path) -> int:
         return IN_USE_STATUS
     except Unavailable as fault:
         print(f"warren: {fault}", file=sys.stderr)
-    except BrokenPipeError:  # of the output
-        raise
     except OSError as error:
         print(f"warren: {file_error(error, str(folder))}", file=sys.stderr)
         if error.errno in NO_FILE:
@@ -160,8 +158,6 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         print(f"warren: {fault}", file=sys.stderr)
         kinds = ((Unavailable, UNAVAILABLE_STATUS), (Missing, NOTHING_STATUS), (StorageFault, DAMAGED_STATUS))
         return next(status for kind, status in kinds if isinstance(fault, kind))
-    except BrokenPipeError:  # of the output
-        raise
     except OSError as error:
         print(f"warren: {error.strerror}", file=sys.stderr)
         return UNAVAILABLE_STATUS if error.errno in EXHAUSTED else DAMAGED_STATUS

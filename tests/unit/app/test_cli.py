@@ -75,9 +75,24 @@ def test_a_closed_output_ends_warren_without_a_word_and_without_a_verdict(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_command_needs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)  # as of a daemon that was started without one
+def test_a_command_that_was_started_without_an_output_says_so_if_it_has_something_to_print(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it then
+    assert main(["plugins"]) == 74
+    assert capfd.readouterr().err == "warren: standard output: it is closed\n"
+    monkeypatch.setattr(cli, "plugins", lambda _: 0)
     assert main(["plugins"]) == 0
+
+
+def test_an_error_that_cannot_be_printed_keeps_its_status(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8", buffering=1) as full:
+        for output in (full, None):
+            monkeypatch.setattr(sys, "stderr", output)
+            assert main(["doctor", "--data", str(tmp_path)]) == 66
+    assert capfd.readouterr().out == ""
 
 
 def test_a_pipe_that_breaks_elsewhere_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.support.warrenctl import Ready, Told, Warrenctl, broker_process, commanded
 from warren.broker.ctl.catalogue import COMMANDS
 from warren.broker.ctl.commands.table import COMMANDS as ANSWERED
-from warren.broker.ctl.main import main, save, write
+from warren.broker.ctl.main import main, write
 
 from .recorded import IN_ORDER, expected
 
@@ -186,14 +186,6 @@ def test_an_export_to_a_pipe_or_to_the_output_that_is_a_file_goes_there(
     write(pipe, "{}")
     assert os.read(reader, 10) == b"{}"
     os.close(reader)
-
-
-def test_an_export_whose_reader_has_gone_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with open(writer, "wb", buffering=0) as raw, pytest.raises(BrokenPipeError):  # `main` ends with 0 then
-        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, write_through=True))
-        save("-", {})
 
 
 def test_the_name_of_an_export_may_be_too_long(warrenctl: Warrenctl, tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""The standard output and the standard error of a command.
+
+What cannot be printed is no error of the files that a command reads, and no result such as the verdict of
+`warren doctor`: it ends the command in its own way, whatever else the command handles.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, TextIO
+
+from .system_errors import file_error
+
+UNWRITTEN_STATUS = 74  # EX_IOERR of sysexits.h
+BROKEN_PIPE_STATUS = 141  # as a shell reports a program that SIGPIPE has ended
+
+
+class OutputError(Exception):
+    """The standard output cannot be written. It is no OSError, which commands report for their files."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(file_error(cause, "standard output"))
+        self.is_closed = cause.errno == errno.EPIPE  # by its reader, as `head` does
+
+
+class Output(io.FileIO):
+    """The standard output."""
+
+    def write(self, data: Any) -> int:
+        """Raises OutputError."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OutputError(error) from None
+
+
+class Messages(io.FileIO):
+    """The standard error. What cannot be written is lost: the exit status says the same."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def run(program: str, command: Callable[[], int]) -> int:
+    """Run a command and return its exit status, or that of an output that cannot be written."""
+    with redirect_stdout(opened(sys.stdout, Output)), redirect_stderr(opened(sys.stderr, Messages)):
+        try:
+            try:
+                return command()
+            finally:
+                sys.stdout.flush()
+        except OutputError as error:
+            if error.is_closed:
+                return BROKEN_PIPE_STATUS
+            print(f"{program}: {error}", file=sys.stderr)
+            return UNWRITTEN_STATUS
+
+
+def opened(stream: TextIO | None, kind: type[io.FileIO]) -> TextIO:
+    """Return a stream to the same descriptor; None is one that was closed before the start, and cannot be written."""
+    if stream is None:
+        closed = os.open(os.devnull, os.O_RDONLY)
+        return io.TextIOWrapper(io.BufferedWriter(kind(closed, "w", closefd=False)), line_buffering=True)
+    try:
+        raw = kind(stream.fileno(), "w", closefd=False)
+    except io.UnsupportedOperation:  # a buffer in memory, as tests have
+        return stream
+    assert isinstance(stream, io.TextIOWrapper)
+    stream.flush()
+    by_line = stream.line_buffering or stream.write_through  # the latter with PYTHONUNBUFFERED
+    return io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=by_line)
