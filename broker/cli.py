@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,6 +17,8 @@ from . import standard_streams
 from .product import distribution_version
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from .hosting.host import Command
 
 USAGE_STATUS = 64  # EX_USAGE of sysexits.h; low numbers are results, such as the verdict of `warren analyze`
@@ -208,7 +211,16 @@ def doctor(options: argparse.Namespace) -> int:
 
     if options.store:
         return examine_url(options.store, options.password_file, options.schema)
-    return examine(Path(options.data))
+    former = signal.signal(signal.SIGTERM, terminated)
+    try:
+        return examine(Path(options.data))
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def terminated(number: int, frame: FrameType | None) -> NoReturn:
+    """End at a signal as at an error, so that temporary files are removed: they have hashes of passwords."""
+    sys.exit(128 + number)
 
 
 def unusable(error: OSError) -> int:

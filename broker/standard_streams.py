@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from .system_errors import file_error
 
 UNWRITTEN_STATUS = 74  # EX_IOERR of sysexits.h
+INTERRUPTED_STATUS = 130  # as a shell reports a program that SIGINT has ended
 BROKEN_PIPE_STATUS = 141  # as a shell reports a program that SIGPIPE has ended
 
 
@@ -57,6 +58,8 @@ def run(program: str, command: Callable[[], int]) -> int:
                 return command()
             finally:
                 sys.stdout.flush()
+        except KeyboardInterrupt:
+            return INTERRUPTED_STATUS
         except OutputError as error:
             if error.is_closed:
                 return BROKEN_PIPE_STATUS

@@ -26,6 +26,7 @@ FILES = {
     errno.ENOTDIR: "a part of the path is a file, and a folder is needed: choose another path",
     errno.EISDIR: "it is a folder, and a file is needed: choose another path",
     errno.EBADF: "it is closed",
+    errno.EBUSY: "it is in use, or a mount of its own: choose another path",
     errno.EPIPE: "its reader has closed it",
     errno.EROFS: "its file system is read-only: mount it for writing, or choose another path",
     errno.ENOSPC: "the disk is full: free some space, or choose a path on another disk",

@@ -261,7 +261,8 @@ def save(name: str, value: object) -> None:
         else:
             write(Path(name), text)
     except OSError as error:
-        raise ExitError(UNAVAILABLE, f"Error:\ncannot write {file_error(error, name)}") from None
+        error.filename = name  # not that of the new file beside it
+        raise ExitError(UNAVAILABLE, f"Error:\ncannot write {file_error(error)}") from None
 
 
 def write(file: Path, text: str) -> None:
@@ -274,7 +275,8 @@ def write(file: Path, text: str) -> None:
 
     data = text.encode("utf-8", "backslashreplace")
     place = Path(os.path.realpath(file))
-    system = Path(os.path.abspath(file)).parts[1:2] in (("dev",), ("proc",))  # /dev/stdout is a link to a file
+    parts = Path(os.path.abspath(file)).parts
+    system = parts[1:2] in (("dev",), ("proc",)) and parts[2:3] != ("shm",)  # /dev/stdout is a link to a file
     if system or (place.exists() and not place.is_file()) or not os.access(place.parent, os.W_OK | os.X_OK):
         file.write_bytes(data)
         return
@@ -292,9 +294,8 @@ def write(file: Path, text: str) -> None:
                 os.fchmod(descriptor, stat.S_IMODE(former.st_mode))
             os.fsync(descriptor)
         os.replace(new, place)
-    except OSError:
-        Path(new).unlink(missing_ok=True)
-        raise
+    finally:
+        Path(new).unlink(missing_ok=True)  # there is none if it has replaced the former one
 
 
 def umask() -> int:
@@ -351,5 +352,3 @@ def run_process() -> int:
         finally:
             print(error.text, file=sys.stderr)
         return error.status
-    except KeyboardInterrupt:
-        return 130

@@ -9,11 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
 
-from ..core.messages.ports import EXHAUSTED
+from ..core.messages.ports import EXHAUSTED, FULL
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..system_errors import file_error
 from . import checkpoint, log_records
@@ -22,13 +24,14 @@ from .errors import Missing, StorageFault, Unavailable
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .folder_lock import NAME as LOCK
 from .metadata import Metadata
-from .metadata_store import SQLiteMetadata
+from .metadata_store import SQLiteMetadata, is_full
 from .recovery import check_definitions, check_log, recover
 from .segment import SUFFIX
 
 SOUND_STATUS, DAMAGED_STATUS = 0, 1
 NOTHING_STATUS = 66  # EX_NOINPUT of sysexits.h
 NO_FILE = (errno.EINVAL, errno.EISDIR)  # what has the name of a file is none
+TEMPORARY = "the folder for temporary files (TMPDIR)"
 UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the data, or the server with them, cannot be read
 
 
@@ -185,19 +188,46 @@ def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[dict[int, str] |
         print(f"metadata: BAD: {fault}")
         return None, False
     # SQLite would write to the file: what its log has, and the schema of this version.
-    with TemporaryDirectory(prefix="warren-doctor-") as folder:
-        copy = Path(folder, path.name)
+    with temporary_folder() as folder:
+        copy = folder / path.name
         for suffix in ("", "-wal"):
             if regular_file(Path(f"{path}{suffix}")):
-                copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+                copy_to(folder, Path(f"{path}{suffix}"))
         return _metadata_of_copy(copy, path, disk)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """The context of a folder that is removed at its end. Raises Unavailable."""
+    try:
+        made = TemporaryDirectory(prefix="warren-doctor-")
+    except OSError as error:
+        raise Unavailable(file_error(error, TEMPORARY)) from error
+    with made as folder:
+        yield Path(folder)
+
+
+def copy_to(folder: Path, file: Path) -> None:
+    """Copy a file. Raises Unavailable if the folder is full, OSError."""
+    try:
+        copyfile(file, folder / file.name)
+    except OSError as error:
+        if error.errno in FULL:  # names the file that was read
+            raise full(folder, error.errno) from error
+        raise
+
+
+def full(folder: Path, number: int) -> Unavailable:
+    return Unavailable(file_error(OSError(number, os.strerror(number)), f"{folder.parent}, {TEMPORARY}"))
 
 
 def _metadata_of_copy(copy: Path, path: Path, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
     """Return the same of a copy of the metadata at `path`. Raises Unavailable, OSError."""
     try:
         metadata = SQLiteMetadata(copy, False, path)
-    except Unavailable:
+    except Unavailable as fault:
+        if is_full(fault.__cause__):
+            raise full(copy.parent, errno.ENOSPC) from fault
         raise
     except StorageFault as fault:
         print(f"metadata: BAD: {fault}")

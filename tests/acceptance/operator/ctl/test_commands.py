@@ -9,6 +9,7 @@ import re
 import stat
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pika
 import pytest
@@ -138,6 +139,40 @@ def test_an_export_that_cannot_be_written_keeps_the_former_one(
     status, _, err = warrenctl(f"export_definitions {file}")
     assert status == 69 and "cannot write" in err and "space" in err
     assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
+
+
+def test_an_export_to_memory_keeps_the_former_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        file = Path(folder, "definitions.json")
+        file.write_text("former")
+        monkeypatch.setattr(os, "fsync", full_disk)
+        with pytest.raises(OSError, match="space"):
+            write(file, "{}")
+        assert file.read_text() == "former" and list(Path(folder).iterdir()) == [file]
+
+
+def test_an_export_that_cannot_take_the_place_of_the_former_one_names_that(
+    warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def busy(new: str, place: Path) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), new, None, str(place))
+
+    monkeypatch.setattr(os, "replace", busy)
+    told = warrenctl(f"export_definitions {tmp_path}/new")
+    assert told[::2] == (
+        69, f"Error:\ncannot write {tmp_path}/new: it is in use, or a mount of its own: choose another path\n"
+    )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_that_is_interrupted_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "new", "{}")
+    assert list(tmp_path.iterdir()) == []
 
 
 def full_disk(descriptor: int) -> None:

@@ -53,6 +53,8 @@ def test_each_command_of_warren_says_that_its_output_is_on_a_full_disk(
     lines = [f"{name} --help" for name in commands(cli.parser(load_commands(cli.OURS)))]
     assert len(lines) > 12
     lines += ["--version", "serve --print-config", "plugins", f"doctor --data {tmp_path}", "systemd-unit"]
+    (tmp_path / "log").mkdir()
+    lines += [f"copy --from {tmp_path} --to {tmp_path}/target"]
     lines += [*[f"completion {shell}" for shell in ("bash", "fish", "zsh")], f"compact --input {tmp_path}"]
     with open("/dev/full", "w", encoding="utf-8") as full, redirect_stdout(full):
         for line in lines:
