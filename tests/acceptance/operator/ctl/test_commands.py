@@ -14,10 +14,11 @@ from tempfile import TemporaryDirectory
 import pika
 import pytest
 
-from tests.support.warrenctl import Ready, Told, Warrenctl, broker_process, commanded
+from tests.support.warrenctl import Controlled, Ready, Told, Warrenctl, broker_process, commanded
 from warren.broker.ctl.catalogue import COMMANDS
 from warren.broker.ctl.commands.table import COMMANDS as ANSWERED
 from warren.broker.ctl.main import main, write
+from warren.broker.hosting import node_control
 
 from .recorded import IN_ORDER, expected
 
@@ -383,6 +384,19 @@ def test_definitions_pass_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pyte
     assert warrenctl("import_definitions") == (0, output, "")
     assert warrenctl("export_definitions -")[1] == exported
     assert warrenctl("clear_global_parameter piped")[0] == 0
+
+
+def test_a_reset_whose_new_password_cannot_be_printed_deletes_nothing(
+    controlled: Controlled, in_process: Warrenctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unprinted(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert in_process("add_vhost v")[0] == 0
+    monkeypatch.setattr(node_control, "default_user", unprinted)
+    controlled.host.control.app_is_stopped = True
+    assert in_process("reset")[0] == 69
+    assert "v" in in_process("list_vhosts -s")[1].split()
 
 
 def test_a_stopped_application_serves_nobody_and_a_started_one_does(
