@@ -67,6 +67,11 @@ def run(program: str, command: Callable[[], int]) -> int:
             return UNWRITTEN_STATUS
 
 
+def printable(text: str) -> str:
+    """Return the text on one line, with control characters escaped."""
+    return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])
+
+
 def opened(stream: TextIO | None, kind: type[io.FileIO]) -> TextIO:
     """Return a stream to the same descriptor; None is one that was closed before the start, and cannot be written."""
     if stream is None:
@@ -79,4 +84,5 @@ def opened(stream: TextIO | None, kind: type[io.FileIO]) -> TextIO:
     assert isinstance(stream, io.TextIOWrapper)
     stream.flush()
     by_line = stream.line_buffering or stream.write_through  # the latter with PYTHONUNBUFFERED
-    return io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=by_line)
+    # Names of any language are printed to an output without their letters, such as one of ASCII.
+    return io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=by_line)

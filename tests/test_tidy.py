@@ -93,7 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "core": {"amqp", "compilation", "system_errors", "logs.redaction", "mypy_extensions", "regex"},
     "wire": {"amqp", "mypy_extensions", "pamqp"},
     "session": {"amqp", "core", "wire", "mypy_extensions", "pamqp"},
-    "storage": {"system_errors", "core.messages", "core.metadata", "psycopg"},
+    "storage": {"standard_streams", "system_errors", "core.messages", "core.metadata", "psycopg"},
     "runtime": {"core", "logs.redaction", "argon2"},
     "net": {"system_errors", "amqp", "core", "wire", "session", "runtime"},
     "config": {"system_errors", "amqp.errors", "core.metadata.patterns"},
@@ -285,7 +285,7 @@ PARTS_MAY_IMPORT: dict[str, set[str]] = {
     "plugins/migration": {
         *("plugin", "amqp", "core.metadata.patterns", "core.metadata.unfinished_import", "core.policies.policy_keys"),
         "core.policies.upstream_parameters",
-        *("ctl.api_client", "ctl.exit_status"),
+        *("ctl.api_client", "ctl.exit_status", "standard_streams"),
     },
     "plugins/prometheus": {"plugin", "product", "core", "session", "runtime", "config"},
     "plugins/throughput": {"plugin", "system_errors", "amqp", "core", "net.connection_limits", "runtime", "config"},

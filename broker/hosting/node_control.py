@@ -82,7 +82,7 @@ class NodeControl:
         """
         host, node = self._host, self._host.node
         config = host.config
-        user = default_user(config, host.report)  # first: a password that cannot be printed is an error
+        new_user = default_user(config, host.report)  # first: a password that cannot be printed is an error
         for name in list(node.vhosts):
             node.update_vhost(name, protected=False)
             node.delete_vhost(name)
@@ -92,7 +92,7 @@ class NodeControl:
             if name != CLUSTER_ID:  # the hash and the mark of imports are of definitions that are gone
                 node.parameters.clear_global(name)
         node.add_vhost(config.default_vhost)
-        node.users.put(user)
+        node.users.put(new_user)
         rights = config.default_permissions
         permission = (rights.configure, rights.write, rights.read)
         node.users.set_permission(config.default_user, config.default_vhost, *permission)

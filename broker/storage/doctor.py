@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from ..core.messages.ports import EXHAUSTED, FULL
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
+from ..standard_streams import printable
 from ..system_errors import file_error
 from . import checkpoint, log_records
 from .disk import Disk, File, FolderDisk, FolderFile, contents
@@ -118,7 +119,7 @@ def _examine(folder: Path) -> int:
         names, sound = _metadata_of_folder(folder / "meta.sqlite", disk)
         if disk is None:
             fault = "this is no folder" if os.path.lexists(folder / "log") else "it is missing" if names else ""
-            print(f"log: BAD: {fault}" if fault else "log: none")
+            show(f"log: BAD: {fault}" if fault else "log: none")
             sound = sound and not fault
         return SOUND_STATUS if (disk is None or _log(disk, names)) and sound else DAMAGED_STATUS
     finally:
@@ -166,6 +167,11 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         return UNAVAILABLE_STATUS if error.errno in EXHAUSTED else DAMAGED_STATUS
 
 
+def show(line: str) -> None:
+    """Print a line, in which clients may have chosen names."""
+    print(printable(line))
+
+
 def regular_file(path: Path) -> bool:
     """Whether the file exists. Raises OSError for what is no regular file, as to read that may never end."""
     if path.exists() and not path.is_file():
@@ -182,10 +188,10 @@ def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[dict[int, str] |
         if not regular_file(path):
             if disk is not None:
                 check_definitions(disk, ())
-            print("metadata: none")
+            show("metadata: none")
             return None, True
     except StorageFault as fault:
-        print(f"metadata: BAD: {fault}")
+        show(f"metadata: BAD: {fault}")
         return None, False
     # SQLite would write to the file: what its log has, and the schema of this version.
     with temporary_folder() as folder:
@@ -230,7 +236,7 @@ def _metadata_of_copy(copy: Path, path: Path, disk: Disk | None) -> tuple[dict[i
             raise full(copy.parent, errno.ENOSPC) from fault
         raise
     except StorageFault as fault:
-        print(f"metadata: BAD: {fault}")
+        show(f"metadata: BAD: {fault}")
         return None, False
     try:
         return _metadata(metadata, disk)
@@ -247,17 +253,17 @@ def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[dict[int, str] | N
     except Unavailable:
         raise
     except StorageFault as fault:
-        print(f"metadata: BAD: {fault}")
+        show(f"metadata: BAD: {fault}")
         return None, False
     kinds = ("vhosts", "users", "permissions", "exchanges", "queues", "bindings")
-    print("metadata: " + ", ".join(f"{len(getattr(definitions, kind))} {kind}" for kind in kinds))
+    show("metadata: " + ", ".join(f"{len(getattr(definitions, kind))} {kind}" for kind in kinds))
     names = {queue.number: f"queue {queue.name} in {queue.vhost}" for queue in definitions.queues}
     for exchange in definitions.exchanges:
         if exchange.number:
             names[exchange.number] = f"exchange {exchange.name} in {exchange.vhost}"
     unfinished = unfinished_import(definitions.global_parameters)
     if unfinished:
-        print(f"metadata: INCOMPLETE: {unfinished}: start the broker, then {ADVICE}")
+        show(f"metadata: INCOMPLETE: {unfinished}: start the broker, then {ADVICE}")
     return names, not unfinished
 
 
@@ -268,9 +274,9 @@ def _log(disk: Disk, names: dict[int, str] | None) -> bool:
         check_log(disk, names or ())
         recovered = recover(disk, report, set(names) if names is not None else None)
     except StorageFault as fault:
-        print(f"log: BAD: {fault}")
+        show(f"log: BAD: {fault}")
         return False
-    print(f"log: version {log_records.VERSION}")
+    show(f"log: version {log_records.VERSION}")
     sound = recovered.complete and not any(line.startswith(checkpoint.NAME) for line in report)
     files = [name for name in disk.names() if name.endswith(SUFFIX)]
     by_name = {segment.name: segment for segment in recovered.segments}
@@ -285,11 +291,11 @@ def _log(disk: Disk, names: dict[int, str] | None) -> bool:
         if check.bad:
             sound = False
             line += f"; BAD at offset {', '.join(map(str, check.bad))}"
-        print(line)
+        show(line)
         if segment is not None:
             segment.close()
     for line in report:
-        print(f"recovery: {line}")
+        show(f"recovery: {line}")
     for number, name in sorted((names or {}).items()):
-        print(f"{name}: {len(recovered.queues.get(number, ()))} messages")
+        show(f"{name}: {len(recovered.queues.get(number, ()))} messages")
     return sound

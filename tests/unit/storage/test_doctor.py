@@ -5,6 +5,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -423,6 +424,19 @@ def test_a_signal_removes_the_copy_of_the_metadata(
             main(["doctor", "--data", str(tmp_path)])
     assert list(copies.iterdir()) == [] and signal.getsignal(number) == before
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_names_are_printed_on_their_line_to_an_output_of_any_encoding(tmp_path: Path, log: Path, encoding: str) -> None:
+    metadata = SQLiteMetadata(tmp_path / "meta.sqlite")
+    metadata.load()
+    metadata.apply([Change(True, StoredQueue("/", "café \u4e2d\udcff\n\x1b[31mlog: BAD", 9, False, b""))])
+    metadata.close()
+    with open(tmp_path / "output", "w", encoding=encoding) as output, redirect_stdout(output):
+        assert main(["doctor", "--data", str(tmp_path)]) == 0
+    *_, line = (tmp_path / "output").read_bytes().splitlines()
+    shown = "café \u4e2d".encode(encoding, "backslashreplace").decode(encoding)
+    assert line.decode(encoding) == rf"queue {shown}\udcff\n\x1b[31mlog: BAD in /: 0 messages"
 
 
 def contents_of_files(folder: Path) -> dict[str, bytes]:
