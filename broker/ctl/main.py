@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -10,7 +11,7 @@ import stat
 import sys
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from .. import standard_streams
 from ..product import distribution_version
@@ -224,32 +225,50 @@ def error_of(error: CommandError, command: Command | None = None) -> ExitError:
 
 def password() -> str:
     """Read a password; a blank line is an empty one. Raises ExitError."""
-    if sys.stdin.isatty():
-        from getpass import getpass
+    try:
+        given = standard_input()
+        if given.isatty():
+            from getpass import getpass
 
-        return getpass("Password: ")
-    line = sys.stdin.readline()
+            return getpass("Password: ")
+        line = given.readline()
+    except UnicodeDecodeError as error:
+        raise ExitError(DATA, f"Error:\nPassword is not {error.encoding}, the encoding of the locale") from None
+    except (OSError, EOFError):
+        line = ""
     if not line:
         raise ExitError(DATA, "Error:\nPassword is not provided via argument or stdin")
     return line.rstrip("\n")
 
 
+def standard_input() -> TextIO:
+    """Return the standard input. Raises OSError."""
+    given: TextIO | None = sys.stdin
+    if given is None:  # it was closed before the start
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return given
+
+
 def text_of(name: str, command: Command) -> str:
     """Read a file, or the standard input for "-". Raises ExitError."""
+    shown = "standard input" if name == "-" else name
     try:
         if name == "-":
-            text = sys.stdin.read(DEFINITIONS_LIMIT + 1)
+            given = standard_input()
+            if isinstance(given, io.TextIOWrapper):
+                given.reconfigure(encoding="utf-8-sig", errors="strict")  # whatever the locale has
+            text = given.read(DEFINITIONS_LIMIT + 1)
             if len(text) > DEFINITIONS_LIMIT:
-                raise too_long("standard input", DEFINITIONS_LIMIT)
+                raise too_long(shown, DEFINITIONS_LIMIT)
             return text
         return read_text(name, "utf-8-sig", limit=DEFINITIONS_LIMIT)
     except FileNotFoundError:
         text = command_line.complaint(f"Bad argument: File {name} does not exist", sys.argv[1:], command)
         raise ExitError(DATA, text) from None
     except OSError as error:
-        raise ExitError(UNAVAILABLE, f"Error:\ncannot read {file_error(error, name)}") from None
+        raise ExitError(UNAVAILABLE, f"Error:\ncannot read {file_error(error, shown)}") from None
     except UnicodeDecodeError:
-        raise ExitError(DATA, f"Error:\ncannot read {name}: not UTF-8, as JSON has to be") from None
+        raise ExitError(DATA, f"Error:\ncannot read {shown}: not UTF-8, as JSON has to be") from None
 
 
 def save(name: str, value: object) -> None:

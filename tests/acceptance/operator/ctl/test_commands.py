@@ -386,6 +386,30 @@ def test_definitions_pass_through_a_pipe(warrenctl: Warrenctl, monkeypatch: pyte
     assert warrenctl("clear_global_parameter piped")[0] == 0
 
 
+def test_an_input_that_cannot_be_read_is_named(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_password = (65, "", "Error:\nPassword is not provided via argument or stdin\n")
+    with open(os.open(os.devnull, os.O_WRONLY), encoding="utf-8") as unreadable:
+        for given in (None, unreadable):  # None: it was closed before the start
+            monkeypatch.setattr(sys, "stdin", given)
+            assert warrenctl("add_user silent") == no_password
+            assert warrenctl("import_definitions -") == (69, "", "Error:\ncannot read standard input: it is closed\n")
+
+
+def test_definitions_are_utf_8_whatever_the_locale_has(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(data: bytes, encoding: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding))
+
+    read(b'\xef\xbb\xbf{"vhosts": [{"name": "caf\xc3\xa9"}]}', "latin-1")
+    assert warrenctl("import_definitions")[0] == 0
+    assert warrenctl("delete_vhost café")[0] == 0
+    read(b"\xff", "latin-1")
+    assert warrenctl("import_definitions -")[::2] == (
+        65, "Error:\ncannot read standard input: not UTF-8, as JSON has to be\n"
+    )  # fmt: skip
+    read(b"\xff\n", "utf-8")
+    assert warrenctl("add_user u")[::2] == (65, "Error:\nPassword is not utf-8, the encoding of the locale\n")
+
+
 def test_a_reset_whose_new_password_cannot_be_printed_deletes_nothing(
     controlled: Controlled, in_process: Warrenctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
