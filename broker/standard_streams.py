@@ -67,6 +67,16 @@ def run(program: str, command: Callable[[], int]) -> int:
             return UNWRITTEN_STATUS
 
 
+def is_output(path: str) -> bool:
+    """Whether a path is that of the standard output: `-`, or one that leads there, such as /dev/stdout."""
+    if path == "-":
+        return True
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(sys.stdout.fileno()))
+    except OSError:  # also if the standard output is a buffer in memory
+        return False
+
+
 def printable(text: str) -> str:
     """Return the text on one line, with control characters escaped."""
     return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])

@@ -272,13 +272,13 @@ def text_of(name: str, command: Command) -> str:
 
 
 def save(name: str, value: object) -> None:
-    """Write JSON to a file, or to the standard output for "-". Raises ExitError."""
+    """Write JSON to a file or the standard output. Raises ExitError."""
     text = json.dumps(value, ensure_ascii=False) + "\n"
+    if standard_streams.is_output(name):
+        sys.stdout.write(text)
+        return
     try:
-        if name == "-":
-            sys.stdout.write(text)
-        else:
-            write(Path(name), text)
+        write(Path(name), text)
     except OSError as error:
         error.filename = name  # not that of the new file beside it
         raise ExitError(UNAVAILABLE, f"Error:\ncannot write {file_error(error)}") from None

@@ -1,6 +1,7 @@
 """Commands of warren and warrenctl whose standard output cannot be written: a sentence, and a status of its own."""
 
 import argparse
+import json
 import os
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -86,6 +87,17 @@ def test_a_reader_that_has_closed_the_output_ends_warrenctl_with_a_status_of_its
     with open(writer, "w", encoding="utf-8") as output, redirect_stdout(output):
         status, _, err = warrenctl(line)
     assert (status, err) == (141, "Virtual host 'none' does not exist\n" if "none" in line else "")
+
+
+def test_an_export_to_the_file_of_the_standard_output_has_only_the_definitions_and_is_appended(
+    warrenctl: Warrenctl, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("former\n", encoding="utf-8")
+    with open(file, "a", encoding="utf-8") as output, redirect_stdout(output):
+        assert warrenctl(f"export_definitions /dev/fd/{output.fileno()}") == (0, "", "")
+    former, definitions = file.read_text(encoding="utf-8").splitlines()
+    assert former == "former" and json.loads(definitions)["users"]
 
 
 def test_an_export_to_a_pipe_that_its_reader_closes_early_is_not_made(tmp_path: Path) -> None:
