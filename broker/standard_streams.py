@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from select import select
 from typing import Any, TextIO
 
 from .system_errors import file_error
@@ -33,9 +34,13 @@ class Output(io.FileIO):
     """The standard output."""
 
     def write(self, data: Any) -> int:
-        """Raises OutputError."""
+        """Write what there is room for; wait if there is none. Raises OutputError."""
         try:
-            return super().write(data)
+            written: int | None = super().write(data)
+            while written is None:  # a program that has the same output has made it non-blocking
+                select([], [self], [])
+                written = super().write(data)
+            return written
         except OSError as error:
             raise OutputError(error) from None
 
