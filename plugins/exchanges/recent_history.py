@@ -110,8 +110,7 @@ class RecentHistoryExchange(FanoutExchange):
         return [*self.bound.all(), kept]
 
     def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
-        found.update(dict.fromkeys(self.bound.all()))
-        yield len(found)
+        return self.add_bound(found)
 
     @property
     def route_cost(self) -> int:

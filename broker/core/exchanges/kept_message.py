@@ -25,14 +25,6 @@ class KeptMessage(Destination):
         self.dropped = False
 
 
-def take_kept(destinations: dict[Destination, None]) -> list[KeptMessage]:
-    """Remove and return the kept messages among the destinations of a message."""
-    kept = [one for one in destinations if isinstance(one, KeptMessage)]
-    for one in kept:
-        del destinations[one]
-    return kept
-
-
 def store_kept(journal: Journal, kept: list[KeptMessage]) -> int:
     """Store a message once for all durable exchanges that still keep it; return the cost (`jobs.scheduler`)."""
     kept = [one for one in kept if one.number and not one.dropped]

@@ -145,6 +145,9 @@ class QueueHost:
         """Return whether the exchange exists."""
         raise NotImplementedError
 
-    def search_from(self, exchange: str, keys: tuple[str, ...], message: Message) -> TargetSearch:
-        """Begin the search for the targets of a message, from an existing exchange."""
+    def search_from(self, exchange: str, keys: tuple[str, ...], message: Message, peeks: bool = False) -> TargetSearch:
+        """Begin the search for the targets of a message, from an existing exchange.
+
+        If it `peeks`, no exchange on the way keeps the message: one does already.
+        """
         raise NotImplementedError

@@ -57,7 +57,7 @@ def publish(node: Node, key: str, **headers: object) -> None:
     vhost = node.vhosts["/"]
     table = Table.of({"x-delay": 100, **headers})
     message = framed(Address("x", key), Properties(headers=table), b"")
-    vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message)[0])
+    vhost.enqueue([message], 0, False, vhost.route(vhost.exchanges["x"], (key,), message).targets)
 
 
 @pytest.mark.parametrize("way", ["alone", "with others", "deduplicated", "kept as history", "many"])
@@ -159,7 +159,7 @@ def test_the_length_of_a_waiting_message_delays_it_no_more_when_one_of_very_many
         vhost.enqueue([framed(Address("", ""), Properties(), b"")] * 2, 0, False, (queue,))
     headers = Table.of({"x-delay": 100, "x-deduplication-header": "once"})
     message = framed(Address("x", ""), Properties(headers=headers), bytes(1 << 20))
-    vhost.enqueue([message], 1 << 20, False, vhost.route(vhost.exchanges["x"], ("",), message)[0])
+    vhost.enqueue([message], 1 << 20, False, vhost.route(vhost.exchanges["x"], ("",), message).targets)
     reads: list[int] = []
     read = Delay._read
 
@@ -213,7 +213,7 @@ def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_othe
 
     fill(queues[:4])
     message = framed(Address("x", ""), Properties(headers=Table.of({"x-delay": 100}), delivery_mode=2), bytes(2 << 20))
-    vhost.enqueue([message], 2 << 20, True, vhost.route(vhost.exchanges["x"], ("",), message)[0])
+    vhost.enqueue([message], 2 << 20, True, vhost.route(vhost.exchanges["x"], ("",), message).targets)
     enqueue = emissions.enqueue
 
     def enqueue_and_fill(*arguments: Any) -> EnqueueResult:

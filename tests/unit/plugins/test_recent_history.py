@@ -53,7 +53,7 @@ def queue(vhost: VHost, name: str) -> Queue:
 def publish(vhost: VHost, body: bytes, key: str = "k", **properties: Any) -> int:
     """Publish a message. Returns the number of queues that get it."""
     message = framed(Address("x", key), Properties(**properties), body)
-    queues = vhost.route(vhost.exchanges["x"], (key,), message)[0]
+    queues = vhost.route(vhost.exchanges["x"], (key,), message).targets
     vhost.enqueue([message], len(body), message.persistent, queues)
     return len(queues)
 

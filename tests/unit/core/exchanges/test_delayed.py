@@ -113,7 +113,7 @@ def test_the_delay_may_be_of_any_type_of_integer_or_text_and_is_negated(kind: st
 
 def publish(vhost: VHost, message: Message) -> bool:
     """Publish, and return whether the confirm waits for the journal."""
-    queues = vhost.route(vhost.exchanges["x"], (message.address.routing_key,), message)[0]
+    queues = vhost.route(vhost.exchanges["x"], (message.address.routing_key,), message).targets
     return vhost.enqueue([message], message.body_bytes, message.persistent, queues).stored
 
 
