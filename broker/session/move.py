@@ -53,11 +53,12 @@ class MoveStep:
 class Run:
     """Successive messages with the same targets and address, which are published together."""
 
-    __slots__ = ("targets", "recorders", "taken", "copies")
+    __slots__ = ("targets", "recorders", "searches", "taken", "copies")
 
     def __init__(self, targets: tuple[RouteTarget, ...], recorders: tuple[Recorder, ...]) -> None:
         self.targets = targets
         self.recorders = recorders
+        self.searches: list[Search] = []
         self.taken: list[Taken] = []
         self.copies: list[Message] = []
 
@@ -201,6 +202,7 @@ class Move:
                 return
             if self._run is None:
                 self._run = Run(targets, search.recorders)
+            self._run.searches.append(search)
             self._run.taken.append(taken)
             self._run.copies.append(copy)
         finally:
@@ -212,7 +214,7 @@ class Move:
         keys = routing_keys(message, self._routing_key)
         self._channel.check_topic("write", self._exchange.name, *keys)
         copy = self._copy(message)
-        return copy, self._channel.vhost.search(self._exchange, keys, copy)
+        return copy, self._channel.vhost.search(self._exchange, keys, copy, defers=True)
 
     def _move_in_steps(self, taken: Taken, copy: Message, search: Search, result: MoveStep) -> None:
         """Have a job move one message, which stays in the journal until all its copies are durable."""
@@ -238,6 +240,7 @@ class Move:
         if problem:
             self._end(taken, problem, result)
             return
+        yield search.keep()
         vhost = self._channel.vhost
         if (yield from enqueue_in_slices(vhost, targets, [copy], MOVED, recorders=search.recorders)).refused:
             self._end(taken, FULL, result)
@@ -305,6 +308,7 @@ class Move:
             result.problem = FULL
             return
         self._run = None
+        self._cost += sum([search.keep() for search in run.searches])
         self._cost += sum(record(run.recorders, run.copies[0]))
         host.left(queue, messages, MOVED)
         if queue.number:

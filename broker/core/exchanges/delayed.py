@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
-from ..jobs.scheduler import UNLIMITED, Job
+from ..jobs.scheduler import Job
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
 from ..messages.ports import Timer
 from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
-from ..queues.route_target import KeptRoute, RouteTarget, queues_of
+from ..queues.route_target import RouteTarget, queues_of
 from ..queues.x_death import routing_keys
 from .decorator import ExchangeDecorator
 from .exchange_context import TargetSteps, TryLater
@@ -78,7 +78,6 @@ class Delay(Sink):
         "_look_ms",
         "_again_ms",
         "_head",
-        "_kept",
         "_last_properties",
         "_last_delay_ms",
     )
@@ -86,7 +85,7 @@ class Delay(Sink):
     def __init__(
         self,
         context: ExchangeContext,
-        release: Callable[[Message, KeptRoute | None], Job],
+        release: Callable[[Message], Job],
         peek: Callable[[Message], TargetSteps],
     ) -> None:
         super().__init__(context)
@@ -106,7 +105,6 @@ class Delay(Sink):
         self._look_ms = 0  # when all of its queues are looked at, which may be others by then
         self._again_ms = 0  # when it is read and routed again
         self._head: Message | None = None  # the message without its body, if that tells its queues
-        self._kept: tuple[int, KeptRoute] | None = None  # its turn and route, if an exchange on its way keeps it
         self._last_properties = b""  # the properties that were read last, and their delay
         self._last_delay_ms = 0
 
@@ -154,7 +152,7 @@ class Delay(Sink):
             self._timer.cancel()
             self._timer = None
         self._resident.clear()
-        self._awaited, self._head, self._kept = (), None, None
+        self._awaited, self._head = (), None
         self.context.start(self._drop(), appends=False)
 
     def _drop(self) -> Job:
@@ -211,10 +209,8 @@ class Delay(Sink):
         room = False
         try:
             self._look_ms = self.context.clock.now_ms() + RETRY_MS
-            head, targets = self._head, self._kept[1].targets if self._kept is not None else ()
-            if not targets and head is not None:
-                targets = yield from self._peek(head)
-            queues = queues_of(targets)
+            assert self._head is not None, "else it is released"
+            queues = queues_of((yield from self._peek(self._head)))
             room = not queues
             for at in range(0, len(queues), SOME):
                 room = room or self.context.has_room(queues[at : at + SOME])
@@ -268,15 +264,14 @@ class Delay(Sink):
                     continue
                 cost += RELEASE_COST + (len(message.frames) >> READ_SHIFT)
                 turn = entry >> TURN_SHIFT & MASK
-                kept, self._kept = self._kept, None
                 try:
-                    for step in self._release(message, kept[1] if kept is not None and kept[0] == turn else None):
+                    for step in self._release(message):
                         cost += step
                         if cost >= STEP_COST:
                             yield cost
                             cost = 0
                 except TryLater as error:
-                    self._await(turn, message, error)
+                    self._await(message, error)
                     later.pop()
                     done -= 1
                     break
@@ -294,19 +289,15 @@ class Delay(Sink):
                 heappush(self._heap, self._put_back(entry, message))
         yield cost
 
-    def _await(self, turn: int, message: Message, error: TryLater) -> None:
+    def _await(self, message: Message, error: TryLater) -> None:
         """Wait for one of the queues of a message, and read it alone then."""
         if not self.deleted:
             queues = queues_of(error.targets)
             self._awaited = queues[:LOOKS]
             now_ms, wait_ms = self.context.clock.now_ms(), max(RETRY_MS, len(queues))
             self._look_ms = self._again_ms = now_ms + max(wait_ms, len(message.frames) >> AGAIN_SHIFT)
-            self._kept = (turn, error.kept) if error.kept is not None else None
-            if error.kept is not None and error.kept.targets:
-                self._again_ms = UNLIMITED
-            else:
-                self._head = head_of(message)
-            if self._again_ms == UNLIMITED or self._head is not None:
+            self._head = head_of(message)
+            if self._head is not None:
                 self._look_ms = now_ms + wait_ms
         self._at_once = 1
 
@@ -376,14 +367,14 @@ class DelayedExchange(ExchangeDecorator):
             self._delay.on_deleted()
         super().on_deleted()
 
-    def _release(self, message: Message, kept: KeptRoute | None) -> Job:
-        """Route a due message as a part of a job; an exchange on its way may keep it since an earlier attempt."""
+    def _release(self, message: Message) -> Job:
+        """Route a due message as a part of a job."""
         assert self._context is not None, "on_created has been called"
         keys = routing_keys(message, None)
         headers = message.headers
         message = with_negated_delay(message)
         yield headers.read_cost
-        yield from self._context.forward(self.inner, keys, message, kept)
+        yield from self._context.forward(self.inner, keys, message)
 
     def _peek(self, message: Message) -> TargetSteps:
         """Return the targets of a due message, whose body is not needed."""

@@ -10,7 +10,7 @@ from ..messages.binding import Destination
 from ..messages.message import Message
 from ..messages.ports import Clock, Timer
 from ..queues.enqueue import EnqueueResult
-from ..queues.route_target import KeptRoute, RouteTarget
+from ..queues.route_target import RouteTarget
 
 if TYPE_CHECKING:
     from .exchange_type import Emission, EnqueueSteps, ExchangeType
@@ -24,13 +24,11 @@ class TryLater(Exception):
     """An error: a message cannot be enqueued now, as none of the queues to which it was routed may reject more.
 
     targets  these queues, and sinks
-    kept     their route if an exchange on the way keeps the message, else None
     """
 
-    def __init__(self, targets: tuple[RouteTarget, ...], kept: KeptRoute | None) -> None:
+    def __init__(self, targets: tuple[RouteTarget, ...]) -> None:
         super().__init__()
         self.targets = targets
-        self.kept = kept
 
 
 class ExchangeContext:
@@ -83,11 +81,10 @@ class ExchangeContext:
         """Enqueue messages as `deliver`, but in steps: a part of a job. Others may publish between two steps."""
         raise NotImplementedError
 
-    def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message, kept: KeptRoute | None) -> Job:
+    def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:
         """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
 
-        The type `inner` routes it first. It may be `kept` on its way since an earlier attempt. Raises TryLater if its
-        queues have no room (`has_room`).
+        The type `inner` routes it first. Raises TryLater if its queues have no room (`has_room`).
         """
         raise NotImplementedError
 

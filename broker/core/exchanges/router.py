@@ -44,11 +44,11 @@ class Search:
     stable     whether the targets may be cached until a binding changes: every exchange on the way routes by key only
     markers    without a message: names of headers that affect the route
     cost       of the steps so far (`jobs.scheduler`)
-    kept       an exchange on the way keeps the message: to be routed again, it must be searched for with `peeks`
-    stored     it is in the journal for that
+    stored     the message is in the journal, for exchanges on the way that keep it
 
-    A search that `peeks` is for the targets alone: no exchange counts or keeps the message. With a `first` type, this
-    routes in place of the type of the exchange, which has it inside.
+    A search that `peeks` is for the targets alone: no exchange counts or keeps the message. One that `defers` leaves it
+    to the caller to have it kept (`keep`): the message may have to wait, or be refused for now, and be searched for
+    again. With a `first` type, this routes in place of the type of the exchange, which has it inside.
 
     Without a message there are no targets unless they are stable. The default exchange ("") routes to the queue named
     by each key. An alternate exchange gets the messages that its exchange cannot route. With `some_deleted`, and in
@@ -56,7 +56,7 @@ class Search:
     """
 
     __slots__ = (
-        *("targets", "recorders", "stable", "markers", "cost", "kept", "stored"),
+        *("targets", "recorders", "stable", "markers", "cost", "stored", "_kept", "_defers"),
         *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_peeks", "_first"),
         "_steps",
     )
@@ -71,6 +71,7 @@ class Search:
         journal: Journal,
         some_deleted: bool = False,
         peeks: bool = False,
+        defers: bool = False,
         first: ExchangeType | None = None,
     ) -> None:
         self.targets: tuple[RouteTarget, ...] = ()
@@ -78,7 +79,8 @@ class Search:
         self.stable = True
         self.markers: set[bytes] = set()
         self.cost = 0
-        self.kept = self.stored = False
+        self.stored = False
+        self._kept: list[KeptMessage] = []
         self._exchange = exchange
         self._exchanges = exchanges
         self._queues = queues
@@ -87,6 +89,7 @@ class Search:
         self._journal = journal
         self._some_deleted = some_deleted
         self._peeks = peeks
+        self._defers = defers
         self._first = first
         self._steps = self._search()
 
@@ -108,6 +111,15 @@ class Search:
             complete = self.run(SEARCH_COST)
             yield self.cost - before
 
+    def keep(self) -> int:
+        """Have exchanges on the way keep the message; return the cost."""
+        kept, self._kept = self._kept, []
+        for one in kept if self._defers else ():
+            one.keep()
+        cost = store_kept(self._journal, kept)
+        self.stored = self.stored or cost > 0
+        return cost
+
     def _search(self) -> Iterator[int]:
         again = True
         while again:
@@ -119,7 +131,6 @@ class Search:
         exchanges, queues, keys, message = self._exchanges, self._queues, self._keys, self._message
         found: dict[RouteTarget, None] = {}
         recorders: list[Recorder] = []
-        kept: list[KeptMessage] = []
         seen = {self._exchange.name}
         work = deque((self._exchange,))
         while work:
@@ -157,8 +168,9 @@ class Search:
                             seen.add(destination.name)
                             work.append(destination)
                 elif isinstance(destination, KeptMessage):
-                    self.kept = True
-                    kept.append(destination)
+                    self._kept.append(destination)
+                    if not self._defers:
+                        destination.keep()  # now: destinations that are bound between two steps get it by that
                 elif isinstance(destination, Recorder):
                     recorders.append(destination)
             alternate = current.alternate if not routed else None
@@ -166,10 +178,8 @@ class Search:
                 seen.add(alternate)
                 work.append(exchanges[alternate])
             yield EXCHANGE_COST
-        if kept:
-            cost = store_kept(self._journal, kept)
-            self.stored = cost > 0
-            yield cost
+        if self._kept and not self._defers:
+            yield self.keep()
         targets = [one for one in found if not one.deleted] if self._some_deleted else found
         self.targets, self.recorders = tuple(targets), tuple(recorders)
 

@@ -28,7 +28,6 @@ from .message_log import DEAD_LETTERED
 from .route_target import (
     PAGE_COST,
     PER_MESSAGE_COST,
-    KeptRoute,
     RouteTarget,
     TargetSearch,
     cost_of_reading,
@@ -74,7 +73,6 @@ class DeadLetter:
     targets    None until the search is complete
     recorders  of the exchanges on the way that are to record the message once all targets have taken it
     topology   `QueueHost.topology` when the search began
-    kept       its route if an exchange on the way keeps it, else None
     divided    whether the targets are offered the copy in several parts
     accepted   whether targets have taken the message, and none has refused it; at least once: all of them
     confirmed  at least once: the targets that have taken the message
@@ -85,8 +83,8 @@ class DeadLetter:
     """
 
     __slots__ = (
-        *("message", "reason", "copy", "targets", "recorders", "topology", "divided", "stable", "kept", "accepted"),
-        *("confirmed", "ticket", "waits_for", "_at", "_parts", "_search", "_source", "_refused"),
+        *("message", "reason", "copy", "targets", "recorders", "topology", "divided", "stable", "accepted"),
+        *("confirmed", "ticket", "waits_for", "_at", "_parts", "_search", "_refused"),
     )
 
     def __init__(self, message: Message, reason: str) -> None:
@@ -99,12 +97,10 @@ class DeadLetter:
         self.targets: tuple[RouteTarget, ...] | None = None
         self.recorders: list[Recorder] = []
         self.divided = self.stable = self.accepted = False
-        self.kept: KeptRoute | None = None
         self.topology = 0
         self._at = 0  # the number of targets that were offered the copy
         self._parts: Iterator[tuple[RouteTarget, ...]] = iter(())
         self._search: TargetSearch | None = None
-        self._source: tuple[str, str | None] = "", None  # the exchange and key of the search
         self._refused = False
 
     def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
@@ -118,33 +114,18 @@ class DeadLetter:
             return cost
         if search is None:
             self.topology = queue.host.topology
-            if self._source != (exchange, key):
-                self._source, self.kept = (exchange, key), None
-            kept = self.kept
-            targets = existing(kept.targets) if kept is not None else ()
-            if kept is not None and targets and not any(one.has_seen(self.copy) for one in kept.recorders):
-                self._found(queue, targets, kept.recorders)
-                return cost + len(targets)
-            keys = routing_keys(self.message, key)
-            search = self._search = queue.host.search_from(exchange, keys, self.copy, kept is not None)
+            search = self._search = queue.host.search_from(exchange, routing_keys(self.message, key), self.copy)
         cost -= search.cost
-        complete = search.run(max(cost_limit, 1))
-        if search.kept:
-            self.kept = KeptRoute(search)
-        if complete:
-            self.stable = search.stable
-            self._found(queue, search.targets, search.recorders)
+        if search.run(max(cost_limit, 1)):
+            self.targets, self.recorders, self.stable = search.targets, list(search.recorders), search.stable
+            if self.reason != REJECTED:
+                self.targets = without_cycles(self.copy, self.targets)
+            each = PER_MESSAGE_COST
+            if queue.host.budget.exceeded:
+                each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)
+            each += cost_of_reading([self.copy], self.targets)
+            self._parts = in_parts(self.targets, each, len(self.copy.frames), PART_COST)
         return cost + search.cost
-
-    def _found(self, queue: Queue, targets: tuple[RouteTarget, ...], recorders: tuple[Recorder, ...]) -> None:
-        self.targets, self.recorders = targets, list(recorders)
-        if self.reason != REJECTED:
-            self.targets = without_cycles(self.copy, self.targets)
-        each = PER_MESSAGE_COST
-        if queue.host.budget.exceeded:
-            each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)
-        each += cost_of_reading([self.copy], self.targets)
-        self._parts = in_parts(self.targets, each, len(self.copy.frames), PART_COST)
 
     @property
     def is_found(self) -> bool:
@@ -167,6 +148,10 @@ class DeadLetter:
         """Note whether some targets have taken the copy."""
         self._refused = self._refused or len(result.refused) > 0
         self.accepted = not self._refused and (self.accepted or len(targets) > 0)
+
+    def keep(self) -> int:
+        """Have exchanges on the way keep the message, as this is the last attempt; return the cost."""
+        return self._search.keep() if self._search is not None else 0
 
     def record(self, cost_limit: int) -> int:
         """Record the accepted message in some of the recorders, and remove these; return the cost."""
@@ -614,6 +599,8 @@ class DeadLetterOutbox:
             if safe and letter.waits_for is not None and not done:
                 cost += self._exchange(letter, letter.waits_for)
             letter.accepted = letter.is_confirmed
+        if letter.accepted or done:
+            cost += letter.keep()
         if letter.accepted:
             cost += letter.record(cost_limit - cost)
             if letter.recorders:
@@ -694,6 +681,7 @@ class DeadLetterOutbox:
         """Settle an unconfirmed message if all targets have it."""
         if letter.waits_for in letter.confirmed:
             queue, message = self._queue, letter.message
+            letter.keep()
             letter.record(UNLIMITED)  # few, as the search was short
             self.unconfirmed.remove(letter)
             self._hold([message], -1)
@@ -822,9 +810,8 @@ class DeadLetterOutbox:
                 must_wait, its_cost = self._must_wait(letter.targets or ())
                 cost += its_cost
                 if must_wait:
-                    letter.end_attempt()
-                    self._first = letter if letter.kept is not None else None
-                    break
+                    break  # it is searched for again, as its targets may be others by then
+                cost += letter.keep()
             if letter.targets is not None:
                 targets = letter.next_targets()
                 cost += self._cost_of_targets(letter.copy, targets)

@@ -145,9 +145,6 @@ class QueueHost:
         """Return whether the exchange exists."""
         raise NotImplementedError
 
-    def search_from(self, exchange: str, keys: tuple[str, ...], message: Message, peeks: bool = False) -> TargetSearch:
-        """Begin the search for the targets of a message, from an existing exchange.
-
-        If it `peeks`, no exchange on the way keeps the message: one does already.
-        """
+    def search_from(self, exchange: str, keys: tuple[str, ...], message: Message) -> TargetSearch:
+        """Begin the search for the targets of a message, from an existing exchange."""
         raise NotImplementedError

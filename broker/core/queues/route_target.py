@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .enqueue import EnqueueResult
     from .memory_budget import MemoryBudget
 
-KEPT = 200  # targets and recorders that are known of a waiting message which an exchange on its way keeps
 PER_MESSAGE_COST = 3  # of a queue that looks at each message (`jobs.scheduler`)
 PAGE_COST = 8  # of a queue that stores the message and keeps its location, as memory is used up
 
@@ -196,30 +195,16 @@ class TargetSearch(Protocol):
     targets    complete once `run` has returned True
     recorders  of the exchanges on the way that drop duplicates (`deduplication.record`)
     stable     whether the targets depend on the routing keys alone
-    kept       whether an exchange on the way keeps the message, so that later searches for it must peek
     cost       of the steps so far (`jobs.scheduler`)
     """
 
     targets: tuple[RouteTarget, ...]
     recorders: tuple[Recorder, ...]
     stable: bool
-    kept: bool
     cost: int
 
     def run(self, limit: int) -> bool:
         """Search, and stop where that has cost `limit`; return whether the search is complete."""
 
-
-class KeptRoute:
-    """The route of a message that waits and that an exchange on its way keeps, which must not keep it again.
-
-    It is final, as destinations that are bound to this exchange later get the message by that. There are no `targets`
-    if they were more than KEPT: then the message is searched for again, by a search that peeks.
-    """
-
-    __slots__ = ("targets", "recorders")
-
-    def __init__(self, search: TargetSearch) -> None:
-        few = len(search.targets) + len(search.recorders) <= KEPT
-        self.targets: tuple[RouteTarget, ...] = search.targets if few else ()
-        self.recorders: tuple[Recorder, ...] = search.recorders if few else ()
+    def keep(self) -> int:
+        """Have exchanges on the way keep the message, once it is enqueued for good; return the cost."""

@@ -12,10 +12,9 @@ from ..jobs.scheduler import Job
 from ..messages.binding import Destination
 from ..messages.message import Message
 from ..messages.ports import Timer
-from ..queues.deduplication import find_duplicate
 from ..queues.enqueue import EnqueueResult
 from ..queues.message_log import DELAYED
-from ..queues.route_target import KeptRoute, RouteTarget, queues_of, without_full
+from ..queues.route_target import RouteTarget, queues_of, without_full
 from .emissions import LOOK_SHIFT, LOOKS, deliver, deliver_in_slices, enqueue, enqueue_in_slices
 
 if TYPE_CHECKING:
@@ -59,14 +58,10 @@ class ExchangeHost(ExchangeContext):
     def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
         return deliver_in_slices(self._vhost, Emission(destinations, messages))
 
-    def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message, kept: KeptRoute | None) -> Job:
-        targets, recorders = (kept.targets, kept.recorders) if kept is not None else ((), ())
-        if not targets or (yield from find_duplicate(recorders, message)):
-            search = self._vhost.search(self._exchange, keys, message, kept is not None, inner)
-            yield from search.in_steps()
-            targets, recorders = search.targets, search.recorders
-            kept = KeptRoute(search) if search.kept else kept
-        result, full = None, False
+    def forward(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> Job:
+        search = self._vhost.search(self._exchange, keys, message, first=inner, defers=True)
+        yield from search.in_steps()
+        targets, result, full = search.targets, None, False
         for at in range(0, len(targets), LOOKS):
             some = targets[at : at + LOOKS]
             if with_room := self._with_room(some):
@@ -79,11 +74,13 @@ class ExchangeHost(ExchangeContext):
             full = full or len(queues_of(some)) > 0
             yield LOOKS >> LOOK_SHIFT
         if full:
-            raise TryLater(targets, kept)
+            raise TryLater(targets)
+        search.keep()
+        recorders = search.recorders
         yield from enqueue_in_slices(self._vhost, targets, [message], DELAYED, FORWARD_COST, recorders, result)
 
     def peek(self, inner: ExchangeType, keys: tuple[str, ...], message: Message) -> TargetSteps:
-        search = self._vhost.search(self._exchange, keys, message, True, inner)
+        search = self._vhost.search(self._exchange, keys, message, peeks=True, first=inner)
         yield from search.in_steps()
         return search.targets
 

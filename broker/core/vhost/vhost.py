@@ -187,6 +187,7 @@ class VHost(QueueHost):
         keys: tuple[str, ...],
         message: Message | None,
         peeks: bool = False,
+        defers: bool = False,
         first: ExchangeType | None = None,
     ) -> Search:
         """Begin the search for the targets of a message with these keys (`router.Search`)."""
@@ -194,7 +195,8 @@ class VHost(QueueHost):
         if self.volatile and exchange.name == "":
             queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.volatile))
         some_deleted = bool(self.unbindings)
-        return Search(exchange, self.exchanges, queues, keys, message, self.journal, some_deleted, peeks, first)
+        exchanges, journal = self.exchanges, self.journal
+        return Search(exchange, exchanges, queues, keys, message, journal, some_deleted, peeks, defers, first)
 
     def route(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:
         """Search for the targets of a message with these keys, and return the result."""
@@ -658,8 +660,9 @@ class VHost(QueueHost):
         """
         emissions = self.emitting.get(exchange)
         if emissions is None and self.scheduler.has_room():
-            search = self.search(exchange, (message.address.routing_key,), message)
+            search = self.search(exchange, (message.address.routing_key,), message, defers=True)
             if search.run(SLICE) and PAGE_COST * len(search.targets) <= SLICE:
+                search.keep()
                 enqueue(self, search.targets, [message], recorders=search.recorders)
                 return True
         elif emissions is not None and emissions.full:
@@ -677,8 +680,8 @@ class VHost(QueueHost):
     def has_exchange(self, name: str) -> bool:
         return name in self.exchanges
 
-    def search_from(self, exchange: str, keys: tuple[str, ...], message: Message, peeks: bool = False) -> Search:
-        return self.search(self.exchanges[exchange], keys, message, peeks)
+    def search_from(self, exchange: str, keys: tuple[str, ...], message: Message) -> Search:
+        return self.search(self.exchanges[exchange], keys, message, defers=True)
 
     def delete_expired(self, queue: Queue) -> None:
         self.delete_queue(queue)

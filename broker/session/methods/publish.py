@@ -19,7 +19,7 @@ from ...core.exchanges.deduplicating import DiscardSink
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.exchange_type import DESTINATIONS_SHIFT
 from ...core.exchanges.route_cache import LIMIT_BYTES, RouteCache, size_of
-from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey
+from ...core.exchanges.router import ENQUEUE_COST, FEW, LONG_BYTES, SEARCH_COST, SHARED, Route, RouteKey, Search
 from ...core.exchanges.sink import Accepted
 from ...core.jobs.scheduler import STORE_SHIFT, TURN_COST, Job
 from ...core.messages.message import LONG_HEADER, Address, Message, frame_bytes, header_bytes_of, total_bytes
@@ -561,12 +561,15 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
         queues = route.targets and existing(route.targets)
     by_message = route.markers and route.needs_message(message.property_bytes)
     recorders: tuple[Recorder, ...] = ()
+    search: Search | None = None
+    on_full = channel.on_full
     if route.direct:
         if by_message:
             message.state = message.state or MessageState()
             message.state.dead_lettered = BY_QUEUE
     elif queues is None or len(keys) > 1 or by_message:
-        search = channel.vhost.search(route.exchange, keys, message)
+        defers = channel.all_or_none or on_full is not None
+        search = channel.vhost.search(route.exchange, keys, message, defers=defers)
         yield from search.in_steps()
         if search.stored and channel.connection.node.journal.behind():
             channel.connection.suspend_for_journal()
@@ -575,7 +578,6 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     if channel.transaction is None:
         yield len(queues) >> DESTINATIONS_SHIFT  # that are looked at one by one
         yield cost_of_reading([message], queues) * len(queues[:FEW])  # more are enqueued in steps
-    on_full = channel.on_full
     full = on_full is not None and (yield from one_is_full(channel, queues))
     if channel.closing:
         return
@@ -584,6 +586,8 @@ def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tup
     elif channel.transaction is not None:
         publish_to(channel, route, message, keys, queues, recorders)
     elif admits(channel, message, keys, queues):
+        if search is not None:
+            yield search.keep()
         queues = existing((yield from accepted_in_steps(queues, message)))
         yield from enqueue_in_steps(channel, route.exchange, [message], queues, route.mandatory, recorders)
 

@@ -451,10 +451,10 @@ def test_a_message_whose_release_fails_delays_no_other_and_is_tried_again() -> N
     assert isinstance(type_, DelayedExchange) and type_._delay is not None
     release, failing = type_._delay._release, True
 
-    def failing_release(message: Message, targets: tuple[RouteTarget, ...]) -> Job:
+    def failing_release(message: Message) -> Job:
         if failing and message.body == b"poison":
             raise Refusal
-        return release(message, targets)
+        return release(message)
 
     type_._delay._release = failing_release
     assert broker.due(1000) == [b"a", b"b"]
