@@ -34,6 +34,7 @@ from .route_target import (
     cost_of_records,
     existing,
     in_parts,
+    queues_of,
 )
 from .x_death import REJECTED, copy_with_properties, cycle, cycles, dead_letter_copy, routing_keys
 
@@ -590,9 +591,11 @@ class DeadLetterOutbox:
                 cost += self._cost_of_targets(copy, targets)
                 missing = [target for target in targets if target not in letter.confirmed]
                 takers = tuple([target for target in missing if target.has_room(copy.body_bytes)])
-                if takers and not self._enqueue([copy], takers, len(letter.targets) > 1).refused:
-                    letter.confirmed.update(takers)
-                    letter.ticket = host.journal.ticket()
+                sinks = [(taker,) for taker in takers if taker.internal]
+                for some in (queues_of(takers), *sinks):  # a sink may refuse it, as what it stands for
+                    if some and not self._enqueue([copy], some, len(letter.targets) > 1).refused:
+                        letter.confirmed.update(some)
+                        letter.ticket = host.journal.ticket()
             if not letter.complete:
                 return cost
             letter.note_last()
