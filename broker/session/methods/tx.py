@@ -10,11 +10,11 @@ from pamqp import commands
 
 from ...amqp.errors import PreconditionFailed
 from ...amqp.field_table import Table
-from ...core.exchanges.deduplicating import Recorder, is_duplicate
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import FEW
 from ...core.jobs.scheduler import SLICE, TURN_COST, UNLIMITED, Job, do_at_once
 from ...core.messages.message import Message
+from ...core.queues.deduplication import Recorder
 from ...core.queues.memory_budget import MemoryBudget
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_headers, cost_of_records, existing
 from ...wire import method_encoder
@@ -116,10 +116,11 @@ class Transaction:
             cost = 0
             while publishes and cost < SLICE:
                 exchange, message, queues, mandatory, recorders = publishes.pop()
-                cost += PUBLISH_COST + len(queues) + sum([recorder.cost for recorder in recorders])
+                cost += PUBLISH_COST + len(queues)
                 few = queues[:FEW]  # more are enqueued in steps
                 cost += cost_of_records(len(message.frames), few)
-                if is_duplicate(recorders, message):
+                queues, recorders = yield from publishing.routed_again(channel, exchange, message, queues, recorders)
+                if publishing.is_dropped(queues):
                     continue
                 returns = mandatory and not channel.closing
                 queues = existing(queues)
