@@ -444,7 +444,7 @@ class Channel:
             those = {delivery[0] for delivery in deliveries}
             for paused in those:
                 self.pause(paused)
-            yield (len(deliveries) >> acknowledge.LOOK_SHIFT) + (len(those) >> acknowledge.PAUSE_SHIFT)
+            yield (SLICE >> acknowledge.LOOK_SHIFT) + (len(those) >> acknowledge.PAUSE_SHIFT)
 
     def leave(self) -> None:
         """Count the channel as closed, once."""

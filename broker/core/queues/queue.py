@@ -53,6 +53,7 @@ class Queue(RouteTarget):
     dirty            the queue waits to be pumped
     unacked          the number of unacknowledged messages
     delivered_bytes  the sum of the bodies and long headers delivered to consumers
+    interrupted      consumers may have room for ready messages: `pump` goes on, as it takes long
     """
 
     __slots__ = (
@@ -88,6 +89,7 @@ class Queue(RouteTarget):
         "_message_expiry",
         "_came_back",
         "_feeding",
+        "interrupted",
         "_pumped",
         "_slice",
         "demand_followers",
@@ -119,7 +121,8 @@ class Queue(RouteTarget):
         self.settings = settings
         self.incoming: dict[bytes, Binding] = {}
         single = settings.single_active_consumer
-        self.consumers = SingleActiveConsumers(settings.type == QUORUM) if single else Consumers()
+        scheduler = host.scheduler
+        self.consumers = SingleActiveConsumers(scheduler, settings.type == QUORUM) if single else Consumers(scheduler)
         self.ready_messages = ReadyMessages(self, self.settings, self.journal, host.budget)
         self.unacked = self.unacked_bytes = 0
         self.had_consumer = self.dirty = False
@@ -135,7 +138,7 @@ class Queue(RouteTarget):
         self.outbox = DeadLetterOutbox(self)
         self._message_expiry = MessageExpiry(self)
         self.demand_followers: dict[Callable[[], None], None] = {}  # called once when the consumers' demand changes
-        self._came_back = self._feeding = self._acyclic = False
+        self._came_back = self._feeding = self.interrupted = self._acyclic = False
         self._pumped = 0  # `published` when it was last pumped
         self._slice = SLICE  # messages that may still expire or be dropped in this pump
         self.expiry.renew()
@@ -228,12 +231,16 @@ class Queue(RouteTarget):
         return not self.settings.rejects_publish or self.takes(body_bytes)
 
     def takes(self, body_bytes: int) -> bool:
-        """Return whether the queue can take a body of this length without dropping or rejecting a message."""
+        """Return whether the queue can take a body of this length without dropping or rejecting a message.
+
+        Deliverable messages do not count, so it does as long as consumers may have room that are not asked yet.
+        """
         if not self.is_full(body_bytes):
             return True
-        self.host.feed(self)  # deliverable messages do not count
+        if not self.interrupted:  # else `pump` goes on, as it may take long
+            self.host.feed(self)
         self.schedule_pump()
-        return not self.is_full(body_bytes)
+        return self.interrupted or not self.is_full(body_bytes)
 
     def is_full(self, body_bytes: int, before: int = 0) -> bool:
         """Return whether a message is above a limit, if deliverable ones count.
@@ -362,12 +369,12 @@ class Queue(RouteTarget):
             timed = self.ready_messages.timed
             if timed:
                 self._expire()
-            if self._came_back and self.settings.drops_head:
+            if self._came_back and self.settings.drops_head and not self.interrupted:
                 self._trim()  # a requeued message beyond the limit is dropped, even if a consumer has room
-            self._came_back = False
+            self._came_back = self.interrupted = False
             if len(self.consumers) and self._slice and not self.paused:
                 self._deliver()
-            if self.settings.drops_head:
+            if self.settings.drops_head and not self.interrupted:
                 self._trim()
             if timed:
                 self._expire()  # the messages now in front
@@ -384,15 +391,17 @@ class Queue(RouteTarget):
             self.host.feed(self)
 
     def _deliver(self) -> None:
+        """Deliver ready messages, or as many as take some milliseconds (`interrupted`)."""
         if self.host.held:
-            self._message_expiry.pump_again()
+            self._interrupt()
             return
         consumers, ready = self.consumers, self.ready_messages
+        consumers.vain = 0
         rest, limit_bytes = ready.count - DELIVERED, self.delivered_bytes + DELIVERED_BYTES
         read_end = ready.read_bytes + DELIVERED_BYTES
         while (fifo := ready.first_nonempty()) is not None:
             if ready.count <= rest or self.delivered_bytes > limit_bytes:
-                self._message_expiry.pump_again()
+                self._interrupt()
                 return
             if fifo.timed:
                 self._expire()
@@ -402,23 +411,24 @@ class Queue(RouteTarget):
                 if not consumers.any_ready():
                     return
                 if ready.read_bytes >= read_end:
-                    self._message_expiry.pump_again()
+                    self._interrupt()
                     return
                 fifo.ensure_loaded()
                 if not fifo.fresh:
                     if len(fifo.backlog):
                         if not fifo.exhausted:  # very many cannot be read: other queues have their turn first
-                            self._message_expiry.pump_again()
+                            self._interrupt()
                         return
                     continue
             # Requeued messages go first, one by one: they are rare, and their positions are not contiguous.
             average_bytes = ready.average_bytes
             if fifo.header_bytes:
                 average_bytes += fifo.header_bytes // fifo.resident
-            takers, room = consumers.take_turn(1 if fifo.returned else len(fifo.fresh), average_bytes)
+            count = 1 if fifo.returned else min(len(fifo.fresh), BATCH_BYTES // (average_bytes + 1) + 1)
+            takers, room = consumers.take_turn(count, average_bytes)
             if not takers:
                 if consumers.any_ready():  # very many have no room: other queues have their turn first
-                    self._message_expiry.pump_again()
+                    self._interrupt()
                 return
             if fifo.returned:
                 header_bytes = fifo.header_bytes
@@ -426,8 +436,12 @@ class Queue(RouteTarget):
                 self.delivered_bytes += message.body_bytes + header_bytes - fifo.header_bytes
                 self._hand(takers[0], [message], position, 1, redelivered, message.body_bytes)
             else:
-                fitting = BATCH_BYTES // (average_bytes + 1) + 1
-                self._hand_fresh(fifo, takers, min(len(fifo.fresh), room * len(takers), ready.count - rest, fitting))
+                self._hand_fresh(fifo, takers, min(count, room * len(takers), ready.count - rest))
+
+    def _interrupt(self) -> None:
+        """Note that consumers may have room for ready messages, and deliver these once other queues had their turn."""
+        self.interrupted = True
+        self._message_expiry.pump_again()
 
     def _hand_fresh(self, fifo: Fifo, takers: list[Consumer], count: int) -> None:
         """Deliver at most `count` fresh messages to these consumers in turn."""

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.queues import new_queue
+from tests.support.queues import message, new_queue
 from warren.broker.core.queues import consumers as consumers_module
-from warren.broker.core.queues.consumers import Consumer, Consumers, SingleActiveConsumers
+from warren.broker.core.queues.consumers import LEVEL_COST, LOOK_COST, Consumer, Consumers, SingleActiveConsumers
 
 
 class FakeConsumer(Consumer):
@@ -27,7 +27,7 @@ def turn(consumers: Consumers, wanted: int) -> tuple[str, int]:
 
 
 def consumers_of(*members: FakeConsumer) -> Consumers:
-    consumers = Consumers()
+    consumers = Consumers(new_queue().host.scheduler)
     for consumer in members:
         consumers.add(consumer)
     return consumers
@@ -92,7 +92,7 @@ def test_consumers_of_very_many_priorities_are_served_in_several_turns(
     each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue serves those of each priority by themselves, which takes longer than a batch."""
-    monkeypatch.setattr(consumers_module, "LEVELS", 5)
+    monkeypatch.setattr(consumers_module, "VAIN_COST", 5 * (LEVEL_COST + (each > 1) * LOOK_COST * each))
     members = [FakeConsumer("c", 1, priority=number // each) for number in range(12 * each)]
     consumers = consumers_of(*members)
     served, counts = 0, []
@@ -104,7 +104,25 @@ def test_consumers_of_very_many_priorities_are_served_in_several_turns(
         served += len(takers)
         if not takers:
             counts.append(served)
-    assert counts == [6 * each, 11 * each, 12 * each]
+            consumers.vain = 0
+    assert counts == [5 * each, 10 * each, 12 * each]
+
+
+def test_consumers_that_are_asked_in_vain_are_charged() -> None:
+    queue = new_queue()
+    for number in range(100):
+        queue.consumers.add(FakeConsumer(str(number), 0))
+    queue.push([message()], 10)
+    queue.pump()
+    assert queue.host.scheduler.spent == 100 * LOOK_COST
+
+
+def test_consumers_that_get_none_of_the_messages_they_were_asked_for_are_charged() -> None:
+    consumers = consumers_of(*[FakeConsumer(str(number)) for number in range(100)])
+    for served in (1, 100):
+        takers, _ = consumers.take_turn(100, 0)
+        consumers.rotate(takers, served)
+    assert consumers.vain == 99 * LOOK_COST
 
 
 def test_a_consumer_that_shares_its_room_is_taken_alone() -> None:
@@ -146,7 +164,7 @@ def test_the_consumers_are_exclusive_until_the_exclusive_one_is_removed() -> Non
 
 
 def single(*members: FakeConsumer, preempts: bool = False) -> SingleActiveConsumers:
-    consumers = SingleActiveConsumers(preempts)
+    consumers = SingleActiveConsumers(new_queue().host.scheduler, preempts)
     for consumer in members:
         consumers.add(consumer)
     return consumers
