@@ -2,9 +2,19 @@
 
 import pytest
 
-from tests.support.queues import message, new_queue
+from tests.support.clock import FakeClock
+from tests.support.queues import Delivery, Taker, message, new_queue
+from warren.broker.amqp.field_table import Table
 from warren.broker.core.queues import consumers as consumers_module
-from warren.broker.core.queues.consumers import LEVEL_COST, LOOK_COST, Consumer, Consumers, SingleActiveConsumers
+from warren.broker.core.queues.consumers import (
+    LEVEL_COST,
+    LOOK_COST,
+    LOOKS,
+    Consumer,
+    Consumers,
+    SingleActiveConsumers,
+)
+from warren.broker.core.queues.message_log import MADE
 
 
 class FakeConsumer(Consumer):
@@ -216,3 +226,52 @@ def test_a_consumer_preempted_by_one_that_left_again_is_served_as_before() -> No
     assert turn(consumers, 1) == ("", 0)
     consumers.remove(second)
     assert turn(consumers, 1) == ("a", 100)
+
+
+class Asked:
+    """A queue whose consumers have to be asked in several pumps before those that have room."""
+
+    def __init__(self, by_priority: bool, **arguments: object) -> None:
+        table = Table.of({f"x-{name.replace('_', '-')}": value for name, value in arguments.items()})
+        self.queue = new_queue(number=0, arguments=table)
+        self.deliveries: list[Delivery] = []
+        for number in range(600 if by_priority else 2 * LOOKS):
+            priority, credit = (number, 1) if by_priority else (0, 0)
+            self.queue.consumers.add(Taker(str(number), self.queue, self.deliveries, True, priority, credit))
+        self.queue.consumers.add(Taker("last", self.queue, self.deliveries, True, -1, 1_000))
+
+    def pump(self) -> None:
+        self.queue.pump()
+        assert isinstance(self.queue.host.clock, FakeClock)
+        self.queue.host.clock.advance(0)
+
+
+@pytest.mark.parametrize("by_priority", [True, False])
+def test_a_length_limit_drops_nothing_while_consumers_with_room_are_not_asked_yet(by_priority: bool) -> None:
+    asked = Asked(by_priority, max_length=0)
+    asked.queue.push([message() for _ in range(900)], 9_000)
+    asked.pump()
+    assert len(asked.deliveries) == 900 and not asked.queue.dropped
+    asked.queue.push([message() for _ in range(900)], 9_000)
+    asked.pump()
+    room = 1_000 + 600 * by_priority
+    assert (len(asked.deliveries), asked.queue.dropped) == (room, 1_800 - room)
+
+
+@pytest.mark.parametrize("by_priority", [True, False])
+def test_no_publish_is_refused_while_consumers_with_room_are_not_asked_yet(by_priority: bool) -> None:
+    asked = Asked(by_priority, max_length=1, overflow="reject-publish")
+    assert not asked.queue.accept([message() for _ in range(900)], MADE, False).refused
+    asked.pump()
+    assert len(asked.deliveries) == 900
+
+
+@pytest.mark.parametrize("by_priority", [True, False])
+def test_a_message_without_time_to_live_does_not_expire_while_consumers_with_room_are_not_asked_yet(
+    by_priority: bool,
+) -> None:
+    asked = Asked(by_priority, message_ttl=0)
+    for _ in range(900):
+        asked.queue.accept([message()], MADE, False)
+    asked.pump()
+    assert len(asked.deliveries) == 900 and not asked.queue.expired
