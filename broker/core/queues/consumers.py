@@ -23,6 +23,7 @@ LOOKS = 1_000  # consumers asked for their room at once: a millisecond
 LOOK_COST = 2  # of one of them that has no room, or gets no message (`jobs.scheduler`)
 LEVEL_COST = 6  # of a priority whose consumers have no room any more, beside theirs
 VAIN_COST = 3_000  # of those and of these, after which deliveries wait for the next pump of the queue
+NONE: OrderedDict[Consumer, None] = OrderedDict()  # of a queue that has had no consumer
 WAITING = "waiting"  # activity status of a consumer that waits for the active one
 
 
@@ -106,7 +107,7 @@ class Turn:
         self.vain = 0
         self._consumers: dict[int, OrderedDict[Consumer, None]] = {}  # of one priority at most there are none
         self._priorities = SortedEntries()  # its keys, descending: (-priority,)
-        self._best: OrderedDict[Consumer, None] = OrderedDict()  # those of the highest priority
+        self._best = NONE  # those of the highest priority
 
     def of(self, priority: int) -> OrderedDict[Consumer, None]:
         """Return the consumers of this priority, to which the caller adds or among which there are some."""

@@ -368,7 +368,7 @@ class Queue(RouteTarget):
         try:
             timed = self.ready_messages.timed
             if timed:
-                self._expire()
+                self._expire(self.ready_messages.all)
             if self._came_back and self.settings.drops_head and not self.interrupted:
                 self._trim()  # a requeued message beyond the limit is dropped, even if a consumer has room
             self._came_back = self.interrupted = False
@@ -376,8 +376,8 @@ class Queue(RouteTarget):
                 self._deliver()
             if self.settings.drops_head and not self.interrupted:
                 self._trim()
-            if timed:
-                self._expire()  # the messages now in front
+            if timed and self._slice:
+                self._expire(self.ready_messages.all)  # the messages now in front
                 if self._slice:
                     self._message_expiry.schedule()
         finally:
@@ -404,7 +404,7 @@ class Queue(RouteTarget):
                 self._interrupt()
                 return
             if fifo.timed:
-                self._expire()
+                self._expire([fifo])
                 if not self._slice:
                     return  # the first message may be due as well
             if not fifo.fresh and not fifo.returned:
@@ -435,6 +435,8 @@ class Queue(RouteTarget):
                 position, message, redelivered = fifo.pop()
                 self.delivered_bytes += message.body_bytes + header_bytes - fifo.header_bytes
                 self._hand(takers[0], [message], position, 1, redelivered, message.body_bytes)
+                rest += 1  # it takes as long as two others
+                self.host.scheduler.spent += 1
             else:
                 self._hand_fresh(fifo, takers, min(count, room * len(takers), ready.count - rest))
 
@@ -508,7 +510,7 @@ class Queue(RouteTarget):
         self.catch_up()
         if self.ready_messages.timed:
             self._slice = 0 if self.outbox.many else SLICE
-            self._expire()
+            self._expire(self.ready_messages.all)
             self.schedule_pump()
         fifo = self.ready_messages.first_loaded() if no_ack or not self.outbox.many else None
         if fifo is None or fifo.timed and NEVER < fifo.deadline_ms() <= self.host.clock.now_ms():
@@ -517,7 +519,7 @@ class Queue(RouteTarget):
             self.delivering.found_nothing()
             return None
         position, message, redelivered = fifo.pop()
-        self._expire()  # due messages behind it are not counted as remaining
+        self._expire(self.ready_messages.all)  # due messages behind it are not counted as remaining
         self.delivering.got(no_ack, redelivered)
         if not no_ack:
             self.unacked += 1
@@ -569,8 +571,8 @@ class Queue(RouteTarget):
         if self.number:
             self.journal.settle(messages, body_bytes)
 
-    def _expire(self) -> None:
-        dead, self._slice = self.ready_messages.remove_due(self.host.clock.now_ms(), self._slice)
+    def _expire(self, fifos: list[Fifo]) -> None:
+        dead, self._slice = self.ready_messages.remove_due(fifos, self.host.clock.now_ms(), self._slice)
         if dead:
             self.expired += len(dead)
             self.dead_letter_or_drop(dead, EXPIRED)

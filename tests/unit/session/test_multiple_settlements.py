@@ -228,7 +228,7 @@ def test_deliveries_are_counted_in_slices_for_a_prefetch_limit_of_the_channel() 
 
 
 def test_no_step_of_settlements_in_turn_is_free() -> None:
-    """Of deliveries that are settled one by one in two ways, as a transaction may have very many."""
+    """A transaction may have very many deliveries that are settled one by one in two ways."""
     large = Large()
     deliveries = list(large.channel.unacked.take_all().values())
     ways = (Settlement.NACK, Settlement.ACK)
@@ -237,7 +237,7 @@ def test_no_step_of_settlements_in_turn_is_free() -> None:
 
 
 def test_no_step_that_looks_for_deliveries_is_free() -> None:
-    """Where most tags are of deliveries without an acknowledgement, or of settled ones."""
+    """Most tags may be of deliveries without an acknowledgement, or of settled ones."""
     large = Large()
     large.channel.unacked.pop_many(range(2, LARGE // 2))
     steps = large.channel.shared_prefetch.count(LARGE // 2, large.channel._deliveries())

@@ -13,8 +13,10 @@ from warren.broker.core.queues.consumers import (
     Consumer,
     Consumers,
     SingleActiveConsumers,
+    Turn,
 )
 from warren.broker.core.queues.message_log import MADE
+from warren.broker.core.queues.sorted_entries import BLOCK
 
 
 class FakeConsumer(Consumer):
@@ -163,6 +165,14 @@ def test_a_priority_is_removed_with_its_last_consumer_and_added_again() -> None:
     assert turn(consumers, 1) == ("", 0)
     consumers.add(first)
     assert turn(consumers, 1)[0] == "a"
+
+
+def test_a_priority_is_found_among_very_many_without_a_move_of_all() -> None:
+    turn = Turn()
+    for priority in range(10 * BLOCK):
+        turn.of(-priority)[FakeConsumer("c", priority=-priority)] = None
+    assert [consumer.priority for consumer in turn.best()] == [0]
+    assert max(len(block) for block in turn._priorities._blocks) <= BLOCK
 
 
 def test_the_consumers_are_exclusive_until_the_exclusive_one_is_removed() -> None:
