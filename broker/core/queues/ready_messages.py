@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EMPTY = 8  # fifos without messages that are looked at before the next one; more of them leave `ReadyMessages.all`
 FIFO_SHIFT = 1  # to look at 2 fifos costs 1 (`jobs.scheduler`)
-MESSAGE_BYTES = 4 << 10  # that take as long to read as one more message
+MESSAGE_BYTES = 6 << 10  # that take as long to read as one message does by itself
 SLICE_BYTES = 4 << 20  # of messages that expire or are dropped at once, and of those that are read back for that
 
 
