@@ -236,6 +236,17 @@ def test_no_step_of_settlements_in_turn_is_free() -> None:
     assert min(acknowledge.settle_in_steps(large.channel, runs, "")) > 0
 
 
+def test_a_commit_that_settles_many_in_turn_in_two_ways_takes_several_turns() -> None:
+    large = Large(transaction=True)
+    for tag in range(1, acknowledge.TOGETHER, 2):
+        large.ch.ack(tag)
+        large.ch.nack(tag + 1, requeue=True)
+    large.ch.send(Tx.Commit)
+    assert large.connection.suspended
+    assert max(large.turns()) <= TURN_COST
+    large.ch.reply_to(Tx.Commit)
+
+
 def test_no_step_that_looks_for_deliveries_is_free() -> None:
     """Most tags may be of deliveries without an acknowledgement, or of settled ones."""
     large = Large()
