@@ -228,6 +228,20 @@ def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_othe
     assert queues[4].ready_bytes == 2 << 20 and not vhost.exchanges["x"].type.messages_delayed
 
 
+def costs_of_jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which the costs of all steps of jobs of exchanges are added."""
+    steps: list[int] = []
+    start = ExchangeHost.start
+
+    def counted(job: Job) -> Job:
+        for cost in job:
+            steps.append(cost)
+            yield cost
+
+    monkeypatch.setattr(ExchangeHost, "start", lambda host, job, appends=True: start(host, counted(job), appends))
+    return steps
+
+
 @pytest.mark.parametrize("between", ["", "fanout", "x-recent-history"])
 def test_the_targets_of_a_due_message_are_searched_in_short_steps_and_none_is_kept(
     node: Node, monkeypatch: pytest.MonkeyPatch, between: str
@@ -243,15 +257,7 @@ def test_the_targets_of_a_due_message_are_searched_in_short_steps_and_none_is_ke
         vhost.bind(source, vhost.declare_queue(f"q{number}"), "", Table.EMPTY)
     monkeypatch.setattr(Queue, "must_not_reject", True)
     vhost.budget.dead_letters.full_outboxes = 1
-    steps: list[int] = []
-    start = ExchangeHost.start
-
-    def counted(job: Job) -> Job:
-        for cost in job:
-            steps.append(cost)
-            yield cost
-
-    monkeypatch.setattr(ExchangeHost, "start", lambda host, job, appends=True: start(host, counted(job), appends))
+    steps = costs_of_jobs(monkeypatch)
     publish(node, "")
     vhost.search(vhost.exchanges[source], ("",), framed(Address("x", ""), Properties(), b""), peeks=True).run()
     tracemalloc.start()
@@ -265,6 +271,17 @@ def test_the_targets_of_a_due_message_are_searched_in_short_steps_and_none_is_ke
         tracemalloc.stop()
     assert vhost.exchanges["x"].type.messages_delayed == 1 and len(steps) > after_release > 0
     assert max(steps) <= 2 * SEARCH_COST
+
+
+def test_a_due_message_by_itself_counts_at_what_it_takes(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a timer, a job and a read of its own, of 70 us or more: those of 10,000 exchanges made turns of 30 ms."""
+    declare(node, x_delayed_type="fanout")
+    queue = bound(node, "q", "")
+    steps = costs_of_jobs(monkeypatch)
+    publish(node, "")
+    assert isinstance(node.clock, FakeClock)
+    node.clock.advance(100)
+    assert queue.ready == 1 and sum(steps) >= 70
 
 
 def test_an_exchange_keeps_no_long_properties_of_the_last_message(node: Node) -> None:
