@@ -274,7 +274,7 @@ def test_the_targets_of_a_due_message_are_searched_in_short_steps_and_none_is_ke
 
 
 def test_a_due_message_by_itself_counts_at_what_it_takes(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has a timer, a job and a read of its own, of 70 us or more: those of 10,000 exchanges made turns of 30 ms."""
+    """Timer, job and read take 70 us or more: 10,000 exchanges made turns of 30 ms."""
     declare(node, x_delayed_type="fanout")
     queue = bound(node, "q", "")
     steps = costs_of_jobs(monkeypatch)
