@@ -113,6 +113,8 @@ class Search:
 
     def keep(self) -> int:
         """Have exchanges on the way keep the message; return the cost."""
+        if not self._kept:
+            return 0
         kept, self._kept = self._kept, []
         for one in kept if self._defers else ():
             one.keep()
@@ -121,13 +123,6 @@ class Search:
         return cost
 
     def _search(self) -> Iterator[int]:
-        again = True
-        while again:
-            yield from self._search_all()
-            self._peeks = True
-            again = self._some_deleted and (yield from find_duplicate(self.recorders, self._message or NOTHING))
-
-    def _search_all(self) -> Iterator[int]:
         exchanges, queues, keys, message = self._exchanges, self._queues, self._keys, self._message
         found: dict[RouteTarget, None] = {}
         recorders: list[Recorder] = []
@@ -183,6 +178,9 @@ class Search:
             yield self.keep()
         targets = [one for one in found if not one.deleted] if self._some_deleted else found
         self.targets, self.recorders = tuple(targets), tuple(recorders)
+        if recorders and self._some_deleted and (yield from find_duplicate(recorders, message or NOTHING)):
+            self._peeks = True  # what has been kept
+            yield from self._search()
 
 
 class Route:

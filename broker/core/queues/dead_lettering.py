@@ -60,6 +60,7 @@ UNCONFIRMED = 32  # messages retried at a time, as in RabbitMQ; further ones wai
 LOOKS, LOOK_SHIFT = 1_000, 3  # targets that are looked at in one step; to look at 8 of them costs 1,
 ASK_SHIFT = 1  # or at 2, if it is asked whether they must not reject
 FULL_LOOKS = 100  # targets of which it is asked whether they wait for this queue
+NO_QUEUES: frozenset[str] = frozenset()
 WAITS_COST = 20  # of asking one of them: 10 us
 WAITS = 100  # queues that are looked at which wait for each other
 PASS_MS = 100  # until the next ones that wait for a queue are called while it passes its messages to another one
@@ -99,18 +100,18 @@ class DeadLetter:
         self.waits_for: Queue | None = None
         self.copy = message
         self.targets: tuple[RouteTarget, ...] | None = None
-        self.recorders: list[Recorder] = []
+        self.recorders: tuple[Recorder, ...] = ()
         self.divided = self.stable = self.accepted = False
         self.topology = 0
         self._at = 0  # the number of targets that were offered the copy
         self._parts: Iterator[tuple[RouteTarget, ...]] = iter(())
         self._search: TargetSearch | None = None
         self._refused = False
-        self.full: list[RouteTarget] = []
-        self._found: list[RouteTarget] = []  # of those that are looked at
+        self.full: tuple[RouteTarget, ...] = ()
+        self._found: LazyDeque[RouteTarget] = ()  # of those that are looked at
         self._looked = 0
-        self._passed: set[str] = set()  # queues that it must not reach again
-        self._missing: list[RouteTarget] = []  # the first ones that have not taken it in this attempt
+        self._passed: frozenset[str] | set[str] = NO_QUEUES  # that it must not reach again
+        self._missing: tuple[RouteTarget, ...] = ()  # the first ones that have not taken it in this attempt
         self._more_missing = False
 
     def find_targets(self, queue: Queue, exchange: str, timestamp_s: int, cost_limit: int) -> int:
@@ -134,7 +135,7 @@ class DeadLetter:
         """Look at the targets that the search has found, or at more of them; return the cost."""
         targets, cost = search.targets, 0
         if not self._looked:
-            self._passed = cycle(self.copy) if self.reason != REJECTED and may_cycle(self.copy, targets) else set()
+            self._passed = cycle(self.copy) if self.reason != REJECTED and may_cycle(self.copy, targets) else NO_QUEUES
         asks = queue.host.budget.dead_letters.full_outboxes > 0
         while self._looked < len(targets):
             some = targets[self._looked : self._looked + LOOKS]
@@ -142,14 +143,15 @@ class DeadLetter:
             cost += len(some) >> (ASK_SHIFT if asks else LOOK_SHIFT)
             if self._passed:
                 some = tuple([target for target in some if target.name not in self._passed])
-                self._found += some
+                self._found = made(self._found)
+                self._found.extend(some)
             if asks and len(self.full) < FULL_LOOKS:
-                self.full += [target for target in some if target.outbox_full]
+                self.full += tuple([target for target in some if target.outbox_full])
             if cost >= cost_limit and self._looked < len(targets):
                 return cost
         self.targets = tuple(self._found) if self._passed else targets
-        self._found = []
-        self.recorders, self.stable = list(search.recorders), search.stable
+        self._found = ()
+        self.recorders, self.stable = search.recorders, search.stable
         each = PER_MESSAGE_COST
         if queue.host.budget.exceeded:
             each = PAGE_COST + (len(self.copy.frames) >> STORE_SHIFT)
@@ -185,13 +187,12 @@ class DeadLetter:
 
     def record(self, cost_limit: int) -> int:
         """Record the accepted message in some of the recorders, and remove these; return the cost."""
-        cost = 0
-        while self.recorders:
-            recorder = self.recorders.pop()
-            recorder.record(self.copy)
-            cost += recorder.cost
-            if cost >= cost_limit:
-                break
+        cost = count = 0
+        while count < len(self.recorders) and (not count or cost < cost_limit):
+            self.recorders[count].record(self.copy)
+            cost += self.recorders[count].cost
+            count += 1
+        self.recorders = self.recorders[count:]
         return cost
 
     @property
@@ -203,7 +204,7 @@ class DeadLetter:
         """Note which of some targets have not taken the message; if they are several, two of them are enough."""
         missing = [target for target in targets if target not in self.confirmed]
         room = 2 - len(self._missing)
-        self._missing += missing[:room]
+        self._missing += tuple(missing[:room])
         self._more_missing = self._more_missing or len(missing) > room
 
     def note_last(self) -> None:
@@ -219,7 +220,7 @@ class DeadLetter:
         """Copy the message and search again in the next attempt: the targets may be others by then."""
         self.copy = self.message
         self.targets = self._search = None
-        self.full, self.recorders, self._found, self._missing = [], [], [], []
+        self.full = self.recorders = self._found = self._missing = ()
         self._at = self._looked = 0
         self._more_missing = False
 
@@ -851,7 +852,7 @@ class DeadLetterOutbox:
                 letter = DeadLetter(message, reason)
             cost += letter.find_targets(queue, exchange, timestamp_s, cost_limit - cost)
             if letter.is_found:
-                must_wait, its_cost = self._must_wait(tuple(letter.full))
+                must_wait, its_cost = self._must_wait(letter.full)
                 cost += its_cost
                 if must_wait:
                     break  # it is searched for again, as its targets may be others by then
@@ -872,7 +873,7 @@ class DeadLetterOutbox:
                 if letter.accepted:
                     cost += letter.record(cost_limit - cost)
                 else:
-                    letter.recorders = []
+                    letter.recorders = ()
             if not letter.complete or letter.recorders:
                 self._first = letter
                 break

@@ -247,16 +247,20 @@ def test_the_targets_of_a_due_message_are_searched_in_short_steps_and_none_is_ke
     node: Node, monkeypatch: pytest.MonkeyPatch, between: str
 ) -> None:
     """Also while all of them are full. Very many exchanges would keep very many of them, which no limit counts."""
+    limit_dead_letters(monkeypatch, MANY=0)
     declare(node, x_delayed_type="fanout")
     vhost, clock = node.vhosts["/"], node.clock
     assert isinstance(clock, FakeClock)
     if between:
         vhost.bind("x", vhost.declare_exchange("between", between), "", Table.EMPTY)
     source = "between" if between else "x"
+    full = Table.of({"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""})
+    rejected = framed(Address("", ""), Properties(), b"")
     for number in range(6_000):
-        vhost.bind(source, vhost.declare_queue(f"q{number}"), "", Table.EMPTY)
-    monkeypatch.setattr(Queue, "must_not_reject", True)
-    vhost.budget.dead_letters.full_outboxes = 1
+        queue = vhost.declare_queue(f"q{number}", arguments=full)
+        vhost.bind(source, queue, "", Table.EMPTY)
+        queue.outbox.awaits_journal = True
+        vhost.enqueue([rejected], 0, False, (queue,))
     steps = costs_of_jobs(monkeypatch)
     publish(node, "")
     vhost.search(vhost.exchanges[source], ("",), framed(Address("x", ""), Properties(), b""), peeks=True).run()
