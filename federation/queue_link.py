@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from warren.broker.plugin import Host, Queue
 
 from .demand import LINGER_MS, Demand, prefetch_for
-from .demand_path import UNLIMITED, ConsumerDemand, Identity, Path, consume_arguments, consumer_demand
+from .demand_path import LOOKED, UNLIMITED, ConsumerDemand, Identity, Path, consume_arguments, consumer_demand
 from .forwarder import NO_ACK, Forwarder
 from .hop_headers import QueueStamp
 from .link import Link, Pace
@@ -221,6 +221,8 @@ class QueueLink(Link):
     ) -> None:
         """Start or cancel the consumer upstream, according to local demand."""
         key, demand = self.spec.key, self._demand
+        if len(self.queue.consumers) > LOOKED:
+            await self.pace.turns.wait(len(self.queue.consumers) * LOOKS_COST // LOOKED)
         self.queue.consumers.put_off()
         own = (self.cluster_name, key.vhost, key.name)
         drains = self.settings.drain

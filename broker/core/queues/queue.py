@@ -372,8 +372,11 @@ class Queue(RouteTarget):
             if self._came_back and self.settings.drops_head and not self.interrupted:
                 self._trim()  # a requeued message beyond the limit is dropped, even if a consumer has room
             self._came_back = self.interrupted = False
-            if len(self.consumers) and self._slice and not self.paused:
-                self._deliver()
+            if len(self.consumers) and self._slice:
+                if not self.paused:
+                    self._deliver()
+                elif self.consumers.any_ready():
+                    self.interrupted = True  # until `resume`, after which it is pumped
             if self.settings.drops_head and not self.interrupted:
                 self._trim()
             if timed and self._slice:

@@ -285,3 +285,28 @@ def test_a_message_without_time_to_live_does_not_expire_while_consumers_with_roo
         asked.queue.accept([message()], MADE, False)
     asked.pump()
     assert len(asked.deliveries) == 900 and not asked.queue.expired
+
+
+@pytest.mark.parametrize("limit", ["max_length", "message_ttl", "reject"])
+def test_a_paused_queue_drops_refuses_and_expires_nothing_that_a_consumer_has_room_for(limit: str) -> None:
+    """Deliveries are requeued in steps meanwhile."""
+    rejects = {"max_length": 1, "overflow": "reject-publish"}
+    arguments = rejects if limit == "reject" else {limit: 0}
+    queue = new_queue(
+        number=0, arguments=Table.of({f"x-{key.replace('_', '-')}": value for key, value in arguments.items()})
+    )
+    deliveries: list[Delivery] = []
+    queue.add_consumer(Taker("a", queue, deliveries, True, 0, 5))
+    queue.pump()
+    queue.pause()
+    for _ in range(5):
+        assert not queue.accept([message()], MADE, False).refused
+        queue.pump()
+    queue.resume()
+    queue.pump()
+    assert len(deliveries) == 5 and not queue.dropped and not queue.expired
+    queue.pause()
+    queue.push([message() for _ in range(5)], 50)
+    queue.resume()
+    queue.pump()
+    assert limit != "max_length" or (queue.ready, queue.dropped) == (0, 5), "no consumer has room"
