@@ -72,6 +72,8 @@ def consumer_demand(
     for count, consumer in enumerate(active_consumers(queue), 1):
         if not count % LOOKED:
             yield
+        if count >= LOOKED and not queue.consumers.has(consumer):
+            continue  # removed meanwhile, and not to be asked
         active = not consumer.waiting and consumer.room(BODY_BYTES) > 0
         if active and (priority is None or consumer.priority > priority):
             priority = consumer.priority

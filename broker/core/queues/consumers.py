@@ -163,6 +163,10 @@ class Consumers:
     def __len__(self) -> int:
         return len(self._all)
 
+    def has(self, consumer: Consumer) -> bool:
+        """Return whether the consumer has not been removed."""
+        return consumer in self._all
+
     def all(self) -> list[Consumer]:
         """Return all consumers, in the order in which they were added."""
         return list(self._all)

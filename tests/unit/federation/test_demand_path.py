@@ -50,6 +50,7 @@ class Taker(ChannelConsumer):
 
     def __init__(self, queue: Queue, priority: int = 0, free: int = 1, prefetch: int = 10) -> None:
         Consumer.__init__(self, "t", queue, self, False, False, priority)
+        self.asked = False
         self.free = free
         self.prefetch = prefetch
         self.arguments = Table.EMPTY
@@ -59,6 +60,7 @@ class Taker(ChannelConsumer):
         return ""
 
     def room(self, body_bytes: int) -> int:
+        self.asked = True
         return self.free
 
 
@@ -268,6 +270,7 @@ def test_very_many_consumers_are_looked_at_in_steps(queue: Queue) -> None:
     steps = consumer_demand(queue, B, A, False)
     next(steps)
     last = queue.consumers.all()[-1]
+    assert isinstance(last, Taker)
     queue.remove_consumer(last)
-    assert len(list(steps)) == 2
+    assert len(list(steps)) == 2 and not last.asked, "it is gone"
     assert demand(queue, B, A, False) == ConsumerDemand(0, 10 * (3 * LOOKED - 1), (B,))
