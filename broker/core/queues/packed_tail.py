@@ -18,7 +18,7 @@ from mypy_extensions import mypyc_attr
 from ...amqp.framing import FRAME_OVERHEAD
 from ..messages.message import Message, total_bytes
 from .lazy_deque import LazyDeque, made
-from .memory_budget import MemoryBudget
+from .ledger import Ledger
 
 RUN = 256  # messages in a run
 LONGEST = 512  # bytes of frames; of longer messages the object is a small part, and copying them takes longer
@@ -107,7 +107,7 @@ class PackedTail:
 
     __slots__ = ("count", "_runs", "_last", "_shared", "_budget")
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    def __init__(self, budget: Ledger) -> None:
         self.count = 0
         self._runs: LazyDeque[PackedRun | list[Message]] = ()
         self._last: list[Message] = []  # fewer than RUN

@@ -36,7 +36,7 @@ class Readings:
         """The bytes of messages and samples, and the rest as one part."""
         total = self.mem_used
         used = dict.fromkeys(MEMORY, 0)
-        used["binary"] = min(self._host.node.budget.used_bytes, total)
+        used["binary"] = min(self._host.node.budget.queued_bytes, total)
         used["mgmt_db"] = min(samples_bytes, total - used["binary"])
         used["other_system"] = total - used["binary"] - used["mgmt_db"]
         return used

@@ -15,7 +15,7 @@ from warren.broker.core.messages.message import Message
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.queues import fifo as line_module
 from warren.broker.core.queues import packed_tail
-from warren.broker.core.queues.memory_budget import MemoryBudget
+from warren.broker.core.queues.ledger import Ledger
 from warren.broker.core.queues.paged_tail import PagedTail
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.queues.reply_queue import ReplyQueue
@@ -36,13 +36,13 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_budget_is_exceeded_above_its_limit() -> None:
-    budget = MemoryBudget(1000)
-    budget.add(1, 1000 - MemoryBudget.OVERHEAD)
+    budget = Ledger(1000)
+    budget.add(1, 1000 - Ledger.OVERHEAD)
     assert not budget.exceeded
     budget.add(0, 1)
     assert budget.exceeded
-    budget.add(-1, -1 - (1000 - MemoryBudget.OVERHEAD))
-    assert not budget.exceeded and budget.used_bytes == 0
+    budget.add(-1, -1 - (1000 - Ledger.OVERHEAD))
+    assert not budget.exceeded and budget.ready_bytes == 0
 
 
 @given(st.lists(st.one_of(st.just("append"), st.integers(0, 5)), max_size=60))
@@ -95,7 +95,7 @@ def numbered(first: int, count: int, persistent: bool | None = None) -> list[Mes
 
 def full_queue(count: int, number: int = 1, persistent: bool | None = None) -> Queue:
     """Return a queue on a node without memory from the beginning. It has PAGE_ABOVE + 1 messages in memory."""
-    queue = new_queue(number=number, budget=MemoryBudget(0))
+    queue = new_queue(number=number, budget=Ledger(0))
     for first in range(count):
         enqueue(numbered(first, 1, persistent), queue)
     assert len(queue.ready_messages.default.fresh) == min(count, PAGE_ABOVE + 1) and queue.ready == count
@@ -119,7 +119,7 @@ def emptied(queue: Queue) -> None:
     assert (
         not queue.ready
         and not queue.ready_bytes
-        and not queue.host.budget.used_bytes
+        and not queue.host.budget.ready_bytes
         and not len(queue.ready_messages.default.backlog)
     )
 
@@ -230,7 +230,7 @@ def test_a_backlog_is_not_read_while_no_consumer_has_room() -> None:
 def test_a_restored_queue_reads_what_the_journal_has() -> None:
     before, log = full_queue(30, persistent=True), []
     journal = journal_of(before)
-    queue = new_queue(journal=journal, budget=MemoryBudget(0))
+    queue = new_queue(journal=journal, budget=Ledger(0))
     pages = [(each.id, each.location) for each in journal.live.values()]
     queue.restore(recovered(pages, 300))
     enqueue(numbered(30, 2, True), queue)
@@ -244,7 +244,7 @@ def test_a_restored_queue_reads_what_the_journal_has() -> None:
 
 def test_after_a_purge_of_restored_messages_new_ones_are_not_redelivered() -> None:
     journal = journal_of(full_queue(30, persistent=True))
-    queue = new_queue(journal=journal, budget=MemoryBudget(0))
+    queue = new_queue(journal=journal, budget=Ledger(0))
     queue.restore(recovered([(each.id, each.location) for each in journal.live.values()], 300))
     queue.purge()
     enqueue(numbered(30, 1), queue)
@@ -254,7 +254,7 @@ def test_after_a_purge_of_restored_messages_new_ones_are_not_redelivered() -> No
 
 def test_a_reply_queue_keeps_to_its_limit_if_the_budget_is_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplyQueue, "LIMIT", 3 * PAGE_ABOVE)
-    queue = new_queue(ReplyQueue, 0, budget=MemoryBudget(0))
+    queue = new_queue(ReplyQueue, 0, budget=Ledger(0))
     for first in range(0, 5 * PAGE_ABOVE, 5):
         enqueue(numbered(first, 5), queue)
     assert queue.ready == ReplyQueue.LIMIT
@@ -265,7 +265,7 @@ def test_a_reply_queue_keeps_to_its_limit_if_the_budget_is_exceeded(monkeypatch:
 
 @pytest.mark.parametrize("numbers", [(1, 2), (1, 0), (0, 1)])
 def test_a_message_of_two_queues_is_paged_by_both(numbers: tuple[int, int]) -> None:
-    journal, budget = SlowJournal(), MemoryBudget(0)
+    journal, budget = SlowJournal(), Ledger(0)
     queues = [new_queue(number=number, journal=journal, budget=budget) for number in numbers]
     for first in range(0, 40, 2):
         enqueue(numbered(first, 2), *queues)
@@ -281,7 +281,7 @@ def test_a_message_of_two_queues_is_paged_by_both(numbers: tuple[int, int]) -> N
             queue.settle([each])
         assert {number for number, _ in journal.live} == ({other.number} - {0} if other.ready else set())
         emptied_alone(queue)
-    assert not journal.live and not journal.loose and not budget.used_bytes
+    assert not journal.live and not journal.loose and not budget.ready_bytes
 
 
 def emptied_alone(queue: Queue) -> None:
@@ -289,7 +289,7 @@ def emptied_alone(queue: Queue) -> None:
 
 
 def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
-    journal, budget = SlowJournal(), MemoryBudget(0)
+    journal, budget = SlowJournal(), Ledger(0)
     busy, idle = (new_queue(number=number, journal=journal, budget=budget) for number in (1, 2))
     log: list[Delivery] = []
     busy.add_consumer(Taker("1", busy, log, True, 0, 1000))
@@ -303,7 +303,7 @@ def test_one_queue_may_page_what_the_other_has_in_memory() -> None:
     )
     assert {number for number, _ in journal.live} == {2}
     assert idle.purge() == 30
-    assert not journal.live and not journal.loose and not budget.used_bytes
+    assert not journal.live and not journal.loose and not budget.ready_bytes
 
 
 # Against a model
@@ -320,7 +320,7 @@ class PagingMachine(RuleBasedStateMachine):
         self.patch.setattr(line_module, "PACK_ABOVE", self.PACK_ABOVE)
         self.patch.setattr(line_module, "UNPACK_BELOW", 2)
         self.patch.setattr(packed_tail, "RUN", 2)
-        self.queue = new_queue(budget=MemoryBudget(8 * MemoryBudget.OVERHEAD))
+        self.queue = new_queue(budget=Ledger(8 * Ledger.OVERHEAD))
         self.ready: list[tuple[int, bool]] = []  # number and redelivered
         self.out: list[tuple[int, Message]] = []
         self.persistent: set[int] = set()
@@ -394,9 +394,9 @@ class PagingMachine(RuleBasedStateMachine):
         assert fifo.fresh or not fifo.packed.count
         assert fifo.resident_bytes == 10 * in_memory
         packed = sum(run.count for run in fifo.packed._runs if isinstance(run, packed_tail.PackedRun))
-        used_bytes = in_memory * (10 + MemoryBudget.OVERHEAD) - packed * MemoryBudget.SAVED
+        used_bytes = in_memory * (10 + Ledger.OVERHEAD) - packed * Ledger.SAVED
         used_bytes += sum(number in self.long for number, _ in self.ready[:in_memory]) * LONG_BYTES
-        assert queue.host.budget.used_bytes == used_bytes
+        assert queue.host.budget.ready_bytes == used_bytes
         alive = {number for number, _ in self.ready} | {int(each.body) for _, each in self.out}
         kept = sorted(int(each.body) for each in journal.live.values())
         assert kept == sorted(alive & self.persistent)
