@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 USAGE_STATUS = 64  # EX_USAGE of sysexits.h; low numbers are results, such as the verdict of `warren analyze`
 NO_INPUT_STATUS = 66  # EX_NOINPUT of sysexits.h
+BROKEN_PIPE_STATUS = 141  # as a shell reports a program that SIGPIPE has ended: no result, such as the doctor's verdict
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
 # with these, commands of plugins are not loaded
@@ -206,10 +207,7 @@ def doctor(options: argparse.Namespace) -> int:
 
     if options.store:
         return examine_url(options.store, options.password_file, options.schema)
-    try:
-        return examine(Path(options.data))
-    except OSError as error:
-        return unusable(error)
+    return examine(Path(options.data))
 
 
 def unusable(error: OSError) -> int:
@@ -293,9 +291,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     empty = empty_one(arguments)
     if empty:
         parsing.error(f"{empty} is empty: in a script, is a variable not set?")
-    options = parsing.parse_args(arguments)
-    status: int = options.run(options)
-    return status
+    try:
+        try:
+            options = parsing.parse_args(arguments)
+            status: int = options.run(options)
+            return status
+        finally:
+            print(end="", flush=True)  # does nothing if there is no output, as for a daemon without one
+    except BrokenPipeError:
+        if not output_is_closed():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the exit
+        return BROKEN_PIPE_STATUS
+
+
+def output_is_closed() -> bool:
+    """Whether the reader of the standard output has closed it, as `head` does."""
+    from select import POLLERR, poll
+
+    asked = poll()
+    asked.register(sys.stdout.fileno(), 0)
+    return any(events & POLLERR for _, events in asked.poll(0))
 
 
 if __name__ == "__main__":

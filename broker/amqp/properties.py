@@ -215,6 +215,14 @@ def priority(raw: bytes) -> int | None:
     return raw[at] if at else None
 
 
+def timestamp(raw: bytes) -> int | None:
+    """Return the timestamp or None, without decoding other properties."""
+    if not has(raw, TIMESTAMP):
+        return None
+    start, end = _span(raw, TIMESTAMP)
+    return int.from_bytes(raw[start:end], "big")
+
+
 def has(raw: bytes, flag: int) -> bool:
     """Whether any of these properties is present."""
     return (raw[0] << 8 | raw[1]) & flag != 0

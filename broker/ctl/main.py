@@ -6,8 +6,9 @@ import io
 import json
 import os
 import socket
+import stat
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -258,25 +259,50 @@ def save(name: str, value: object) -> None:
             sys.stdout.write(text)
         else:
             write(Path(name), text)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise ExitError(UNAVAILABLE, f"Error:\ncannot write {file_error(error, name)}") from None
 
 
 def write(file: Path, text: str) -> None:
-    """Write a file, which keeps its former content unless all of the new one could be written. Raises OSError."""
-    replaceable = file.is_file() and not file.is_symlink() and os.access(file.parent, os.W_OK)
-    new = file.with_name(f".{os.getpid()}.new") if replaceable else file
+    """Write a file, which keeps its former content unless all of the new one is stored. Raises OSError.
+
+    A link is followed, as by RabbitMQ. What is no file, such as a pipe, and a file in a folder without the right to
+    create others are written directly.
+    """
+    from tempfile import mkstemp  # here: other commands do not need it
+
+    data = text.encode("utf-8", "backslashreplace")
+    place = Path(os.path.realpath(file))
+    system = Path(os.path.abspath(file)).parts[1:2] in (("dev",), ("proc",))  # /dev/stdout is a link to a file
+    if system or (place.exists() and not place.is_file()) or not os.access(place.parent, os.W_OK | os.X_OK):
+        file.write_bytes(data)
+        return
+    former = place.stat() if place.exists() else None
+    descriptor, new = mkstemp(".new", ".", place.parent)  # mode 0600: it has hashes of passwords
     try:
-        if replaceable:
-            new.touch(0o600, exist_ok=False)  # it has hashes of passwords
-        new.write_text(text, encoding="utf-8", errors="backslashreplace")
-        if replaceable:
-            new.chmod(file.stat().st_mode & 0o777)
-            new.replace(file)
+        with open(descriptor, "wb") as opened:
+            opened.write(data)
+            opened.flush()
+            if former is None:
+                os.fchmod(descriptor, 0o666 & ~umask())
+            else:
+                with suppress(PermissionError):  # only root may give it to the former owner
+                    os.fchown(descriptor, former.st_uid, former.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(former.st_mode))
+            os.fsync(descriptor)
+        os.replace(new, place)
     except OSError:
-        if replaceable:
-            new.unlink(missing_ok=True)
+        Path(new).unlink(missing_ok=True)
         raise
+
+
+def umask() -> int:
+    """Return the mask of the process for the modes of new files, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def run(line: list[str]) -> int:

@@ -99,7 +99,7 @@ class Server:
         self._lingering: set[Transport] = set()
         self._empty = asyncio.Event()
         self._empty.set()
-        self._timeouts = Timeouts(node.clock, settings.consumer_timeout_ms, self.connections.values)
+        self._timeouts = Timeouts(node, settings.consumer_timeout_ms, self.connections.values)
         self._timeouts.start()
         node.alarms.add_hook(self._alarm_changed)
         node.observers.add(AccessEnforcement(self.close_connections, self.connections.values, node))

@@ -267,6 +267,7 @@ class Transport(asyncio.Protocol, TransportPort):
         output = connection.output
         for _ in range(WRITES):
             if not output.writable:
+                connection.not_writable()
                 break
             self._write(connection)
             # Consumers and requests that waited for this write may add output.

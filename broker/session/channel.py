@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,9 @@ from ..amqp.errors import AccessRefused, AMQPError, CommandInvalid, NotFound
 from ..amqp.field_table import Table
 from ..core.access.users import User
 from ..core.counters.statistics import DeliveryCounters, PublishCounters
-from ..core.jobs.scheduler import CONSUMER_COST, OBJECT_COST, TURN_COST, Job
+from ..core.jobs.scheduler import AT_ONCE_COST, CONSUMER_COST, OBJECT_COST, SLICE, Job, do_at_once
 from ..core.metadata.patterns import SearchTime
-from ..core.queues.message_log import Origin
+from ..core.queues.message_log import CHANNEL, Origin
 from ..core.queues.queue import Queue
 from ..core.queues.reply_queue import ReplyQueue
 from ..core.telemetry.event_exchange import INTERNAL
@@ -244,14 +244,22 @@ class Channel:
 
         Unsettled deliveries count, and those that an open transaction has settled.
         """
-        deliveries = self._deliveries()
-        self.shared_prefetch.set_limit(count, (consumer for _, consumer, _, _ in deliveries if consumer is not None))
-        self.connection.spent += (len(deliveries) + len(self.consumers)) >> 3
+        self.connection.spent += len(self.consumers) >> 3
+        if self.shared_prefetch.set_limit(count):
+            outstanding = len(self.unacked) + self._settled
+            self.do("prefetch limit", self.shared_prefetch.count(outstanding, self._deliveries()))
 
-    def _deliveries(self) -> list[Unacked]:
-        """Return all deliveries that are unsettled, or that the open transaction has settled."""
+    def _deliveries(self) -> Iterator[list[Unacked]]:
+        """Return all deliveries that are unsettled, or that the open transaction has settled, in slices."""
+        yield from self.unacked.slices(self.delivery_tag)
         settled = self.transaction.settlements if self.transaction is not None else []
-        return [*self.unacked.values(), *[delivery for _, delivery, _ in settled]]
+        for at in range(0, len(settled), SLICE):
+            yield [delivery for _, delivery, _ in settled[at : at + SLICE]]
+
+    @property
+    def _settled(self) -> int:
+        """The number of deliveries that the open transaction has settled."""
+        return len(self.transaction.settlements) if self.transaction is not None else 0
 
     def send_when_durable(self, frames: bytes) -> None:
         """Send a reply once all that was done so far is durable; the connection is suspended until then."""
@@ -293,8 +301,7 @@ class Channel:
     @property
     def has_deliveries(self) -> bool:
         """True if it has deliveries, also settled in a transaction that is open, or consumers."""
-        settled = self.transaction is not None and len(self.transaction.settlements) > 0
-        return len(self.unacked) > 0 or len(self.consumers) > 0 or settled
+        return len(self.unacked) > 0 or len(self.consumers) > 0 or self._settled > 0
 
     @property
     def busy(self) -> bool:
@@ -365,6 +372,13 @@ class Channel:
         if queue is not None and queue.paused:
             raise Postponed(queue.when_resumed)
 
+    def do(self, name: str, steps: Job, budget: int = AT_ONCE_COST) -> None:
+        """Do the steps of a job at once until they have cost more than `budget`, and the rest as `start_job` does."""
+        more, spent = do_at_once(steps, budget)
+        if more:
+            self.start_job(name, steps)
+        self.connection.spent += spent
+
     def start_job(self, name: str, job: Job, appends: bool = False) -> None:
         """Do a job in turns of the loop (`Scheduler.start`); the connection is suspended until it is done."""
         finished = self.begin_job()
@@ -412,7 +426,7 @@ class Channel:
                 yield OBJECT_COST if consumer.queue.deleted else consumer.end_cost
             if self.transaction is not None:
                 yield from self.transaction.rollback(self)
-            yield from acknowledge.requeue_in_steps(self)
+            yield from acknowledge.settle_all(self, self.end_settlement, CHANNEL)
             yield from acknowledge.resume_in_steps(self._paused)
         finally:
             for queue in self._paused:
@@ -426,12 +440,11 @@ class Channel:
         for consumer in self.consumers.values():
             self.pause(consumer.queue)
         yield CONSUMER_COST + (len(self.consumers) >> 3)
-        deliveries = self._deliveries()
-        for at in range(0, len(deliveries), acknowledge.TOGETHER):
-            those = {delivery[0] for delivery in deliveries[at : at + acknowledge.TOGETHER]}
+        for deliveries in self._deliveries():
+            those = {delivery[0] for delivery in deliveries}
             for paused in those:
                 self.pause(paused)
-            yield acknowledge.LOOK_COST + (len(those) >> acknowledge.PAUSE_SHIFT)
+            yield (len(deliveries) >> acknowledge.LOOK_SHIFT) + (len(those) >> acknowledge.PAUSE_SHIFT)
 
     def leave(self) -> None:
         """Count the channel as closed, once."""
@@ -458,19 +471,6 @@ class Channel:
         events.consumer_deleted(consumer)
         if queue.remove_consumer(consumer):
             self.vhost.consumers_changed(queue)
-
-    @property
-    def end_cost(self) -> int:
-        """Cost of ending the channel, in the scheduler's units."""
-        queues = [consumer.queue for consumer in self.consumers.values() if consumer.queue.auto_delete]
-        deletions = sum([1 + len(queue.incoming) for queue in queues])  # of the queues, and exchanges bound to them
-        settled = len(self.transaction.settlements) if self.transaction is not None else 0
-        cost = acknowledge.COST * (len(self.unacked) + settled)
-        cost += CONSUMER_COST * len(self.consumers) + OBJECT_COST * deletions
-        if cost <= TURN_COST:
-            cost += acknowledge.cost_of_copies(self.end_settlement, self._deliveries())
-            cost += sum([consumer.end_cost - CONSUMER_COST for consumer in self.consumers.values()])
-        return cost
 
 
 def with_method_ids(error: AMQPError, index: int) -> AMQPError:

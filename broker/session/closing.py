@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from ..amqp.errors import AMQPError, ConnectionForced, FrameError, LoginRefused
-from ..core.jobs.scheduler import OBJECT_COST, TURN_COST, Job
+from ..core.jobs.scheduler import OBJECT_COST, Job, do_at_once
 from ..core.vhost.vhost import VHost
 from ..wire import method_encoder
 from ..wire.frame_reader import Event, Method
@@ -92,17 +92,17 @@ def close_channel(channel: Channel, error: AMQPError) -> None:
 
 def end_channel(channel: Channel, last_frame: bytes) -> None:
     """End a channel, as a job if it has many deliveries; `last_frame` is sent once all are requeued."""
-    connection, cost = channel.connection, channel.end_cost
-    if cost <= TURN_COST:
-        channel.end()
-        connection.spent += cost
+    connection = channel.connection
+    rest = channel.end_in_steps()
+    more, spent = do_at_once(rest)
+    connection.spent += spent
+    if not more:
         connection.send(last_frame)
         return
     connection.suspend()
-    channel.closing = True
 
     def steps() -> Job:
-        yield from channel.end_in_steps()
+        yield from rest
         if connection.state == RUNNING:
             connection.send(last_frame)
             connection.resume()

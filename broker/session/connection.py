@@ -487,6 +487,12 @@ class Connection(Publisher):
         self._flushing = False
         return self.output.take()
 
+    def not_writable(self) -> None:
+        """Go on with requests, although the socket takes no output now: the acknowledgements of a slow consumer."""
+        self._flushing = False
+        if self.interrupted and not self._queued and not self.output.full():
+            self._work()
+
     def flushed(self) -> None:
         """Serve consumers and requests that waited for room in the output, which the socket has taken."""
         if self.stalled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
@@ -145,7 +146,8 @@ class ChannelConsumer(Consumer):
         """Drop the records of these deliveries, and close the connection at the end of the turn."""
         ids = {id(message) for message in messages}
         unacked = self.channel.unacked
-        for tag, delivery in list(unacked.items()):
+        for tag in list(islice(reversed(unacked.entries), len(messages))):  # the last ones
+            delivery = unacked.entries[tag]
             if delivery[1] is self and id(delivery[3]) in ids:
                 unacked.pop(tag)
         connection = self.channel.connection

@@ -1,143 +1,252 @@
 """The consumer timeout (RabbitMQ's delivery acknowledgement timeout): closes channels with overdue deliveries.
 
-No delivery has a timer. Each check notes the time and the last delivery tag of each channel. A delivery is overdue once
-a timeout has passed since the first check that noted its tag or a higher one; the next check closes its channel.
+No delivery has a timer. Each check notes the deliveries of each channel since the last one, as a group, with the time
+before which none of them is overdue; no check looks at them again until then. A delivery is overdue once its timeout
+has passed since the check that noted it; the next check closes its channel.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from operator import attrgetter
+from typing import NamedTuple
 
 from ..amqp.errors import PreconditionFailed
-from ..core.messages.ports import Clock, Timer
+from ..core.jobs.scheduler import OBJECT_COST, SLICE, Job
+from ..core.messages.ports import Timer
+from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.queues.queue_settings import NONE, least
 from .channel import Channel
 from .closing import close_channel
 from .connection import Connection
-from .unacked import Settlement, Unacked
+from .consumer import ChannelConsumer
+from .unacked import Settlement, cost_of_lookup
 
 PERIOD_MS = 60_000  # the longest time between two checks, as in RabbitMQ
 PERIOD_LEAST_MS = 100  # the shortest
 CHECKS = 4  # in one timeout, so that a delivery exceeds it by half of it at most
 KEY = "consumer-timeout"  # in policies; with the prefix x- an argument of queues and consumers
+NEVER_MS = 1 << 62  # later than all times
+JOIN_MS, JOIN_SHIFT = 1_800_000, 4  # groups are joined within a sixteenth of their timeout, or of this
+LOOK_COST = 2  # of a channel without new deliveries, in the scheduler's units
+
+
+class Group(NamedTuple):
+    """Consecutive deliveries that count from the same time.
+
+    due_ms     none of them is overdue before
+    since_ms   the time of the check that noted the last one
+    opened_ms  the time of the check that noted the first one
+    first      the lowest delivery tag
+    last       the highest one
+    """
+
+    due_ms: int
+    since_ms: int
+    opened_ms: int
+    first: int
+    last: int
+
+
+class Noted:
+    """The deliveries of a channel that checks have noted.
+
+    shortest_ms  the shortest timeout of the channel's consumers and of these deliveries, or NONE
+    """
+
+    __slots__ = ("shortest_ms", "_groups", "_tag")
+
+    def __init__(self) -> None:
+        self.shortest_ms = NONE
+        self._groups: list[Group] = []  # a heap
+        self._tag = 0  # of the last delivery
+
+    def lower(self, timeout_ms: int) -> None:
+        """Lower the shortest timeout to this one, if it is shorter."""
+        if timeout_ms != NONE and not NONE < self.shortest_ms <= timeout_ms:
+            self.shortest_ms = timeout_ms
+
+    def take_due(self, tag: int, now_ms: int) -> list[Group]:
+        """Remove and return the groups that may have overdue deliveries, and a group of the new ones up to a tag."""
+        groups = []
+        while self._groups and self._groups[0].due_ms <= now_ms:
+            groups.append(heappop(self._groups))
+        if tag > self._tag:
+            groups.append(Group(now_ms, now_ms, now_ms, self._tag + 1, tag))
+            self._tag = tag
+        return groups
+
+    def take_all(self, tag: int, now_ms: int) -> list[Group]:
+        """Remove and return all groups, and one of the new deliveries up to a tag, in the order of tags.
+
+        There are no gaps between them: what was rolled back belongs to the group after it.
+        """
+        groups = [*sorted(self._groups, key=attrgetter("last")), Group(now_ms, now_ms, now_ms, tag, tag)]
+        self._groups, self._tag = [], tag
+        firsts = [1, *[group.last + 1 for group in groups]]
+        pairs = zip(groups, firsts, strict=False)
+        return [group._replace(first=first) for group, first in pairs if first <= group.last]
+
+    def add(self, group: Group) -> None:
+        heappush(self._groups, group)
+
+    def add_all(self, groups: list[Group]) -> None:
+        """Add groups in the order of tags, and join those whose times differ little."""
+        joined: list[Group] = []
+        for group in groups:
+            if joined:
+                before = joined[-1]
+                due_ms = min(before.due_ms, group.due_ms)
+                if group.since_ms - before.opened_ms <= min(due_ms - group.since_ms, JOIN_MS) >> JOIN_SHIFT:
+                    group = Group(due_ms, group.since_ms, before.opened_ms, before.first, group.last)
+                    del joined[-1]
+            joined.append(group)
+        self._groups += joined
+        heapify(self._groups)
 
 
 class Timeouts:
     """The checks of all channels for overdue deliveries.
 
-    `default_ms` is the node's timeout or None; `connections` returns all connections. They are checked in the period of
-    the default timeout. Connections with a shorter timeout, which clients can choose, are checked more often.
+    `default_ms` is the node's timeout or None; `connections` returns all connections. Their channels are checked in the
+    period of the default timeout, and those with a shorter timeout, which clients can choose, more often. Every
+    PERIOD_MS all timeouts are looked up again, as policies and consumers change.
     """
 
-    __slots__ = ("_all_at_ms", "_clock", "_connections", "_default_ms", "_hurried", "_marks", "_timer")
+    __slots__ = ("_all_at_ms", "_connections", "_default_ms", "_hurried", "_node", "_noted", "_renew_at_ms", "_timer")
 
-    def __init__(self, clock: Clock, default_ms: int | None, connections: Callable[[], Iterable[Connection]]) -> None:
-        self._clock = clock
+    def __init__(self, node: Node, default_ms: int | None, connections: Callable[[], Iterable[Connection]]) -> None:
+        self._node = node
         self._default_ms = NONE if default_ms is None else default_ms
         self._connections = connections
-        self._marks: dict[Channel, deque[tuple[int, int]]] = {}  # by channel: times of checks and last tags
-        self._hurried: dict[Connection, int] = {}  # connections with shorter timeouts, and the shortest of each
-        self._all_at_ms = 0
-        self._timer: Timer | None = None
+        self._noted: dict[Channel, Noted] = {}
+        self._hurried: dict[Channel, int] = {}  # channels with shorter timeouts, and the time of their next check
+        self._all_at_ms = self._renew_at_ms = 0
+        self._timer: Timer | None = None  # of the last check, None after the stop
 
     def start(self) -> None:
-        self._expect_all()
-        self._expect()
+        now_ms = self._node.clock.now_ms()
+        self._all_at_ms, self._renew_at_ms = now_ms + period_ms(self._default_ms), now_ms + PERIOD_MS
+        self._timer = self._node.clock.call_at(self._all_at_ms, self._begin)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def check(self) -> None:
-        """Close channels with overdue deliveries, record the last tag of the others, and schedule the next check."""
-        now_ms = self._clock.now_ms()
-        connections = list(self._hurried)
-        before = self._marks
-        if now_ms >= self._all_at_ms:
-            connections = list(self._connections())
-            self._marks = {}
-            self._expect_all()
-        self._hurried = {}
-        for connection in connections:
-            shortest_ms = self._check(connection, before, now_ms)
-            if shortest_ms != NONE and period_ms(shortest_ms) < period_ms(self._default_ms):
-                self._hurried[connection] = shortest_ms
+    def _expect(self) -> None:
+        """Schedule the next check, PERIOD_LEAST_MS after the end of the last one or later."""
+        if self._timer is not None:
+            at_ms = min(self._hurried.values(), default=self._all_at_ms)
+            at_ms = max(min(at_ms, self._all_at_ms), self._node.clock.now_ms() + PERIOD_LEAST_MS)
+            self._timer = self._node.clock.call_at(at_ms, self._begin)
+
+    def _begin(self) -> None:
+        self._node.scheduler.start("check of consumer timeouts", self._check_all(), self._expect)
+        self._node.pump()
+
+    def _check_all(self) -> Job:
+        """Check the channels whose time has come, in steps, and schedule the next check."""
+        now_ms = self._node.clock.now_ms()
+        renew = now_ms >= self._renew_at_ms
+        channels: Iterable[Channel | None] = [each for each, at_ms in self._hurried.items() if at_ms <= now_ms]
+        before = kept = self._noted
+        if renew:
+            self._renew_at_ms = now_ms + PERIOD_MS
+        if renew or now_ms >= self._all_at_ms:
+            self._all_at_ms = now_ms + period_ms(self._default_ms)
+            channels = channels_of(self._connections())
+            kept, self._hurried = {}, {}
+        cost = 0
+        for channel in channels:
+            cost += LOOK_COST
+            if cost >= SLICE:
+                yield cost
+                cost = 0
+            if self._timer is None:
+                return
+            if channel is None:
+                continue
+            self._hurried.pop(channel, None)
+            if has_deliveries(channel):
+                noted = kept[channel] = before.get(channel) or Noted()
+                yield from self._check(channel, noted, renew or channel not in before)
+                if period_ms(noted.shortest_ms) < period_ms(self._default_ms):
+                    self._hurried[channel] = self._node.clock.now_ms() + period_ms(noted.shortest_ms)
+        self._noted = kept
+        yield cost
         self._expect()
 
-    def _check(self, connection: Connection, before: dict[Channel, deque[tuple[int, int]]], now_ms: int) -> int:
-        """Check one connection; return the shortest timeout of its unsettled deliveries, or NONE."""
-        shortest_ms = NONE
-        overdue: list[tuple[Channel, int]] = []
-        for channel in connection.channels.values():
-            marks = before.pop(channel, None) or deque()
-            if channel.closing or not channel.unacked:
-                continue
-            channel_ms = self._shortest_ms(channel)
-            if channel_ms == NONE:
-                continue
-            shortest_ms = channel_ms if shortest_ms == NONE else min(shortest_ms, channel_ms)
-            timeout_ms = self._exceeded_ms(channel, marks, now_ms, channel_ms)
-            if timeout_ms != NONE:
-                overdue.append((channel, timeout_ms))
-                continue
-            if not marks or marks[-1][1] != channel.delivery_tag:
-                marks.append((now_ms, channel.delivery_tag))
-            self._marks[channel] = marks
-        for channel, timeout_ms in overdue:
-            close(channel, timeout_ms)
-        return shortest_ms
+    def _check(self, channel: Channel, noted: Noted, renew: bool) -> Job:
+        """Note the new deliveries of a channel, and close it if a delivery is overdue, in steps."""
+        if renew:
+            noted.shortest_ms = NONE
+            consumers = list(channel.consumers.values())
+            for at in range(0, len(consumers), SLICE):
+                for consumer in consumers[at : at + SLICE]:
+                    if not consumer.no_ack:
+                        noted.lower(self._timeout_ms(consumer.queue, consumer))
+                yield min(len(consumers) - at, SLICE)
+        now_ms = self._node.clock.now_ms()
+        groups = noted.take_all(channel.delivery_tag, now_ms) if renew else noted.take_due(channel.delivery_tag, now_ms)
+        unsettled: list[Group] = []
+        for group in groups:
+            yield from self._look(channel, noted, group, now_ms, unsettled)
+        if renew:
+            noted.add_all(unsettled)
+        else:
+            for group in unsettled:
+                noted.add(group)
 
-    def _expect_all(self) -> None:
-        self._all_at_ms = self._clock.now_ms() + period_ms(self._default_ms)
+    def _look(self, channel: Channel, noted: Noted, group: Group, now_ms: int, unsettled: list[Group]) -> Job:
+        """Add what is unsettled of a group to a list, or close the channel if a delivery is overdue, in steps."""
+        waited_ms = now_ms - group.since_ms
+        due_ms = NEVER_MS
+        timeouts_ms: dict[tuple[Queue, ChannelConsumer | None], int] = {}
+        first = last = 0
+        tags = channel.unacked.candidates(group.first, group.last)
+        yield cost_of_lookup(group.first, group.last)
+        for at in range(0, len(tags), SLICE):
+            if not has_deliveries(channel):
+                return
+            for tag in tags[at : at + SLICE]:
+                delivery = channel.unacked.entries.get(tag)
+                if delivery is None:
+                    continue
+                first, last = first or tag, tag
+                limit_ms = timeouts_ms.get(delivery[:2])
+                if limit_ms is None:
+                    limit_ms = timeouts_ms[delivery[:2]] = self._timeout_ms(*delivery[:2])
+                    noted.lower(limit_ms)
+                    if limit_ms != NONE:
+                        due_ms = min(due_ms, group.since_ms + limit_ms)
+                if NONE < limit_ms <= waited_ms > 0:
+                    spent = channel.connection.spent
+                    close(channel, limit_ms)
+                    yield OBJECT_COST + channel.connection.spent - spent
+                    return
+            yield min(len(tags) - at, SLICE)
+        if last:
+            unsettled.append(group._replace(due_ms=due_ms, first=first, last=last))
 
-    def _expect(self) -> None:
-        at_ms = self._all_at_ms
-        if self._hurried:
-            at_ms = min(at_ms, self._clock.now_ms() + period_ms(min(self._hurried.values())))
-        self._timer = self._clock.call_at(at_ms, self.check)
+    def _timeout_ms(self, queue: Queue, consumer: ChannelConsumer | None) -> int:
+        own_ms = consumer.arguments.integer(f"x-{KEY}") if consumer is not None else None
+        return timeout_ms(queue, own_ms, self._default_ms)
 
-    def _shortest_ms(self, channel: Channel) -> int:
-        """Return the shortest timeout of the channel's consumers and of its oldest delivery, or NONE.
 
-        The other deliveries of basic.get and of cancelled consumers count once they are the oldest, so that no check
-        has to read all deliveries.
-        """
-        timeouts_ms = [
-            timeout_ms(consumer.queue, consumer.arguments.integer(f"x-{KEY}"), self._default_ms)
-            for consumer in channel.consumers.values()
-            if not consumer.no_ack
-        ]
-        timeouts_ms.append(self._timeout_ms(channel.unacked.oldest()[1]))
-        return min((each_ms for each_ms in timeouts_ms if each_ms != NONE), default=NONE)
+def channels_of(connections: Iterable[Connection]) -> Iterator[Channel | None]:
+    """Return the channels of connections, and None before those of each, as very many may have none."""
+    for connection in list(connections):
+        yield None
+        yield from list(connection.channels.values())
 
-    def _timeout_ms(self, entry: Unacked) -> int:
-        queue, consumer, _, _ = entry
-        return timeout_ms(queue, consumer.arguments.integer(f"x-{KEY}") if consumer else None, self._default_ms)
 
-    def _exceeded_ms(self, channel: Channel, marks: deque[tuple[int, int]], now_ms: int, shortest_ms: int) -> int:
-        """Return the timeout of an overdue delivery, or NONE."""
-        oldest_tag = channel.unacked.oldest()[0]
-        while marks and marks[0][1] < oldest_tag:
-            marks.popleft()
-        if not marks or now_ms - marks[0][0] < shortest_ms:
-            return NONE
-        at = iter(marks)
-        since_ms, until_tag = next(at)
-        for tag, entry in channel.unacked.items():
-            while tag > until_tag:
-                mark = next(at, None)
-                if mark is None:
-                    return NONE
-                since_ms, until_tag = mark
-            if now_ms - since_ms < shortest_ms:
-                return NONE
-            limit_ms = self._timeout_ms(entry)
-            if limit_ms != NONE and now_ms - since_ms >= limit_ms:
-                return limit_ms
-        return NONE
+def has_deliveries(channel: Channel) -> bool:
+    """Whether a channel is open and has unsettled deliveries."""
+    is_open = not channel.closing and channel.connection.channels.get(channel.number) is channel
+    return is_open and len(channel.unacked) > 0
 
 
 def period_ms(timeout_ms: int) -> int:
@@ -155,7 +264,6 @@ def timeout_ms(queue: Queue, consumer_ms: int | None, default_ms: int) -> int:
 
 def close(channel: Channel, timeout_ms: int) -> None:
     """Close a channel with RabbitMQ's text. Its deliveries do not count as failed attempts, as in RabbitMQ 4.3."""
-    connection = channel.connection
     channel.end_settlement = Settlement.NACK
     close_channel(
         channel,
@@ -164,4 +272,3 @@ def close(channel: Channel, timeout_ms: int) -> None:
             "This timeout value can be configured, see consumers doc guide to learn more"
         ),
     )
-    connection.node.pump()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from ..core.jobs.scheduler import Job
 from ..core.metadata.queue_types import QUORUM
 from .sorted_entries import Entry, SortedEntries
 
 if TYPE_CHECKING:
     from .consumer import ChannelConsumer
+    from .unacked import Unacked
 
 WOKEN: Final = 100  # consumers woken at once
+COUNT_SHIFT: Final = 3  # to count 8 deliveries costs 1 (`jobs.scheduler`)
 
 
 class SharedPrefetch:
@@ -33,18 +35,34 @@ class SharedPrefetch:
         self._deliveries = 0
         self._expected = False  # `_wake_more` is due in the next turn
 
-    def set_limit(self, limit: int, outstanding: Iterable[ChannelConsumer]) -> None:
-        """Change the limit; `outstanding` has the consumer of each unsettled delivery, one entry for each.
+    def set_limit(self, limit: int) -> bool:
+        """Change the limit, and return whether deliveries made before the change have to be counted now.
 
-        Deliveries made before the change count too, also those of cancelled consumers. `outstanding` is not used if
-        there was a limit and will be.
+        The consumers of those count, also where they are cancelled (`count`).
         """
-        if not limit or not self.limit:
-            consumers = [consumer for consumer in outstanding if consumer.queue.settings.type != QUORUM]
-            for consumer in chain(self._consumers.values(), set(consumers)):
+        first = limit > 0 and not self.limit
+        if first or not limit and self.limit:
+            for consumer in self._consumers.values():
                 consumer.shares = limit > 0 and consumer.queue.settings.type != QUORUM
-            self.unacked = len(consumers)
         self.limit = limit
+        if not first:
+            self._wake()
+        return first
+
+    def count(self, outstanding: int, slices: Iterable[list[Unacked]]) -> Job:
+        """Count deliveries made before there was a limit, in steps; `outstanding` is their number.
+
+        At first all of them count, so that consumers get no more than the limit allows.
+        """
+        self.unacked = outstanding
+        for deliveries in slices:
+            counted = 0
+            for _, consumer, _, _ in deliveries:
+                if consumer is not None and consumer.queue.settings.type != QUORUM:
+                    consumer.shares = True
+                    counted += 1
+            self.unacked -= len(deliveries) - counted
+            yield len(deliveries) >> COUNT_SHIFT
         self._wake()
 
     def room(self, consumer: ChannelConsumer) -> int:

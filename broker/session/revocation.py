@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..amqp.errors import NotAllowed
-from ..core.jobs.scheduler import TURN_COST, Job
+from ..core.jobs.scheduler import TURN_COST, Job, do_at_once
 from .connection_state import RUNNING
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def renew_rights(connection: Connection, done: Callable[[], None]) -> None:
         raise NotAllowed("Secret update failed")
     vhost.clear_route_cache()
     steps = revoke_consumers(connection)
-    for cost in steps:
-        connection.spent += cost
-        if connection.spent > TURN_COST:
-            connection.suspend()
-            name = f"rights of connection {connection.name}"
-            connection.node.scheduler.start(name, finish(connection, steps, done), connection.job_failed)
-            return
-    done()
+    more, spent = do_at_once(steps, TURN_COST - connection.spent)
+    connection.spent += spent
+    if more:
+        connection.suspend()
+        name = f"rights of connection {connection.name}"
+        connection.node.scheduler.start(name, finish(connection, steps, done), connection.job_failed)
+    else:
+        done()
 
 
 def finish(connection: Connection, steps: Job, done: Callable[[], None]) -> Job:

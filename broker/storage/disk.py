@@ -105,7 +105,8 @@ class FolderFile(File):
     """A file in a folder. Without `durable` it is never synced, and may not survive a power cut."""
 
     def __init__(self, path: Path, flags: int, durable: bool) -> None:
-        self._descriptor = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        self._path = path
         self._durable = durable
         try:
             status = os.fstat(self._descriptor)
@@ -132,7 +133,11 @@ class FolderFile(File):
             sync_data(self._descriptor)
 
     def read(self, offset: int, count: int) -> bytes:
-        return os.pread(self._descriptor, max(count, 0), offset)
+        try:
+            return os.pread(self._descriptor, max(count, 0), offset)
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
@@ -157,7 +162,8 @@ class FolderDisk(Disk):
         self._reserved_bytes = reserve.stat().st_size if reserve.exists() else 0
 
     def open(self, name: str, create: bool) -> File:
-        return FolderFile(self._folder / name, os.O_CREAT | os.O_EXCL if create else 0, self._durable)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL if create else os.O_RDWR
+        return FolderFile(self._folder / name, flags, self._durable)
 
     def names(self) -> list[str]:
         return sorted(name for name in os.listdir(self._folder) if name != RESERVE_NAME)

@@ -6,9 +6,12 @@ was killed, and nothing in it was confirmed.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 
 from ..core.messages.ports import EXHAUSTED
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
@@ -25,7 +28,8 @@ from .segment import SUFFIX
 
 SOUND_STATUS, DAMAGED_STATUS = 0, 1
 NOTHING_STATUS = 66  # EX_NOINPUT of sysexits.h
-UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the server with the data
+NO_FILE = (errno.EINVAL, errno.EISDIR)  # what has the name of a file is none
+UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the data, or the server with them, cannot be read
 
 
 class UntouchedFile(FolderFile):
@@ -45,7 +49,7 @@ class UntouchedFolder(FolderDisk):
 
     def open(self, name: str, create: bool) -> File:
         assert not create
-        return UntouchedFile(self._path / name, os.O_RDONLY, False)
+        return UntouchedFile(self._path / name, os.O_RDONLY | os.O_NONBLOCK, False)  # a pipe would wait for a writer
 
     def remove(self, name: str) -> None: ...
 
@@ -82,6 +86,24 @@ class SegmentCheck:
 
 def examine(folder: Path) -> int:
     """Print what the folder has, and return the exit status."""
+    try:
+        return _examine(folder)
+    except InUse as error:
+        print(f"warren: {error}: stop it first", file=sys.stderr)
+        return IN_USE_STATUS
+    except Unavailable as fault:
+        print(f"warren: {fault}", file=sys.stderr)
+    except BrokenPipeError:  # of the output
+        raise
+    except OSError as error:
+        print(f"warren: {file_error(error, str(folder))}", file=sys.stderr)
+        if error.errno in NO_FILE:
+            return DAMAGED_STATUS
+    return UNAVAILABLE_STATUS
+
+
+def _examine(folder: Path) -> int:
+    """Examine a folder. Raises InUse, Unavailable, OSError."""
     if not folder.is_dir():
         fault = "this is a file" if folder.exists() else "there is no such folder"
         print(f"warren: {folder}: {fault}: name the folder of a broker (--data)", file=sys.stderr)
@@ -89,12 +111,7 @@ def examine(folder: Path) -> int:
     if not (folder / "meta.sqlite").exists() and not (folder / "log").is_dir():
         print(f"warren: {folder}: no broker has stored anything here: name another folder (--data)", file=sys.stderr)
         return NOTHING_STATUS
-    try:
-        # A broker makes the file that it locks, so nothing uses a folder without one, such as a copy.
-        descriptor = lock(folder) if (folder / LOCK).exists() else None
-    except InUse as error:
-        print(f"warren: {error}: stop it first", file=sys.stderr)
-        return IN_USE_STATUS
+    descriptor = lock_of(folder)
     try:
         disk = UntouchedFolder(folder / "log") if (folder / "log").is_dir() else None
         names, sound = _metadata_of_folder(folder / "meta.sqlite", disk)
@@ -103,12 +120,23 @@ def examine(folder: Path) -> int:
             print(f"log: BAD: {fault}" if fault else "log: none")
             sound = sound and not fault
         return SOUND_STATUS if (disk is None or _log(disk, names)) and sound else DAMAGED_STATUS
-    except OSError as error:
-        print(f"warren: {file_error(error, str(folder))}", file=sys.stderr)
-        return DAMAGED_STATUS
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+def lock_of(folder: Path) -> int | None:
+    """Lock a folder that a broker may use, and return the descriptor. Raises InUse, OSError.
+
+    A broker makes the file that it locks, and writes to it, so nothing uses a folder without one, such as a copy, or
+    one on a read-only file system, such as a snapshot.
+    """
+    try:
+        return lock(folder) if (folder / LOCK).exists() else None
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            return None
+        raise
 
 
 def examine_url(url: str, password_file: str, schema: str) -> int:
@@ -132,20 +160,49 @@ def examine_url(url: str, password_file: str, schema: str) -> int:
         print(f"warren: {fault}", file=sys.stderr)
         kinds = ((Unavailable, UNAVAILABLE_STATUS), (Missing, NOTHING_STATUS), (StorageFault, DAMAGED_STATUS))
         return next(status for kind, status in kinds if isinstance(fault, kind))
+    except BrokenPipeError:  # of the output
+        raise
     except OSError as error:
         print(f"warren: {error.strerror}", file=sys.stderr)
         return UNAVAILABLE_STATUS if error.errno in EXHAUSTED else DAMAGED_STATUS
 
 
+def regular_file(path: Path) -> bool:
+    """Whether the file exists. Raises OSError for what is no regular file, as to read that may never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return path.exists()
+
+
 def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
-    """Return the names of queues and exchanges by number, or None if unknown, and whether the metadata is sound."""
+    """Return the names of queues and exchanges by number, or None if unknown, and whether the metadata is sound.
+
+    Raises Unavailable, OSError.
+    """
     try:
-        if not path.exists():
+        if not regular_file(path):
             if disk is not None:
                 check_definitions(disk, ())
             print("metadata: none")
             return None, True
-        metadata = SQLiteMetadata(path)
+    except StorageFault as fault:
+        print(f"metadata: BAD: {fault}")
+        return None, False
+    # SQLite would write to the file: what its log has, and the schema of this version.
+    with TemporaryDirectory(prefix="warren-doctor-") as folder:
+        copy = Path(folder, path.name)
+        for suffix in ("", "-wal"):
+            if regular_file(Path(f"{path}{suffix}")):
+                copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+        return _metadata_of_copy(copy, path, disk)
+
+
+def _metadata_of_copy(copy: Path, path: Path, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
+    """Return the same of a copy of the metadata at `path`. Raises Unavailable, OSError."""
+    try:
+        metadata = SQLiteMetadata(copy, False, path)
+    except Unavailable:
+        raise
     except StorageFault as fault:
         print(f"metadata: BAD: {fault}")
         return None, False
@@ -156,11 +213,13 @@ def _metadata_of_folder(path: Path, disk: Disk | None) -> tuple[dict[int, str] |
 
 
 def _metadata(metadata: Metadata, disk: Disk | None) -> tuple[dict[int, str] | None, bool]:
-    """Return the same of open metadata."""
+    """Return the same of open metadata. Raises Unavailable, OSError."""
     try:
         definitions = metadata.load()
         if disk is not None:
             check_definitions(disk, definitions.vhosts)
+    except Unavailable:
+        raise
     except StorageFault as fault:
         print(f"metadata: BAD: {fault}")
         return None, False

@@ -8,7 +8,7 @@ class StorageFault(Exception):
 
 
 class Unavailable(StorageFault):
-    """The server with the data cannot be reached now; nothing is known of the data."""
+    """The data, or the server with them, cannot be read now; nothing is known of the data."""
 
 
 class Missing(StorageFault):

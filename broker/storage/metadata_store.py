@@ -51,7 +51,7 @@ from ..core.metadata.records import (
 )
 from ..system_errors import file_error
 from .disk import sync_data, sync_folder
-from .errors import StorageFault
+from .errors import StorageFault, Unavailable
 from .metadata import KEYS, LISTS, Metadata
 
 Cell = TypeVar("Cell")
@@ -109,14 +109,26 @@ REMEDIES = {
     sqlite3.SQLITE_CORRUPT: RESTORE,
     sqlite3.SQLITE_ERROR: RESTORE,
     sqlite3.SQLITE_BUSY: "stop the program that uses it",
+    sqlite3.SQLITE_IOERR: "it cannot be read: check the disk, and the log of the system",
+    sqlite3.SQLITE_CANTOPEN: "check its folder, and the file -wal beside it",
 }
+# Errors that say nothing of the content.
+UNREAD = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+)
 
 
 def fault(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageFault:
     """Return the fault of a file that SQLite refuses or cannot read, with what to do about it."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-    remedy = REMEDIES.get(code & PRIMARY_CODE, "")
-    return StorageFault(f"{path}: {error}" + (f": {remedy}" if remedy else ""))
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & PRIMARY_CODE
+    remedy = REMEDIES.get(code, "")
+    kind = Unavailable if code in UNREAD else StorageFault
+    return kind(f"{path}: {error}" + (f": {remedy}" if remedy else ""))
 
 
 class _TableMapping:
@@ -139,12 +151,13 @@ class SQLiteMetadata(Metadata):
     """The open metadata file.
 
     The loop's thread opens and loads it, then only the worker writes it; it is closed after the worker has ended.
-    Without `durable`, `sync` does nothing, and the last changes may not survive a power cut.
+    Without `durable`, `sync` does nothing, and the last changes may not survive a power cut. Errors name `shown`, for a
+    copy that the operator does not know.
     """
 
-    def __init__(self, path: Path, durable: bool = True) -> None:
+    def __init__(self, path: Path, durable: bool = True, shown: Path | None = None) -> None:
         """Open the file, and create or upgrade it if needed. Raises StorageFault."""
-        self._path = path
+        self._path = shown or path
         self._wal = Path(f"{path}-wal")
         self._unsynced = durable  # at first too: the process before may have been killed
         self._durable = durable
@@ -154,14 +167,15 @@ class SQLiteMetadata(Metadata):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # it holds the hashes of passwords
             self._connection = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
         except OSError as error:
-            raise StorageFault(file_error(error, str(path))) from error
+            kind = StorageFault if isinstance(error, IsADirectoryError) else Unavailable
+            raise kind(file_error(error, str(path))) from error
         except sqlite3.Error as error:
-            raise fault(path, error) from error
+            raise fault(self._path, error) from error
         try:
             self._open()
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter for a text of SQLite with damaged names in it
             self._connection.close()
-            raise fault(path, error) from error
+            raise fault(self._path, error) from error
         except StorageFault:
             self._connection.close()
             raise

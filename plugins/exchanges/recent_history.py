@@ -107,7 +107,11 @@ class RecentHistoryExchange(FanoutExchange):
         self._add(kept)
         while len(self._kept) > self._length or self._bytes > HISTORY_BYTES and len(self._kept) > DEFAULT_LENGTH:
             self._drop_oldest()
-        return [*self.bound.all(), kept] if kept.number else self.bound.all()
+        return [*self.bound.all(), kept]
+
+    def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        found.update(dict.fromkeys(self.bound.all()))
+        yield len(found)
 
     @property
     def route_cost(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,31 @@ def test_a_file_system_that_renames_in_one_step_replaces_by_renaming(
         folders.replace(str(path), content)
         assert path.read_text() == content
     assert [name for name in folders.names(str(tmp_path)) if not name.endswith(".crc")] == ["current.json"]
+
+
+def test_files_are_listed_while_others_are_renamed_and_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    folders, there = Folders(spark), tmp_path / "dt=1" / "there"
+    there.parent.mkdir()
+    there.write_text("four")
+    (tmp_path / "_hidden").mkdir()
+    (tmp_path / "_hidden" / "file").touch()
+    listed = threading.Event()
+
+    def write_files() -> None:
+        while not listed.is_set():
+            (there.parent / ".new").touch()
+            (there.parent / ".new").rename(there.parent / "new")
+            (there.parent / "new").unlink()
+
+    writer = threading.Thread(target=write_files, daemon=True)
+    writer.start()
+    try:
+        for _ in range(20):
+            found = [file for file in folders.files(str(tmp_path)) if file.name != "new"]
+            assert found == [(f"file:{there}", "there", 4)]
+    finally:
+        listed.set()
+        writer.join()
 
 
 def publish(folders: Folders, output: str, content: str) -> None:

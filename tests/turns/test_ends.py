@@ -90,8 +90,8 @@ def test_queues_are_declared_and_deleted_beside_many(step_meter: StepMeter) -> N
     peer.close()
 
 
-@pytest.mark.parametrize("error", [False, True])
-def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, error: bool) -> None:
+@pytest.mark.parametrize("why", ["closed", "error", "timeout"])
+def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, why: str) -> None:
     """Each takes a little less than a turn."""
     deliveries, channels = 1_900, 20
 
@@ -105,18 +105,21 @@ def test_channels_with_many_deliveries_that_end_at_once(step_meter: StepMeter, e
         for _ in range(channels):
             channel = client.channel()
             channel.qos(deliveries)
-            channel.consume("q", consumer_tag="c")
+            channel.consume("q", consumer_tag="c", arguments={"x-consumer-timeout": 60_000} if why == "timeout" else {})
             peer.wait(0)
             channel.deliveries(deliveries)
             channel.cancel("c")
             close = Channel.Close, {"reply_code": 200}
-            kind, fields = (Queue.Declare, {"queue": "missing", "passive": True}) if error else close
+            kind, fields = (Queue.Declare, {"queue": "missing", "passive": True}) if why == "error" else close
             ends += codec.method_frame(channel.number, kind, fields)
         peer.settle()
         step_meter.begin()
-        socket_of(client).incoming += ends
-        peer.settle()
-        peer.wait(0)
+        if why == "timeout":
+            peer.wait(180_000)
+        else:
+            socket_of(client).incoming += ends
+            peer.settle()
+            peer.wait(0)
         assert peer.node.vhosts["/"].queues["q"].ready == deliveries * channels
         peer.close()
 

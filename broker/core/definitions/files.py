@@ -69,7 +69,11 @@ def integer_of(digits: str) -> int:
     try:
         return int(digits)
     except ValueError:
-        raise BeyondLimit(f"a number may have {sys.get_int_max_str_digits()} digits") from None
+        raise BeyondLimit(too_many_digits()) from None
+
+
+def too_many_digits() -> str:
+    return f"a number may have {sys.get_int_max_str_digits()} digits"
 
 
 def reject_constant(name: str) -> object:

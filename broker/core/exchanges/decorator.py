@@ -67,6 +67,9 @@ class ExchangeDecorator(ExchangeType):
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
         return self.inner.search(keys, message, found)
 
+    def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        return self.inner.peek(keys, message, found)
+
     def on_deleted(self) -> None:
         self.inner.on_deleted()
 

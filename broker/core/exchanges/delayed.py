@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...amqp import properties
 from ...amqp.field_table import INTEGERS, Table
-from ..jobs.scheduler import Job
+from ..jobs.scheduler import UNLIMITED, Job
 from ..messages.binding import Destination
 from ..messages.message import Message, frame_bytes
 from ..messages.message_state import NEVER, NO_TTL, MessageState
@@ -26,7 +26,7 @@ from ..queues.enqueue import ACCEPTED, DURABLE, EnqueueResult
 from ..queues.route_target import RouteTarget, existing, queues_of
 from ..queues.x_death import routing_keys
 from .decorator import ExchangeDecorator
-from .exchange_context import TryLater
+from .exchange_context import TargetSteps, TryLater
 from .recovered import RecoveredMessages
 from .sink import Sink
 
@@ -39,13 +39,16 @@ SLICE, SLICE_BYTES = 200, 1 << 20  # messages read at once, and about how many b
 STEP_COST = 500  # of messages released in one step
 RELEASE_COST = 10  # of one message beside its enqueueing
 READ_SHIFT = 9  # to read and copy 512 bytes costs 1
-DROP_SLICE = 10_000  # messages of a deleted exchange dropped in one step
+DROP_SLICE, DROP_COST = 200, 3  # messages of a deleted exchange dropped in one step, and the cost of each
 RETRY_MS = 10_000  # the wait after a due message could not be read or released
 ROOM_MS = 1_000  # between two looks whether one of its queues has room
 LAST_BYTES = 1 << 10  # of properties that each exchange keeps, which no limit counts
 LOOKS = 100  # queues that are looked at, of those of the first message
-AGAIN_SHIFT = 6  # a waiting message is routed again, too: after RETRY_MS, or 1 ms for each 64 bytes and each queue
-ROUTED = 10_000  # targets that are kept of a message which an exchange on its way has kept
+SOME = 1_000  # queues that are looked at in one step, after RETRY_MS, or 1 ms for each; to look at 8 of them costs 1
+LOOK_SHIFT = 3
+AGAIN_SHIFT = 6  # a waiting message is read and routed again, too: after RETRY_MS, or 1 ms for each 64 bytes and queue
+HEAD_BYTES = 4 << 10  # of properties and keys of a waiting message that each exchange keeps, which no limit counts
+ROUTED = 10_000  # targets that are kept of a message which an exchange on its way keeps
 TURN_SHIFT, DEADLINE_SHIFT = 64, 128
 MASK = (1 << 64) - 1
 TURN_AND_LOCATION = (1 << DEADLINE_SHIFT) - 1
@@ -69,16 +72,24 @@ class Delay(Sink):
         "_timer",
         "_when_ms",
         "_release",
+        "_peek",
         "_releasing",
         "_at_once",
         "_awaited",
+        "_look_ms",
         "_again_ms",
+        "_head",
         "_routed",
         "_last_properties",
         "_last_delay_ms",
     )
 
-    def __init__(self, context: ExchangeContext, release: Callable[[Message, tuple[RouteTarget, ...]], Job]) -> None:
+    def __init__(
+        self,
+        context: ExchangeContext,
+        release: Callable[[Message, tuple[RouteTarget, ...]], Job],
+        peek: Callable[[Message], TargetSteps],
+    ) -> None:
         super().__init__(context)
         self.reads_headers = True
         self._heap: list[int] = []
@@ -89,11 +100,14 @@ class Delay(Sink):
         self._timer: Timer | None = None
         self._when_ms = 0
         self._release = release
+        self._peek = peek
         self._releasing = False  # a job releases due messages
         self._at_once = 1  # messages to read next
         self._awaited: tuple[RouteTarget, ...] = ()  # of the first message: it waits until one of them has room
-        self._again_ms = 0  # when its queues may be others
-        self._routed: tuple[int, tuple[RouteTarget, ...]] = (0, ())  # its turn and targets, if it was kept on its way
+        self._look_ms = 0  # when all of its queues are looked at, which may be others by then
+        self._again_ms = 0  # when it is read and routed again
+        self._head: Message | None = None  # the message without its body, if that tells its queues
+        self._routed: tuple[int, tuple[RouteTarget, ...]] = (0, ())  # its turn and targets, if it is kept on its way
         self._last_properties = b""  # the properties that were read last, and their delay
         self._last_delay_ms = 0
 
@@ -141,18 +155,19 @@ class Delay(Sink):
             self._timer.cancel()
             self._timer = None
         self._resident.clear()
-        self._awaited, self._routed = (), (0, ())
-        self._drop()
+        self._awaited, self._routed, self._head = (), (0, ()), None
+        self.context.start(self._drop(), appends=False)
 
-    def _drop(self) -> None:
-        """Drop a slice of the messages. After a stop recovery drops the rest, as the deletion is in the journal."""
+    def _drop(self) -> Job:
+        """Drop the messages in slices. After a crash recovery drops the rest, as the deletion is in the journal."""
         durable = self.context.number > 0
-        for _ in range(min(DROP_SLICE, len(self._heap))):
-            id_, location = self._page(self._heap.pop())
-            if location:
-                self.context.drop(id_, location, durable)
-        if self._heap:
-            self._timer = self.context.call_at(self.context.clock.now_ms(), self._drop)
+        while self._heap:
+            count = min(DROP_SLICE, len(self._heap))
+            for _ in range(count):
+                id_, location = self._page(self._heap.pop())
+                if location:
+                    self.context.drop(id_, location, durable)
+            yield DROP_COST * count
 
     def _page(self, entry: int) -> tuple[int, int]:
         """Return the id and location of a message; location 0 if it is in memory."""
@@ -184,16 +199,41 @@ class Delay(Sink):
 
     def _due(self) -> None:
         self._timer = None
-        waits = self._awaited and self.context.clock.now_ms() < self._again_ms
-        if waits and not self.context.has_room(self._awaited):
+        now_ms = self.context.clock.now_ms()
+        waits = self._awaited and now_ms < self._again_ms and not self.context.has_room(self._awaited)
+        if waits and now_ms < self._look_ms:
             self._expect()
             return
-        self._awaited = ()
         self._releasing = True
-        self.context.start(self._release_due())
+        self.context.start(self._look() if waits else self._release_due())
+
+    def _look(self) -> Job:
+        """Look at all queues of the first message, which may be others now; release it if one of them has room."""
+        room = False
+        try:
+            self._look_ms = self.context.clock.now_ms() + RETRY_MS
+            head, (_, targets) = self._head, self._routed
+            if head is not None:
+                targets = yield from self._peek(head)
+            queues = queues_of(targets)
+            room = not queues
+            for at in range(0, len(queues), SOME):
+                room = room or self.context.has_room(queues[at : at + SOME])
+                yield SOME >> LOOK_SHIFT
+            if not self.deleted:
+                self._awaited = queues[:LOOKS]
+                self._look_ms = self.context.clock.now_ms() + max(RETRY_MS, len(queues))
+        finally:
+            self._releasing = False
+            if not self.deleted and not room:
+                self._expect()
+        if room and not self.deleted:
+            self._releasing = True
+            yield from self._release_due()
 
     def _release_due(self) -> Job:
         """Release the messages that are due by now, slice by slice, up to one that has to wait."""
+        self._awaited, self._head = (), None
         try:
             end = self.context.clock.now_ms() + 1 << DEADLINE_SHIFT
             while not self.deleted and not self._awaited and self._heap and self._heap[0] < end:
@@ -204,7 +244,7 @@ class Delay(Sink):
         finally:
             self._releasing = False
             if self.deleted:
-                self._drop()
+                self.context.start(self._drop(), appends=False)
             else:
                 self._expect()
 
@@ -236,7 +276,7 @@ class Delay(Sink):
                             yield cost
                             cost = 0
                 except TryLater as error:
-                    self._await(entry >> TURN_SHIFT & MASK, len(message.frames), error)
+                    self._await(entry >> TURN_SHIFT & MASK, message, error)
                     later.pop()
                     done -= 1
                     break
@@ -254,14 +294,20 @@ class Delay(Sink):
                 heappush(self._heap, self._put_back(entry, message))
         yield cost
 
-    def _await(self, turn: int, size: int, error: TryLater) -> None:
-        """Wait for one of the queues of a message with frames of this size, and read it alone then."""
+    def _await(self, turn: int, message: Message, error: TryLater) -> None:
+        """Wait for one of the queues of a message, and read it alone then."""
         if not self.deleted:
             queues = queues_of(error.targets)
             self._awaited = queues[:LOOKS]
-            self._again_ms = self.context.clock.now_ms() + max(RETRY_MS, size >> AGAIN_SHIFT, len(queues))
+            now_ms, wait_ms = self.context.clock.now_ms(), max(RETRY_MS, len(queues))
+            self._look_ms = self._again_ms = now_ms + max(wait_ms, len(message.frames) >> AGAIN_SHIFT)
             if error.kept and len(error.targets) <= ROUTED:
                 self._routed = (turn, error.targets)
+                self._again_ms = UNLIMITED
+            else:
+                self._head = head_of(message)
+            if self._routed[1] or self._head is not None:
+                self._look_ms = now_ms + wait_ms
         self._at_once = 1
 
     def _read(self, entries: list[int]) -> list[Message | None]:
@@ -301,7 +347,7 @@ class DelayedExchange(ExchangeDecorator):
 
     def on_created(self, context: ExchangeContext) -> None:
         self._context = context
-        self._delay = Delay(context, self._release)
+        self._delay = Delay(context, self._release, self._peek)
         super().on_created(context)
 
     def restore(self, stored: RecoveredMessages) -> None:
@@ -318,6 +364,13 @@ class DelayedExchange(ExchangeDecorator):
         else:
             yield from super().search(keys, message, found)
 
+    def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        assert self._delay is not None, "on_created has been called"
+        if self._delay.delay_ms_of(message) > 0:
+            found[self._delay] = None
+        else:
+            yield from self.inner.peek(keys, message, found)
+
     def on_deleted(self) -> None:
         if self._delay is not None:
             self._delay.on_deleted()
@@ -330,12 +383,32 @@ class DelayedExchange(ExchangeDecorator):
         headers = message.headers
         message = with_negated_delay(message)
         yield headers.read_cost
-        if queues_of(targets):
+        if targets:
             yield from self._context.forward_to(existing(targets), message)
             return
         found: dict[Destination, None] = {}
         yield from self.inner.search(tuple(dict.fromkeys(keys)), message, found)
-        yield from self._context.forward(list(found), keys, message, self.inner.persists_messages)
+        yield from self._context.forward(list(found), keys, message)
+
+    def _peek(self, message: Message) -> TargetSteps:
+        """Return the targets of a due message, whose body is not needed."""
+        assert self._context is not None, "on_created has been called"
+        keys = routing_keys(message, None)
+        message = with_negated_delay(message)
+        yield message.headers.read_cost
+        found: dict[Destination, None] = {}
+        yield from self.inner.peek(tuple(dict.fromkeys(keys)), message, found)
+        return (yield from self._context.peek(list(found), keys, message))
+
+
+def head_of(message: Message) -> Message | None:
+    """Return the message without its body, or None if its properties and keys are long."""
+    end = message.header_end + 1
+    if end + sum([len(key) for key in message.bcc_keys]) > HEAD_BYTES:
+        return None
+    head = Message(message.address, message.frames[:end], 0, 0, 0, message.persistent)
+    head.state = message.state
+    return head
 
 
 def delay_ms(raw: bytes) -> int:

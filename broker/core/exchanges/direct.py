@@ -6,7 +6,7 @@ from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import DESTINATIONS_SHIFT, STEP_COST, Emission, ExchangeType
+from .exchange_type import STEP_COST, Emission, ExchangeType, add_all
 
 
 class DirectExchange(ExchangeType):
@@ -42,10 +42,9 @@ class DirectExchange(ExchangeType):
         for key in keys:
             bound = self._by_key.get(key)
             if bound is not None:
-                some = bound.all()
-                found.update(dict.fromkeys(some))
-                cost += len(some) >> DESTINATIONS_SHIFT
-                if cost >= STEP_COST:
-                    yield cost
-                    cost = 0
+                for added in add_all(bound.all(), found):
+                    cost += added
+                    if cost >= STEP_COST:
+                        yield cost
+                        cost = 0
         yield cost

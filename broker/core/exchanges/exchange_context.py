@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from typing import TYPE_CHECKING
 
 from ..jobs.scheduler import Job
@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from .exchange_type import Emission, EnqueueSteps
 
 
+TargetSteps = Generator[int, None, tuple[RouteTarget, ...]]
+"""A part of a job that searches for targets: it yields the cost of each step, and returns them."""
+
+
 class TryLater(Exception):
     """An error: a message cannot be enqueued now, as none of the queues to which it was routed may reject more.
 
     targets  these queues, and sinks
-    kept     whether an exchange on the way may have kept the message, so that it must not be routed again
+    kept     whether an exchange on the way keeps the message, so that it must not be routed again
     """
 
     def __init__(self, targets: tuple[RouteTarget, ...], kept: bool) -> None:
@@ -47,10 +51,11 @@ class ExchangeContext:
         """Call `fn` when `clock.now_ms()` reaches `when_ms`, then deliver the messages that it has enqueued."""
         raise NotImplementedError
 
-    def start(self, job: Job) -> None:
+    def start(self, job: Job, appends: bool = True) -> None:
         """Run a generator in turns of the loop, and to its end before the broker stops. Each step yields its cost.
 
-        A cost of 1 is about a microsecond; a step should cost 500 at most (`jobs.scheduler`).
+        A cost of 1 is about a microsecond; a step should cost 500 at most (`jobs.scheduler`). It waits while the disk
+        is full, unless it `appends` nothing.
         """
         raise NotImplementedError
 
@@ -78,19 +83,20 @@ class ExchangeContext:
         """Enqueue messages as `deliver`, but in steps: a part of a job. Others may publish between two steps."""
         raise NotImplementedError
 
-    def forward(
-        self, destinations: list[Destination], keys: tuple[str, ...], message: Message, kept: bool = False
-    ) -> Job:
+    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
         """Route a message that the type had stored, as if it were published now: a part of a job (`start`).
 
         `destinations` are those to which the type has routed it by `keys`. Exchanges among them route it further; the
-        alternate exchange gets it if there are none. `kept` tells whether the type may have kept it. Raises TryLater if
-        its queues have no room (`has_room`).
+        alternate exchange gets it if there are none. Raises TryLater if its queues have no room (`has_room`).
         """
         raise NotImplementedError
 
     def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
         """Enqueue a message, which was kept on its way to these targets before. Raises TryLater."""
+        raise NotImplementedError
+
+    def peek(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> TargetSteps:
+        """Return the targets to which `forward` would route a message, whose body is not needed."""
         raise NotImplementedError
 
     def has_room(self, targets: tuple[RouteTarget, ...]) -> bool:

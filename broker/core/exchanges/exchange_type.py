@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .sink import Sink
 
 STEP_COST: Final = 200  # of a step of a search, about
-DESTINATIONS_SHIFT: Final = 2  # to add 4 destinations costs 1
+DESTINATIONS, DESTINATIONS_SHIFT = 2_000, 2  # that are added in one step; to add 4 of them costs 1
 
 
 EnqueueSteps = Generator[int, None, "EnqueueResult"]
@@ -155,8 +155,18 @@ class ExchangeType:
         defines `route` or `search`.
         """
         destinations = self.route(keys, message)
-        found.update(dict.fromkeys(destinations))
-        yield self.route_cost + len(keys) + (len(destinations) >> DESTINATIONS_SHIFT)
+        cost = self.route_cost + len(keys)
+        for added in add_all(destinations, found):
+            yield cost + added
+            cost = 0
+        yield cost
+
+    def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
+        """Add the destinations as `search` does, to know them and nothing more: it counts and keeps nothing.
+
+        A due message that waits for its queues is looked at again and again like this, without its body.
+        """
+        return self.search(keys, message, found)
 
     @property
     def route_cost(self) -> int:
@@ -192,3 +202,11 @@ class ExchangeType:
 
         Also called once before the first message of a link, so that state from before a restart is discarded.
         """
+
+
+def add_all(destinations: list[Destination], found: dict[Destination, None]) -> Iterator[int]:
+    """Add destinations, of which there may be very many, to those found, in steps; yield their costs."""
+    for at in range(0, len(destinations), DESTINATIONS):
+        some = destinations[at : at + DESTINATIONS]
+        found.update(dict.fromkeys(some))
+        yield len(some) >> DESTINATIONS_SHIFT

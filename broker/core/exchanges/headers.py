@@ -17,7 +17,7 @@ from ...amqp.field_table import FLOATS, INTEGERS, STRINGS, Table, Value, term_of
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import DESTINATIONS_SHIFT, STEP_COST, Emission, ExchangeType
+from .exchange_type import STEP_COST, Emission, ExchangeType, add_all
 
 X_MATCH = "x-match"
 MODES = ("all", "any", "all-with-x", "any-with-x")
@@ -141,8 +141,9 @@ class HeadersExchange(ExchangeType):
             yield len(self._bound.popitem()[1].headers)
 
     def search(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
-        found.update(dict.fromkeys(self._unconditional.all()))
-        cost = len(found) >> DESTINATIONS_SHIFT
+        cost = 0
+        if self._unconditional:
+            yield from add_all(self._unconditional.all(), found)
         fields = properties.headers(message.property_bytes) if self._headers else None
         if fields is None:
             yield cost
@@ -157,9 +158,12 @@ class HeadersExchange(ExchangeType):
         sent = set(found_by)
         for header in found_by:
             if header.any is not None:
-                some = header.any.all()
-                found.update(dict.fromkeys(some))
-                cost += 1 + (len(some) >> DESTINATIONS_SHIFT)
+                cost += 1
+                for added in add_all(header.any.all(), found):
+                    cost += added
+                    if cost >= STEP_COST:
+                        yield cost
+                        cost = 0
             for wanted in list(header.all.values()) if header.all is not None else ():
                 if wanted.matches(sent):
                     found[wanted.destination] = None

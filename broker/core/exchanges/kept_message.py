@@ -9,9 +9,9 @@ from ..messages.ports import Journal
 
 
 class KeptMessage(Destination):
-    """A message that an exchange keeps. A durable exchange adds it to the destinations, to have it stored.
+    """A message that an exchange keeps, and adds to the destinations. That of a durable exchange is stored.
 
-    number   of the exchange in the journal
+    number   of the exchange in the journal, or 0
     message  a copy of its own
     dropped  whether the exchange has dropped it, which may be before it is stored
     """
@@ -34,8 +34,8 @@ def take_kept(destinations: dict[Destination, None]) -> list[KeptMessage]:
 
 
 def store_kept(journal: Journal, kept: list[KeptMessage]) -> int:
-    """Store a message once for all exchanges that still keep it; return the cost (`jobs.scheduler`)."""
-    kept = [one for one in kept if not one.dropped]
+    """Store a message once for all durable exchanges that still keep it; return the cost (`jobs.scheduler`)."""
+    kept = [one for one in kept if one.number and not one.dropped]
     if not kept:
         return 0
     stored = kept[0].message

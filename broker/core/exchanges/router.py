@@ -22,6 +22,7 @@ SEARCH_COST = 500  # of one step of a search, about
 
 ENQUEUE_COST = 3_000  # of the messages that are enqueued in one step
 FEW = ENQUEUE_COST // PAGE_COST  # queues in which any message may be enqueued in one step
+MANY = 10_000  # queues that a route does not look at one by one; each part of them counts what it reads
 SHARED = 16  # messages that are enqueued together in many queues cost twice as much as one
 RUN = 128  # messages that are enqueued together in very many queues, in steps
 SHORT_HEADER_COST = LONG_HEADER >> FIELDS_SHIFT  # of a header that is not long, for a target that reads it
@@ -41,8 +42,10 @@ class Search:
     stable   whether the targets may be cached until a binding changes: every exchange on the way routes by key only
     markers  without a message: names of headers that affect the route
     cost     of the steps so far (`jobs.scheduler`)
-    kept     an exchange on the way may have kept the message, and a second search may have it kept twice
-    stored   an exchange on the way keeps the message, which is in the journal now
+    kept     an exchange on the way keeps the message, and a second search would have it kept twice
+    stored   it is in the journal for that
+
+    A search that `peeks` is for the targets alone: no exchange counts or keeps the message.
 
     Without a message there are no targets unless they are stable. The default exchange ("") routes to the queue named
     by each key. An alternate exchange gets the messages that its exchange cannot route. With `some_deleted`, and in
@@ -51,7 +54,7 @@ class Search:
 
     __slots__ = (
         *("targets", "stable", "markers", "cost", "kept", "stored"),
-        *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_steps"),
+        *("_exchange", "_exchanges", "_queues", "_keys", "_message", "_journal", "_some_deleted", "_peeks", "_steps"),
     )
 
     def __init__(
@@ -63,6 +66,7 @@ class Search:
         message: Message | None,
         journal: Journal,
         some_deleted: bool = False,
+        peeks: bool = False,
     ) -> None:
         self.targets: tuple[RouteTarget, ...] = ()
         self.stable = True
@@ -76,6 +80,7 @@ class Search:
         self._message = message
         self._journal = journal
         self._some_deleted = some_deleted
+        self._peeks = peeks
         self._steps = self._search()
 
     def run(self, limit: int = UNLIMITED) -> bool:
@@ -119,35 +124,37 @@ class Search:
                 if message is None:
                     return
             destinations: dict[Destination, None] = {}
-            yield from type_.search(keys, message or NOTHING, destinations)
+            search = type_.peek if self._peeks else type_.search
+            yield from search(keys, message or NOTHING, destinations)
             if type_.records and (recorder := type_.recorder) is not None:
                 recorders.append(recorder)
             if type_.persists_messages:
-                self.kept = True
                 kept += take_kept(destinations)
-            if self._some_deleted:
-                destinations = {one: None for one in destinations if exists(one, exchanges)}
-            if not destinations:
-                alternate = current.alternate
-                follow = exchanges.get(alternate) if alternate is not None else None
-                if follow is not None:
-                    destinations[follow] = None
+            routed = False
             for count, destination in enumerate(destinations, 1):
+                if not count % DESTINATIONS:
+                    yield DESTINATIONS >> DESTINATIONS_SHIFT
+                if self._some_deleted and not exists(destination, exchanges):
+                    continue
+                routed = True
                 if isinstance(destination, RouteTarget):
                     found[destination] = None
                 elif isinstance(destination, Exchange) and destination.name not in seen:
                     seen.add(destination.name)
                     work.append(destination)
-                if not count % DESTINATIONS:
-                    yield DESTINATIONS >> DESTINATIONS_SHIFT
+            alternate = current.alternate if not routed else None
+            if alternate is not None and alternate not in seen and alternate in exchanges:
+                seen.add(alternate)
+                work.append(exchanges[alternate])
             yield EXCHANGE_COST
         if kept:
-            self.stored = True
-            yield store_kept(self._journal, kept)
-        if self._some_deleted:
-            found = {one: None for one in found if not one.deleted}
-        if found:
-            self.targets = (*found, *recorders)
+            self.kept = True
+            cost = store_kept(self._journal, kept)
+            self.stored = cost > 0
+            yield cost
+        targets = [one for one in found if not one.deleted] if self._some_deleted else found
+        if targets:
+            self.targets = (*targets, *recorders)
 
 
 class Route:
@@ -158,7 +165,7 @@ class Route:
     cost           of enqueueing one message in one step (`jobs.scheduler`); 1 if it is enqueued in steps
     at_once        the number of messages that may be enqueued in one step, or together in steps
     long_bytes     the sum of their bodies and long headers above which they are enqueued in steps
-    reads_headers  some targets read the headers of each message
+    reads_headers  some targets, unless they are very many, read the headers of each message
     read_bytes     the sum of their long headers above which they are enqueued in steps for these targets
 
     A message whose properties contain any of the `markers` must be routed by itself, too. `direct` messages came from
@@ -194,6 +201,11 @@ class Route:
         self.targets = self.queues = targets
         self.cost = 1
         self.at_once = self.long_bytes = self.read_bytes = UNLIMITED
+        self.reads_headers = False
+        if targets is not None and len(targets) > MANY:
+            self.queues = None
+            self.at_once = RUN
+            return
         readers = len([target for target in targets or () if target.reads_headers])
         self.reads_headers = readers > 0
         if readers:

@@ -14,7 +14,7 @@ from ...amqp.field_table import Table
 from ..messages.binding import Binding, Destination
 from ..messages.message import Message
 from .bound_destinations import Destinations
-from .exchange_type import DESTINATIONS_SHIFT, STEP_COST, Emission, ExchangeType
+from .exchange_type import STEP_COST, Emission, ExchangeType, add_all
 
 ONE = "*"
 ANY = "#"
@@ -111,12 +111,12 @@ class TopicExchange(ExchangeType):
                     yield cost
                     cost = 0
         for node in matched:
-            some = node.bound.all()
-            found.update(dict.fromkeys(some))
-            cost += 1 + (len(some) >> DESTINATIONS_SHIFT)
-            if cost >= STEP_COST:
-                yield cost
-                cost = 0
+            cost += 1
+            for added in add_all(node.bound.all(), found):
+                cost += added
+                if cost >= STEP_COST:
+                    yield cost
+                    cost = 0
         yield cost
 
     def _match(self, key: str, matched: dict[_Node, None]) -> Iterator[int]:  # HOT: load K

@@ -27,6 +27,7 @@ SUSPENDED: Final = -1  # a step's cost, after `Scheduler.suspend`
 SLICE: Final = 500  # messages in one step of a job
 UNLIMITED: Final = 1 << 60
 TURN_COST: Final = 4_000  # of all jobs in one turn of the loop: 4 to 8 ms
+AT_ONCE_COST: Final = 1_000  # of the steps of a job that are done before it becomes one
 # How many times as fast as in pure Python the work of queues is. With less of it in a turn, publishers, whose input is
 # measured in time, would outrun the consumers of dead letters.
 SPEED: Final = 3 if BUILD == COMPILED else 1
@@ -37,6 +38,16 @@ PUMP_COST: Final = 5  # of a queue with nothing to deliver
 COPY_SHIFT: Final = 11  # a copy of 2 KiB costs 1
 STORE_SHIFT: Final = 9  # to write 512 bytes to the journal costs 1
 RETRY_MS = 1_000  # the wait after a failed pump
+
+
+def do_at_once(steps: Job, budget: int = AT_ONCE_COST) -> tuple[bool, int]:
+    """Do steps of a job until they have cost more than `budget`; return whether some may be left, and the cost."""
+    spent = 0
+    for cost in steps:
+        spent += cost
+        if spent > budget:
+            return True, spent
+    return False, spent
 
 
 class Task:
@@ -178,6 +189,11 @@ class Scheduler:
         self._full = full
         if not full:
             self._resume_waiting()
+
+    @property
+    def has_time(self) -> bool:
+        """True if something of the budget of this turn is left: what may be a job may as well be done at once."""
+        return self._left > 0
 
     def charge(self, cost: int) -> None:
         """Charge the jobs of this turn for work that was done at once, within a step or outside of jobs."""

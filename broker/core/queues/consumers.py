@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 LOOKS = 1_000  # consumers asked for their room at once: a millisecond
+LEVELS, LEVEL_COST = 500, 6  # priorities that are served at once; of each, beside its messages (`jobs.scheduler`)
 WAITING = "waiting"  # activity status of a consumer that waits for the active one
 
 
@@ -92,11 +93,15 @@ def is_active(consumer: Consumer) -> bool:
 
 
 class Turn:
-    """Consumers by priority, in order within each. A change costs a search among the priorities."""
+    """Consumers by priority, in order within each. A change costs a search among the priorities.
 
-    __slots__ = ("_consumers", "_priorities")
+    passed  priorities that have become empty since it was set to 0
+    """
+
+    __slots__ = ("passed", "_consumers", "_priorities")
 
     def __init__(self) -> None:
+        self.passed = 0
         self._consumers: dict[int, OrderedDict[Consumer, None]] = {}  # of one priority at most there are none
         self._priorities: list[int] = []  # its keys, ascending
 
@@ -123,6 +128,7 @@ class Turn:
             return OrderedDict()
         consumers = self._consumers[priorities[-1]]
         while not consumers and len(priorities) > 1:
+            self.passed += 1
             self._forget(priorities[-1])
             consumers = self._consumers[priorities[-1]]
         return consumers
@@ -221,8 +227,9 @@ class Consumers:
     def take_turn(self, wanted: int, body_bytes: int) -> tuple[list[Consumer], int]:
         """Return up to `wanted` consumers, in turn, and the number of messages that each of them can take.
 
-        The list is empty if none of those that it asks has room: LOOKS at most, so that some may be ready still. Of `n`
-        consumers, consumer i mod n gets message i. A consumer that shares its room is returned alone, since a delivery
+        The list is empty if none of those that it asks has room: LOOKS at most, so that some may be ready still; and
+        after consumers of LEVELS priorities, each of which took few messages by itself. Of `n` consumers, consumer
+        i mod n gets message i. A consumer that shares its room is returned alone, since a delivery
         to one leaves less room for the others. HOT: bench A-M.
         """
         turn = self._turn.best()
@@ -233,6 +240,10 @@ class Consumers:
                 return [consumer], room
             consumer.waiting = True
             del turn[consumer]
+        if self._turn.passed >= LEVELS:
+            self._turn.passed = 0
+            next(iter(self._all)).queue.host.scheduler.charge(LEVELS * LEVEL_COST)
+            return [], 0
         looks = LOOKS
         takers: list[Consumer] = []
         least = 0

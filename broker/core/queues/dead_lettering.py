@@ -73,7 +73,7 @@ class DeadLetter:
     stable     whether its targets depend on its routing keys alone
     targets    None until the search is complete
     topology   `QueueHost.topology` when the search began
-    kept       whether an exchange on the way may have kept it
+    kept       whether an exchange on the way keeps it, so that its targets are final
     divided    whether the targets are offered the copy in several parts
     confirmed  at least once: the targets that have taken the message
     ticket     at least once: the batch of the journal with the last copy; the message may be settled once that is
@@ -108,7 +108,7 @@ class DeadLetter:
         if self.copy is self.message:
             self.copy = dead_letter_copy(self.message, queue.name, self.reason, exchange, key, timestamp_s)
             cost = cost_of(self.message)
-            if self.targets and not queues_of(self.targets):
+            if self.targets and not self.kept and not queues_of(self.targets):
                 self.targets = None  # which it waited for
         if self.targets is not None:
             return cost
@@ -259,7 +259,7 @@ class DeadLetterOutbox:
         *("_queue", "waiting", "forwarded", "unconfirmed", "retry_at_ms", "persistent_count", "persistent_bytes"),
         *("held_bytes", "loose_bytes", "account", "awaits_journal", "awaited", "passes_to", "exchanging", "_budget"),
         *("_first", "_last", "_retried", "_wait_ms", "_when_fewer", "_when_room", "_held_back", "_waking"),
-        "_full",
+        *("_full", "_resume"),
     )
     __deletable__ = ("_queue",)  # `Queue.break_cycles`
 
@@ -277,10 +277,11 @@ class DeadLetterOutbox:
         self.awaited: Queue | None = None
         self.passes_to: Queue | None = None
         self._full = False  # counted in `DeadLetterBudget.full_outboxes`
-        self._when_fewer: LazyDeque[Callable[[], None]] = ()
+        self._when_fewer: dict[Callable[[], None], None] | tuple[()] = ()  # each once, however often it waits again
         self._when_room: LazyDeque[Callable[[], None]] = ()
         self._held_back = False  # the queue is pumped when it may drop messages again
         self._waking = False  # the rest of those that wait, soon
+        self._resume: Callable[[], None] | None = None  # the job of a deleted queue that waits
         self.persistent_count = self.persistent_bytes = 0
         self.held_bytes = self.loose_bytes = 0
         self.account = ""
@@ -344,22 +345,24 @@ class DeadLetterOutbox:
             self._count(messages, 1)
 
     def charge(self, account: str) -> None:
-        """Count all messages, now and later, for the user of this account, who has declared the queue.
+        """Count all messages, now and later, for the user of this account, who has declared the queue, if first.
 
-        Not for who uses it: a consumer could have its publishers wait for dead letters of other queues.
+        Not for who declares it again or uses it: a consumer could have its publishers wait for dead letters of other
+        queues.
         """
-        if account not in ("", self.account):
+        if account and not self.account:
             clock = self._queue.host.clock
             self._budget.add(account, self.held_bytes, self.loose_bytes, clock)
-            self._budget.add(self.account, -self.held_bytes, -self.loose_bytes, clock)
-            self._budget.forget(self.account, self.wake)
+            self._budget.add("", -self.held_bytes, -self.loose_bytes, clock)
+            self._budget.forget("", self.wake)
             self.account = account
             self.wake()
 
     def when_fewer(self, fn: Callable[[], None]) -> None:
         """Call `fn` once it is no longer full, or the queue dead-letters nothing more that it rejects."""
-        self._when_fewer = made(self._when_fewer)
-        self._when_fewer.append(fn)
+        if not isinstance(self._when_fewer, dict):
+            self._when_fewer = {}
+        self._when_fewer[fn] = None
         self._budget.when_fewer(self.account, self.wake)
 
     def when_room(self, fn: Callable[[], None]) -> None:
@@ -389,8 +392,9 @@ class DeadLetterOutbox:
             queue.schedule_pump()
         if not (rejects and self.held_bytes and self.many):
             self._set_full(self.passes_to is not None)
-            while count and self._when_fewer:  # which the functions may change
-                made(self._when_fewer).popleft()()
+            for fn in list(islice(self._when_fewer, WOKEN)):
+                cast("dict[Callable[[], None], None]", self._when_fewer).pop(fn, None)
+                fn()
                 count -= 1
             while count and self._when_room and not (rejects and self.takes_no_more):
                 made(self._when_room).popleft()()
@@ -417,7 +421,8 @@ class DeadLetterOutbox:
 
     def on_changed(self) -> None:
         """Let those go on who wait, and its own messages: it may reject nothing more, or publish to other targets."""
-        self.awaited = self.passes_to = None
+        self._await(None)
+        self.passes_to = None
         if self._first is not None and self._first.is_found:
             self._first = None
         self.wake()
@@ -475,7 +480,8 @@ class DeadLetterOutbox:
         Return False, with the rest undone, where there is no room, or that has cost `budget`. Stored messages that
         targets do not take, or that are not published, are in the queue after a restart.
         """
-        self.awaits_journal, self.awaited = False, None
+        self.awaits_journal = False
+        self._await(None)
         cost = 0
         while self.waiting or self.forwarded:
             if cost >= budget or not self._queue.host.scheduler.has_room():
@@ -491,9 +497,9 @@ class DeadLetterOutbox:
         self._retry()
         while self.waiting or self.forwarded:
             if self.awaited is not None and not scheduler.finishing:
-                self.awaited.outbox.when_fewer(scheduler.suspend())
+                self._resume = scheduler.suspend()
                 yield SUSPENDED
-            self.awaited = None
+            self._await(None)
             yield self._publish_first(min(SLICE, len(self.waiting)), REST_COST)
         self._budget.add(self.account, -DELETED_BYTES, -DELETED_BYTES, queue.host.clock)
         self.passes_to = None
@@ -699,7 +705,7 @@ class DeadLetterOutbox:
         for full in islice((cast("Queue", target) for target in targets if target.outbox_full), FULL_LOOKS):
             cost += WAITS_COST
             if not waits_for(full, self._queue):
-                self.awaited = full
+                self._await(full)
                 full.outbox.when_fewer(self._wait_no_longer)
                 return True, cost
         if full is not None and self.passes_to is None:
@@ -708,10 +714,27 @@ class DeadLetterOutbox:
             full.outbox.when_fewer(self._pass_no_longer)
         return False, cost
 
+    def _await(self, full: Queue | None) -> None:
+        """Publish nothing until this queue has fewer messages, or go on."""
+        self.awaited = full
+        waiting = self._queue.host.waiting
+        if full is not None:
+            waiting.add(self)
+        else:
+            waiting.remove(self)
+
     def _wait_no_longer(self) -> None:
         if self.awaited is not None:
-            self.awaited = None
-            self._queue.schedule_pump()
+            self._await(None)
+            if self._resume is not None:
+                self._resume()
+            else:
+                self._queue.schedule_pump()
+
+    def search_again(self) -> None:
+        """Search the targets again of the message that waits for a full queue, as the bindings are others now."""
+        if self._first is None:  # else an exchange keeps it
+            self._wait_no_longer()
 
     def _pass_no_longer(self) -> None:
         """Wake those that wait, but later: they may be a chain of any length of queues that passed to the next one."""

@@ -16,6 +16,7 @@ from .message_log import MADE, MessageLog
 from .queue_settings import QueueSettingsCache
 from .reread import Reread
 from .route_target import RouteTarget, TargetSearch
+from .waiting_outboxes import WaitingOutboxes
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -30,6 +31,7 @@ class QueueHost:
     rereading       queues with messages that could not be read from the disk
     message_log     records all messages that enter or leave queues, or None
     topology        a number that is another one after each change that may change a route
+    waiting         outboxes whose dead letters wait for a full queue
     held            publishes and deliveries wait, as the firehose has very many messages to copy
     """
 
@@ -45,6 +47,7 @@ class QueueHost:
         self.rereading = Reread(clock, scheduler)
         self.message_log: MessageLog | None = None
         self.topology = 0
+        self.waiting = WaitingOutboxes(self)
         self.held = False
 
     def left(self, queue: Queue, messages: list[Message], reason: str) -> None:

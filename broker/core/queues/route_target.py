@@ -193,7 +193,7 @@ class TargetSearch(Protocol):
 
     targets  complete once `run` has returned True
     stable   whether the targets depend on the routing keys alone
-    kept     whether a second search may have an exchange on the way keep the message twice
+    kept     whether an exchange on the way keeps the message, and a second search would have it kept twice
     cost     of the steps so far (`jobs.scheduler`)
     """
 

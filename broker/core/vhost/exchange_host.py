@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from typing import TYPE_CHECKING
 
 from ..exchanges.deduplicating import Recorder, is_duplicate
 from ..exchanges.exchange import Exchange
-from ..exchanges.exchange_context import ExchangeContext, TryLater
+from ..exchanges.exchange_context import ExchangeContext, TargetSteps, TryLater
 from ..exchanges.exchange_type import Emission, EnqueueSteps
 from ..exchanges.kept_message import store_kept, take_kept
 from ..jobs.scheduler import Job
@@ -44,8 +44,8 @@ class ExchangeHost(ExchangeContext):
 
         return self.clock.call_at(when_ms, run_and_pump)
 
-    def start(self, job: Job) -> None:
-        self._vhost.scheduler.start(f"messages of {self._exchange}", job, appends=True)
+    def start(self, job: Job, appends: bool = True) -> None:
+        self._vhost.scheduler.start(f"messages of {self._exchange}", job, appends=appends)
 
     def emit(self, emissions: Iterable[Emission]) -> None:
         self._vhost.emit(self._exchange, emissions)
@@ -60,26 +60,36 @@ class ExchangeHost(ExchangeContext):
     def deliver_in_steps(self, destinations: Collection[Destination], messages: Collection[Message]) -> EnqueueSteps:
         return deliver_in_slices(self._vhost, Emission(destinations, messages))
 
-    def forward(
-        self, destinations: list[Destination], keys: tuple[str, ...], message: Message, kept: bool = False
-    ) -> Job:
+    def forward(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> Job:
+        targets, kept = yield from self._search(destinations, keys, message, False)
+        yield from self._forward_to(targets, message, kept)
+
+    def peek(self, destinations: list[Destination], keys: tuple[str, ...], message: Message) -> TargetSteps:
+        return (yield from self._search(destinations, keys, message, True))[0]
+
+    def _search(
+        self, destinations: list[Destination], keys: tuple[str, ...], message: Message, peeks: bool
+    ) -> Generator[int, None, tuple[tuple[RouteTarget, ...], bool]]:
+        """Return the targets of a message that the type has routed to these, and whether an exchange keeps it."""
         vhost = self._vhost
         alternate = self._exchange.alternate
         found = dict.fromkeys(destinations)
-        yield store_kept(vhost.journal, take_kept(found))
+        taken = take_kept(found)
+        kept = len(taken) > 0
+        yield store_kept(vhost.journal, taken)
         if not found and alternate in vhost.exchanges:
             found[vhost.exchanges[alternate]] = None
         targets: dict[RouteTarget, None] = {}
         for destination in found:
             if isinstance(destination, Exchange):
-                search = vhost.search(destination, keys, message)
+                search = vhost.search(destination, keys, message, peeks)
                 yield from search.in_steps()
                 kept = kept or search.kept
                 targets.update(dict.fromkeys(search.targets))
             elif isinstance(destination, RouteTarget):
                 targets[destination] = None
         yield len(targets) >> LOOK_SHIFT
-        yield from self._forward_to(tuple(targets), message, kept)
+        return tuple(targets), kept
 
     def forward_to(self, targets: tuple[RouteTarget, ...], message: Message) -> Job:
         if not is_duplicate([target for target in targets if isinstance(target, Recorder)], message):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import ChainMap, deque
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, islice
 from typing import cast
 
 from ...amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
@@ -117,6 +118,7 @@ class VHost(QueueHost):
     def clear_route_cache(self) -> None:
         """Drop all cached routes, after a change of topology or permissions."""
         self.topology += 1
+        self.waiting.on_changed()
         for routes in self.routes.values():
             routes.clear()
 
@@ -179,12 +181,12 @@ class VHost(QueueHost):
         """Raise PreconditionFailed (406) for an unknown exchange type."""
         self._registry.find(type_)
 
-    def search(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:
-        """Begin the search for the targets of a message with these keys."""
+    def search(self, exchange: Exchange, keys: tuple[str, ...], message: Message | None, peeks: bool = False) -> Search:
+        """Begin the search for the targets of a message with these keys (`router.Search`)."""
         queues: Mapping[str, Queue] = self.queues
         if self.volatile and exchange.name == "":
             queues = ChainMap[str, Queue](self.queues, cast("dict[str, Queue]", self.volatile))
-        return Search(exchange, self.exchanges, queues, keys, message, self.journal, bool(self.unbindings))
+        return Search(exchange, self.exchanges, queues, keys, message, self.journal, bool(self.unbindings), peeks)
 
     def route(
         self, exchange: Exchange, keys: tuple[str, ...], message: Message | None
@@ -286,11 +288,12 @@ class VHost(QueueHost):
         """Delete an exchange that exists and its bindings, and what `_delete_rest` deletes."""
         doomed: deque[Exchange] = deque()
         steps = self._remove_exchange(exchange, doomed)
+        limit = self._at_once_cost(exchange)
+        step: int | None = 0
         cost = 0
-        for step in steps:
-            cost += step
-            if cost > AT_ONCE_COST:
-                break
+        while step is not None and cost < limit:
+            step = next(steps, None)
+            cost += step or 0
         self._observers.exchange_deleted(exchange)
         self._delete_rest(exchange, steps, doomed, cost)
 
@@ -309,9 +312,10 @@ class VHost(QueueHost):
         The first ones are deleted at once, unless `steps` had that `cost` already; the rest in a job.
         """
         key = target.kind, target.name
+        limit = self._at_once_cost(target)
         job = self.unbindings[key] = self._delete_in_steps(key, steps, doomed)
         step: int | None = 0
-        while step is not None and cost <= AT_ONCE_COST:
+        while step is not None and cost < limit:
             step = next(job, None)
             cost += step or 0
         self.scheduler.charge(cost)
@@ -319,6 +323,17 @@ class VHost(QueueHost):
             # Emissions of its exchange, which the job advances, append messages. A deletion that does not must go on
             # while the disk is full.
             self.scheduler.start(f"bindings of {target}", job, appends=target in self.emitting)
+
+    def _at_once_cost(self, target: Queue | Exchange) -> int:
+        """Return the cost of what is deleted at once together with a queue or exchange.
+
+        After very many deletions in this turn it is what a few short bindings cost, or 0.
+        """
+        if self.scheduler.has_time:
+            return AT_ONCE_COST
+        outgoing = target.outgoing if isinstance(target, Exchange) else {}
+        bindings = list(islice(chain(target.incoming.values(), outgoing.values()), OBJECT_COST // BINDING_COST))
+        return 1 if 0 < sum([unbinding_cost(binding) for binding in bindings]) < OBJECT_COST - BINDING_COST else 0
 
     def _delete_in_steps(self, key: tuple[str, str], steps: Job, doomed: deque[Exchange]) -> Job:
         """The job of `_delete_rest`. A loop in place of recursion: clients can build chains of any length."""

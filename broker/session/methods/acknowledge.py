@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pamqp import commands
 
 from ...amqp.errors import NotSupported
 from ...amqp.field_table import Table
-from ...core.jobs.scheduler import SLICE
+from ...core.jobs.scheduler import AT_ONCE_COST, SLICE, UNLIMITED
 from ...core.messages.message import Message
-from ...core.queues.message_log import CHANNEL, NACK, RECOVER, REJECT
+from ...core.queues.message_log import NACK, RECOVER, REJECT
 from ...core.queues.queue import Queue
 from ...wire import method_encoder
+from ...wire.frame_reader import Acks
 from ..unacked import Settlement, Unacked, unknown_tag
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 TOGETHER: Final = 5_000  # deliveries that are settled at once if none is copied; more of them become a job
 COST: Final = 2  # of one settlement beside copies, in the scheduler's units
 STEP_COST: Final = 2_000  # of the settlements in one step of a job
-ACK_SHIFT: Final = 1  # to acknowledge 2 deliveries together costs 1
-LOOK_COST: Final = 500  # of collecting the queues of TOGETHER deliveries
+ACK_SHIFT: Final = 1  # to acknowledge 2 deliveries of the same queue and consumer together costs 1
+RUN: Final = 2_000  # the most single acknowledgements that are served together
+LOOK_SHIFT: Final = 4  # to collect the queues of 16 deliveries costs 1
+POP_SHIFT: Final = 3  # to remove 8 deliveries from `unacked` costs 1
 PAUSE_SHIFT: Final = 3  # to pause 8 queues costs 1
 
 Run = tuple[Settlement, list[Unacked]]
@@ -36,17 +39,23 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
 
     Raises PreconditionFailed (406) for a tag that is not outstanding. HOT: bench B, D, I, L.
     """
+    connection = channel.connection
     if multiple:
-        tags = channel.unacked.tags_up_to(tags[0])
-        if len(tags) > TOGETHER:
-            settle(channel, tags, Settlement.ACK)
+        some = tags_up_to(channel, tags[0])
+        if len(some) > TOGETHER or channel.transaction is not None:
+            settle(channel, some, Settlement.ACK)
             return
-        channel.connection.spent += len(tags) >> ACK_SHIFT
-    if channel.transaction is not None:
-        settle(channel, tags, Settlement.ACK)
-        return
+        tags = list(some)
+    elif len(tags) > RUN:
+        connection.deferred = Acks(channel.number, tags[RUN:], False)
+        del tags[RUN:]
     entries = channel.unacked.entries
-    consumed = 0
+    if channel.transaction is not None:
+        for tag in tags:
+            channel.transaction.settle(tag, channel.unacked.pop(tag), Settlement.ACK)
+        connection.spent += len(tags)
+        return
+    before, changes, consumed = len(entries), 0, 0
     run: list[Message] = []  # of one queue, and one consumer
     of: Queue | None = None
     by: ChannelConsumer | None = None
@@ -54,12 +63,15 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
         for tag in tags:
             entry = entries.pop(tag, None)
             if entry is None:
+                if multiple:
+                    continue
                 raise unknown_tag(tag)
             queue, consumer, _, message = entry
             if queue is not of or consumer is not by:
                 if of is not None:
                     release(channel, of, run, by)
                 of, by, run = queue, consumer, []
+                changes += 1
             run.append(message)
             if consumer is not None:
                 consumer.settled()
@@ -67,8 +79,22 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
     finally:  # the deliveries before an unknown tag too
         if of is not None:
             release(channel, of, run, by)
+    connection.spent += ((before - len(entries)) >> ACK_SHIFT) + changes
     if consumed:
         channel.shared_prefetch.on_settled(consumed)
+
+
+def tags_up_to(channel: Channel, tag: int) -> Sequence[int]:
+    """Return tags, among them all that are outstanding up to this one, or all for tag 0.
+
+    Raises PreconditionFailed (406) for a tag that is not outstanding.
+    """
+    unacked = channel.unacked
+    if tag:
+        unacked.check(tag)
+    tags, cost = unacked.candidates_up_to(tag or channel.delivery_tag)
+    channel.connection.spent += cost
+    return tags
 
 
 def release(channel: Channel, queue: Queue, messages: list[Message], consumer: ChannelConsumer | None) -> None:
@@ -83,14 +109,16 @@ def release(channel: Channel, queue: Queue, messages: list[Message], consumer: C
 
 def nack(channel: Channel, method: commands.Basic.Nack, arguments: Table) -> None:
     """Serve basic.nack. Raises PreconditionFailed (406) for a tag that is not outstanding."""
-    tag = method.delivery_tag or 0
-    tags = channel.unacked.tags_up_to(tag) if method.multiple else [tag]
-    settle(channel, tags, Settlement.NACK if method.requeue else Settlement.REJECT)
+    settlement = Settlement.NACK if method.requeue else Settlement.REJECT
+    if method.multiple:
+        settle(channel, tags_up_to(channel, method.delivery_tag or 0), settlement)
+    else:
+        settle_one(channel, method.delivery_tag or 0, settlement)
 
 
 def reject(channel: Channel, method: commands.Basic.Reject, arguments: Table) -> None:
     """Serve basic.reject. Raises PreconditionFailed (406) for a tag that is not outstanding."""
-    settle(channel, [method.delivery_tag or 0], Settlement.RETURN if method.requeue else Settlement.REJECT)
+    settle_one(channel, method.delivery_tag or 0, Settlement.RETURN if method.requeue else Settlement.REJECT)
 
 
 def recover(channel: Channel, method: commands.Basic.Recover, arguments: Table) -> None:
@@ -108,68 +136,63 @@ def recover_all(channel: Channel, requeue: bool) -> None:
     """Requeue all unsettled deliveries. Raises NotSupported (540) without `requeue`."""
     if not requeue:
         raise NotSupported("requeue=false")
-    apply_settlements(channel, [(Settlement.RETURN, channel.unacked.pop_all())], RECOVER)
+    channel.do("settlements", settle_all(channel, Settlement.RETURN, RECOVER))
 
 
-def settle(channel: Channel, tags: list[int], settlement: Settlement) -> None:
-    """Settle deliveries, or add them to the transaction of the channel.
+def settle_one(channel: Channel, tag: int, settlement: Settlement) -> None:
+    """Settle a delivery. Raises PreconditionFailed (406) for a tag that is not outstanding."""
+    channel.unacked.check(tag)
+    settle(channel, (tag,), settlement)
 
-    All of them are requeued before any is delivered again, so they keep their order. Raises PreconditionFailed (406)
-    for a tag that is not outstanding.
+
+def settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> None:
+    """Settle the outstanding ones of these deliveries, or add them to the transaction of the channel.
+
+    Many of them are all that are outstanding up to the last one. All of them are requeued before any is delivered
+    again, so they keep their order.
     """
-    transaction = channel.transaction
-    if transaction is not None and len(tags) > TOGETHER:
-        channel.start_job("settlements", transaction.settle_many(channel, tags, settlement))
-    elif transaction is not None:
-        for tag in tags:
-            transaction.settle(tag, channel.unacked.pop(tag), settlement)
-        channel.connection.spent += len(tags)
-    elif TOGETHER < len(tags) < len(channel.unacked):
-        channel.start_job("settlements", pop_and_settle(channel, tags, settlement))
+    if channel.transaction is not None:
+        budget = AT_ONCE_COST if len(tags) > TOGETHER else UNLIMITED
+        channel.do("settlements", channel.transaction.settle_many(channel, tags, settlement), budget)
+    elif len(tags) <= TOGETHER:
+        deliveries = channel.unacked.pop_many(tags)
+        cost = COST * len(deliveries) + cost_of_copies(settlement, deliveries)
+        if cost <= COST * TOGETHER:
+            apply_settlement(channel, settlement, deliveries, "")
+            channel.connection.spent += cost
+        else:
+            channel.start_job("settlements", settle_in_steps(channel, [(settlement, deliveries)], ""))
+    elif tags[-1] == channel.delivery_tag:
+        channel.do("settlements", settle_all(channel, settlement, ""))
     else:
-        apply_settlements(channel, [(settlement, channel.unacked.pop_many(tags))])
+        channel.do("settlements", pop_and_settle(channel, tags, settlement))
 
 
-def pop_and_settle(channel: Channel, tags: list[int], settlement: Settlement) -> Iterator[int]:
+def pop_and_settle(channel: Channel, tags: Sequence[int], settlement: Settlement) -> Iterator[int]:
     """Remove deliveries from `unacked` and settle them, as a job. The end of the channel may requeue some meanwhile."""
     deliveries: list[Unacked] = []
-    entries = channel.unacked.entries
-    tags.reverse()
-    while tags:
-        for tag in tags[: -SLICE - 1 : -1]:
-            delivery = entries.pop(tag, None)
-            if delivery is not None:
-                deliveries.append(delivery)
-        del tags[-SLICE:]
-        yield SLICE
-    yield from settle_in_steps(channel, [(settlement, deliveries)], "", lambda: None)
+    for at in range(0, len(tags), SLICE):
+        deliveries += channel.unacked.pop_many(tags[at : at + SLICE])
+        yield SLICE >> POP_SHIFT
+    yield from settle_in_steps(channel, [(settlement, deliveries)], "")
 
 
-def requeue_in_steps(channel: Channel) -> Iterator[int]:
-    """Requeue all unsettled deliveries of a closing channel, as part of the job that ends it."""
-    return settle_in_steps(channel, [(channel.end_settlement, channel.unacked.pop_all())], CHANNEL, lambda: None)
+def settle_all(channel: Channel, settlement: Settlement, reason: str) -> Iterator[int]:
+    """Settle all deliveries, which are no longer outstanding from the first step on, as a job."""
+    entries = channel.unacked.take_all()
+    deliveries: list[Unacked] = []
+    while entries:
+        deliveries += [entries.popitem()[1] for _ in range(min(SLICE, len(entries)))]
+        yield SLICE >> POP_SHIFT
+    deliveries.reverse()
+    yield from settle_in_steps(channel, [(settlement, deliveries)], reason)
 
 
-def apply_settlements(channel: Channel, runs: list[Run], reason: str = "") -> None:
-    """Settle deliveries that were removed from `unacked`; `reason` is empty if the consumer settles them itself.
+def settle_in_steps(channel: Channel, runs: list[Run], reason: str) -> Iterator[int]:
+    """Settle deliveries as a job; `reason` is empty if the consumer settles them itself.
 
-    Those that cost more than TOGETHER become a job, and the connection is suspended until it is done.
+    Queues deliver nothing until all messages are requeued, which keeps their order.
     """
-    cost = COST * sum(len(deliveries) for _, deliveries in runs)
-    if cost <= COST * TOGETHER:
-        cost += sum(cost_of_copies(settlement, deliveries) for settlement, deliveries in runs)
-    if cost <= COST * TOGETHER:
-        for settlement, deliveries in runs:
-            apply_settlement(channel, settlement, deliveries, reason)
-        channel.connection.spent += cost
-    else:
-        connection, finished = channel.connection, channel.begin_job()
-        name = f"settlements of channel {channel.number} of connection {connection.name}"
-        connection.node.scheduler.start(name, settle_in_steps(channel, runs, reason, finished), connection.job_failed)
-
-
-def settle_in_steps(channel: Channel, runs: list[Run], reason: str, finished: Callable[[], None]) -> Iterator[int]:
-    """Settle deliveries as a job. Queues deliver nothing until all messages are requeued, which keeps their order."""
     queues: set[Queue] = set()
     try:
         for settlement, deliveries in runs:
@@ -178,7 +201,7 @@ def settle_in_steps(channel: Channel, runs: list[Run], reason: str, finished: Ca
                 for queue in others:
                     queues.add(queue)
                     queue.pause()
-                yield LOOK_COST + (len(others) >> PAUSE_SHIFT)
+                yield (min(len(deliveries) - at, TOGETHER) >> LOOK_SHIFT) + (len(others) >> PAUSE_SHIFT)
         for settlement, deliveries in runs:
             deliveries.reverse()
             while deliveries:  # this frees the messages slice by slice
@@ -189,7 +212,6 @@ def settle_in_steps(channel: Channel, runs: list[Run], reason: str, finished: Ca
     finally:
         for queue in queues:
             queue.resume()
-    finished()
 
 
 def resume_in_steps(queues: set[Queue]) -> Iterator[int]:

@@ -593,9 +593,10 @@ def accepted_in_steps(
     """Have targets accept a message that do so in steps; return all targets, with results in place of these."""
     targets = list(queues)
     for index, target in enumerate(queues):
-        steps = target.accept_in_steps([message])
-        if steps is not None:
+        if target.internal and (steps := target.accept_in_steps([message])) is not None:
             targets[index] = Accepted((yield from steps))
+        if not (index + 1) % LOOKS:
+            yield LOOKS >> DESTINATIONS_SHIFT
     return tuple(targets)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,13 @@ from ...amqp.field_table import Table
 from ...core.exchanges.deduplicating import Recorder, is_duplicate
 from ...core.exchanges.exchange import Exchange
 from ...core.exchanges.router import FEW
-from ...core.jobs.scheduler import SLICE, TURN_COST, Job
+from ...core.jobs.scheduler import SLICE, TURN_COST, UNLIMITED, Job, do_at_once
 from ...core.messages.message import Message
 from ...core.queues.ledger import Ledger
 from ...core.queues.route_target import PAGE_COST, RouteTarget, cost_of_headers, cost_of_records, existing
 from ...wire import method_encoder
 from .. import closing
-from ..unacked import Settlement, Unacked
+from ..unacked import LOOKUP_SHIFT, Settlement, Unacked
 from . import acknowledge
 from . import publish as publishing
 
@@ -76,21 +76,21 @@ class Transaction:
         self._copies_cost += acknowledge.cost_of_copies(settlement, (delivery,))
         self.settlements.append((tag, delivery, settlement))
 
-    def settle_many(self, channel: Channel, tags: list[int], settlement: Settlement) -> Job:
-        """Add settlements of outstanding deliveries, in steps; the list is emptied."""
+    def settle_many(self, channel: Channel, tags: Sequence[int], settlement: Settlement) -> Job:
+        """Add settlements of those of some deliveries that are outstanding, in steps."""
         self._steps = self._settle_many(channel, tags, settlement)
         yield from self._steps
         self._steps = None
 
-    def _settle_many(self, channel: Channel, tags: list[int], settlement: Settlement) -> Job:
-        tags.reverse()
-        while tags:
-            some = tags[: -SLICE - 1 : -1]
-            del tags[-SLICE:]
-            added = [(tag, channel.unacked.pop(tag), settlement) for tag in some]
-            self._copies_cost += acknowledge.cost_of_copies(settlement, [delivery for _, delivery, _ in added])
-            self.settlements += added
-            yield SLICE
+    def _settle_many(self, channel: Channel, tags: Sequence[int], settlement: Settlement) -> Job:
+        entries = channel.unacked.entries
+        for at in range(0, len(tags), SLICE):
+            before = len(self.settlements)
+            for tag in tags[at : at + SLICE]:
+                delivery = entries.pop(tag, None)
+                if delivery is not None:
+                    self.settle(tag, delivery, settlement)
+            yield (SLICE >> LOOKUP_SHIFT) + len(self.settlements) - before
 
     def is_long(self, budget: Ledger) -> bool:
         """Whether its commit or rollback takes more than one turn of the loop."""
@@ -138,7 +138,7 @@ class Transaction:
                 runs[-1][1].append(delivery)
             del settlements[-SLICE:]
             yield SLICE
-        yield from acknowledge.settle_in_steps(channel, runs, "", lambda: None)
+        yield from acknowledge.settle_in_steps(channel, runs, "")
         if not complete:
             raise PreconditionFailed("partial tx completion")
 
@@ -168,7 +168,7 @@ class Transaction:
             del self.settlements[-SLICE:]
             yield SLICE
         if deliveries:
-            yield from channel.unacked.put_back(deliveries)
+            yield from channel.unacked.put_back(deliveries, lambda: channel.delivery_tag)
 
 
 def select(channel: Channel, method: commands.Tx.Select, arguments: Table) -> None:
@@ -194,9 +194,8 @@ def commit(channel: Channel, method: commands.Tx.Commit, arguments: Table) -> No
     if full and appends and (is_long or transaction.has_sinks()):
         channel.await_publishes()
     steps, spent = transaction.commit(channel), 0
-    while not is_long and (cost := next(steps, None)) is not None:
-        spent += cost
-        is_long = appends and spent > TURN_COST and not full  # an exchange type may enqueue a message in steps
+    if not is_long:  # but an exchange type may enqueue a message in steps
+        is_long, spent = do_at_once(steps, TURN_COST if appends and not full else UNLIMITED)
     connection = channel.connection
     if is_long:
         name = f"commit of channel {channel.number} of connection {connection.name}"
@@ -224,16 +223,7 @@ def commit_all(channel: Channel, steps: Job, published_bytes: int, finished: Cal
 
 def rollback(channel: Channel, method: commands.Tx.Rollback, arguments: Table) -> None:
     """Serve tx.rollback. A long rollback is a job: the connection is suspended until it is done."""
-    transaction = current(channel)
-    steps, spent = transaction.rollback(channel), 0
-    while spent <= TURN_COST:
-        cost = next(steps, None)
-        if cost is None:
-            break
-        spent += cost
-    else:
-        channel.start_job("rollback", steps)
-    channel.connection.spent += spent
+    channel.do("rollback", current(channel).rollback(channel))
     channel.send_after_job(method_encoder.method(channel.number, method_encoder.TX_ROLLBACK_OK))
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 import msgspec
 
+from warren.broker.core.definitions.files import too_many_digits
 from warren.broker.core.metadata import validation
 from warren.broker.core.metadata.validation import NESTED_LIMIT
 from warren.broker.plugin import Invalid
@@ -34,6 +35,7 @@ THREAD_FROM = 64 << 10  # bytes; longer JSON is decoded in a thread, as it would
 VALUES_LIMIT = 10_000  # values in JSON, about: to decode them keeps the interpreter, in a thread too
 BODY_NESTED_LIMIT = NESTED_LIMIT - 2  # as what is set is two levels deeper in definitions, and must be imported again
 NOT_JSON = "not_json"
+LONG_INTEGER = "Integer value out of range"  # the error of msgspec for an integer with more digits than int takes
 OPENINGS = (b"{", b"[")  # of JSON with values; the decoder refuses what begins otherwise at once
 LINE = 80  # characters; RabbitMQ breaks a longer list into lines
 BOOLEANS = ("true", "false")
@@ -164,8 +166,8 @@ def decode_fields(body: bytes, form: type[CostlyBody]) -> dict[str, Any]:
             if name != form.long_field or not content.startswith(b'"'):
                 check_count(content)
             value[name] = msgspec.json.decode(content)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        raise bad(NOT_JSON) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise not_json(error) from None
     check_depth(value, BODY_NESTED_LIMIT)
     return value
 
@@ -176,14 +178,19 @@ def decode(body: bytes) -> dict[str, Any]:
         return {}
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        raise bad(NOT_JSON) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise not_json(error) from None
     if isinstance(value, str):
         raise bad(DOUBLE)
     if not isinstance(value, dict):
         raise bad(NOT_JSON)
     check_depth(value, BODY_NESTED_LIMIT)
     return value
+
+
+def not_json(error: Exception) -> HTTPError:
+    """Return the refusal of a body that cannot be decoded."""
+    return bad(too_many_digits() if str(error).startswith(LONG_INTEGER) else NOT_JSON)
 
 
 def check_depth(value: object, most: int = NESTED_LIMIT) -> None:

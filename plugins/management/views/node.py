@@ -13,6 +13,7 @@ from ..framework.pagination import Item
 from ..framework.request import Request
 from ..stats.counters import OVERVIEW, churn_counters
 from ..stats.history import GAUGES
+from .federation_topology import INTERNAL
 
 MECHANISMS = {
     "PLAIN": "SASL PLAIN authentication mechanism",
@@ -84,6 +85,7 @@ def node_view(request: Request) -> Item:
         **state.samples.details("node", OVERVIEW, {"gc_num": readings.gc_num}),
         **state.samples.details("node", OVERVIEW, {"context_switches": readings.context_switches}),
         "metrics_gc_queue_length": dict.fromkeys(GC_QUEUES, 0),
+        "ra_open_file_metrics": {"ra_log_wal": 0, "ra_log_segment_writer": 0},
         **more,
     }
 
@@ -136,6 +138,7 @@ def exchange_type_views(registry: Registry) -> list[Item]:
     return [
         {"name": name, "description": registry.find(name).description or distribution, "enabled": True}
         | {"provided_by": distribution}
+        | ({"internal_purpose": "federation"} if name == INTERNAL else {})
         for name, distribution in registry.distributions()
     ]
 
@@ -147,7 +150,7 @@ def is_web(listening: Listening) -> bool:
 
 def listener_view(host: Host, listening: Listening) -> Item:
     """The fields of a listener."""
-    options: Item = {"port": listening.port, "protocol": listening.protocol}
+    options: Item = {"ip": listening.host, "port": listening.port, "protocol": listening.protocol}
     if not is_web(listening):
         config = host.config
         options = {"backlog": config.tcp_backlog, "nodelay": config.tcp_nodelay, "exit_on_close": False}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from warren.broker.amqp.properties import timestamp
 from warren.broker.core.definitions.exporter import arguments_with_type
 from warren.broker.core.metadata.queue_types import QUORUM
 from warren.broker.core.queues.consumers import SingleActiveConsumers
@@ -26,6 +27,7 @@ from .lists import Lists
 from .stats import NO_GARBAGE, NO_REDUCTIONS, StatsView
 
 STORAGE_VERSION = 2  # of RabbitMQ's newest classic queues
+HEAD_TIMESTAMP = "head_message_timestamp"  # of classic queues
 UNSET = ("policy", "operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag")
 
 
@@ -88,7 +90,18 @@ def state_fields(request: Request, stats: StatsView, queue: Queue) -> Item:
     item |= queue_sizes(queue) | consumer_fields(queue) | owner_fields(request.caller, queue) | {**NO_REDUCTIONS}
     if queue.settings.type == QUORUM:
         return item | quorum_fields(request.node.name, queue)
+    if (first := first_timestamp(queue)) is not None:
+        item[HEAD_TIMESTAMP] = first
     return item | {"storage_version": STORAGE_VERSION}
+
+
+def first_timestamp(queue: Queue) -> int | None:
+    """The timestamp property of the first ready message, or None if it has none or is not in memory."""
+    fifo = queue.ready_messages.first_nonempty()
+    if fifo is None or not (fifo.returned or fifo.fresh):
+        return None
+    message = fifo.returned[0][1] if fifo.returned else fifo.fresh[0]
+    return timestamp(message.property_bytes)
 
 
 def length_fields(request: Request, stats: StatsView, queue: Queue) -> Item:
@@ -125,6 +138,8 @@ def queue_view_with_unset(request: Request, stats: StatsView, queue: Queue) -> I
     item = unset | queue_view(request, stats, queue)
     if stats.enabled:
         item["garbage_collection"] = NO_GARBAGE
+        if queue.settings.type != QUORUM:
+            item.setdefault(HEAD_TIMESTAMP, None)
     return item
 
 

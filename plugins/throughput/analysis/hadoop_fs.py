@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +45,27 @@ def _raise_os_error(path: str) -> Iterator[None]:
     except Py4JJavaError as error:
         text = str(error.java_exception.getMessage() or error.java_exception.getClass().getName())
         raise OSError(f"{path}: {text.splitlines()[0]}") from error
+
+
+def is_hidden(name: str) -> bool:
+    return name[:1] in ("_", ".")
+
+
+def local_files(folder: str, top: str) -> Iterator[FileInfo]:
+    """Yield all files below a folder of this machine, whose path with the scheme is `top`. Raises OSError.
+
+    Hadoop's listing starts a program for each file, to read its permissions, and fails if the writer of an export
+    renames or deletes the file meanwhile.
+    """
+    with os.scandir(folder) as entries:
+        seen = [entry for entry in entries if not is_hidden(entry.name)]
+    for entry in seen:
+        path = f"{top}/{entry.name}"
+        with suppress(FileNotFoundError):  # it is gone since
+            if entry.is_dir():
+                yield from local_files(entry.path, path)
+            else:
+                yield FileInfo(path, entry.name, entry.stat().st_size)
 
 
 class Folders:
@@ -87,15 +108,17 @@ class Folders:
 
     def files(self, path: str) -> list[FileInfo]:
         """Return all files below a folder, by path, without files and folders whose names begin with `_` or `.`."""
+        top, local = self.absolute(path), self.local(path)
+        if local is not None and local.is_dir():
+            return sorted(local_files(str(local), top))
         files = []
         with _raise_os_error(path):
             system, place = self._place(path)
-            top = system.makeQualified(place).toString()
             listing = system.listFiles(place, True)
             while listing.hasNext():
                 status = listing.next()
                 absolute = status.getPath().toString()
-                if not any(part[:1] in ("_", ".") for part in absolute.removeprefix(top).split("/")):
+                if not any(map(is_hidden, absolute.removeprefix(top).split("/"))):
                     files.append(FileInfo(absolute, status.getPath().getName(), int(status.getLen())))
         return sorted(files)
 

@@ -51,6 +51,7 @@ def test_the_scans_agree_with_the_decoder(given_fields):
     raw = Properties(**given_fields).encode()
     assert properties.delivery_mode(raw) == given_fields.get("delivery_mode", 0)
     assert properties.priority(raw) == given_fields.get("priority")
+    assert properties.timestamp(raw) == given_fields.get("timestamp")
     assert properties.headers(raw) == given_fields.get("headers")
     assert properties.text(raw, properties.EXPIRATION) == given_fields.get("expiration")
     assert properties.has(raw, properties.TYPE) == ("type" in given_fields)

@@ -1,14 +1,18 @@
 """The commands as processes: exit status, one line for each error, output of a ready broker."""
 
+import os
 import re
 import socket
+import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.broker_process import WARREN, WARRENCTL, BrokerProcess, run
+from warren.broker import cli
 from warren.broker.cli import main
+from warren.broker.storage.metadata_store import SQLiteMetadata
 
 warren, warrenctl = run, partial(run, module=WARRENCTL)
 
@@ -55,6 +59,36 @@ def test_an_empty_value_is_no_default(
             main(arguments)
         assert capsys.readouterr().err == says
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", ["plugins", "doctor --data .", "--help"])
+def test_a_closed_output_ends_warren_without_a_word_and_without_a_verdict(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    SQLiteMetadata(tmp_path / "meta.sqlite").close()
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", encoding="utf-8") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        assert main(line.split()) == 141
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_command_needs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as of a daemon that was started without one
+    assert main(["plugins"]) == 0
+
+
+def test_a_pipe_that_breaks_elsewhere_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "plugins", fails)
+    with pytest.raises(BrokenPipeError), open(os.devnull, "w", encoding="utf-8") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        main(["plugins"])
+
+
+def fails(_: object) -> int:
+    raise BrokenPipeError
 
 
 def test_an_unreadable_configuration_ends_warren_with_one_line(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from tests.support.session import connected, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.exchanges.delayed import LOOKS, RETRY_MS, ROOM_MS
-from warren.broker.core.messages.message import Address, framed
+from warren.broker.core.exchanges.delayed import LOOKS, RETRY_MS, ROOM_MS, Delay
+from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.enqueue import EnqueueResult
 from warren.broker.core.queues.queue import Queue
@@ -135,6 +135,63 @@ def test_a_waiting_message_is_routed_again_after_some_time(
     assert free.ready == 1 and not vhost.exchanges["x"].type.messages_delayed
 
 
+@pytest.mark.parametrize("between", ["", "fanout", "deduplicating", "x-recent-history"])
+@pytest.mark.parametrize("end", ["room", "bound", "unbound"])
+def test_the_length_of_a_waiting_message_delays_it_no_more_when_one_of_very_many_queues_has_room(
+    node: Node, monkeypatch: pytest.MonkeyPatch, between: str, end: str
+) -> None:
+    """Nor is it read meanwhile, counted as a duplicate, or kept again by an exchange on its way."""
+    limit_dead_letters(monkeypatch, MANY=0)
+    declare(node, x_delayed_type="fanout")
+    vhost, clock = node.vhosts["/"], node.clock
+    assert isinstance(clock, FakeClock)
+    source = "between" if between else "x"
+    if between:
+        type_ = "fanout" if between == "deduplicating" else between
+        arguments = {"x-message-deduplication": True} if between == "deduplicating" else {}
+        vhost.declare_exchange("between", type_, arguments=Table.of(arguments))
+        vhost.bind("x", vhost.exchanges["between"], "", Table.EMPTY)
+    full = {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": ""}
+    queues = [vhost.declare_queue(f"q{number}", arguments=Table.of(full)) for number in range(LOOKS + 1)]
+    for queue in queues:
+        vhost.bind(source, queue, "", Table.EMPTY)
+        queue.outbox.awaits_journal = True
+        vhost.enqueue([framed(Address("", ""), Properties(), b"")] * 2, 0, False, (queue,))
+    headers = Table.of({"x-delay": 100, "x-deduplication-header": "once"})
+    message = framed(Address("x", ""), Properties(headers=headers), bytes(1 << 20))
+    vhost.enqueue([message], 1 << 20, False, vhost.route(vhost.exchanges["x"], ("",), message)[0])
+    reads: list[int] = []
+    read = Delay._read
+
+    def count(delay: Delay, entries: list[int]) -> list[Message | None]:
+        reads.append(clock.now_ms())
+        return read(delay, entries)
+
+    monkeypatch.setattr(Delay, "_read", count)
+    clock.advance(3 * RETRY_MS // 2)
+    assert len(reads) == 1
+    free = queues[-1] if end == "room" else vhost.declare_queue("other")
+    if end == "room":
+        free.purge()
+        free.outbox.awaits_journal = False
+        free.schedule_pump()
+        node.pump()
+    elif end == "bound":
+        vhost.bind(source, free, "", Table.EMPTY)
+    else:
+        for queue in queues:
+            vhost.unbind(source, queue, "", Table.EMPTY)
+    clock.advance(RETRY_MS)
+    kept = between == "x-recent-history"
+    waits = kept and end != "room"  # for the queues that it had when it was kept
+    assert vhost.exchanges["x"].type.messages_delayed == waits and len(reads) == 2 - waits
+    assert free.ready == (end != "unbound"), "a new binding to a history has it by that"
+    if kept:
+        assert len(vhost.exchanges["between"].type._kept) == 1
+    if between == "deduplicating":
+        assert not vhost.exchanges["between"].type.deduplication.duplicates
+
+
 def test_a_due_message_reaches_the_queue_with_room_though_that_is_full_when_others_are_enqueued(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +275,7 @@ def test_a_due_message_that_waits_is_routed_by_the_bindings_at_the_time_when_it_
     if end == "queue bound":
         assert other.ready == 1
     else:
-        assert other.ready - replayed == (end == "queue deleted")
+        assert other.ready - replayed == (end == "queue deleted" and not kept)
     assert end == "exchange deleted" or not vhost.exchanges["x"].type.messages_delayed
 
 

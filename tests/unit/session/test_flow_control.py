@@ -35,7 +35,7 @@ class Scenario:
 
     def take(self, count: int) -> None:
         """Acknowledge `count` deliveries, which makes room for as many."""
-        first = channel_of(self.consumer).unacked.oldest()[0]
+        first = channel_of(self.consumer).unacked.tags()[0]
         self.consumer.ack(first + count - 1, multiple=True)
         self.read()
 

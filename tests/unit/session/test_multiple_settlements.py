@@ -10,7 +10,7 @@ from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
 from tests.support.clock import FakeClock
 from tests.support.session import SureJournal, connected, dial, new_node, pipe_of
-from warren.broker.core.jobs.scheduler import TURN_COST
+from warren.broker.core.jobs.scheduler import SLICE, TURN_COST
 from warren.broker.session.methods import acknowledge
 
 COUNT = 5_000
@@ -177,11 +177,62 @@ def test_acknowledging_step_by_step_looks_at_no_delivery_twice(monkeypatch: pyte
         def __iter__(self) -> Any:
             raise AssertionError("all that is outstanding is looked at")
 
+        __reversed__ = __iter__
+
+        def pop(self, key: int, *default: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().pop(key, *default)
+
     large.channel.unacked.entries = Counted(large.channel.unacked.entries)
     for tag in range(1, LARGE + 1, 3):
         large.ch.ack(tag, multiple=True)
     assert looks <= 2 * LARGE
     assert large.queue.unacked == 2
+
+
+def test_very_many_single_acknowledgements_share_turns() -> None:
+    large = Large()
+    large.ch.client.raw(b"".join([codec.method_frame(1, Basic.Ack, {"delivery_tag": tag + 1}) for tag in range(LARGE)]))
+    first = LARGE - large.queue.unacked
+    most = 2 * (TURN_COST + acknowledge.RUN)  # two of them cost 1
+    assert 0 < first <= most and max(large.turns()[1:]) <= most and not large.queue.unacked
+
+
+def test_deliveries_are_counted_in_slices_for_a_prefetch_limit_of_the_channel() -> None:
+    large = Large()
+    cancelled = large.channel.consumers["c"]
+    large.ch.cancel("c")
+    large.ch.publish("", "queue")
+    assert large.ch.get("queue", no_ack=False) is not None
+    found = 0
+
+    class Counted(dict[int, Any]):
+        def get(self, *arguments: Any) -> Any:
+            nonlocal found
+            found += 1
+            return super().get(*arguments)
+
+        def values(self) -> Any:
+            raise AssertionError("all that is outstanding is looked at")
+
+    large.channel.unacked.entries = Counted(large.channel.unacked.entries)
+    for deliveries in large.channel._deliveries():
+        assert len(deliveries) <= SLICE and found <= SLICE
+        found = 0
+    large.ch.qos(LARGE, globally=True)
+    assert large.channel.shared_prefetch.unacked == LARGE, "of a cancelled consumer too, but not of a get"
+    assert cancelled.shares
+
+
+def test_all_are_acknowledged_also_where_the_last_one_is_already() -> None:
+    large = Large()
+    large.ch.ack(LARGE)
+    large.ch.ack(0, multiple=True)
+    large.turns()
+    large.ch.ack(0, multiple=True)
+    large.ch.sync()
+    assert not large.queue.unacked and not large.channel.unacked
 
 
 def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
@@ -192,7 +243,7 @@ def test_acknowledging_finds_what_a_rollback_brought_back() -> None:
     assert isinstance(large.ch.next(), Tx.RollbackOk)
     large.ch.ack(150, multiple=True)
     large.ch.commit()
-    assert large.queue.unacked == LARGE - 150 and large.channel.unacked.oldest()[0] == 151
+    assert large.queue.unacked == LARGE - 150 and large.channel.unacked.tags()[0] == 151
 
 
 @pytest.mark.parametrize("step", ["settling", "rolling back"])

@@ -1,7 +1,10 @@
 """The doctor's report on sound, torn and damaged logs, which it does not change."""
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,7 @@ from warren.broker.config import Config
 from warren.broker.core.messages.message import Address, Message
 from warren.broker.core.metadata.records import Change, StoredGlobalParameter, StoredQueue, StoredVHost
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
-from warren.broker.storage import checkpoint, log_records
+from warren.broker.storage import checkpoint, doctor, log_records, metadata_store
 from warren.broker.storage.disk import FolderDisk
 from warren.broker.storage.doctor import examine
 from warren.broker.storage.errors import StorageFault
@@ -288,6 +291,103 @@ def test_damaged_metadata_is_reported_with_what_to_do(capsys: pytest.CaptureFixt
     status, lines = run_doctor(capsys, log)
     assert status == 1
     assert f"metadata: BAD: {path}: file is not a database: {RESTORE}" in lines
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "says"),
+    [
+        ("meta.sqlite", errno.EACCES, "has no right to it"),
+        ("meta.sqlite", errno.EIO, "Input/output error"),
+        ("00000001.log", errno.EACCES, "has no right to it"),
+        ("00000001.log", errno.EIO, "Input/output error"),
+    ],
+)
+def test_a_file_that_cannot_be_opened_is_no_damage(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    log: Path,
+    name: str,
+    number: int,
+    says: str,
+) -> None:
+    def failing(open_file: Callable[..., object]) -> Callable[..., object]:
+        def open_or_fail(path: str | Path, *arguments: Any, **options: Any) -> object:
+            if Path(path).name == name:
+                raise OSError(number, os.strerror(number), str(path))
+            return open_file(path, *arguments, **options)
+
+        return open_or_fail
+
+    monkeypatch.setattr(os, "open", failing(os.open))
+    monkeypatch.setattr(doctor, "copyfile", failing(doctor.copyfile))
+    assert examine(log.parent) == 69
+    out, err = capsys.readouterr()
+    assert "BAD" not in out and err.startswith("warren: ") and f"{name}: " in err and says in err
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, log: Path
+) -> None:
+    def read_nothing(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "pread", read_nothing)
+    assert examine(log.parent) == 69
+    assert capsys.readouterr().err == f"warren: {log}/checkpoint: Input/output error\n"
+
+
+@pytest.mark.parametrize("name", ["meta.sqlite", "meta.sqlite-wal"])
+def test_metadata_that_is_no_file_is_named(capsys: pytest.CaptureFixture[str], log: Path, name: str) -> None:
+    path = log.parent / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    assert examine(log.parent) == 1
+    assert capsys.readouterr() == ("", f"warren: {path}: it is no regular file\n")
+
+
+def test_the_log_of_the_metadata_is_read_and_left(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    metadata = SQLiteMetadata(log.parent / "meta.sqlite")
+    metadata.load()
+    metadata.apply([Change(True, StoredQueue("/", "new", 9, False, b""))])
+    killed = contents_of_files(log.parent)
+    metadata.close()
+    for name, content in killed.items():
+        (log.parent / name).write_bytes(content)
+    assert killed["meta.sqlite-wal"] and examine(log.parent) == 0
+    assert "queue new in /: 0 messages" in capsys.readouterr().out
+    assert contents_of_files(log.parent) == killed
+
+
+def test_metadata_of_an_earlier_version_is_read_and_left_for_its_broker(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(metadata_store, "_STEPS", metadata_store._STEPS[:-1])
+        earlier.setattr(metadata_store, "VERSION", metadata_store.VERSION - 1)
+        SQLiteMetadata(tmp_path / "meta.sqlite").close()
+    before = contents_of_files(tmp_path)
+    assert examine(tmp_path) == 0
+    assert "metadata: 0 vhosts" in capsys.readouterr().out and contents_of_files(tmp_path) == before
+
+
+def contents_of_files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_read_only_snapshot_is_verified_though_it_has_a_lock(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, log: Path
+) -> None:
+    (log.parent / "lock").touch()
+    open_file = os.open
+
+    def open_to_read(path: str | Path, flags: int, *more: int, **options: int) -> int:
+        if log.parent in Path(path).parents and flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return open_file(path, flags, *more, **options)
+
+    monkeypatch.setattr(os, "open", open_to_read)
+    assert examine(log.parent) == 0
+    assert "queue q8 in /: 1 messages" in capsys.readouterr().out
 
 
 def test_a_broker_logs_what_is_missing_once(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.support.warrenctl import Ready, Told, Warrenctl, broker_process, commanded
 from warren.broker.ctl.catalogue import COMMANDS
 from warren.broker.ctl.commands.table import COMMANDS as ANSWERED
-from warren.broker.ctl.main import main
+from warren.broker.ctl.main import main, save, write
 
 from .recorded import IN_ORDER, expected
 
@@ -134,16 +134,72 @@ def test_an_export_that_cannot_be_written_keeps_the_former_one(
     assert warrenctl(f"export_definitions {file}")[0] == 0
     before = file.read_bytes()
     assert json.loads(before)["users"] and file.stat().st_mode & 0o777 == 0o640
-    monkeypatch.setattr(Path, "write_text", full_disk)
+    monkeypatch.setattr(os, "fsync", full_disk)
     status, _, err = warrenctl(f"export_definitions {file}")
     assert status == 69 and "cannot write" in err and "space" in err
     assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
 
 
-def full_disk(self: Path, text: str, **_: str) -> None:
-    self.write_bytes(text[:10].encode())
-    assert self.stat().st_mode & 0o777 == 0o600, "it has hashes of passwords"
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+def full_disk(descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_nobody_else_can_read_an_export_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    opened, file = [], tmp_path / ("d" * 255)
+    file.touch()
+    file.chmod(mode)
+    open_file = os.open
+
+    def open_and_look(path: str, flags: int, *more: int) -> int:
+        descriptor = open_file(path, flags, *more)
+        if flags & os.O_CREAT:
+            assert flags & (os.O_EXCL | os.O_NOFOLLOW) == os.O_EXCL | os.O_NOFOLLOW
+            opened.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_and_look)
+    write(file, "{}")
+    assert opened == [0o600] and file.read_text() == "{}" and stat.S_IMODE(file.stat().st_mode) == mode
+
+
+def test_an_export_goes_where_a_link_leads_and_a_new_file_has_the_mode_of_other_new_files(tmp_path: Path) -> None:
+    link, file, other = (tmp_path / name for name in ("link", "definitions.json", "other"))
+    link.symlink_to(file)
+    other.touch()
+    for text in ("{}", "[]"):
+        write(link, text)
+        assert link.is_symlink() and file.read_text() == text and file.stat().st_mode == other.stat().st_mode
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_export_to_a_pipe_or_to_the_output_that_is_a_file_goes_there(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(Path("/dev/stdout"), "{}")
+    assert capfd.readouterr().out == "{}"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write(pipe, "{}")
+    assert os.read(reader, 10) == b"{}"
+    os.close(reader)
+
+
+def test_an_export_whose_reader_has_gone_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb", buffering=0) as raw, pytest.raises(BrokenPipeError):  # `main` ends with 0 then
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, write_through=True))
+        save("-", {})
+
+
+def test_the_name_of_an_export_may_be_too_long(warrenctl: Warrenctl, tmp_path: Path) -> None:
+    file = tmp_path / ("d" * 256)
+    status, _, err = warrenctl(f"export_definitions {file}")
+    assert status == 69 and f"cannot write {file}: File name too long" in err
 
 
 @pytest.mark.parametrize(

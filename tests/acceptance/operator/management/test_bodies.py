@@ -1,6 +1,7 @@
 """Request bodies: limits, JSON, missing keys, and loose types."""
 
 import dataclasses
+import sys
 
 import msgspec
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 from warren.plugins.http.responses import HTTPError
-from warren.plugins.management.framework.bodies import convert, decode, missing_keys
+from warren.plugins.management.api.messages import Publish
+from warren.plugins.management.framework.bodies import convert, decode, decode_fields, missing_keys
 
 
 class Body(msgspec.Struct, rename={"apply_to": "apply-to"}):
@@ -35,6 +37,17 @@ def test_a_body_that_is_not_an_object_is_refused(body: bytes, reason: str) -> No
     with pytest.raises(HTTPError) as caught:
         decode(body)
     assert caught.value.answer.body == {"error": "bad_request", "reason": reason}
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_an_integer_with_too_many_digits_is_told_from_what_is_no_json(sign: str) -> None:
+    limit = sys.get_int_max_str_digits()
+    assert decode(b'{"a": %s%s}' % (sign.encode(), b"9" * (limit - 1)))
+    body = b'{"properties": %s%s}' % (sign.encode(), b"9" * (limit + 1))
+    for decoded in (lambda: decode(body), lambda: decode_fields(body, Publish)):
+        with pytest.raises(HTTPError) as caught:
+            decoded()
+        assert caught.value.answer.body == {"error": "bad_request", "reason": f"a number may have {limit} digits"}
 
 
 def test_words_are_taken_for_booleans_and_numbers_and_more_keys_are_ignored() -> None:

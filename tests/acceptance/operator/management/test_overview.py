@@ -105,6 +105,7 @@ def test_a_node_has_all_that_tools_read(api: Api) -> None:
         *("uptime", "exchange_types", "auth_mechanisms", "applications", "contexts", "enabled_plugins", "rates_mode"),
         *("partitions", "cluster_links", "net_ticktime", "log_files", "config_files", "db_dir"),
         *("metrics_gc_queue_length", "connection_created", "queue_deleted_details", "mem_used_details"),
+        "ra_open_file_metrics",
     ):
         assert name in node, name
     assert {"longest_turn_ms", "longest_turn_since_start_ms", "tasks"} <= node["event_loop"].keys()

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from tests.support.http import Api, asgi_scope, call_application, request
+from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
 from warren.plugins.management.stats.sampler import Sampler
 
 NOT_FOUND = (404, "Object Not Found", "Not Found")
@@ -190,6 +192,27 @@ def test_a_queue_has_its_messages_and_consumers(api: Api) -> None:
     (consumer,) = queue["consumer_details"]
     assert consumer["channel_details"]["name"].endswith(" -> 127.0.0.1:5672 (1)")
     assert api.get("/consumers/%2F").json == api.get("/consumers").json == [consumer]
+
+
+def test_a_classic_queue_has_the_timestamp_of_its_first_ready_message(api: Api) -> None:
+    connection = api.peer.connect()
+    channel = connection.channel()
+    channel.declare("q", durable=True)
+    assert "head_message_timestamp" not in api.get("/queues").json[0]
+    assert api.get("/queues/%2F/q").json["head_message_timestamp"] is None
+    for timestamp in (1_700_000_000, None, 1 << 63):
+        headers = Table.of({"a": 1})
+        properties = Properties(content_type="text/plain", headers=headers, timestamp=timestamp).encode()
+        channel.publish("", "q", b"x", properties)
+    channel.declare("q", durable=True)  # is answered after the publishes
+    seen = []
+    for _ in range(4):
+        seen.append(api.get("/queues/%2F/q").json["head_message_timestamp"])
+        channel.get("q", no_ack=False)
+    assert seen == [1_700_000_000, None, 1 << 63, None]
+    connection.close()
+    assert api.get("/queues").json[0]["head_message_timestamp"] == 1_700_000_000, "it was requeued"
+    assert "head_message_timestamp" not in api.get("/queues?disable_stats=true").json[0]
 
 
 def test_without_statistics_a_list_is_of_what_queues_are(api: Api) -> None:

@@ -15,9 +15,9 @@ from tests.support.clock import FakeClock
 from tests.support.session import SlowJournal, connected, new_node
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.exchanges.delayed import RETRY_MS, DelayedExchange
+from warren.broker.core.exchanges.delayed import DROP_COST, DROP_SLICE, RETRY_MS, DelayedExchange
 from warren.broker.core.exchanges.recovered import RecoveredMessages
-from warren.broker.core.jobs.scheduler import Job, Scheduler
+from warren.broker.core.jobs.scheduler import TURN_COST, Job, Scheduler
 from warren.broker.core.messages.message import Address, Message, framed
 from warren.broker.core.messages.ports import RecoveredQueue
 from warren.broker.core.node.node import Node
@@ -292,6 +292,19 @@ def test_a_deleted_exchange_leaves_no_message_and_no_timer(
     pass_ms(node, 0)
     assert not journal.live and not journal.loose and not journal.left
     assert isinstance(node.clock, FakeClock) and all(timer.cancelled for timer in node.clock._timers)
+
+
+def test_very_many_messages_of_a_deleted_exchange_are_dropped_in_turns(journal: SlowJournal) -> None:
+    """A client may delete very many such exchanges together."""
+    node, channel = durable(journal)
+    for _ in range(2_000):
+        send(channel, 100, delivery_mode=2)
+    type_ = node.vhosts["/"].exchanges["x"].type
+    assert isinstance(type_, DelayedExchange)
+    node.vhosts["/"].delete_exchange("x")
+    assert 2_000 - TURN_COST // DROP_COST - DROP_SLICE <= type_.messages_delayed < 2_000
+    pass_ms(node, 0)
+    assert not type_.messages_delayed and not journal.live and not journal.loose
 
 
 def test_a_plain_exchange_has_no_number(journal: SlowJournal) -> None:

@@ -9,8 +9,9 @@ from tests.support.hypothesis_settings import examples
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
+from warren.broker.core.exchanges.exchange_type import DESTINATIONS, STEP_COST
 from warren.broker.core.exchanges.registry import Registry
-from warren.broker.core.exchanges.router import Search
+from warren.broker.core.exchanges.router import SEARCH_COST, Search
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.binding import Binding
 from warren.broker.core.messages.message import Address, Message, framed
@@ -170,3 +171,22 @@ def test_fanouts_reach_what_can_be_reached(between: list[tuple[str, str]], to_qu
     for _ in range(5):
         reached |= {destination for source, destination in between if source in reached}
     assert made.routed("a") == sorted({queue for source, queue in to_queues if source in reached})
+
+
+@pytest.mark.parametrize("match", ["any", "all"])
+@pytest.mark.parametrize("type_", ["direct", "fanout", "topic", "headers"])
+def test_very_many_destinations_are_added_in_steps(map_: Map, type_: str, match: str) -> None:
+    map_.exchange("x", type_)
+    count = 4 * DESTINATIONS
+    arguments = Table.of({"x-match": match, "h": 1} if match == "any" else {})
+    for number in range(count):
+        map_.queue(f"{number}")
+        map_.bind("x", f"{number}", "k", arguments)
+    message = framed(Address("x", "k"), Properties(headers=Table.of({"h": 1})), b"")
+    search = Search(map_.exchanges["x"], map_.exchanges, map_.queues, ("k",), message, MemoryJournal())
+    before = longest = 0
+    complete = False
+    while not complete:
+        complete = search.run(1)
+        longest, before = max(longest, search.cost - before), search.cost
+    assert len(search.targets) == count and longest <= SEARCH_COST + STEP_COST

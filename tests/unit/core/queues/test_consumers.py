@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.queues import new_queue
+from warren.broker.core.queues import consumers as consumers_module
 from warren.broker.core.queues.consumers import Consumer, Consumers, SingleActiveConsumers
 
 
@@ -83,6 +84,27 @@ def test_the_highest_priority_with_room_is_served_alone() -> None:
     consumers.wake(high)
     high.credit = 2
     assert turn(consumers, 5) == ("h", 2)
+
+
+@pytest.mark.pure("it lowers a constant of the core, so that few consumers are needed")
+@pytest.mark.parametrize("each", [1, 2])
+def test_consumers_of_very_many_priorities_are_served_in_several_turns(
+    each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue serves those of each priority by themselves, which takes longer than a batch."""
+    monkeypatch.setattr(consumers_module, "LEVELS", 5)
+    members = [FakeConsumer("c", 1, priority=number // each) for number in range(12 * each)]
+    consumers = consumers_of(*members)
+    served, counts = 0, []
+    while consumers.any_ready() and len(counts) < 10:
+        takers, _ = consumers.take_turn(100, 0)
+        for taker in takers:
+            assert isinstance(taker, FakeConsumer)
+            taker.credit = 0
+        served += len(takers)
+        if not takers:
+            counts.append(served)
+    assert counts == [6 * each, 11 * each, 12 * each]
 
 
 def test_a_consumer_that_shares_its_room_is_taken_alone() -> None:

@@ -17,12 +17,14 @@ from tests.support.clock import FakeClock
 from tests.support.queues import OutboxWatcher, limit_dead_letters
 from tests.support.queues import ready_messages as list_ready
 from tests.support.session import SlowJournal, SureJournal, connected, new_node
+from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_lettering, queue, ready_messages
 from warren.broker.core.queues.dead_letter_budget import ALL_BYTES, WOKEN
+from warren.broker.core.queues.waiting_outboxes import LOOK_MS
 from warren.broker.core.telemetry.resource_alarms import DISK
 from warren.broker.core.vhost import emissions
 from warren.plugins.exchanges.recent_history import RecentHistoryExchange
@@ -302,6 +304,23 @@ def test_a_user_whose_messages_do_not_wait_consumes_while_those_of_another_are_t
     assert not queue.host.budget.dead_letters.of("other") and not queue.host.budget.dead_letters.of("guest")
 
 
+def test_a_queue_counts_for_the_user_who_declared_it_first() -> None:
+    """Consumers declare the queues of others: these would wait for dead letters of the consumer's own queues."""
+    house = House(max_length=0)
+    users = house.node.users
+    users.add("other", hash_password("other", b"salt"))
+    users.set_permission("other", "/", ".*", ".*", ".*")
+    outbox, budget = house.queue.outbox, house.queue.host.budget.dead_letters
+    arguments = {"x-max-length": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+    connected(house.node, "other").channel().declare("queue", durable=True, arguments=arguments)
+    house.journal.much = True
+    house.ch.publish("", "queue", b"message")
+    house.ch.sync()
+    assert outbox.account == "guest" and budget.of("guest") == outbox.held_bytes > 0 and not budget.of("other")
+    outbox.charge("other")
+    assert budget.of("guest") == outbox.held_bytes and not budget.of("other")
+
+
 def test_a_publisher_whose_messages_a_queue_rejects_waits_for_the_journal_as_their_dead_letters_do() -> None:
     house = House(max_length=1, overflow="reject-publish-dlx")
     house.ch.publish("", "queue", b"stays", DURABLE)
@@ -488,6 +507,40 @@ def test_dead_letters_that_wait_for_a_full_queue_go_to_a_new_one_of_its_name(
     node.vhosts["/"].declare_queue("full")
     node.clock.advance(1_000)  # type: ignore[attr-defined]
     assert giver.outbox.awaited is None and ch.count("full") == 10
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_dead_letters_that_wait_for_a_full_queue_follow_a_change_of_bindings(
+    deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_dead_letters(monkeypatch, MANY=5)
+    house = House(max_length=0, overflow="reject-publish-dlx")
+    full, vhost = house.queue.outbox, house.node.vhosts["/"]
+    full.awaits_journal = True
+    full.add(new_messages(house.node), "maxlen", queued=False)
+    house.ch.bind("queue", "amq.fanout")
+    house.ch.declare("giver", arguments={"x-max-length": 0, "x-dead-letter-exchange": "amq.fanout"})
+    house.ch.fill("giver", b"one", b"two")
+    giver = vhost.queues["giver"].outbox
+    assert giver.awaited is house.queue and len(giver) == 2
+    if deleted:
+        house.ch.delete("giver")
+    for number in range(20):
+        house.ch.bind("queue", "amq.fanout", f"{number}")
+        house.clock.advance(2 * LOOK_MS)
+        assert giver.awaited is house.queue and len(full._when_fewer) == 1, "it waits again"
+    house.ch.declare("other")
+    house.ch.bind("other", "amq.fanout")
+    for key in ("", *map(str, range(20))):
+        vhost.unbind("amq.fanout", house.queue, key, Table.EMPTY)
+    house.clock.advance(2 * LOOK_MS)
+    assert house.ch.drain("other") == [b"one", b"two"] and not len(giver)
+    full.awaits_journal = False
+    house.queue.schedule_pump()
+    house.node.pump()
+    house.clock.advance(2 * LOOK_MS)
+    assert not full.is_awaited and not house.node.budget.dead_letters.total
+    assert not [timer for timer in house.clock._timers if not timer.cancelled]
 
 
 def test_a_queue_in_a_circle_waits_for_a_full_queue_outside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -701,14 +754,14 @@ def test_who_waits_for_a_queue_that_passes_to_another_one_is_rarely_called_befor
     called: list[int] = []
     waited: list[int] = []
 
-    def wait_again() -> None:
-        waited.append(1)
+    def wait_again(number: int) -> None:
+        waited.append(number)
         if outbox.full:
-            outbox.when_fewer(wait_again)
+            outbox.when_fewer(partial(wait_again, number))
 
     for number in range(3 * WOKEN):
         house.queue.when_may_reject(partial(called.append, number))
-        outbox.when_fewer(wait_again)
+        outbox.when_fewer(partial(wait_again, number))
     outbox.wake()
     house.clock.advance(10_000)
     assert not called and WOKEN <= len(waited) <= 101 * WOKEN
@@ -769,10 +822,10 @@ def test_an_exchange_keeps_a_dead_letter_once_that_waits_for_a_full_queue(
         full.schedule_pump()
     house.node.pump()
     house.clock.advance(1_000)
-    assert not len(waiting.outbox) and house.ch.drain("full") == [b"first"] * {"": 1, "policy": 0, "queue": 2}[changed]
+    assert not len(waiting.outbox) and house.ch.drain("full") == [b"first"] * {"": 1, "policy": 0, "queue": 1}[changed]
     house.ch.declare("replayed")
     house.ch.bind("replayed", "history")
-    assert house.ch.drain("replayed") == [b"first"] * (2 if changed == "queue" else 1)
+    assert house.ch.drain("replayed") == [b"first"]
 
 
 def test_few_of_very_many_that_wait_for_an_outbox_go_on_when_it_has_fewer_messages(

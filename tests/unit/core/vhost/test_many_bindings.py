@@ -7,9 +7,11 @@ from warren.broker.amqp.field_table import Table
 from warren.broker.core.definitions.exporter import export_definitions
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.router import NOTHING
+from warren.broker.core.jobs.scheduler import TURN_COST
+from warren.broker.core.messages.binding import Binding
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.observer import Observer
-from warren.broker.core.vhost.vhost import BINDINGS, VHost
+from warren.broker.core.vhost.vhost import BINDINGS, VHost, unbinding_cost
 
 MANY = 20 * BINDINGS
 TYPES = ["topic", "direct", "fanout", "headers"]
@@ -96,6 +98,31 @@ def test_what_is_declared_again_under_the_name_keeps_the_bindings_that_are_made_
     assert len(place.ends.unbound_keys) == before, "a binding of the new one was dropped"
     assert len(place.vhost.queues["q"].incoming) == MANY
     place.peer.close()
+
+
+@pytest.mark.parametrize("what", ["queue", "exchange"])
+def test_what_many_deletions_delete_at_once_is_bounded_in_a_turn(what: str) -> None:
+    """Each of them has two bindings that are deleted at once; a client deletes very many for a short method each."""
+    peer = InProcessPeer()
+    vhost, ends = peer.node.vhosts["/"], Ends()
+    peer.node.observers.add(ends)
+    arguments = Table.of({f"{number}": None for number in range(600)})
+    for number in range(30):
+        queue = vhost.declare_queue(f"q{number}")
+        vhost.declare_exchange(f"x{number}", "headers")
+        for key in ("one", "two"):
+            vhost.bind(f"x{number}", queue, key, arguments)
+    peer.settle()
+    for number in range(30):
+        if what == "queue":
+            vhost.delete_queue(vhost.queues[f"q{number}"])
+        else:
+            vhost.delete_exchange(f"x{number}")
+    at_once = len(ends.unbound_keys)
+    assert 0 < at_once * unbinding_cost(Binding("x", vhost.exchanges[""], "", arguments)) < 2 * TURN_COST
+    peer.settle()
+    assert len(ends.unbound_keys) == 60 and not vhost.unbindings
+    peer.close()
 
 
 def test_an_auto_delete_exchange_is_deleted_after_the_last_slice_of_its_bindings() -> None:
