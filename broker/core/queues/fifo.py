@@ -34,7 +34,7 @@ LEVEL_SHIFT: Final = 48  # the bits of a position above these are the priority l
 BATCH_BYTES: Final = 1 << 20  # delivered at once, whatever their number: the first may be longer than the average
 PACK_ABOVE = 10_000  # fresh messages; more than queues with consumers have (`flow_control`), as packing takes time
 UNPACK_BELOW = 256  # fresh messages; as many as one write to a consumer has
-# Messages that a fifo may have in memory even when the node's budget is spent, and bytes of those of its queue: those of
+# Messages that a fifo may have in memory even when the budget of the node is spent, and bytes of its queue: messages of
 # a queue whose consumers keep up pass through memory.
 PAGE_ABOVE, PAGE_BYTES = 4_000, 1 << 20
 UNREAD_LIMIT = 10_000  # the most successive messages that are set aside at once because they cannot be read

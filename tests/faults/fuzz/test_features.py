@@ -280,7 +280,7 @@ class FeaturesMachine(RuleBasedStateMachine):
                 held += [*each.fresh, *[message for _, message, _ in each.returned]]
                 for run in [*each.packed._runs, each.packed._last]:
                     if isinstance(run, packed_tail.PackedRun):
-                        resident -= run.count * self.node.budget.SAVED
+                        resident -= run.saved_bytes
                         held += run.unpack()
                     else:
                         held += run

@@ -111,8 +111,8 @@ def resident_bytes(node: Node) -> int:
     for vhost in node.vhosts.values():
         for queue in vhost.queues.values():
             for fifo in queue.ready_messages.all:
-                packed = sum(run.count for run in fifo.packed._runs if isinstance(run, PackedRun))
-                total += fifo.resident_bytes + fifo.resident * node.budget.OVERHEAD - packed * node.budget.SAVED
+                saved_bytes = sum(run.saved_bytes for run in fifo.packed._runs if isinstance(run, PackedRun))
+                total += fifo.resident_bytes + fifo.resident * node.budget.OVERHEAD - saved_bytes
                 total += header_bytes_of([*fifo.fresh, *[message for _, message, _ in fifo.returned]])
                 apart = [run for run in [*fifo.packed._runs, fifo.packed._last] if not isinstance(run, PackedRun)]
                 total += sum(map(header_bytes_of, apart))

@@ -121,9 +121,9 @@ def test_a_packed_tail_is_first_in_first_out(steps: list[tuple[int, bool] | None
             tail.append(numbered(number, count), shared)
             model += [message.body for message in numbered(number, count)]
             number += count
-        packed = sum(run.count for run in tail._runs if isinstance(run, PackedRun))
+        saved_bytes = sum(run.saved_bytes for run in tail._runs if isinstance(run, PackedRun))
         assert (tail.count, tail.body_bytes) == (len(model), 6 * len(model))
-        assert budget.ready_bytes == -packed * Ledger.SAVED
+        assert budget.ready_bytes == -saved_bytes
 
 
 def test_the_caller_keeps_its_list() -> None:
@@ -154,7 +154,9 @@ def test_a_long_queue_is_packed_and_delivered_in_order() -> None:
     line = queue.ready_messages.default
     assert len(line.fresh) == PACK_ABOVE + 2 and line.packed.count == 60 - PACK_ABOVE - 2
     assert (len(line), queue.ready, queue.ready_bytes, line.tail) == (60, 60, 360, 61)
-    assert queue.host.budget.ready_bytes == 60 * (6 + Ledger.OVERHEAD) - 48 * Ledger.SAVED
+    runs = [run for run in line.packed._runs if isinstance(run, PackedRun)]
+    assert sum(run.count for run in runs) == 48
+    assert queue.host.budget.ready_bytes == 60 * (6 + Ledger.OVERHEAD) - sum(run.saved_bytes for run in runs)
     log: list[Delivery] = []
     taker = Taker("1", queue, log, False, 0, 25)
     queue.add_consumer(taker)

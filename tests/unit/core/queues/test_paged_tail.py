@@ -158,6 +158,51 @@ def test_some_messages_stay_in_memory_even_if_the_budget_is_exceeded() -> None:
     assert not len(queue.ready_messages.default.backlog) and journal_of(queue).stored == (PAGE_ABOVE + 1) // 2
 
 
+def long_messages(count: int, body_bytes: int, header_bytes: int) -> list[Message]:
+    raw = properties.replace(NO_FLAGS, properties.HEADERS, Table.of({"h": "v" * header_bytes}))
+    frames = content_frames(0, raw if header_bytes else NO_FLAGS, bytes(body_bytes))
+    return [message(body_bytes, True, frames) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("body_bytes", "header_bytes"), [(1 << 20, 0), (0, 60_000)])
+def test_few_long_messages_are_paged_once_the_memory_is_used_up(
+    monkeypatch: pytest.MonkeyPatch, body_bytes: int, header_bytes: int
+) -> None:
+    """A few thousand of them are no few bytes."""
+    monkeypatch.setattr(line_module, "PAGE_ABOVE", 4_000)
+    budget = Ledger(20 << 20)
+    queue = new_queue(budget=budget)
+    for each in long_messages(600, body_bytes, header_bytes):
+        enqueue([each], queue)
+    fifo = queue.ready_messages.default
+    resident = [len(each.frames) for each in fifo.fresh]
+    assert 18 << 20 < sum(resident) < 22 << 20 and queue.ready == 600
+    assert sum(resident) - (1 << 20) < budget.ready_bytes <= sum(resident) + Ledger.OVERHEAD * len(resident)
+
+
+@pytest.mark.parametrize("header_bytes", [0, 60_000])
+def test_unacknowledged_messages_count_until_they_are_settled(header_bytes: int) -> None:
+    budget = Ledger(20 << 20)
+    queue, log = new_queue(budget=budget), []
+    queue.add_consumer(Taker("1", queue, log, False, 0, 500))
+    for each in long_messages(500, 1000, header_bytes):
+        enqueue([each], queue)
+        queue.pump()
+    held_bytes = 500 * (Ledger.OVERHEAD + (len(log[0][2].frames) if header_bytes else 1000))
+    assert (budget.ready_bytes, budget.unacked_bytes) == (0, budget.queued_bytes)
+    assert abs(budget.unacked_bytes - held_bytes) <= 500 * 16 and budget.exceeded is bool(header_bytes)
+    for _, position, each, _ in log[:100]:
+        queue.requeue(position, each)
+    for _, position, each, _ in log[100:200]:
+        queue.reject(position, each)
+    assert budget.ready_bytes and budget.ready_bytes < budget.unacked_bytes
+    queue.settle([each for _, _, each, _ in log[200:]])
+    assert budget.unacked_bytes == 0
+    while queue.get(True) is not None:
+        pass
+    assert not budget.queued_bytes
+
+
 def test_as_long_as_there_is_memory_nothing_is_paged() -> None:
     queue = new_queue(number=0)
     enqueue(numbered(0, 5 * PAGE_ABOVE), queue)
@@ -393,8 +438,8 @@ class PagingMachine(RuleBasedStateMachine):
         in_memory = len(fifo.fresh) + fifo.packed.count + len(fifo.returned)
         assert fifo.fresh or not fifo.packed.count
         assert fifo.resident_bytes == 10 * in_memory
-        packed = sum(run.count for run in fifo.packed._runs if isinstance(run, packed_tail.PackedRun))
-        used_bytes = in_memory * (10 + Ledger.OVERHEAD) - packed * Ledger.SAVED
+        used_bytes = in_memory * (10 + Ledger.OVERHEAD)
+        used_bytes -= sum(run.saved_bytes for run in fifo.packed._runs if isinstance(run, packed_tail.PackedRun))
         used_bytes += sum(number in self.long for number, _ in self.ready[:in_memory]) * LONG_BYTES
         assert queue.host.budget.ready_bytes == used_bytes
         alive = {number for number, _ in self.ready} | {int(each.body) for _, each in self.out}
